@@ -5,17 +5,20 @@
 
 mod custom;
 mod host;
+mod in_process;
 mod runtime;
+mod start_error;
 
 pub use custom::{CustomPlane, PlaneInlet};
 pub use host::{HostPlane, OffloadSettings, OnDrop, PlaneSettings};
+pub use in_process::InProcess;
+pub use start_error::StartError;
 
-use crate::driver::{self, Fetcher, SocketError};
+use crate::driver::{self, Fetcher};
 use crate::events::Events;
 use crate::gateway::Gateway;
-use crate::manual::ManualSaError;
 use crate::revocation::Lists;
-use esp::plane::{DataPlane, PlaneError};
+use esp::plane::DataPlane;
 use ike::Event;
 use ike::InvalidSettings;
 use ike::key_log::Sink;
@@ -45,46 +48,6 @@ struct EngineSettings {
     events: broadcast::Sender<Event>,
 }
 
-/// The gateway could not be started. Nothing is left behind: no socket, no device, no route.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// There is no tokio runtime, or it lacks a driver that the gateway needs.
-    #[error("this needs a tokio runtime with {missing}; build it with enable_all()")]
-    Runtime {
-        /// The missing part.
-        missing: &'static str,
-    },
-    /// The policy, or the configuration of IKE, is invalid.
-    #[error(transparent)]
-    Invalid(#[from] InvalidSettings),
-    /// A setting has a value that would harm the host.
-    #[error("{setting} = {value}: {why}")]
-    Setting {
-        /// Name of the builder's method.
-        setting: &'static str,
-        /// Its value.
-        value: String,
-        /// The rule that the value breaks.
-        why: &'static str,
-    },
-    /// The data plane could not be set up.
-    #[error("data plane: {0}")]
-    Plane(#[from] PlaneError),
-    /// An SA that is keyed by hand could not be installed.
-    #[error(transparent)]
-    Manual(#[from] ManualSaError),
-    /// A socket could not be opened.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The runtime cannot watch a socket.
-    #[error("watching the port of ESP in UDP: {0}")]
-    Reactor(std::io::Error),
-    /// The system gave no randomness.
-    #[error("the system's random number generator failed")]
-    Randomness,
-}
-
 impl Builder {
     pub(crate) fn new(policy: Arc<Policy>) -> Self {
         let engine = EngineSettings {
@@ -109,6 +72,12 @@ impl Builder {
         inlet: PlaneInlet,
     ) -> Builder<CustomPlane<P>> {
         Builder { engine: self.engine, plane: CustomPlane::new(plane, inlet) }
+    }
+
+    /// Replaces the data planes of this crate by one inside of this process: no device, no route, no privilege. Only sockets of
+    /// the [`Network`](net::Network) that the start returns use the tunnels, and nothing else of the host does.
+    pub fn in_process(self) -> Builder<InProcess> {
+        Builder { engine: self.engine, plane: InProcess::default() }
     }
 }
 

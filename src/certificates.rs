@@ -1,4 +1,5 @@
-//! Certificates, private keys and revocation lists as files: what [`ike::proof::trust`] takes as octets.
+//! Certificates, private keys, revocation lists and postquantum preshared keys as files: what [`ike::proof::trust`] takes as
+//! octets. In place of a private key, a file may have the PKCS#11 URI of one in a token.
 //!
 //! ```no_run
 //! # async fn example(policy: std::sync::Arc<policy::Policy>) -> Result<(), vpn::StartError> {
@@ -20,6 +21,8 @@
 
 mod file;
 pub(crate) mod pem;
+mod ppk;
+pub mod tokens;
 
 pub use file::{FileError, Problem};
 
@@ -28,6 +31,7 @@ use ike::proof::trust::{Item, Material};
 use policy::Secret;
 use std::io;
 use std::path::{Path, PathBuf};
+use tokens::Tokens;
 
 /// Ends of file names in a directory that are read; others (requests, serial numbers, notes) are passed over.
 const SUFFIXES: &[&str] = &["pem", "crt", "cer", "der", "key", "crl", "ocsp", "p12", "pfx"];
@@ -47,6 +51,10 @@ pub struct Sources {
     pub crls: Vec<Source>,
     /// Answers of OCSP responders about this side's certificates, for peers that want them.
     pub ocsp: Vec<Source>,
+    /// Postquantum preshared keys (RFC 8784): a file has the name of its key.
+    pub ppks: Vec<Source>,
+    /// Private keys in tokens, beside those whose URIs are in the files of private keys.
+    pub tokens: Tokens,
 }
 
 /// A file or a directory of files.
@@ -59,7 +67,7 @@ pub struct Source {
 }
 
 impl Sources {
-    /// The subdirectories `ca`, `certs`, `private`, `crls` and `ocsp` of a directory, any of which may be absent.
+    /// The subdirectories `ca`, `certs`, `private`, `crls`, `ocsp` and `ppk` of a directory, any of which may be absent.
     pub fn below(directory: &Path) -> Self {
         let place = |name| vec![Source { path: directory.join(name), optional: true }];
         Self {
@@ -68,6 +76,8 @@ impl Sources {
             private_keys: place("private"),
             crls: place("crls"),
             ocsp: place("ocsp"),
+            ppks: place("ppk"),
+            tokens: Tokens::default(),
         }
     }
 }
@@ -78,6 +88,8 @@ enum Kind {
     Authority,
     Certificate,
     PrivateKey,
+    /// The URI of a private key in a token.
+    TokenKey,
     Crl,
     Ocsp,
 }
@@ -96,6 +108,7 @@ pub struct Loaded {
 /// Reads all files. One that cannot be used does not keep the others from being read.
 pub fn load(sources: &Sources) -> Loaded {
     let mut loaded = Loaded::default();
+    let mut uris = sources.tokens.named();
     let places = [
         (Kind::Authority, &sources.authorities),
         (Kind::Certificate, &sources.certificates),
@@ -111,17 +124,24 @@ pub fn load(sources: &Sources) -> Loaded {
             });
             for path in files {
                 match file::read(&path, kind) {
-                    Ok(content) => loaded.add(&path, content, kind),
+                    Ok(content) => uris.extend(loaded.add(&path, content, kind)),
                     Err(error) => loaded.errors.push(error),
                 }
             }
         }
     }
+    for source in &sources.ppks {
+        ppk::load(source, &mut loaded);
+    }
+    tokens::open(&sources.tokens, uris, &mut loaded);
     loaded
 }
 
 impl Loaded {
-    fn add(&mut self, path: &Path, content: Content, place: Kind) {
+    /// Adds the content of a file. Returns the URIs in it.
+    fn add(&mut self, path: &Path, content: Content, place: Kind) -> Vec<(PathBuf, String)> {
+        let mut uris = Vec::new();
+        let file = path;
         let has_key = content.found.iter().any(|found| found.kind == Kind::PrivateKey);
         let path = path.display();
         if has_key && content.readable {
@@ -146,8 +166,13 @@ impl Loaded {
                 // The key of an authority proves nothing about this side.
                 Kind::PrivateKey if place == Kind::Authority => {}
                 Kind::PrivateKey => self.material.keys.push(Item { name, der: octets }),
+                Kind::TokenKey => {
+                    let uri = String::from_utf8_lossy(octets.expose()).into_owned();
+                    uris.push((file.to_owned(), uri));
+                }
             }
         }
+        uris
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod farewelled;
+mod filter_change;
 mod handle;
 mod jobs;
 mod nat_t;
@@ -12,14 +13,17 @@ mod waiting;
 
 pub use handle::{Activation, Begun, GatewayError, Handle, WeakHandle};
 pub use jobs::Fetcher;
-pub use nat_t::{EspSink, NatT};
+pub use nat_t::{EspSink, NatT, hear_icmp};
 pub use socket::SocketError;
 
 use crate::closed::{self, Closed, TellEnd};
 use addresses::WatchedHost;
+use esp::filter::FilterStatus;
 use esp::plane::{DataPlane, Filtering, Maintenance, Notice};
 use farewelled::Farewelled;
+use filter_change::{FilterChanges, FilterDone};
 use handle::Command;
+use host::IcmpError;
 use ike::discard::Discard;
 use ike::priority_queue::PriorityQueue;
 use ike::proof::Done;
@@ -45,6 +49,8 @@ const EVENTS: usize = 1024;
 const GATHERED: usize = 64;
 /// IKE messages that may wait for the engine; more are dropped, as a full socket would.
 const DATAGRAMS: usize = 1024;
+/// ICMP messages that may wait for the engine.
+const REPORTS: usize = 64;
 
 /// The way from a data plane to its engine. It is cloned into the plane's hooks, may be called on any thread, and
 /// never blocks.
@@ -52,6 +58,7 @@ const DATAGRAMS: usize = 1024;
 pub struct Inlet {
     datagrams: mpsc::Sender<Received>,
     notices: mpsc::UnboundedSender<Notice>,
+    icmp: mpsc::Sender<IcmpError>,
     overflow: Overflow,
 }
 
@@ -61,6 +68,12 @@ impl Inlet {
         if self.datagrams.try_send(Received { local, remote, octets }).is_err() {
             self.overflow.count(remote);
         }
+    }
+
+    /// Hands over an ICMP message about a message of IKE from port 4500; its quotation begins with the header of IKE. Dropped
+    /// if too many wait.
+    fn icmp(&self, report: IcmpError) {
+        let _ = self.icmp.try_send(report);
     }
 
     /// Hands over a notice.
@@ -74,6 +87,7 @@ impl Inlet {
 pub struct Inputs {
     datagrams: mpsc::Receiver<Received>,
     notices: mpsc::UnboundedReceiver<Notice>,
+    icmp: mpsc::Receiver<IcmpError>,
     overflow: Overflow,
 }
 
@@ -81,10 +95,11 @@ pub struct Inputs {
 pub fn inlet() -> (Inlet, Inputs) {
     let (datagrams, datagrams_out) = mpsc::channel(DATAGRAMS);
     let (notices, notices_out) = mpsc::unbounded_channel();
+    let (icmp, icmp_out) = mpsc::channel(REPORTS);
     let overflow = Overflow::default();
     (
-        Inlet { datagrams, notices, overflow: overflow.clone() },
-        Inputs { datagrams: datagrams_out, notices: notices_out, overflow },
+        Inlet { datagrams, notices, icmp, overflow: overflow.clone() },
+        Inputs { datagrams: datagrams_out, notices: notices_out, icmp: icmp_out, overflow },
     )
 }
 
@@ -105,6 +120,8 @@ pub struct PlaneHooks<P> {
     pub counters: fn(&mut P) -> CounterReader,
     /// Prepares the plane for the tunnels of a policy, which the engine gets once this is complete.
     pub expect_policy: fn(&mut P, &Policy) -> Completion,
+    /// Prepares the plane in another way if the system has refused the first one.
+    pub make_up: fn(&mut P) -> Option<Completion>,
     /// Called when the engine has replaced the policy: the plane lets go of the tunnels that are gone.
     pub settle_policy: fn(&mut P) -> Completion,
 }
@@ -137,6 +154,16 @@ impl Sockets {
             tracing::warn!(%error, "changes of this host's addresses will not be noticed");
         });
         Ok(Self { ike, host: host.ok() })
+    }
+}
+
+impl Sockets {
+    /// No port 500: only the other port carries IKE. The host still has addresses.
+    pub fn without_port() -> Self {
+        let host = WatchedHost::open(0).inspect_err(|error| {
+            tracing::debug!(%error, "changes of this host's addresses will not be noticed");
+        });
+        Self { ike: IkeSockets::none(), host: host.ok() }
     }
 }
 
@@ -175,6 +202,7 @@ pub fn start<P: DataPlane + Send + 'static>(
     let (commands, commands_out) = mpsc::channel(64);
     let (jobs, done) = Jobs::new(fetcher, policy);
     let (replacements, prepared) = Replacements::new();
+    let (filter_changes, filter_done) = FilterChanges::new();
     let (tell_end, end) = closed::channel();
     let handle = Handle::new(commands, events.downgrade(), end);
     let driver = Driver {
@@ -185,12 +213,13 @@ pub fn start<P: DataPlane + Send + 'static>(
         plane_hooks,
         jobs,
         replacements,
+        filter_changes,
         queue: PriorityQueue::default(),
         overflow: inputs.overflow.clone(),
         waiting: Waiting::default(),
         events,
     };
-    let engine = tokio::spawn(driver.run(inputs, commands_out, done, prepared));
+    let engine = tokio::spawn(driver.run(inputs, commands_out, done, prepared, filter_done));
     tokio::spawn(supervise(engine, nat_t.listeners, tell_end));
     handle
 }
@@ -219,6 +248,7 @@ struct Driver<P: DataPlane> {
     plane_hooks: PlaneHooks<P>,
     jobs: Jobs,
     replacements: Replacements,
+    filter_changes: FilterChanges,
     queue: PriorityQueue<Received>,
     overflow: Overflow,
     waiting: Waiting,
@@ -232,6 +262,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         mut commands: mpsc::Receiver<Command>,
         mut done: mpsc::UnboundedReceiver<Done>,
         mut prepared: mpsc::UnboundedReceiver<Prepared>,
+        mut filter_done: mpsc::UnboundedReceiver<FilterDone>,
     ) -> Closed {
         self.look_at_addresses();
         let mut deadline = self.drain();
@@ -251,9 +282,11 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                         self.datagram(&datagram);
                     }
                 }
+                Some(report) = inputs.icmp.recv() => self.hear(report),
                 Some(notice) = inputs.notices.recv() => self.engine.handle_notice(Instant::now(), notice),
                 Some(done) = done.recv() => self.engine.handle_done(Instant::now(), done),
                 Some(prepared) = prepared.recv() => self.finish_replacement(Instant::now(), prepared),
+                Some(done) = filter_done.recv() => self.filter_changes.finish(self.engine.plane(), done),
                 command = commands.recv(), if !abandoned => match command {
                     Some(Command::Stop) => {
                         let give_up = ending.map_or_else(|| self.begin_to_stop(), |(at, _)| at);
@@ -366,12 +399,14 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 self.engine.replace_trust(trust);
                 let _ = reply.send(());
             }
-            Command::Trust(reply) => drop(reply.send(Arc::clone(self.engine.trust()))),
-            Command::Filter(reply) => {
-                drop(reply.send(self.engine.plane().filtering().filter_status()))
+            Command::Families(reply) => drop(reply.send(self.engine.families())),
+            Command::SetFamilies(families, reply) => {
+                drop(reply.send(self.engine.set_families(now, families)))
             }
+            Command::Trust(reply) => drop(reply.send(Arc::clone(self.engine.trust()))),
+            Command::Filter(reply) => self.tell_filter(reply),
             Command::SetFilter(filter, reply) => {
-                let _ = reply.send(self.engine.plane().filtering().set_filter(filter));
+                self.filter_changes.begin(self.engine.plane(), filter, reply)
             }
             Command::Trace(packet, reply) => {
                 let _ = reply.send(self.engine.plane().filtering().trace(&packet));
@@ -389,6 +424,12 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             let plane = plane().into_iter().map(|(name, count)| (format!("esp.{name}"), count));
             let _ = reply.send(ike.into_iter().chain(plane).collect());
         });
+    }
+
+    /// Answers with the filter, once its counters have been read.
+    fn tell_filter(&mut self, reply: oneshot::Sender<Option<FilterStatus>>) {
+        let read = self.engine.plane().filtering().filter_reader();
+        tokio::task::spawn_blocking(move || drop(reply.send(read())));
     }
 
     fn ike_counters(&self) -> Vec<(String, u64)> {

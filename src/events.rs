@@ -1,5 +1,6 @@
 //! The stream of what happens to tunnels.
 
+use futures_util::stream::{Stream, unfold};
 use ike::Event;
 use std::fmt;
 use tokio::sync::broadcast::Receiver;
@@ -49,6 +50,11 @@ impl Events {
         }
     }
 
+    /// The events as a stream, which ends with the gateway. It skips those that this listener was too slow for.
+    pub fn into_stream(self) -> impl Stream<Item = Event> + Send {
+        unfold(self, |mut events| async { Some((events.recv().await?, events)) })
+    }
+
     /// The number of events that this listener has lost since the last call because it was too slow.
     pub fn missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
@@ -72,12 +78,22 @@ impl fmt::Debug for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::StreamExt;
     use ike::EventKind;
     use tokio::sync::broadcast;
 
     fn event(number: usize) -> Event {
         let kind = EventKind::Warning(number.to_string());
         Event::new("site", kind)
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_with_the_gateway() {
+        let (sender, receiver) = broadcast::channel(4);
+        (0..3).for_each(|number| _ = sender.send(event(number)).expect("a listener"));
+        drop(sender);
+        let all: Vec<Event> = Events::from(receiver).into_stream().collect().await;
+        assert_eq!(all, [0, 1, 2].map(event));
     }
 
     #[tokio::test]

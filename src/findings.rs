@@ -11,6 +11,7 @@ mod finding;
 mod firewall;
 mod networks;
 mod routes;
+mod shadow;
 mod subject;
 mod traffic;
 
@@ -28,6 +29,7 @@ pub(crate) fn judge(subject: &Subject, host: &HostFacts, filter: Option<&Filter>
     findings.extend(routes::diverted(subject, host, filter));
     findings.extend(routes::reverse_path(subject, host));
     findings.extend(firewall::drops(subject, host));
+    findings.extend(shadow::shadowed(subject));
     findings.extend(traffic::narrowed(subject));
     findings.extend(traffic::one_way(subject));
     findings.sort_by_key(|finding| !finding.certain);

@@ -1,19 +1,24 @@
 //! SAs keyed by hand: their sequence numbers go on over restarts, so that no nonce is used twice.
 
+mod change;
+mod check;
 mod ledger;
 
+pub use change::Removed;
+pub use check::ManualSaError;
 pub use esp::manual::{ManualSa, Way};
 pub use ledger::LedgerError;
 
 use crate::driver::{GatewayError, WeakHandle};
-use esp::manual::{Installed, ManualError, Numbers};
+use check::check;
+use esp::manual::{Installed, Numbers};
 use esp::plane::{DataPlane, ManualKeying, Notice, SaId, Usage};
 use ledger::{Fingerprint, Ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use xfrm::REQIDS;
+use tokio::sync::Notify;
 
 /// Where the ledger of sequence numbers is unless told otherwise.
 pub const DEFAULT_LEDGER: &str = "/var/lib/vpnd/sequences";
@@ -27,9 +32,16 @@ pub struct ManualSas(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Those that are there from the start.
     sas: Vec<Arc<ManualSa>>,
     path: PathBuf,
     running: Mutex<Option<Running>>,
+    /// One change at a time.
+    changing: tokio::sync::Mutex<()>,
+    /// SAs have been added.
+    added: Notify,
+    /// The plane is prepared for a rule.
+    prepared: Notify,
 }
 
 #[derive(Debug)]
@@ -47,79 +59,8 @@ pub struct ManualStatus {
     pub usage: Usage,
     /// The last sequence number of an outbound SA, over all restarts.
     pub sequence: Option<u64>,
-}
-
-/// Manual SAs cannot be used as they are.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ManualSaError {
-    /// Two SAs of one name and direction.
-    #[error("manual SA {name:?} is there twice with direction {}; give one another name", way.name())]
-    Twice {
-        /// Both.
-        name: String,
-        /// Both.
-        way: Way,
-    },
-    /// One name, and two kinds of traffic.
-    #[error(
-        "the two manual SAs {0:?} are not of the same traffic: what is the source of one has to be the destination of the \
-         other; correct it, or give one another name"
-    )]
-    Traffic(String),
-    /// One key for two SAs.
-    #[error(
-        "manual SAs {first} and {second} have the same key: both would use the same nonces with it, which reveals what they \
-         encrypt and lets others forge packets (RFC 4106 §3.1, RFC 8221 §3); give each a key of its own, or say \
-         insecure_shared_key = true for both if this is a test"
-    )]
-    SharedKey {
-        /// Name and direction.
-        first: String,
-        /// Name and direction.
-        second: String,
-    },
-    /// A reqid that no operator may give.
-    #[error(
-        "manual SA {name:?} has reqid {reqid}: 0 is none, and {} to {} are those that vpnd gives itself; take one that no \
-         other program uses, as 7",
-        REQIDS.start(),
-        REQIDS.end()
-    )]
-    Reqid {
-        /// Its name.
-        name: String,
-        /// Its reqid.
-        reqid: u32,
-    },
-    /// One name, and two reqids.
-    #[error("the two manual SAs {0:?} have two reqids; give both the same, or neither one")]
-    Reqids(String),
-    /// Two names, and one reqid.
-    #[error(
-        "manual SAs {first:?} and {second:?} both have reqid {reqid}, by which the kernel would take the SAs of one for those \
-         of the other; give each name its own"
-    )]
-    SharedReqid {
-        /// A name.
-        first: String,
-        /// The other.
-        second: String,
-        /// Theirs.
-        reqid: u32,
-    },
-    /// No sequence number is left.
-    #[error(
-        "manual SA {0:?} (out) has used all sequence numbers of its key, which must not begin anew; give both sides a new key, \
-         or one with esn = true"
-    )]
-    Exhausted(String),
-    /// The ledger of sequence numbers.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The plane refuses one.
-    #[error(transparent)]
-    Plane(#[from] ManualError),
+    /// The SA was added while the gateway ran, and is gone when it stops.
+    pub added: bool,
 }
 
 impl ManualSas {
@@ -128,17 +69,22 @@ impl ManualSas {
     /// # Errors
     /// If they do not go together.
     pub fn new(sas: Vec<ManualSa>, ledger: PathBuf) -> Result<Self, ManualSaError> {
-        check(&sas)?;
+        check(sas.iter())?;
         let sas = sas.into_iter().map(Arc::new).collect();
-        Ok(Self(Arc::new(Inner { sas, path: ledger, running: Mutex::default() })))
+        Ok(Self(Arc::new(Inner { sas, path: ledger, ..Inner::default() })))
     }
 
-    /// Every SA.
-    pub fn iter(&self) -> impl Iterator<Item = &ManualSa> {
+    /// None, until some are added. Their sequence numbers are remembered in [`DEFAULT_LEDGER`].
+    pub(crate) fn empty() -> Self {
+        Self(Arc::new(Inner { path: PathBuf::from(DEFAULT_LEDGER), ..Inner::default() }))
+    }
+
+    /// Every SA that is there from the start.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &ManualSa> + Clone {
         self.0.sas.iter().map(|sa| &**sa)
     }
 
-    /// The number of SAs.
+    /// The number of these SAs.
     pub fn len(&self) -> usize {
         self.0.sas.len()
     }
@@ -152,7 +98,9 @@ impl ManualSas {
     pub fn status(&self, plane: &mut dyn DataPlane) -> Vec<ManualStatus> {
         let Some(installed) = self.installed() else { return Vec::new() };
         let usage = installed.usage(plane);
+        let from_start: BTreeSet<_> = self.0.sas.iter().map(Arc::as_ptr).collect();
         let with = |((_, sa), (usage, sequence)): ((SaId, &Arc<ManualSa>), _)| ManualStatus {
+            added: !from_start.contains(&Arc::as_ptr(sa)),
             sa: Arc::clone(sa),
             usage,
             sequence,
@@ -166,26 +114,18 @@ impl ManualSas {
             return Ok(());
         }
         let mut ledger = Ledger::open(&self.0.path)?;
-        let used: BTreeMap<Fingerprint, u64> = (self.0.sas.iter())
-            .filter(|sa| sa.way == Way::Out)
-            .map(|sa| (Fingerprint::of(sa), ledger.used(&Fingerprint::of(sa))))
-            .collect();
-        let of = |sa: &ManualSa| used.get(&Fingerprint::of(sa)).copied().unwrap_or(0);
-        let outbound = || self.0.sas.iter().filter(|sa| sa.way == Way::Out);
-        if let Some(sa) = outbound().find(|sa| of(sa) >= sa.last_sequence()) {
-            return Err(ManualSaError::Exhausted(sa.name.clone()));
-        }
-        // Before the first packet: after a crash nothing that may have been used is free.
-        ledger.write(outbound().map(|sa| (Fingerprint::of(sa), ahead(sa, of(sa)))))?;
-        let mut numbers =
-            |sa: &ManualSa| Numbers { used: of(sa), allowed: ledger.used(&Fingerprint::of(sa)) };
-        let installed = Installed::install(plane, &self.0.sas, &mut numbers)?;
+        let numbers = reserve(&mut ledger, &self.0.sas)?;
+        let numbers = &mut |sa: &ManualSa| numbers_of(&numbers, sa);
+        let installed = Installed::install(plane, &self.0.sas, numbers)?;
         *self.running() = Some(Running { installed, ledger });
         Ok(())
     }
 
     /// Says what a notice means that is about one of them.
     pub(crate) fn tell(&self, notice: &Notice) {
+        if *notice == Notice::Prepared {
+            self.0.prepared.notify_waiters();
+        }
         let Notice::Expiring { sa, hard } = *notice else { return };
         let running = self.running();
         let Some(running) = running.as_ref() else { return };
@@ -211,11 +151,12 @@ impl ManualSas {
 
     /// Keeps the ledger ahead of what is used, until the gateway stops.
     pub(crate) async fn keep(self, gateway: WeakHandle) {
-        if self.0.sas.iter().all(|sa| sa.way == Way::In) {
-            return;
-        }
         let mut times = tokio::time::interval(LOOK_EVERY);
         loop {
+            // Without such SAs nothing wakes up.
+            while !self.sends() {
+                self.0.added.notified().await;
+            }
             times.tick().await;
             let manual = self.clone();
             let Some(gateway) = gateway.upgrade() else { return };
@@ -225,6 +166,12 @@ impl ManualSas {
                 return;
             }
         }
+    }
+
+    /// Returns `true` if one of them sends.
+    fn sends(&self) -> bool {
+        let running = self.running();
+        running.as_ref().is_some_and(|r| r.installed.iter().any(|(_, sa)| sa.way == Way::Out))
     }
 
     /// Extends what the ledger has where half of it is used, and lets the plane use what is on the disk.
@@ -300,51 +247,34 @@ fn block(sa: &ManualSa) -> u64 {
     if sa.esn { 1 << 32 } else { 1 << 24 }
 }
 
-fn ahead(sa: &ManualSa, used: u64) -> u64 {
-    used.saturating_add(block(sa)).min(sa.last_sequence())
+/// Puts numbers for these SAs on record, and returns for each key that sends which it may use.
+fn reserve(
+    ledger: &mut Ledger,
+    sas: &[Arc<ManualSa>],
+) -> Result<BTreeMap<Fingerprint, Numbers>, ManualSaError> {
+    let outbound = sas.iter().filter(|sa| sa.way == Way::Out);
+    let mut numbers = BTreeMap::new();
+    for sa in outbound {
+        let fingerprint = Fingerprint::of(sa);
+        let used = ledger.used(&fingerprint);
+        if used >= sa.last_sequence() {
+            return Err(ManualSaError::Exhausted(sa.name.clone()));
+        }
+        numbers.insert(fingerprint, Numbers { used, allowed: ahead(sa, used) });
+    }
+    // Before the first packet: after a crash nothing that may have been used is free.
+    ledger.write(numbers.iter().map(|(fingerprint, of)| (fingerprint.clone(), of.allowed)))?;
+    Ok(numbers)
 }
 
-fn check(sas: &[ManualSa]) -> Result<(), ManualSaError> {
-    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
-    let mut names: BTreeMap<&str, &ManualSa> = BTreeMap::new();
-    let mut ways: BTreeSet<(&str, Way)> = BTreeSet::new();
-    let mut reqids: BTreeMap<u32, &str> = BTreeMap::new();
-    // Of those with one key, one that does not consent to that where there is one.
-    let mut keys: BTreeMap<&[u8], &ManualSa> = BTreeMap::new();
-    for sa in sas {
-        let name = || sa.name.clone();
-        if !ways.insert((&sa.name, sa.way)) {
-            return Err(ManualSaError::Twice { name: name(), way: sa.way });
-        }
-        let other = *names.entry(&sa.name).or_insert(sa);
-        if other.selectors != sa.selectors {
-            return Err(ManualSaError::Traffic(name()));
-        }
-        if other.reqid != sa.reqid {
-            return Err(ManualSaError::Reqids(name()));
-        }
-        if let Some(reqid) = sa.reqid {
-            if reqid == 0 || REQIDS.contains(&reqid) {
-                return Err(ManualSaError::Reqid { name: name(), reqid });
-            }
-            let first = *reqids.entry(reqid).or_insert(&sa.name);
-            if first != sa.name {
-                let (first, second) = (first.to_owned(), name());
-                return Err(ManualSaError::SharedReqid { first, second, reqid });
-            }
-        }
-        if let Some(other) = keys.get(sa.key.expose()) {
-            let consent = sa.shared_key && other.shared_key;
-            if sa.counts_nonces() && !consent {
-                return Err(ManualSaError::SharedKey { first: called(other), second: called(sa) });
-            }
-        }
-        let first = keys.entry(sa.key.expose()).or_insert(sa);
-        if first.shared_key {
-            *first = sa;
-        }
-    }
-    Ok(())
+/// Those of an SA; without an entry it may use none.
+fn numbers_of(numbers: &BTreeMap<Fingerprint, Numbers>, sa: &ManualSa) -> Numbers {
+    let none = Numbers { used: 0, allowed: 0 };
+    numbers.get(&Fingerprint::of(sa)).copied().unwrap_or(none)
+}
+
+fn ahead(sa: &ManualSa, used: u64) -> u64 {
+    used.saturating_add(block(sa)).min(sa.last_sequence())
 }
 
 #[cfg(test)]

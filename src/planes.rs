@@ -11,6 +11,7 @@ mod capabilities;
 mod choice;
 mod data_plane;
 pub(crate) mod guard;
+mod restoration;
 mod route_check;
 mod table_watch;
 #[cfg(test)]
@@ -23,12 +24,14 @@ pub use route_check::Unrouted;
 
 use crate::driver::{Completion, CounterReader};
 use crypto::{CryptoProviders, Function};
+use esp::filter::Filter;
 use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
 };
 use guard::{Guard, OnRefusal, Surroundings, Written};
 use host::journal::DeviceLock;
 use policy::{ChildTunnel, Policy};
+use restoration::Restoration;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,8 +71,11 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     rules: BTreeMap<RuleId, (Rule, PlaneKind)>,
     /// Rules that no plane has taken, as the host refused something. They are guarded, and tried again when the host has changed.
     unplaced: BTreeMap<RuleId, Rule>,
-    /// Has key management call [`Maintenance::restore`](esp::plane::Maintenance::restore).
-    look_again: Option<Box<dyn Fn() + Send>>,
+    /// Tells key management of changes.
+    notice: Option<Arc<dyn Fn(Notice) + Send + Sync>>,
+    /// The filter that is going to be in force.
+    changing_filter: Option<Arc<Filter>>,
+    restoration: Restoration,
     sas: BTreeMap<SaId, PlaneKind>,
     /// The last peer of each rule in the kernel.
     peers: BTreeMap<RuleId, IpAddr>,
@@ -101,10 +107,9 @@ impl Planes {
             false => None,
         };
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
-        let notice = Arc::clone(&hooks.notice);
-        let look_again: Box<dyn Fn() + Send> = Box::new(move || notice(Notice::HostChanged));
+        let notice: Arc<dyn Fn(Notice) + Send + Sync> = Arc::clone(&hooks.notice);
         let planes = Self::of(Userspace::start_locked(lock, userspace, hooks)?, kernel, config);
-        Ok(Self { guard: Some(guard), look_again: Some(look_again), watch, ..planes })
+        Ok(Self { guard: Some(guard), notice: Some(notice), watch, ..planes })
     }
 
     /// Puts the guard of these rules in force without starting a plane, and leaves it so. If a gateway runs on the device, its
@@ -159,6 +164,11 @@ impl Planes {
         expected.retain(|rule| present.get(rule.tunnel.as_str()) != Some(&&rule.selectors));
         let guarded = expected.iter().map(|rule| (rule, self.config.guarded(&rule.tunnel)));
         completion(self.guard.as_mut().map(|guard| guard.expect(guarded)))
+    }
+
+    /// If the guard of an expected policy was refused, begins to build it again. Waiting for this takes as long as `nft` does.
+    pub(crate) fn make_up(&mut self) -> Option<Completion> {
+        self.guard.as_mut()?.make_up().map(|written| completion(Some(written)))
     }
 
     /// The rules of the policy have replaced those of the former one: from now on they alone are guarded.
@@ -305,7 +315,9 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             config,
             rules,
             unplaced,
-            look_again: None,
+            notice: None,
+            changing_filter: None,
+            restoration: Restoration::default(),
             sas,
             peers,
             watch,
@@ -333,9 +345,14 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.try_to_place(rule).inspect_err(|error| {
             if matches!(error, PlaneError::System { .. }) {
                 self.unplaced.insert(again.id, again);
-                self.look_again.iter().for_each(|look| look());
+                self.look_again();
             }
         })
+    }
+
+    /// Has key management call [`Maintenance::restore`](esp::plane::Maintenance::restore).
+    fn look_again(&self) {
+        self.notice.iter().for_each(|notice| notice(Notice::HostChanged));
     }
 
     /// Tries again to place the rules that no plane has taken.

@@ -82,6 +82,48 @@ fn named_path(word: &str) -> Option<&str> {
 }
 
 #[test]
+fn every_test_that_the_sources_name_exists() {
+    let text = fs::read_to_string(root().join("docs/sources.md")).expect("it is there");
+    let mut rust = String::new();
+    for directory in ["crates", "src", "tests"] {
+        sources(&root().join(directory), &mut rust);
+    }
+    let mut missing = Vec::new();
+    let mut count = 0;
+    let rows = text.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| in the document"));
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [capability, _, shown, state] = cells[..] else { panic!("four cells: {row}") };
+        let known = ["works", "partly: ", "not yet: ", "not on this machine: "];
+        assert!(known.iter().any(|known| state.starts_with(known)), "{capability}: {state}");
+        assert!(state != "works" || !shown.is_empty(), "{capability}: no test");
+        for (quote, opens) in [('`', "fn "), ('"', "\"")] {
+            let closes = if quote == '`' { "(" } else { "\"" };
+            for test in shown.split(quote).skip(1).step_by(2) {
+                count += 1;
+                if !rust.contains(&format!("{opens}{test}{closes}")) {
+                    missing.push(format!("{capability}: {test}"));
+                }
+            }
+        }
+    }
+    assert!(count > 50, "only {count} tests were found");
+    assert!(missing.is_empty(), "tests that are not there:\n{}", missing.join("\n"));
+}
+
+/// Adds the text of all Rust files below a directory.
+fn sources(directory: &Path, text: &mut String) {
+    for entry in fs::read_dir(directory).expect("a readable directory").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(&path).expect("a readable source"));
+        }
+    }
+}
+
+#[test]
 fn every_link_leads_to_a_file() {
     let mut broken = Vec::new();
     let mut count = 0;
@@ -173,4 +215,30 @@ fn the_programs_have_every_command_and_option() {
     }
     assert!(named.len() > 60, "only {} commands were found", named.len());
     assert!(wrong.is_empty(), "commands that do not exist:\n{}", wrong.join("\n"));
+}
+
+/// The libraries of `[workspace.dependencies]`, without the crates of the workspace.
+fn libraries(manifest: &str) -> Vec<&str> {
+    let section = manifest.split("[workspace.dependencies]").nth(1).expect("the section");
+    let lines = section.lines().skip(1).take_while(|line| !line.starts_with('['));
+    let entries = lines.filter(|line| !line.starts_with('#') && !line.contains("path = "));
+    entries.filter_map(|line| line.split_once(" = ").map(|(name, _)| name)).collect()
+}
+
+#[test]
+fn each_library_has_its_reason() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let document = fs::read_to_string(root().join("docs/dependencies.md")).expect("the document");
+    let first_cells = document.lines().filter(|line| line.starts_with("| `"));
+    let named: BTreeSet<&str> = first_cells
+        .flat_map(|line| line.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2))
+        .collect();
+    let used: BTreeSet<&str> = libraries(&manifest).into_iter().collect();
+    assert!(used.len() > 50, "only {} libraries were found", used.len());
+    let missing: Vec<_> = used.difference(&named).collect();
+    let gone: Vec<_> = named.difference(&used).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "missing: {missing:?}; no longer used: {gone:?}"
+    );
 }

@@ -19,6 +19,31 @@ use std::net::IpAddr;
 use std::time::Duration;
 use vpn::{Activation, Closed};
 
+#[test]
+fn a_description_of_a_tunnel_is_read() {
+    let text = json!({
+        "name": "partner", "local": "192.0.2.1", "remote": "192.0.2.2", "auto_start": true,
+        "protect": [["10.1.0.0/24", "10.2.0.0/24"], ["10.1.0.5", "10.3.0.1-10.3.0.9"]],
+    });
+    let site: policy::Site = serde_json::from_value(text.clone()).expect("a description");
+    let key = |_: &policy::Identity| Ok::<_, String>(policy::Secret::new(vec![7; 32]));
+    let policy = site.psk_with(key).build().expect("a policy");
+    let children = &policy.tunnels[0].children;
+    let remotes: Vec<String> = children.iter().map(|child| child.remote[0].to_string()).collect();
+    assert_eq!(remotes, ["10.2.0.0/24", "10.3.0.1-10.3.0.9"]);
+    assert!(children.iter().all(|child| child.auto_start));
+    let mut wrong = text.clone();
+    wrong["local"] = json!("192.0.2.300");
+    let refused = serde_json::from_value::<policy::Site>(wrong).expect_err("refused").to_string();
+    assert!(
+        refused.contains("tunnel \"partner\", local: \"192.0.2.300\" is not an address"),
+        "{refused}"
+    );
+    let mut unknown = text;
+    unknown["psk"] = json!("secret");
+    assert!(serde_json::from_value::<policy::Site>(unknown).is_err());
+}
+
 fn written(value: impl serde::Serialize) -> Value {
     serde_json::to_value(value).expect("values without maps of odd keys")
 }

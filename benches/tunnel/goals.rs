@@ -213,8 +213,8 @@ fn goals() -> Vec<Goal> {
         label,
         name,
         figure: "spread",
-        ours: with_tunnels(number),
-        beside: Beside::Vpn(with_tunnels(1)),
+        ours: with_tunnels(VPND, number),
+        beside: Beside::Vpn(with_tunnels(VPND, 1)),
         required,
         aim: Some(0.95),
         ..tcp()

@@ -62,9 +62,10 @@ struct Arguments {
     /// Numbers of SAs that are compared with one, over the same addresses
     #[arg(long, value_delimiter = ',', default_value = "1000,20000")]
     tunnels: Vec<u16>,
-    /// Another build of vpnd, to be measured in the same run: `--only vpnd --beside PATH` compares two builds alone
+    /// Another build of vpnd, to be measured in the same run under its file's name: `--only vpnd --only vpnd-old --beside
+    /// /tmp/vpnd-old` compares two builds alone. Can be given more than once
     #[arg(long)]
-    beside: Option<PathBuf>,
+    beside: Vec<PathBuf>,
     /// One short round, to see that everything works
     #[arg(long)]
     quick: bool,
@@ -126,7 +127,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         true => Record::read(&directory.join("tunnel.json"))?,
         false => measure_all(arguments)?,
     };
-    let all = vpn::all(&arguments.tunnels, arguments.beside.as_deref());
+    let all = vpn::all(&arguments.tunnels, &arguments.beside);
     println!("{}", report::text(&record, &all));
     if arguments.write || arguments.again {
         report::write(directory, &record, &all)?;
@@ -185,16 +186,15 @@ fn measure_all(arguments: &Arguments) -> Result<Record, String> {
 
 /// The VPNs that are wanted and there, and why others are not.
 fn chosen(arguments: &Arguments) -> (Vec<Vpn>, Vec<String>) {
-    let mut vpns = vpn::all(&arguments.tunnels, arguments.beside.as_deref());
+    let mut vpns = vpn::all(&arguments.tunnels, &arguments.beside);
     let names: Vec<String> = vpns.iter().map(|vpn| vpn.name.clone()).collect();
     let means = |part: &String, name: &str| {
         name == part || (!names.contains(part) && name.contains(part.as_str()))
     };
     let mut absent = Vec::new();
     vpns.retain(|vpn| {
-        let is_wanted = arguments.only.is_empty()
-            || vpn.name == vpn::VPND_BESIDE
-            || arguments.only.iter().any(|part| means(part, &vpn.name));
+        let is_wanted =
+            arguments.only.is_empty() || arguments.only.iter().any(|part| means(part, &vpn.name));
         let lacking = if is_wanted { vpn.lacking() } else { None };
         absent.extend(lacking.iter().map(|why| format!("{}: {why}", vpn.name)));
         is_wanted && lacking.is_none()

@@ -182,7 +182,7 @@ fn round_trips(figures: &Figures<'_>, vpns: &[&str]) -> Plot {
 fn tunnels(figures: &Figures<'_>, numbers: &[usize]) -> Plot {
     let panel = |figure, unit: f64, caption: &str, label: &str| {
         let point = |number: &usize| {
-            let name = with_tunnels(u16::try_from(*number).ok()?);
+            let name = with_tunnels(VPND, u16::try_from(*number).ok()?);
             let spread = figures.spread(&name, HERE.0, HERE.1, figure)?;
             Some((*number as f64, Spread::of(spread)?.times(1.0 / unit)))
         };

@@ -57,20 +57,30 @@ pub const STRONGSWAN: &str = "strongSwan kernel-libipsec";
 /// The fastest WireGuard in userspace that is known.
 pub const TAILSCALE: &str = "wireguard-go of Tailscale";
 
-/// The product with so many SAs, each for its share of the same addresses.
-pub fn with_tunnels(tunnels: u16) -> String {
+/// A build of the product with so many SAs, each for its share of the same addresses.
+pub fn with_tunnels(build: &str, tunnels: u16) -> String {
     match tunnels {
-        1 => "vpnd, one SA for all addresses".into(),
-        2..1_000 => format!("vpnd, {tunnels} SAs"),
-        _ => format!("vpnd, {},{:03} SAs", tunnels / 1_000, tunnels % 1_000),
+        1 => format!("{build}, one SA for all addresses"),
+        2..1_000 => format!("{build}, {tunnels} SAs"),
+        _ => format!("{build}, {},{:03} SAs", tunnels / 1_000, tunnels % 1_000),
     }
 }
 
-/// Another build of the product.
-pub const VPND_BESIDE: &str = "vpnd (the other build)";
+/// The name of another build of the product: that of its file, which is hardly ever just `vpnd`.
+fn build_name(program: &Path) -> String {
+    match program.file_name().and_then(|name| name.to_str()) {
+        Some(name) if name != VPND => name.to_owned(),
+        _ => format!("{} (the other build)", program.display()),
+    }
+}
 
-/// All of them, in the order of the tables, with that other build of the product if there is one; at last the product with one SA and with each of these numbers of SAs.
-pub fn all(tunnels: &[u16], beside: Option<&Path>) -> Vec<Vpn> {
+fn other(program: &Path) -> Build {
+    Build::Other(program.to_owned())
+}
+
+/// All of them, in the order of the tables, with those other builds of the product; at last the product with one SA and with each of
+/// these numbers of SAs, and each other build likewise.
+pub fn all(tunnels: &[u16], beside: &[PathBuf]) -> Vec<Vpn> {
     let vpn = |name: &str, part, kind| Vpn { name: name.to_owned(), part, kind };
     let vpnd = |name: &str, part, setup| vpn(name, part, Kind::Vpnd(setup));
     let plain = vpnd::Setup::default;
@@ -100,16 +110,19 @@ pub fn all(tunnels: &[u16], beside: Option<&Path>) -> Vec<Vpn> {
         openvpn("OpenVPN", Part::Whole, &[]),
         openvpn("OpenVPN, large buffers", Part::Variant, openvpn::LARGE_BUFFERS),
     ];
-    if let Some(program) = beside {
-        let setup = vpnd::Setup { build: Build::Other(program.to_owned()), ..plain() };
-        all.insert(2, vpnd(VPND_BESIDE, Part::Whole, setup));
-    }
+    let builds = || beside.iter().map(|program| (build_name(program), other(program)));
+    let whole =
+        |(name, build): (String, Build)| vpnd(&name, Part::Whole, vpnd::Setup { build, ..plain() });
+    all.splice(2..2, builds().map(whole));
     let addresses = tunnels.iter().copied().max().unwrap_or(0);
-    let numbers = [1].iter().take(tunnels.len()).chain(tunnels);
-    all.extend(numbers.map(|&number| {
-        let tunnels = Some(Tunnels { number, addresses });
-        vpnd(&with_tunnels(number), Part::Addresses, vpnd::Setup { tunnels, ..plain() })
-    }));
+    let numbers: Vec<u16> = [1].iter().take(tunnels.len()).chain(tunnels).copied().collect();
+    for (name, build) in [(VPND.to_owned(), Build::Product)].into_iter().chain(builds()) {
+        all.extend(numbers.iter().map(|&number| {
+            let tunnels = Some(Tunnels { number, addresses });
+            let setup = vpnd::Setup { build: build.clone(), tunnels, ..plain() };
+            vpnd(&with_tunnels(&name, number), Part::Addresses, setup)
+        }));
+    }
     all
 }
 

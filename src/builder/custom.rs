@@ -113,6 +113,7 @@ fn start<P: DataPlane + Send + 'static>(
         plane_hooks: PlaneHooks {
             counters: |_: &mut P| Box::new(BTreeMap::new),
             expect_policy: |_: &mut P, _| Box::new(|| {}),
+            make_up: |_: &mut P| None,
             settle_policy: |_: &mut P| Box::new(|| {}),
         },
         farewell: Box::new(|_, _| {}),

@@ -44,7 +44,7 @@ impl Default for HostPlane {
             planes: PlaneSettings::default(),
             crypto: CryptoChoice::default(),
             workers: WorkerSettings::default(),
-            manual: ManualSas::default(),
+            manual: ManualSas::empty(),
             on_drop: OnDrop::default(),
             inbound_guard: true,
         }
@@ -247,6 +247,8 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         device: (config.device.clone(), config.mark),
         firewall: Arc::default(),
     };
+    let crypto = Arc::clone(&handles.crypto);
+    let engine = EngineSettings { ike: ike::Config { crypto, ..engine.ike }, ..engine };
     let config = userspace::Config {
         crypto: Arc::clone(&handles.crypto),
         workers: handles.workers.clone(),
@@ -254,6 +256,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         ..config
     };
     let (inlet, inputs) = driver::inlet();
+    let hearing = inlet.clone();
     let hooks = Hooks {
         notice: {
             let (inlet, manual) = (inlet.clone(), manual.clone());
@@ -271,8 +274,9 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let mut plane = Planes::start(planes, config, hooks, &defined)?;
     manual.install(&mut plane)?;
     let sender = plane.userspace().ike_sender();
-    let listeners =
+    let mut listeners =
         listen_all(plane.userspace().ike_receivers()).inspect_err(|_| manual.end(&mut plane))?;
+    driver::hear_icmp(engine.ike.natt_port, &hearing, &mut listeners);
     // From here on the gateway runs.
     plane.block_on_drop(on_drop == OnDrop::Block);
     let policy = Arc::clone(&engine.policy);
@@ -295,6 +299,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         plane_hooks: PlaneHooks {
             counters: Planes::counter_reader,
             expect_policy: Planes::expect_policy,
+            make_up: Planes::make_up,
             settle_policy: Planes::settle_policy,
         },
         farewell: {

@@ -2,6 +2,7 @@
 
 use super::Kind;
 use super::pem::{self, PemError, Section};
+use super::tokens;
 use policy::Secret;
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -68,6 +69,9 @@ pub enum Problem {
     /// Nothing is in it.
     #[error("neither PEM nor DER: it has to begin with -----BEGIN or an ASN.1 SEQUENCE")]
     Neither,
+    /// A key in a token cannot be used.
+    #[error("{0}")]
+    Token(String),
 }
 
 /// One certificate, key or list in a file.
@@ -90,27 +94,31 @@ pub(super) struct Content {
 /// Reads a file; `kind` is what DER in it is taken for.
 pub(super) fn read(path: &Path, kind: Kind) -> Result<Content, FileError> {
     let error = |problem| FileError { path: path.to_owned(), problem };
-    let unreadable = |source| error(Problem::Read(source));
+    let (octets, readable) = octets(path).map_err(error)?;
+    let found = find(path, &octets, kind).map_err(error)?;
+    Ok(Content { found, readable })
+}
+
+/// The octets of a file, and whether every user of this machine may read it.
+pub(super) fn octets(path: &Path) -> Result<(Zeroizing<Vec<u8>>, bool), Problem> {
     // Nobody may be there to write into a pipe: opening it is not to wait for that.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let mut file =
-        File::options().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
+    let mut file = File::options().read(true).custom_flags(nonblocking).open(path)?;
+    let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(error(Problem::Irregular));
+        return Err(Problem::Irregular);
     }
     if metadata.mode() & 0o002 != 0 {
-        return Err(error(Problem::Writable(path.to_owned())));
+        return Err(Problem::Writable(path.to_owned()));
     }
     if metadata.len() > MAX_SIZE {
-        return Err(error(Problem::TooLarge));
+        return Err(Problem::TooLarge);
     }
     // Reserved in one piece: a buffer that grows leaves copies of a key in freed memory.
     let size = usize::try_from(metadata.len()).unwrap_or(0);
     let mut octets = Zeroizing::new(Vec::with_capacity(size + 1));
-    (&mut file).take(MAX_SIZE).read_to_end(&mut octets).map_err(unreadable)?;
-    let found = find(path, &octets, kind).map_err(error)?;
-    Ok(Content { found, readable: metadata.mode() & 0o004 != 0 })
+    (&mut file).take(MAX_SIZE).read_to_end(&mut octets)?;
+    Ok((octets, metadata.mode() & 0o004 != 0))
 }
 
 fn find(path: &Path, octets: &[u8], kind: Kind) -> Result<Vec<Found>, Problem> {
@@ -118,6 +126,11 @@ fn find(path: &Path, octets: &[u8], kind: Kind) -> Result<Vec<Found>, Problem> {
     if !pem::is_pem(octets) {
         return match octets.first() {
             Some(&SEQUENCE) => der(source, octets, kind).map(|found| vec![found]),
+            _ if kind == Kind::PrivateKey && tokens::uri(octets).is_some() => {
+                let octets = tokens::uri(octets).unwrap_or_default().as_bytes().to_vec();
+                let octets = Secret::new(octets);
+                Ok(vec![Found { name: source, kind: Kind::TokenKey, octets }])
+            }
             _ => Err(Problem::Neither),
         };
     }

@@ -2,6 +2,8 @@
 
 use crate::closed::{Closed, End};
 use crate::events::Events;
+use crate::manual::ManualSaError;
+use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary, PlaneError};
 use esp::trace::Trace;
@@ -103,9 +105,18 @@ pub enum GatewayError {
     /// The data plane refused.
     #[error(transparent)]
     Plane(#[from] PlaneError),
+    /// SAs keyed by hand could not be added or removed.
+    #[error(transparent)]
+    Manual(Arc<ManualSaError>),
     /// The engine has stopped.
     #[error("the gateway has stopped")]
     Stopped,
+}
+
+impl From<ManualSaError> for GatewayError {
+    fn from(error: ManualSaError) -> Self {
+        Self::Manual(Arc::new(error))
+    }
 }
 
 pub(super) type Reply<T> = oneshot::Sender<T>;
@@ -124,6 +135,8 @@ pub(super) enum Command {
     Counters(Reply<BTreeMap<String, u64>>),
     ReplacePolicy(Arc<Policy>, Reply<Result<(), InvalidPolicy>>),
     ReplaceTrust(Arc<Trust>, Reply<()>),
+    Families(Reply<Families>),
+    SetFamilies(Families, Reply<Result<(), PlaneError>>),
     Trust(Reply<Arc<Trust>>),
     Filter(Reply<Option<FilterStatus>>),
     SetFilter(Arc<Filter>, Reply<Result<(), PlaneError>>),
@@ -239,6 +252,22 @@ impl Handle {
     /// If the engine has stopped.
     pub async fn trust(&self) -> Result<Arc<Trust>, GatewayError> {
         self.ask(Command::Trust).await
+    }
+
+    /// The address families that tunnels may use.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    pub async fn families(&self) -> Result<Families, GatewayError> {
+        self.ask(Command::Families).await
+    }
+
+    /// Switches IPsec of address families off or on. The tunnels of a family that is off are taken down.
+    ///
+    /// # Errors
+    /// If the data plane or the system refuses: then nothing changes.
+    pub async fn set_families(&self, families: Families) -> Result<(), GatewayError> {
+        Ok(self.ask(|reply| Command::SetFamilies(families, reply)).await??)
     }
 
     /// The filter for traffic that belongs to no tunnel, with its counters; `None` if the data plane has no filter.

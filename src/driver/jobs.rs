@@ -68,6 +68,11 @@ async fn run(
                 let results = fetcher(fetch.wanted.clone(), Arc::clone(policy)).await;
                 job = fetch.resume(results);
             }
+            // No core is held meanwhile: a key that is slow keeps no other one waiting.
+            Step::Sign(sign) => {
+                let signature = sign.begin().await;
+                job = sign.resume(signature);
+            }
         }
     }
 }

@@ -2,13 +2,19 @@
 
 use super::socket::{IkeSockets, Received};
 use super::{Inlet, SocketError};
+use host::{IcmpError, IcmpListener};
 use ike::Transmit;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
 /// Four zero octets stand before an IKE message, where an ESP packet has its SPI (RFC 3948 §2.2).
 const NON_ESP_MARKER: [u8; 4] = [0; 4];
+/// A socket that fails is read again after this time.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The content of a NAT keepalive (RFC 3948 §2.3).
 const KEEPALIVE: [u8; 1] = [0xff];
 
@@ -42,6 +48,7 @@ impl NatT {
                 for datagram in listening.receive().await {
                     sort(datagram, &inlet, esp.as_ref());
                 }
+                listening.take_reports().into_iter().for_each(|report| report_on(report, &inlet));
             }
         });
         let send = Box::new(move |transmit: &Transmit| {
@@ -52,6 +59,44 @@ impl NatT {
             sockets.send(&Transmit { octets, ..transmit.clone() })
         });
         Ok(Self { send, listeners })
+    }
+}
+
+/// Hands on an ICMP message about a message of IKE.
+fn report_on(report: IcmpError, inlet: &Inlet) {
+    if let Some(quoted) = report.quoted.strip_prefix(&NON_ESP_MARKER) {
+        let quoted = quoted.to_vec();
+        inlet.icmp(IcmpError { quoted, ..report });
+    }
+}
+
+/// Hears ICMP messages about IKE on a port that a data plane owns. If that is not possible, operators learn less about a peer
+/// that does not answer.
+pub fn hear_icmp(port: u16, inlet: &Inlet, listeners: &mut JoinSet<()>) {
+    let opened = IcmpListener::open(port).and_then(|opened| {
+        let watched =
+            |listener: IcmpListener| Ok((UdpSocket::from_std(listener.watched()?)?, listener));
+        opened.into_iter().map(watched).collect::<io::Result<Vec<_>>>()
+    });
+    match opened {
+        Ok(opened) => {
+            for (socket, listener) in opened {
+                listeners.spawn(hear(socket, listener, inlet.clone()));
+            }
+        }
+        Err(error) => tracing::debug!(%error, port, "ICMP about IKE will not be noticed"),
+    }
+}
+
+async fn hear(socket: UdpSocket, listener: IcmpListener, inlet: Inlet) {
+    loop {
+        match socket.async_io(Interest::READABLE, || listener.take()).await {
+            Ok(report) => report.into_iter().for_each(|report| inlet.icmp(report)),
+            Err(error) => {
+                tracing::debug!(%error, "receiving ICMP");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
     }
 }
 

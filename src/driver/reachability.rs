@@ -27,10 +27,15 @@ impl<P: DataPlane> Driver<P> {
 
     /// Tells the engine of ICMP messages about its datagrams.
     pub(super) fn hear_icmp(&mut self) {
-        for IcmpError { remote, by, ipv6, kind, code, quoted } in self.sockets.take_reports() {
-            if let Some(what) = Obstacle::of_icmp(ipv6, kind, code) {
-                self.engine.handle_unreachable(remote, &quoted, Unreachable { by, what });
-            }
+        for report in self.sockets.take_reports() {
+            self.hear(report);
+        }
+    }
+
+    pub(super) fn hear(&mut self, report: IcmpError) {
+        let IcmpError { remote, by, ipv6, kind, code, quoted } = report;
+        if let Some(what) = Obstacle::of_icmp(ipv6, kind, code) {
+            self.engine.handle_unreachable(remote, &quoted, Unreachable { by, what });
         }
     }
 

@@ -52,6 +52,9 @@ impl<P: DataPlane> Driver<P> {
 
     /// Replaces the policy for which the plane is prepared.
     pub(super) fn finish_replacement(&mut self, now: Instant, Prepared: Prepared) {
+        if let Some(ready) = (self.plane_hooks.make_up)(self.engine.plane()) {
+            return self.wait_until(ready);
+        }
         let Some(Replacement { policy, reply }) = self.replacements.queue.pop_front() else {
             return;
         };
@@ -72,7 +75,11 @@ impl<P: DataPlane> Driver<P> {
     fn prepare_replacement(&mut self) {
         let Some(Replacement { policy, .. }) = self.replacements.queue.front() else { return };
         let PlaneHooks { expect_policy, .. } = self.plane_hooks;
-        let ready: Completion = expect_policy(self.engine.plane(), policy);
+        let ready = expect_policy(self.engine.plane(), policy);
+        self.wait_until(ready);
+    }
+
+    fn wait_until(&self, ready: Completion) {
         let prepared = self.replacements.prepared.clone();
         spawn_blocking(move || {
             ready();

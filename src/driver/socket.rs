@@ -1,9 +1,12 @@
 //! IKE's sockets on one port, one per address family, each for all addresses of the host.
 
-use host::{IcmpError, keep_icmp_errors, take_icmp_error};
+use host::{IcmpError, Process, keep_icmp_errors, take_icmp_error, udp_holder};
 use ike::Transmit;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
-use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::sockopt::{
+    Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+    set_socket_recv_buffer_size_force,
+};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,21 +32,59 @@ pub(super) struct Received {
 
 /// A socket of IKE cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open UDP port {port}: {source}{}", hint(.source))]
+#[error("cannot open UDP port {port}: {source}{}", hint(.source, *.port, .holder.as_ref()))]
 pub struct SocketError {
     /// The port.
     pub port: u16,
     /// Why.
     pub source: io::Error,
+    /// The process that has the port, if another one has it and may be looked at.
+    pub holder: Option<Process>,
 }
 
-fn hint(error: &io::Error) -> &'static str {
+impl SocketError {
+    fn new(port: u16, source: io::Error) -> Self {
+        let taken = source.kind() == io::ErrorKind::AddrInUse;
+        Self { port, source, holder: taken.then(|| udp_holder(port)).flatten() }
+    }
+}
+
+fn hint(error: &io::Error, port: u16, holder: Option<&Process>) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another IKE daemon runs on this host (strongSwan, libreswan, another vpnd?): stop it first"
+            let Some(Process { id, name }) = holder else {
+                return format!(
+                    "\n  another IKE daemon runs on this host (strongSwan, libreswan, another vpnd?)\n  \
+                     find it: ss -ulpn 'sport = {port}'; stop it, and keep it from starting again"
+                );
+            };
+            let stop = match unit(name) {
+                Some(unit) => {
+                    format!("systemctl disable --now {unit}; or kill {id}")
+                }
+                None => format!("kill {id}"),
+            };
+            format!(
+                "\n  another IKE daemon runs on this host: {name} (process {id})\n  \
+                 stop it, and keep it from starting again: {stop}"
+            )
         }
-        io::ErrorKind::PermissionDenied => "; CAP_NET_BIND_SERVICE and CAP_NET_ADMIN are needed",
-        _ => "",
+        io::ErrorKind::PermissionDenied => {
+            "; CAP_NET_BIND_SERVICE and CAP_NET_ADMIN are needed".to_owned()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The unit of systemd that starts an IKE daemon of this name.
+fn unit(name: &str) -> Option<&'static str> {
+    match name {
+        "charon" => Some("strongswan-starter"),
+        "charon-systemd" => Some("strongswan"),
+        "pluto" => Some("ipsec"),
+        "iked" => Some("openiked"),
+        "vpnd" => Some("vpnd"),
+        _ => None,
     }
 }
 
@@ -57,15 +98,15 @@ struct IkeSocket {
     reports: Mutex<Vec<IcmpError>>,
 }
 
-/// Both families; IPv6 is absent where the host has none.
+/// Both families; IPv6 is absent where the host has none. Both are absent where another transport carries IKE.
 pub(super) struct IkeSockets {
-    v4: IkeSocket,
+    v4: Option<IkeSocket>,
     v6: Option<IkeSocket>,
 }
 
 impl IkeSockets {
     pub fn open(port: u16, mark: u32) -> Result<Self, SocketError> {
-        let failed = |source| SocketError { port, source };
+        let failed = |source| SocketError::new(port, source);
         let bind = |address: IpAddr| IkeSocket::bind(SocketAddr::new(address, port), mark);
         let v4 = bind(Ipv4Addr::UNSPECIFIED.into()).map_err(failed)?;
         let v6 = match bind(Ipv6Addr::UNSPECIFIED.into()) {
@@ -76,34 +117,43 @@ impl IkeSockets {
                 None
             }
         };
-        Ok(Self { v4, v6 })
+        Ok(Self { v4: Some(v4), v6 })
+    }
+
+    /// No sockets: nothing is received, and what is to be sent cannot be.
+    pub fn none() -> Self {
+        Self { v4: None, v6: None }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &IkeSocket> {
+        [&self.v4, &self.v6].into_iter().flatten()
     }
 
     /// The ICMP messages about datagrams of these sockets that have come.
     pub fn take_reports(&self) -> Vec<IcmpError> {
-        let sockets = [Some(&self.v4), self.v6.as_ref()];
-        sockets.into_iter().flatten().flat_map(IkeSocket::take_reports).collect()
+        self.each().flat_map(IkeSocket::take_reports).collect()
     }
 
     /// Waits for datagrams, or for ICMP messages about those that were sent: then there may be no datagram.
     pub async fn receive(&self) -> Vec<Received> {
-        let Some(v6) = &self.v6 else { return self.v4.receive().await };
-        tokio::select! {
-            received = self.v4.receive() => received,
-            received = v6.receive() => received,
+        match (&self.v4, &self.v6) {
+            (Some(v4), Some(v6)) => tokio::select! {
+                received = v4.receive() => received,
+                received = v6.receive() => received,
+            },
+            (Some(one), None) | (None, Some(one)) => one.receive().await,
+            (None, None) => std::future::pending().await,
         }
     }
 
     /// The datagrams that have arrived already; it does not wait.
     pub fn receive_now(&self) -> Vec<Received> {
-        let mut received = self.v4.receive_now();
-        received.extend(self.v6.iter().flat_map(IkeSocket::receive_now));
-        received
+        self.each().flat_map(IkeSocket::receive_now).collect()
     }
 
     /// Sends at once, or not at all: a full socket buffer loses the datagram, which retransmission makes good.
     pub fn send(&self, transmit: &Transmit) -> io::Result<()> {
-        let socket = if transmit.remote.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
+        let socket = if transmit.remote.is_ipv4() { &self.v4 } else { &self.v6 };
         let Some(socket) = socket else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
         socket.send(transmit)
     }
@@ -128,6 +178,7 @@ impl IkeSocket {
         }
         host::bind_patiently(|| socket.bind(&address.into()))?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let_fragment(&socket, address.is_ipv6())?;
         let buffer = Mutex::new(vec![0; usize::from(u16::MAX)].into());
         let socket = UdpSocket::from_std(socket.into())?;
         Ok(Self { socket, port: address.port(), state, buffer, reports: Mutex::default() })
@@ -219,6 +270,35 @@ impl IkeSocket {
             // It may be the error of an ICMP message about another datagram, which fails one call only.
             Err(_) => send(),
             Ok(()) => Ok(()),
+        }
+    }
+}
+
+/// Has the kernel fragment messages that the path does not carry: a peer without IKE fragmentation (RFC 7383) gets messages
+/// with certificates whole.
+fn let_fragment(socket: &Socket, v6: bool) -> io::Result<()> {
+    match v6 {
+        false => set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::WANT)?,
+        true => set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::WANT)?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::{ip_mtu_discover, ipv6_mtu_discover};
+
+    #[tokio::test]
+    async fn the_kernel_may_fragment_what_is_sent() {
+        // Only root may set a mark.
+        let sockets = IkeSockets::open(0, 0).expect("any port is free");
+        let v4 = sockets.v4.as_ref().expect("every host has IPv4");
+        let v4 = ip_mtu_discover(&v4.socket).expect("every kernel has it");
+        assert_eq!(v4, Ipv4PathMtuDiscovery::WANT);
+        if let Some(v6) = &sockets.v6 {
+            let v6 = ipv6_mtu_discover(&v6.socket).expect("every kernel has it");
+            assert_eq!(v6, Ipv6PathMtuDiscovery::WANT);
         }
     }
 }

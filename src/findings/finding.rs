@@ -34,6 +34,8 @@ pub enum FindingKind {
     NoRouteBehind,
     /// The same addresses are on both sides.
     DuplicateSubnet,
+    /// An earlier tunnel of the policy covers all its traffic.
+    Shadowed,
     /// The peer has agreed to less traffic than the policy names.
     Narrowed,
     /// Packets pass in one direction only.
@@ -50,6 +52,7 @@ impl FindingKind {
             Self::Route => "route",
             Self::NoRouteBehind => "no_route_behind",
             Self::DuplicateSubnet => "duplicate_subnet",
+            Self::Shadowed => "shadowed",
             Self::Narrowed => "narrowed",
             Self::OneWay => "one_way",
         }

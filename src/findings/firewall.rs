@@ -3,7 +3,7 @@
 use super::finding::{Finding, FindingKind};
 use super::networks::{Behind, behind};
 use super::subject::Subject;
-use super::traffic::is_one_way;
+use super::traffic::{is_one_way, is_quiet};
 use esp::plane::Encapsulation;
 use host::facts::HostFacts;
 use host::firewall::{Fate, Hook, Packet, Place};
@@ -20,6 +20,8 @@ enum Verdict {
     Passes,
     /// It may be dropped, in this direction.
     Maybe(Place, bool),
+    /// It is dropped, in this direction, if rules about the state of a flow mean what such rules mean nearly always.
+    Likely(Place, bool),
     /// It is dropped, in this direction.
     Drops(Place, bool),
 }
@@ -79,6 +81,7 @@ fn outer(subject: &Subject, host: &HostFacts) -> Option<Finding> {
         destination: here,
         protocol: Some(protocol),
         established: false,
+        guessed: false,
     };
     let inward = Way { hooks: &[Hook::Prerouting, Hook::Input], packet };
     let outward = reversed(&inward.packet, &[Hook::Output, Hook::Postrouting]);
@@ -116,6 +119,7 @@ fn forwarded(
         destination: local,
         protocol: None,
         established: false,
+        guessed: false,
     };
     let inward = Way { hooks: &HOOKS, packet };
     let outward = reversed(&inward.packet, &HOOKS);
@@ -141,6 +145,7 @@ fn own(subject: &Subject, host: &HostFacts, [local, remote]: [AddressRange; 2]) 
         destination: own.into(),
         protocol: None,
         established: false,
+        guessed: false,
     };
     let inward = Way { hooks: &[Hook::Prerouting, Hook::Input], packet };
     let outward = reversed(&inward.packet, &[Hook::Output, Hook::Postrouting]);
@@ -169,15 +174,16 @@ fn reversed<'a>(packet: &Packet, hooks: &'a [Hook]) -> Way<'a> {
         destination: packet.source,
         protocol: packet.protocol.map(ports),
         established: packet.established,
+        guessed: packet.guessed,
     };
     Way { hooks, packet }
 }
 
 /// The fate of a direction on its whole way.
-fn fate(host: &HostFacts, way: &Way<'_>, established: bool) -> Fate {
+fn fate(host: &HostFacts, way: &Way<'_>, [established, guessed]: [bool; 2]) -> Fate {
     let mut unknown = None;
     for hook in way.hooks {
-        let mut packet = Packet { established, ..way.packet.clone() };
+        let mut packet = Packet { established, guessed, ..way.packet.clone() };
         match hook {
             // Not known yet.
             Hook::Prerouting => packet.leaves = None,
@@ -194,19 +200,36 @@ fn fate(host: &HostFacts, way: &Way<'_>, established: bool) -> Fate {
     unknown.map_or(Fate::Passes, Fate::Unknown)
 }
 
+/// The fates of a new packet and of one of a known flow, in each direction.
+type Fates = [[Fate; 2]; 2];
+
+fn fates(host: &HostFacts, ways: &[Way<'_>; 2], guessed: bool) -> Fates {
+    ways.each_ref().map(|way| [false, true].map(|known| fate(host, way, [known, guessed])))
+}
+
 /// Packets of a flow that the kernel knows often pass where new ones do not. Nothing passes if a direction drops both, or if
 /// no direction lets a flow begin.
-fn verdict(host: &HostFacts, ways: [Way<'_>; 2]) -> Verdict {
-    let fates = ways.each_ref().map(|way| [fate(host, way, false), fate(host, way, true)]);
+fn dropped(fates: &Fates) -> Option<(Place, bool)> {
     for (direction, fate) in fates.iter().enumerate() {
         if let [Fate::Dropped(_), Fate::Dropped(place)] = fate {
-            return Verdict::Drops(place.clone(), direction == 0);
+            return Some((place.clone(), direction == 0));
         }
     }
-    if let [[Fate::Dropped(place), _], [Fate::Dropped(_), _]] = &fates {
-        return Verdict::Drops(place.clone(), true);
+    match fates {
+        [[Fate::Dropped(place), _], [Fate::Dropped(_), _]] => Some((place.clone(), true)),
+        _ => None,
     }
-    for (direction, fate) in fates.into_iter().enumerate() {
+}
+
+fn verdict(host: &HostFacts, ways: [Way<'_>; 2]) -> Verdict {
+    let sure = fates(host, &ways, false);
+    if let Some((place, inward)) = dropped(&sure) {
+        return Verdict::Drops(place, inward);
+    }
+    if let Some((place, inward)) = dropped(&fates(host, &ways, true)) {
+        return Verdict::Likely(place, inward);
+    }
+    for (direction, fate) in sure.into_iter().enumerate() {
         for fate in fate {
             if let Fate::Dropped(place) | Fate::Unknown(place) = fate {
                 return Verdict::Maybe(place, direction == 0);
@@ -227,6 +250,9 @@ fn told(
     let (place, inward, certain) = match verdict {
         Verdict::Drops(place, inward) => (place, inward, true),
         Verdict::Maybe(place, inward) if is_one_way(subject) => (place, inward, false),
+        Verdict::Likely(place, inward) if is_one_way(subject) || is_quiet(subject) => {
+            (place, inward, false)
+        }
         _ => return None,
     };
     let [inbound, outbound] = accept;

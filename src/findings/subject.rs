@@ -1,5 +1,6 @@
 //! A child tunnel that is up, as far as its traffic is concerned, and the questions about the host that follow from it.
 
+use super::shadow::{self, Shadow};
 use esp::filter::{Filter, FilterAction};
 use esp::plane::Encapsulation;
 use host::facts::{HostFacts, Questions};
@@ -23,6 +24,8 @@ pub(crate) struct Subject {
     pub remote: Vec<Selector>,
     /// The traffic that the policy names, of both sides; `None`: the policy does not have the tunnel.
     pub asked: Option<[Vec<Selector>; 2]>,
+    /// The earlier child tunnel that covers all its traffic.
+    pub shadowed_by: Option<Shadow>,
     /// The TUN device; `None`: the kernel protects the packets.
     pub device: Option<String>,
     /// Addresses and ports of this side and of the peer.
@@ -58,6 +61,7 @@ impl Subject {
             local: child.local.clone(),
             remote: child.remote.clone(),
             asked: defined.map(|defined| [defined.local.clone(), defined.remote.clone()]),
+            shadowed_by: None,
             device: device.map(str::to_owned),
             path,
             encapsulation: sa.encapsulation,
@@ -109,7 +113,11 @@ pub(crate) fn subjects(
         let device = (!in_kernel(&child.name)).then_some(device);
         Some(Subject::new(child, sa, path, policy, device))
     };
-    status.children.iter().filter_map(subject).collect()
+    let mut subjects: Vec<Subject> = status.children.iter().filter_map(subject).collect();
+    if !subjects.is_empty() {
+        shadow::find(&mut subjects, policy);
+    }
+    subjects
 }
 
 /// The questions about the host for these tunnels.

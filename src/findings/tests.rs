@@ -1,5 +1,6 @@
 //! Facts in, findings out.
 
+use super::shadow::Shadow;
 use super::subject::Flow;
 use super::*;
 use esp::filter::{Direction, FilterAction, FilterRule};
@@ -39,6 +40,7 @@ fn site() -> Subject {
         asked: Some([local.clone(), remote.clone()]),
         local,
         remote,
+        shadowed_by: None,
         device: Some("vpn0".to_owned()),
         path: ["192.0.2.1:4500", "192.0.2.2:4500"].map(|end| end.parse().expect("an end")),
         encapsulation: Encapsulation::Native,
@@ -315,6 +317,22 @@ fn a_chain_that_lets_one_side_begin_is_in_order() {
 }
 
 #[test]
+fn rules_of_iptables_that_likely_drop_are_told_while_nothing_passes() {
+    let known = r#"{"xt": {"type": "match", "name": "conntrack"}}, {"accept": null}"#;
+    let refused = r#"{"xt": {"type": "target", "name": "REJECT"}}"#;
+    let mut host = gateway();
+    host.firewall = firewall("forward", "accept", &(rule(known) + &rule(refused)));
+    assert_eq!(found(&site(), &host), [], "packets pass");
+    let quiet = Subject { inbound: flow(0, None), outbound: flow(9, Some(60)), ..site() };
+    let quiet = Subject { inbound: flow(9, Some(60)), ..quiet };
+    assert_eq!(found(&quiet, &host), [("firewall", false)]);
+    let message = &only(&quiet, &host).message;
+    assert!(message.contains("may drop packets from 10.2.0.0/24 to 10.1.0.0/24"), "{message}");
+    host.firewall = firewall("forward", "accept", &rule(refused));
+    assert_eq!(found(&site(), &host), [("firewall", true)]);
+}
+
+#[test]
 fn a_rule_against_esp_is_told() {
     let drop = r#"{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "protocol"}}, "right": "esp"}}, {"drop": null}"#;
     let mut host = gateway();
@@ -425,4 +443,24 @@ fn findings_that_are_certain_come_first() {
     }
     let silent = Subject { inbound: flow(0, None), ..site() };
     assert_eq!(found(&silent, &host), [("forwarding", true), ("one_way", false)]);
+}
+
+#[test]
+fn a_tunnel_that_no_packet_takes_is_told() {
+    let shadow = |same, carriers: Option<[&str; 2]>| Subject {
+        shadowed_by: Some(Shadow {
+            child: "wide".to_owned(),
+            same,
+            carriers: carriers.map(|names| names.map(str::to_owned)),
+        }),
+        ..site()
+    };
+    let finding = only(&shadow(false, None), &gateway());
+    assert_eq!((finding.kind, finding.certain), (FindingKind::Shadowed, true));
+    assert!(finding.message.contains("wide takes every packet of site_lan"), "{}", finding.message);
+    assert!(finding.cure[0].starts_with("write site_lan before wide in the policy"));
+    let finding = only(&shadow(false, Some(["site", "all"])), &gateway());
+    assert!(finding.cure[0].starts_with("write the IKETunnel site before all"));
+    let finding = only(&shadow(true, None), &gateway());
+    assert!(finding.cure[0].contains("remove one of them"));
 }

@@ -38,6 +38,12 @@ pub(super) fn is_one_way(subject: &Subject) -> bool {
     silence(outbound, inbound).or_else(|| silence(inbound, outbound)).is_some()
 }
 
+/// Returns `true` if no packet passes in either direction at present.
+pub(super) fn is_quiet(subject: &Subject) -> bool {
+    let quiet = |flow: Flow| flow.idle.is_none_or(|idle| idle >= STOPPED);
+    quiet(subject.inbound) && quiet(subject.outbound)
+}
+
 /// Packets pass in one direction only.
 pub(super) fn one_way(subject: &Subject) -> Option<Finding> {
     let (inbound, outbound) = (subject.inbound, subject.outbound);

@@ -2,16 +2,18 @@
 
 use super::Handles;
 use crate::driver::{Activation, Begun, GatewayError, Handle};
-use crate::manual::{ManualSa, ManualSas, ManualStatus};
+use crate::manual::{ManualSa, ManualSas, ManualStatus, Removed, Way};
 use crate::planes::Found;
 use crypto::CryptoProviders;
+use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{CryptoAccounting, Maintenance, PacketSummary, Resynced};
 use esp::trace::Trace;
 use ike::failure::facts::Unsendable;
 use ike::status::IkeStatus;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use xfrm::placement::{Placed, Report as OffloadReport};
+use xfrm::placement::{Choice, Placed, Placement, Report as OffloadReport};
 
 /// The tunnels of a gateway's policy.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +85,30 @@ impl<'a> Tunnels<'a> {
     /// Dropping the future has no effect on the gateway.
     pub async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {
         self.handle.lacking().await
+    }
+
+    /// The address families that tunnels may use.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn families(&self) -> Result<Families, GatewayError> {
+        self.handle.families().await
+    }
+
+    /// Switches IPsec of address families off or on. While a family is off, its tunnels are down, and its packets pass no
+    /// tunnel: the data plane drops them, never sends them in the clear. With the family on again, the tunnels come back
+    /// that were up or that start by themselves.
+    ///
+    /// # Errors
+    /// If the data plane or the system refuses: then nothing changes. If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the families may or may not have changed.
+    pub async fn set_families(&self, families: Families) -> Result<(), GatewayError> {
+        self.handle.set_families(families).await
     }
 
     /// As [`activate`](Self::activate), for every tunnel that this side may start.
@@ -288,14 +314,15 @@ impl<'a> CryptoView<'a> {
 pub struct ManualView<'a> {
     handle: &'a Handle,
     sas: &'a ManualSas,
+    placement: &'a Placement,
 }
 
 impl<'a> ManualView<'a> {
     pub(super) fn new(handle: &'a Handle, handles: &'a Handles) -> Self {
-        Self { handle, sas: &handles.manual }
+        Self { handle, sas: &handles.manual, placement: &handles.placement }
     }
 
-    /// Every SA as it was configured.
+    /// Every SA that is there from the start, as it was configured.
     pub fn iter(&self) -> impl Iterator<Item = &'a ManualSa> {
         self.sas.iter()
     }
@@ -308,10 +335,56 @@ impl<'a> ManualView<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn status(&self) -> Result<Vec<ManualStatus>, GatewayError> {
-        if self.sas.is_empty() {
-            return Ok(Vec::new());
-        }
         let sas = self.sas.clone();
         self.handle.with_plane(move |plane| sas.status(plane)).await
+    }
+
+    /// The names whose SAs were [removed](Self::remove) and whose traffic is blocked.
+    pub fn blocked(&self) -> Vec<String> {
+        self.sas.blocked()
+    }
+
+    /// Adds SAs until the gateway stops. Their traffic is protected or dropped from the moment at which this returns. They
+    /// go on behind the sequence numbers that were ever used with their keys, as the file of sequence numbers says.
+    /// `offload` is the wanted offload of single SAs, by name and direction.
+    ///
+    /// # Errors
+    /// If an SA does not go together with the others, or the plane or the file of sequence numbers refuses: then none is
+    /// added. If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the SAs may or may not be added; never a part of them.
+    pub async fn add(
+        &self,
+        sas: Vec<ManualSa>,
+        offload: BTreeMap<(String, Way), Choice>,
+    ) -> Result<(), GatewayError> {
+        let (handle, placement) = (self.handle.clone(), self.placement.clone());
+        to_the_end(self.sas.clone().add(handle, placement, sas, offload)).await
+    }
+
+    /// Removes the SAs of a name, wipes their keys, and notes the last sequence number that was used. With `keep_blocked`
+    /// their traffic stays blocked, until SAs of this name are added, or it is removed without `keep_blocked`, or the
+    /// gateway stops. Otherwise it is no longer matched, and takes the host's other routes, in the clear.
+    ///
+    /// # Errors
+    /// If no SA has that name. If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the SAs may or may not be removed; never a part of them.
+    pub async fn remove(&self, name: &str, keep_blocked: bool) -> Result<Removed, GatewayError> {
+        let (handle, placement) = (self.handle.clone(), self.placement.clone());
+        let name = name.to_owned();
+        to_the_end(self.sas.clone().remove(handle, placement, name, keep_blocked)).await
+    }
+}
+
+/// Has work go on if nobody waits for it any more.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, GatewayError>> + Send + 'static,
+) -> Result<T, GatewayError> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.spawn(work).await.unwrap_or(Err(GatewayError::Stopped)),
+        Err(_) => work.await,
     }
 }

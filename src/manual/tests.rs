@@ -1,6 +1,7 @@
 use super::*;
 use crypto::Suite;
 use esp::datapath::{Datapath, Settings};
+use esp::discard::Discard;
 use esp::gso::Gso;
 use esp::plane::{
     Capabilities, Encapsulation, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, Spi,
@@ -264,6 +265,123 @@ fn what_cannot_be_remembered_does_not_start() {
     assert!(error.contains("sequences:1: not a fingerprint and a number"), "{error}");
     let error = start(&path.join("below")).map(drop).expect_err("not a directory").to_string();
     assert!(error.contains("would use them again with the same keys"), "{error}");
+}
+
+/// Adds and removes SAs as a running gateway does.
+struct Changing(ManualSas, Datapath);
+
+impl Changing {
+    fn new(ledger: &std::path::Path) -> Self {
+        let manual = ManualSas::new(Vec::new(), ledger.to_owned()).expect("none");
+        let mut plane = Datapath::new(Settings::default(), Instant::now());
+        manual.install(&mut plane).expect("nothing to do");
+        Self(manual, plane)
+    }
+
+    fn add(&mut self, sas: Vec<ManualSa>) -> Result<(), ManualSaError> {
+        let sas: Vec<_> = sas.into_iter().map(Arc::new).collect();
+        self.0.check_with(&sas)?;
+        let rules = self.0.installed().unwrap_or_default().rules_for(&sas);
+        self.0.add_now(&mut self.1, &sas, &rules)
+    }
+
+    fn remove(&mut self, keep_blocked: bool) -> Result<Removed, ManualSaError> {
+        self.0.remove_now(&mut self.1, "link", keep_blocked)
+    }
+
+    fn refusal(&self) -> Discard {
+        let mut packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let mut queue = SendQueue::new(4096);
+        let outcome = self.1.encapsulate(Instant::now(), &mut packet, Gso::default(), &mut queue);
+        outcome.expect_err("nothing protects it")
+    }
+}
+
+#[test]
+fn sas_that_are_added_again_use_no_number_twice() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let ledger = directory.path().join("sequences");
+    let mut gateway = Changing::new(&ledger);
+    assert!(!ledger.exists(), "without an SA nothing is kept");
+    assert_eq!(gateway.refusal(), Discard::NoPolicy);
+    let pair = || vec![sa(Way::Out, 1), sa(Way::In, 2)];
+    for round in 0..3 {
+        gateway.add(pair()).expect("nothing is in the way");
+        send(&gateway.1);
+        send(&gateway.1);
+        let status = gateway.0.status(&mut gateway.1);
+        assert_eq!(status[0].sequence, Some(2 * round + 2));
+        assert!(status.iter().all(|sa| sa.added));
+        assert_eq!(noted(&ledger), 2 * round + (1 << 24), "what a crash would skip");
+        let removed = gateway.remove(round == 1).expect("it is there");
+        assert_eq!((removed.sas.len(), removed.blocked), (2, round == 1));
+        assert!(!removed.configured);
+        assert_eq!(noted(&ledger), 2 * round + 2, "nothing is skipped");
+        let blocked = gateway.0.blocked();
+        match round {
+            1 => assert_eq!((gateway.refusal(), blocked.len()), (Discard::NoSa, 1)),
+            _ => assert_eq!((gateway.refusal(), blocked.len()), (Discard::NoPolicy, 0)),
+        }
+    }
+    let Changing(manual, mut plane) = gateway;
+    manual.end(&mut plane);
+    let (_manual, plane) = start(&ledger).expect("the lock is free");
+    send(&plane);
+    assert_eq!(noted(&ledger), 6 + (1 << 24), "the next start goes on behind them, too");
+}
+
+#[test]
+fn what_is_refused_at_run_time_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut gateway = Changing::new(&directory.path().join("sequences"));
+    gateway.add(vec![sa(Way::Out, 1)]).expect("nothing is in the way");
+    let refused = |gateway: &mut Changing, sas| {
+        gateway.add(sas).expect_err("it does not go together").to_string()
+    };
+    let text = refused(&mut gateway, vec![sa(Way::In, 2), sa(Way::Out, 3)]);
+    assert!(text.contains("\"link\" (out) is there already; remove it first"), "{text}");
+    let other = |way, key| ManualSa { name: "other".to_owned(), ..sa(way, key) };
+    assert!(refused(&mut gateway, vec![other(Way::Out, 1)]).contains("the same key"));
+    // The plane takes the first of them, and not the second.
+    gateway.add(vec![sa(Way::In, 2)]).expect("it completes the pair");
+    let text = refused(&mut gateway, vec![other(Way::Out, 3), other(Way::In, 4)]);
+    assert!(text.contains("SPI 00000007 is in use"), "{text}");
+    let status = gateway.0.status(&mut gateway.1);
+    assert_eq!(status.iter().map(|s| s.sa.way).collect::<Vec<_>>(), [Way::Out, Way::In]);
+    assert_eq!(gateway.0.blocked(), [""; 0]);
+    assert!(sends(&gateway.1), "the others are as they were");
+    let text = gateway.0.remove_now(&mut gateway.1, "lonk", false).expect_err("none").to_string();
+    assert!(text.contains("no manual SA has the name \"lonk\"; there are link"), "{text}");
+}
+
+#[test]
+fn a_blocked_name_keeps_its_traffic_blocked_when_new_sas_are_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut gateway = Changing::new(&directory.path().join("sequences"));
+    gateway.add(vec![sa(Way::Out, 1), sa(Way::In, 2)]).expect("nothing is in the way");
+    gateway.remove(true).expect("it is there");
+    let wrong = |way| ManualSa { key: Secret::new(vec![9; 3]), ..sa(way, 1) };
+    let mut elsewhere = wrong(Way::Out);
+    elsewhere.selectors.remote.clone_from(&elsewhere.selectors.local);
+    gateway.add(vec![elsewhere]).expect_err("no key of that length");
+    assert_eq!(gateway.refusal(), Discard::NoSa, "the rule of before is back");
+    assert!(gateway.remove(false).expect("it is blocked").sas.is_empty());
+    assert_eq!(gateway.refusal(), Discard::NoPolicy);
+}
+
+/// Of two that share a key with consent, the one that stays goes on with what is on record.
+#[test]
+fn a_removal_frees_no_number_that_another_sa_may_use() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let ledger = directory.path().join("sequences");
+    let mut gateway = Changing::new(&ledger);
+    let shared = |name: &str| {
+        let (name, shared_key) = (name.to_owned(), true);
+        ManualSa { name, shared_key, ..sa(Way::Out, 1) }
+    };
+    gateway.add(vec![shared("link"), shared("other")]).expect("both consent");
+    gateway.remove(false).expect("it is there");
+    assert_eq!(noted(&ledger), 1 << 24);
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use super::guard::Guard;
 use super::table_watch::WatchedTable;
 use super::{KernelPlane, PlaneKind, Planes};
+use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
-    BulkRules, Capabilities, CryptoAccounting, DataPlane, EarlyPackets, Filtering, Maintenance,
-    ManualKeying, PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored, Resynced, Rule,
-    RuleId, SaId, Spi,
+    BulkRules, Capabilities, CryptoAccounting, DataPlane, EarlyPackets, FamilySwitching,
+    FilterReader, FilterWork, Filtering, Maintenance, ManualKeying, Notice, PacketSummary, PathMtu,
+    PeerExceptions, PlaneError, Preparation, Restored, Resynced, Rule, RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
 use std::collections::BTreeMap;
@@ -18,6 +19,10 @@ use std::sync::atomic::Ordering;
 
 impl<U: DataPlane, K: KernelPlane> Capabilities for Planes<U, K> {
     fn bulk_rules(&mut self) -> Option<&mut dyn BulkRules> {
+        Some(self)
+    }
+
+    fn preparation(&mut self) -> Option<&mut dyn Preparation> {
         Some(self)
     }
 
@@ -45,6 +50,10 @@ impl<U: DataPlane, K: KernelPlane> Capabilities for Planes<U, K> {
         Some(self)
     }
 
+    fn family_switching(&mut self) -> Option<&mut dyn FamilySwitching> {
+        Some(self)
+    }
+
     fn crypto_accounting(&mut self) -> Option<&mut dyn CryptoAccounting> {
         Some(self)
     }
@@ -58,7 +67,9 @@ impl<U: DataPlane, K: KernelPlane> BulkRules for Planes<U, K> {
             let id = rule.id;
             self.place_rule(rule).err().map(|error| (id, error))
         };
-        rules.into_iter().filter_map(add).collect()
+        let refused = rules.into_iter().filter_map(add).collect();
+        self.guard.iter_mut().for_each(Guard::let_go);
+        refused
     }
 
     fn remove_rules(&mut self, rules: &[RuleId]) {
@@ -80,6 +91,26 @@ impl<U: DataPlane, K: KernelPlane> BulkRules for Planes<U, K> {
         if let Some(guard) = &mut self.guard {
             guard.uncover(rules);
         }
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> FamilySwitching for Planes<U, K> {
+    /// Both, also where one refuses.
+    fn set_families(&mut self, families: Families) -> Result<(), PlaneError> {
+        let of_userspace = self.userspace.family_switching().set_families(families);
+        match &mut self.kernel {
+            Some(kernel) => of_userspace.and(kernel.family_switching().set_families(families)),
+            None => of_userspace,
+        }
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> Preparation for Planes<U, K> {
+    fn prepare(&mut self, rule: &Rule) -> bool {
+        let Some(guard) = &mut self.guard else { return true };
+        let notice = self.notice.clone();
+        let ready = move || notice.iter().for_each(|notice| notice(Notice::Prepared));
+        guard.prepare(rule, self.config.guarded(&rule.tunnel), ready)
     }
 }
 
@@ -153,29 +184,14 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
     }
 
     fn restore(&mut self) -> Result<Restored, PlaneError> {
-        let mut restored = Restored::default();
-        let mut first_error = None;
-        for table in self.watch.take() {
-            let outcome = match table {
-                WatchedTable::Guard => self.guard.as_mut().map_or(Ok(false), Guard::restore),
-                WatchedTable::Filter => self.restore_filter(),
-            };
-            match outcome {
-                Ok(there) => restored.tables += usize::from(there),
-                Err(error) => {
-                    self.watch.keep(table);
-                    first_error.get_or_insert(error);
-                }
-            }
+        let of_tables = self.restore_tables();
+        let of_plane = self.userspace.maintenance().restore();
+        if of_plane.is_ok() {
+            self.place_the_rest();
         }
-        match self.userspace.maintenance().restore() {
-            Ok(of_plane) => {
-                restored += of_plane;
-                self.place_the_rest();
-            }
-            Err(error) => _ = first_error.get_or_insert(error),
-        }
-        first_error.map_or(Ok(restored), Err)
+        let mut restored = of_tables?;
+        restored += of_plane?;
+        Ok(restored)
     }
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
@@ -187,16 +203,6 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
     }
 }
 
-impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
-    /// Puts the table of the filter back. Returns `true` if the filter needs one.
-    fn restore_filter(&mut self) -> Result<bool, PlaneError> {
-        let Some(status) = self.userspace.filtering().filter_status() else { return Ok(false) };
-        let needed = !status.filter.is_open();
-        self.userspace.filtering().set_filter(status.filter)?;
-        Ok(needed)
-    }
-}
-
 impl<U: DataPlane, K: KernelPlane> CryptoAccounting for Planes<U, K> {
     fn count_work(&mut self) {
         self.kernel.as_mut().and_then(|kernel| kernel.crypto_accounting()).count_work();
@@ -205,16 +211,40 @@ impl<U: DataPlane, K: KernelPlane> CryptoAccounting for Planes<U, K> {
 
 impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
-        if let Some(guard) = &mut self.guard {
-            guard.set_filter(&filter);
+        let outcome = self.begin_filter(filter)?.run();
+        self.finish_filter(outcome)?.run()
+    }
+
+    fn begin_filter(&mut self, filter: Arc<Filter>) -> Result<FilterWork, PlaneError> {
+        let work = self.userspace.filtering().begin_filter(Arc::clone(&filter))?;
+        self.changing_filter = Some(filter);
+        Ok(work)
+    }
+
+    /// The guard comes last: it opens for no traffic as long as the filter may be refused.
+    fn finish_filter(&mut self, outcome: Result<(), PlaneError>) -> Result<FilterWork, PlaneError> {
+        let filter = self.changing_filter.take();
+        if self.watch.has(WatchedTable::Filter) {
+            // Others have changed the table meanwhile.
+            self.look_again();
         }
-        self.userspace.filtering().set_filter(filter)
+        let of_plane = self.userspace.filtering().finish_filter(outcome)?;
+        let of_guard = self.guard.as_mut().zip(filter).map(|(guard, f)| guard.set_filter(&f));
+        Ok(FilterWork::new(move || {
+            of_plane.run()?;
+            of_guard.into_iter().for_each(|written| written.wait());
+            Ok(())
+        }))
     }
 
     fn filter_status(&mut self) -> Option<FilterStatus> {
-        let status = self.userspace.filtering().filter_status()?;
+        self.filter_reader()()
+    }
+
+    fn filter_reader(&mut self) -> FilterReader {
+        let read = self.userspace.filtering().filter_reader();
         let inbound_guard = self.guard.as_ref().is_some_and(Guard::drops_cleartext);
-        Some(FilterStatus { inbound_guard, ..status })
+        Box::new(move || Some(FilterStatus { inbound_guard, ..read()? }))
     }
 
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {

@@ -1,5 +1,6 @@
 //! Both planes as one, as key management sees it: rules and SAs are added, changed and removed.
 
+use super::guard::Guard;
 use super::{KernelPlane, PlaneKind, Planes};
 use esp::plane::{
     BulkRules, DataPlane, EarlyPackets, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId,
@@ -11,7 +12,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         // First: whatever becomes of the rule, its traffic does not leave in the clear.
         self.guard(std::slice::from_ref(&rule));
-        self.place_rule(rule)
+        let placed = self.place_rule(rule);
+        self.guard.iter_mut().for_each(Guard::let_go);
+        placed
     }
 
     fn rename_rule(&mut self, rule: RuleId, to: RuleId) {

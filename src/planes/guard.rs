@@ -81,6 +81,12 @@ pub(super) struct Guard {
     defined: Vec<Member>,
     /// The change with which the last of `defined` enter the table.
     entering: Written,
+    /// Rules that are going to be added, with the changes by which they enter the table.
+    preparing: BTreeMap<RuleId, Written>,
+    /// The former members of rules that a plane is about to replace.
+    superseded: Vec<Member>,
+    /// The change that puts back a table which others have changed.
+    restoring: Option<Written>,
     sets: Sets,
     writer: Writer,
     kept: bool,
@@ -90,7 +96,7 @@ pub(super) struct Guard {
 impl Guard {
     /// Puts the guard of these rules in force, in place of the one that a crashed or ended daemon has left. Until
     /// [`Guard::settle`] they stay guarded, whatever is added or removed. `on_refusal` is called on another thread when
-    /// nftables refuses a change that nobody waits for: [`Guard::restore`] is to be called then.
+    /// nftables refuses a change: [`Guard::restore`] is to be called then.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -112,16 +118,19 @@ impl Guard {
             rules: BTreeMap::new(),
             defined: Vec::new(),
             entering: writer.nothing(),
+            preparing: BTreeMap::new(),
+            superseded: Vec::new(),
+            restoring: None,
             writer,
             hold,
             surroundings,
         };
         let _ = guard.add_defined(defined);
-        guard.rebuild();
+        guard.replace().wait();
         if guard.surroundings.kernel && matches!(guard.writer.state(), State::Refused(_)) {
             // A kernel without XFRM has no words for it.
             guard.surroundings.kernel = false;
-            guard.rebuild();
+            guard.replace().wait();
         }
         Ok(guard)
     }
@@ -144,24 +153,80 @@ impl Guard {
         self.writer.all_given()
     }
 
-    /// Guards these rules; stops guarding a rule that comes without properties.
+    /// If nftables has refused to guard expected rules, begins to build the table again.
+    pub(super) fn make_up(&mut self) -> Option<Written> {
+        (self.writer.state() == State::Outdated).then(|| {
+            self.entering = self.replace();
+            self.entering.clone()
+        })
+    }
+
+    /// Begins to guard a rule that is going to be added. Returns `true` once it is guarded, or nftables has refused the whole
+    /// table. `false`: `ready` is called on another thread, and then this is to be called again.
+    pub(super) fn prepare(
+        &mut self,
+        rule: &Rule,
+        properties: Option<GuardedTraffic>,
+        ready: impl FnOnce() + Send + 'static,
+    ) -> bool {
+        let members = self.members(rule, properties);
+        if self.rules.get(&rule.id).map_or(&[][..], Vec::as_slice) != members {
+            let script = self.put(rule.id, members);
+            let _entering = self.tell(Some(script));
+        } else {
+            match self.preparing.get(&rule.id) {
+                Some(entering) if !entering.is_done() => return false,
+                Some(_) if self.writer.state() == State::Outdated => _ = self.replace(),
+                _ => {
+                    self.preparing.remove(&rule.id);
+                    return true;
+                }
+            }
+        }
+        // Also earlier ones: they may bring members that this rule shares with others.
+        let entering = self.writer.all_given();
+        if entering.is_done() {
+            return true;
+        }
+        self.preparing.insert(rule.id, entering);
+        self.writer.tell_when_done(ready);
+        false
+    }
+
+    /// Guards these rules; stops guarding a rule that comes without properties. Waits for nothing if the rules were expected or
+    /// prepared. Once the planes have them, [`Guard::let_go`] is to be called.
     pub(super) fn cover<'a>(
         &mut self,
         rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
     ) {
-        let members: Vec<_> =
-            rules.map(|(rule, properties)| (rule.id, self.members(rule, properties))).collect();
-        self.put_all(members).wait();
+        let mut script = String::new();
+        for (rule, properties) in rules {
+            let members = self.members(rule, properties);
+            script += &self.put(rule.id, members);
+            self.preparing.remove(&rule.id).into_iter().for_each(|entering| entering.wait());
+        }
+        self.tell(Some(script)).wait();
         // Their members may be those of expected rules.
         self.entering.wait();
         if self.writer.state() == State::Outdated {
-            self.rebuild();
+            self.replace().wait();
         }
+    }
+
+    /// Stops guarding, some time later, the traffic that the rules which were added last had before.
+    pub(super) fn let_go(&mut self) {
+        let superseded = std::mem::take(&mut self.superseded);
+        let script = self.sets.remove_all(&superseded);
+        let _later = self.tell(script);
     }
 
     /// Stops guarding these rules, some time later.
     pub(super) fn uncover(&mut self, rules: &[RuleId]) {
-        let _later = self.put_all(rules.iter().map(|rule| (*rule, Vec::new())).collect());
+        for rule in rules {
+            self.preparing.remove(rule);
+            self.superseded.extend(self.rules.remove(rule).unwrap_or_default());
+        }
+        self.let_go();
     }
 
     /// Gives a rule another name.
@@ -169,26 +234,33 @@ impl Guard {
         if let Some(members) = self.rules.remove(&rule) {
             self.rules.insert(to, members);
         }
+        if let Some(entering) = self.preparing.remove(&rule) {
+            self.preparing.insert(to, entering);
+        }
     }
 
-    /// Accepts the traffic that the filter's bypass rules accept.
-    pub(super) fn set_filter(&mut self, filter: &Arc<Filter>) {
+    /// Begins to accept the traffic that the filter's bypass rules accept.
+    pub(super) fn set_filter(&mut self, filter: &Arc<Filter>) -> Written {
         self.filter = Arc::clone(filter);
-        if self.writer.state() != State::Unneeded {
-            self.rebuild();
+        match self.writer.state() {
+            State::Unneeded => self.writer.nothing(),
+            _ => self.replace(),
         }
     }
 
-    /// Builds the table again that others have changed or removed. Returns `true` if there is a table.
-    ///
-    /// # Errors
-    /// If nftables refuses it.
-    pub(super) fn restore(&mut self) -> Result<bool, PlaneError> {
-        if self.writer.state() == State::Unneeded {
-            return Ok(false);
+    /// Begins to build the table again that others have changed or removed. `ready` is called on another thread when
+    /// [`Guard::restored`] has the result; it is not called if there is no table.
+    pub(super) fn restore(&mut self, ready: impl FnOnce() + Send + 'static) {
+        if self.writer.state() != State::Unneeded {
+            self.restoring = Some(self.replace());
+            self.writer.tell_when_done(ready);
         }
-        self.rebuild();
-        self.in_force()
+    }
+
+    /// Takes the result of [`Guard::restore`], if it is there: whether there is a table.
+    pub(super) fn restored(&mut self) -> Option<Result<bool, PlaneError>> {
+        let _done = self.restoring.take_if(|restoring| restoring.is_done())?;
+        Some(self.in_force())
     }
 
     /// Whether cleartext that should have been protected is dropped when it arrives.
@@ -239,24 +311,15 @@ impl Guard {
         script
     }
 
-    /// Guards the members of these rules in place of their former ones, in one transaction.
-    fn put_all(&mut self, rules: Vec<(RuleId, Vec<Member>)>) -> Written {
-        // All are put, also after one for which the table has to be built again.
-        let changes: Vec<_> =
-            rules.into_iter().map(|(rule, members)| self.put(rule, members)).collect();
-        self.tell(changes.into_iter().collect())
-    }
-
-    /// Guards a rule's members in place of its former ones. Returns the commands for nftables, or `None` if the table has to be
-    /// built again.
-    fn put(&mut self, rule: RuleId, members: Vec<Member>) -> Option<String> {
-        // Added before others are removed: flows that stay are guarded all the time.
-        let added: String = members.iter().map(|member| self.sets.add(member)).collect();
+    /// Guards a rule's members, and its former ones until [`Guard::let_go`]. Returns the commands for nftables.
+    fn put(&mut self, rule: RuleId, members: Vec<Member>) -> String {
+        let added = members.iter().map(|member| self.sets.add(member)).collect();
         let before = match members.is_empty() {
             true => self.rules.remove(&rule),
             false => self.rules.insert(rule, members),
         };
-        Some(added + &self.sets.remove_all(&before.unwrap_or_default())?)
+        self.superseded.extend(before.unwrap_or_default());
+        added
     }
 
     /// Has nftables carry out these commands, or build the whole table if there are none.
@@ -268,11 +331,7 @@ impl Guard {
         }
     }
 
-    /// Builds the whole table, in one transaction in place of the former one, and waits until it is in force or refused.
-    fn rebuild(&mut self) {
-        self.replace().wait();
-    }
-
+    /// Begins to build the whole table, in one transaction in place of the former one.
     fn replace(&mut self) -> Written {
         if self.sets.is_empty() && self.writer.state() == State::Unneeded && !self.kept {
             return self.writer.nothing();

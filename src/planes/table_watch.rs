@@ -56,6 +56,11 @@ impl TableWatch {
         std::mem::take(&mut *lock(&self.changed))
     }
 
+    /// Returns `true` if a table has changed since it was taken last.
+    pub(super) fn has(&self, table: WatchedTable) -> bool {
+        lock(&self.changed).contains(&table)
+    }
+
     /// Keeps a table that could not be put back for the next call.
     pub(super) fn keep(&self, table: WatchedTable) {
         lock(&self.changed).insert(table);

@@ -252,7 +252,7 @@ impl Cards for Host {
     }
 
     fn towards(&mut self, _: IpAddr) -> Option<Card> {
-        Some(Card { index: 2, name: "eth0".to_owned(), esp: None, checksum: false })
+        Some(Card { index: 2, name: "eth0".to_owned(), esp: None, driver: None, checksum: false })
     }
 
     fn lead_to(&mut self, address: IpAddr, _: u32) -> bool {

@@ -49,6 +49,11 @@ fn next_start_cleans_up(left: &Side, before: &str) {
     assert!(left.reaches(FAR), "in the clear, as before");
 }
 
+/// A panic whose report does not reach the output of the test, where it looks like a failure.
+fn bug_on_purpose() {
+    std::panic::resume_unwind(Box::new("a bug on purpose"));
+}
+
 fn panicked() {
     let [left, right] = Side::pair();
     let before = left.space.state();
@@ -56,7 +61,7 @@ fn panicked() {
     let gateway = left.start(left.builder()).expect("started");
     let closed = left.run(async move {
         let mut events = gateway.events();
-        let answer = gateway.with_plane(|_| panic!("a bug on purpose")).await;
+        let answer = gateway.with_plane(|_| bug_on_purpose()).await;
         assert!(matches!(answer, Err(GatewayError::Stopped)), "{answer:?}");
         assert_eq!(events.recv().await, None);
         gateway.closed().await

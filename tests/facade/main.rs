@@ -8,8 +8,11 @@ mod counting;
 mod ending;
 mod example;
 mod findings;
+mod in_process;
+mod nft;
 mod packet_filter;
 mod plane;
+mod reload;
 mod side;
 mod starting;
 
@@ -18,8 +21,10 @@ fn main() -> std::process::ExitCode {
         ending::trials(),
         example::trials(),
         findings::trials(),
+        in_process::trials(),
         packet_filter::trials(),
         plane::trials(),
+        reload::trials(),
         starting::trials(),
     ];
     harness::run(trials.into_iter().flatten().collect())

@@ -213,6 +213,15 @@ impl Gateway {
             .expect("vpnctl is built")
     }
 
+    /// A `vpnctl` among the packets of the gateway: whether it succeeded, and all that it printed.
+    pub fn ctl_inside(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        command.arg("--control").arg(self.path("control.sock")).args(arguments);
+        let output = self.space.run(move || command.output()).expect("vpnctl is built");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).expect("text"))
+    }
+
     /// Standard output of a command that must succeed.
     pub fn ctl_ok(&self, arguments: &[&str]) -> String {
         let output = self.ctl(arguments);

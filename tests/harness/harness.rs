@@ -33,6 +33,9 @@ pub enum Need {
     All(&'static [Need]),
 }
 
+/// Where `tests/peers` puts its root directories.
+pub const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers");
+
 /// What two gateways in namespaces need.
 pub const GATEWAYS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
 
@@ -69,8 +72,7 @@ impl Need {
                 (!found).then(|| format!("no program {name}"))
             }
             Self::Peer(name, file) => {
-                let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers");
-                let found = Path::new(root).join(name).join(file).exists();
+                let found = Path::new(PEERS).join(name).join(file).exists();
                 (!found).then(|| format!("no {name} in target/peers; tests/peers makes it"))
             }
             Self::All(needs) => missing(needs),
@@ -84,6 +86,9 @@ impl Need {
 pub fn test(name: &str, needs: &'static [Need], work: impl FnOnce() + Send + 'static) -> Trial {
     let title = name.to_owned();
     Trial::ignorable_test(name, move || {
+        if let Some(why) = unavailable(needs) {
+            return Ok(leave_out(&why));
+        }
         if let Some(reason) = missing(needs) {
             return without(&reason);
         }
@@ -99,6 +104,24 @@ pub fn test(name: &str, needs: &'static [Need], work: impl FnOnce() + Send + 'st
 /// Why one of these needs cannot be met on this machine.
 pub fn missing(needs: &[Need]) -> Option<String> {
     needs.iter().find_map(|need| need.missing())
+}
+
+/// Why nobody can have one of these daemons at present, as `tests/peers` has found: Debian's archive does not give it.
+pub fn unavailable(needs: &[Need]) -> Option<String> {
+    needs.iter().find_map(|need| match need {
+        Need::Peer(name, file) if !Path::new(PEERS).join(name).join(file).exists() => {
+            let why = std::fs::read_to_string(Path::new(PEERS).join(format!("{name}.unavailable")));
+            why.ok().map(|why| why.trim().to_owned())
+        }
+        Need::All(needs) => unavailable(needs),
+        _ => None,
+    })
+}
+
+/// The outcome of a test whose peer is [`unavailable`]: it is left out even where no test may be.
+pub fn leave_out(reason: &str) -> Completion {
+    left_out::note(reason, 1);
+    Completion::ignored_with(reason)
 }
 
 /// The outcome of a test that cannot run.

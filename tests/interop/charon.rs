@@ -7,14 +7,22 @@ use lab::isolation::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 
 /// A running charon; dropping it kills it.
 pub struct Charon {
     pub space: Namespace,
     directory: PathBuf,
+    newest: bool,
     process: Child,
+}
+
+fn spawn(space: &Namespace, directory: &Path, newest: bool) -> Result<Child, String> {
+    match newest {
+        true => launch::spawn_newest(space, directory),
+        false => launch::spawn(space, directory),
+    }
 }
 
 impl Charon {
@@ -24,8 +32,9 @@ impl Charon {
         let log = "default = 1\n      ike = 2\n      cfg = 2\n      flush_line = yes";
         launch::write_settings(&directory, launch::USERSPACE, setup.charon, log)?;
         fs::write(directory.join("swanctl.conf"), setup.swanctl()).map_err(error)?;
-        let process = launch::spawn(&space, &directory)?;
-        let charon = Self { space, directory, process };
+        let newest = setup.newest;
+        let process = spawn(&space, &directory, newest)?;
+        let charon = Self { space, directory, newest, process };
         charon.load()?;
         Ok(charon)
     }
@@ -82,6 +91,18 @@ impl Charon {
         eventually("no SA at strongSwan", || self.sas().trim().is_empty().then_some(()));
     }
 
+    /// Datagrams that its socket had no room for.
+    pub fn overflows(&self) -> usize {
+        let read = || fs::read_to_string("/proc/thread-self/net/snmp");
+        let text = self.space.run(read).expect("every kernel has it");
+        let [names, numbers] = ["Udp: InDatagrams", "Udp: "].map(|start| {
+            let line = text.lines().rfind(|line| line.starts_with(start)).expect("a line of UDP");
+            line.split_whitespace().collect::<Vec<_>>()
+        });
+        let column = names.iter().position(|name| *name == "RcvbufErrors").expect("a column");
+        numbers[column].parse().expect("a number")
+    }
+
     /// Waits for words in the log.
     pub fn wait_log(&self, words: &str) {
         eventually(&format!("charon logs {words:?}"), || self.log().contains(words).then_some(()));
@@ -101,7 +122,8 @@ impl Charon {
 
     /// Starts it again after [`Charon::crash`].
     pub fn restart(&mut self) {
-        self.process = launch::spawn(&self.space, &self.directory).expect("it started before");
+        let process = spawn(&self.space, &self.directory, self.newest);
+        self.process = process.expect("it started before");
         self.load().expect("it was loaded before");
     }
 }

@@ -70,6 +70,42 @@ pub fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
     space.run(move || command.spawn()).map_err(error)
 }
 
+/// Where `tests/peers` puts the newest strongSwan.
+const NEWEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/strongswan");
+/// Its charon there.
+const NEWEST_CHARON: &str = "usr/sbin/charon-systemd";
+
+/// Why there is no newest strongSwan here. `Ok`: nobody can have it at present.
+#[allow(dead_code)]
+pub fn no_newest() -> Option<Result<String, String>> {
+    let root = Path::new(NEWEST);
+    if root.join(NEWEST_CHARON).exists() {
+        return None;
+    }
+    let unavailable = fs::read_to_string(root.with_extension("unavailable"));
+    let missing = "no strongswan in target/peers; tests/peers makes it";
+    Some(unavailable.map(|why| why.trim().to_owned()).map_err(|_| missing.to_owned()))
+}
+
+/// Starts the newest one with the settings of this directory, in its own root.
+#[allow(dead_code)]
+pub fn spawn_newest(space: &Namespace, directory: &Path) -> Result<Child, String> {
+    let error = |error: std::io::Error| format!("cannot start charon: {error}");
+    let mounts = "mount -t tmpfs tmpfs \"$1/tmp\" && mkdir -p \"$1$2\" && mount --bind \"$2\" \"$1$2\" \
+         && mount --bind \"$2/run\" \"$1/run\" && mount -t proc proc \"$1/proc\" \
+         && mount --rbind /dev \"$1/dev\" && exec chroot \"$1\" \"/$3\"";
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", mounts, "sh", NEWEST])
+        .arg(directory)
+        .arg(NEWEST_CHARON)
+        .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(directory.join("stderr")).map_err(error)?);
+    space.run(move || command.spawn()).map_err(error)
+}
+
 /// Runs `swanctl` for the one of this directory; what it prints, also where it fails.
 pub fn swanctl(directory: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("swanctl")

@@ -1,10 +1,13 @@
 //! `vpnd` against strongSwan: real daemons, real packets, each scenario between network namespaces of its own.
 //!
-//! Needs root, `/dev/net/tun`, `ip`, `nft`, `openssl`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon` with the
+//! Needs root, `/dev/net/tun`, `curl`, `ip`, `nft`, `openssl`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon` with the
 //! plugin kernel-libipsec, `swanctl` and `pki` (Debian: strongswan-swanctl, strongswan-charon, strongswan-pki,
 //! libcharon-extra-plugins, libstrongswan-standard-plugins, libstrongswan-extra-plugins). Where one is
 //! missing, every scenario is reported as ignored, with the reason; with `VPN_TEST_REQUIRE=all` in the environment it
 //! fails. What a daemon logged stands behind the message of a failed scenario.
+//!
+//! The scenarios `newest` are played with the strongSwan that `tests/peers` puts into a root directory of its own. With
+//! `VPN_TEST_STRONGSWAN=newest` in the environment, all of them are.
 //!
 //! charon's userspace plane knows ESP in UDP and tunnel mode only, and no extended sequence numbers; the tests of this
 //! implementation against itself cover those.
@@ -53,12 +56,20 @@ fn main() -> ExitCode {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     arguments.test_threads = arguments.test_threads.or(Some(processors * 4));
     let lacking = needs::lacking();
+    let all_newest = std::env::var("VPN_TEST_STRONGSWAN").is_ok_and(|which| which == "newest");
     let trials = scenarios::all()
         .into_iter()
-        .map(|Scenario { name, setup, play }| {
+        .map(|Scenario { name, mut setup, play }| {
             let lacking = lacking.clone();
+            setup.newest |= all_newest;
+            let newest = setup.newest;
             Trial::ignorable_test(name, move || match lacking {
                 Some(why) => needs::without(&why),
+                None if newest => match launch::no_newest() {
+                    Some(Ok(unavailable)) => Ok(needs::leave_out(&unavailable)),
+                    Some(Err(why)) => needs::without(&why),
+                    None => run(setup, play),
+                },
                 None => run(setup, play),
             })
         })

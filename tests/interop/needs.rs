@@ -13,7 +13,8 @@ const PLUGINS: &[&str] =
     &["/usr/lib/ipsec/plugins", "/usr/lib64/strongswan/plugins", "/usr/lib/strongswan/plugins"];
 /// Plugins that distributions pack apart from `charon`: the plane, and the algorithms of most scenarios.
 const PACKED_APART: &[&str] = &["kernel-libipsec", "gcm", "openssl"];
-const PROGRAMS: &[&str] = &["ip", "nft", "openssl", "ping", "pki", "setpriv", "swanctl", "unshare"];
+const PROGRAMS: &[&str] =
+    &["curl", "ip", "nft", "openssl", "ping", "pki", "setpriv", "swanctl", "unshare"];
 
 /// The IKE daemon of strongSwan.
 pub fn charon() -> Option<PathBuf> {
@@ -55,6 +56,11 @@ pub fn without(why: &str) -> Result<Completion, Failed> {
     if left_out::is_forbidden() {
         return Err(Failed::from(format!("required, but {why}")));
     }
+    Ok(leave_out(why))
+}
+
+/// The outcome of a scenario whose daemon nobody can have at present.
+pub fn leave_out(why: &str) -> Completion {
     left_out::note(why, 1);
-    Ok(Completion::ignored_with(why))
+    Completion::ignored_with(why)
 }

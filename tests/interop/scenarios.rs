@@ -5,6 +5,9 @@ mod establish;
 mod fragmentation;
 mod mobility;
 mod nat;
+mod newest;
+mod ppk;
+mod proxy;
 mod refusal;
 mod rekey;
 mod suites;
@@ -24,6 +27,9 @@ pub fn all() -> Vec<Scenario> {
         mobility::all(),
         fragmentation::all(),
         certificates::all(),
+        newest::all(),
+        ppk::all(),
+        proxy::all(),
     ]
     .into_iter()
     .flatten()

@@ -41,6 +41,12 @@ pub struct Setup {
     pub charon_esp: &'static str,
     /// Group of a rekey, `0` for none; `vpnd` offers and accepts only this.
     pub pfs: &'static str,
+    /// Additional key exchanges of both phases in the policy's words; empty: none.
+    pub additional: &'static str,
+    /// `vpn:PPK` in the policy; empty: none.
+    pub ppk: &'static str,
+    /// Postquantum preshared keys of `vpnd` and strongSwan by the name [`PPK`]; empty: it has none.
+    pub ppks: [&'static str; 2],
     /// Identities are domain names rather than addresses.
     pub names: bool,
     /// Both prove themselves by certificates rather than by a preshared key, and are named as those say.
@@ -67,6 +73,10 @@ pub struct Setup {
     pub vpnd_ike: &'static str,
     /// First retransmission of `vpnd`, and how many there are.
     pub retransmit: (&'static str, u32),
+    /// A packet without an SA starts the tunnel, and waits for it.
+    pub on_demand: bool,
+    /// strongSwan is the newest one rather than the one that this machine has.
+    pub newest: bool,
     /// Lines of `charon { }` in strongswan.conf.
     pub charon: &'static str,
     /// Lines of the connection in swanctl.conf.
@@ -96,6 +106,9 @@ impl Default for Setup {
             esp: &[("ESP_AES256_GCM_16", "NONE", "0")],
             charon_esp: "aes256gcm16-x25519",
             pfs: "31",
+            additional: "",
+            ppk: "",
+            ppks: [""; 2],
             names: false,
             certificates: None,
             signatures: "RSA_signatures",
@@ -109,6 +122,8 @@ impl Default for Setup {
             charon_networks: ["10.1.0.0/24", "10.2.0.0/24"],
             vpnd_ike: "",
             retransmit: ("500ms", 8),
+            on_demand: false,
+            newest: false,
             charon: "",
             charon_connection: "",
             charon_child: "",
@@ -124,6 +139,8 @@ impl Default for Setup {
 pub const IKE_TUNNEL: &str = "site";
 pub const CHILD_TUNNEL: &str = "lan";
 pub const SECOND_TUNNEL: &str = "lab";
+/// Name of the postquantum preshared key.
+pub const PPK: &str = "site-ppk";
 /// Name of the connection and of its child in swanctl.conf.
 pub const CONNECTION: &str = "net";
 /// Name of the second child there.
@@ -203,7 +220,9 @@ impl Setup {
         if self.converted {
             return self.converted_policy();
         }
-        let mut text = String::from("<?xml version=\"1.0\"?>\n<AIX_VPN Version=\"2.1\">\n");
+        let mut text = String::from(
+            "<?xml version=\"1.0\"?>\n<AIX_VPN Version=\"2.1\" xmlns:vpn=\"urn:vpnd:policy\">\n",
+        );
         let mut line = |line: String| {
             writeln!(text, "{line}").expect("a string takes everything");
         };
@@ -218,10 +237,21 @@ impl Setup {
         for (name, value) in self.ike {
             line(format!("<IKETransform {name}=\"{value}\"/>"));
         }
+        let additional = match self.additional {
+            "" => String::new(),
+            some => format!(" vpn:AdditionalKE=\"{some}\""),
+        };
+        if !additional.is_empty() {
+            line(format!("    <IKETransform{additional}/>"));
+        }
         let method = if self.certificates.is_some() { self.signatures } else { "Preshared_key" };
         line(format!("<IKETransform IKE_AuthenticationMethod=\"{method}\"/></IKEProtection>"));
         let [local, remote] = [0, 1].map(|side| self.vpnd_identity(side));
-        line(format!("<IKETunnel IKE_TunnelName=\"{IKE_TUNNEL}\" IKE_ProtectionRef=\"p1\">"));
+        let ppk = match self.ppk {
+            "" => String::new(),
+            some => format!(" vpn:PPK=\"{some}\""),
+        };
+        line(format!("<IKETunnel IKE_TunnelName=\"{IKE_TUNNEL}\" IKE_ProtectionRef=\"p1\"{ppk}>"));
         line(format!("<IKELocalIdentity>{local}</IKELocalIdentity>"));
         line(format!("<IKERemoteIdentity>{remote}</IKERemoteIdentity></IKETunnel>"));
         let named = if self.names {
@@ -243,7 +273,7 @@ impl Setup {
         line("</IPSecProposal>".into());
         line(format!(
             "<IPSecProtection IPSec_ProtectionName=\"p2\" IPSec_ProposalRefs=\"esp\" IPSec_Role=\"Both\" \
-             IPSec_InitiatorDHGroup=\"{0}\" IPSec_ResponderDHGroup=\"{0}\"/>",
+             IPSec_InitiatorDHGroup=\"{0}\" IPSec_ResponderDHGroup=\"{0}\"{additional}/>",
             self.pfs
         ));
         let second = [["10.3.0.0", "10.3.0.255"], ["10.4.0.0", "10.4.0.255"]];
@@ -253,7 +283,8 @@ impl Setup {
         {
             line(format!(
                 "<IPSecTunnel IPSec_TunnelName=\"{name}\" IKE_TunnelName=\"{IKE_TUNNEL}\" \
-                 IPSec_ProtectionRef=\"p2\">"
+                 IPSec_ProtectionRef=\"p2\" IPSec_Flags_OnDemand=\"{}\">",
+                if self.on_demand { "Yes" } else { "No" }
             ));
             for (side, [from, to]) in ["Local", "Remote"].iter().zip(networks) {
                 let family = if self.inner_v6 { "IPV6" } else { "IPV4" };
@@ -314,6 +345,10 @@ impl Setup {
             String::new()
         };
         let Self { charon_ike, charon_esp, charon_connection, charon_child, keys, .. } = self;
+        let ppk = match self.ppks[1] {
+            "" => String::new(),
+            some => format!("ppk-1 {{\n    id = {PPK}\n    secret = {some}\n  }}"),
+        };
         let fellow = if self.fellow {
             format!(
                 "fellow {{
@@ -376,6 +411,7 @@ secrets {{
   ike-1 {{
     secret = \"{}\"
   }}
+  {ppk}
 }}
 ",
             keys[1]

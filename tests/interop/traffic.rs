@@ -84,7 +84,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Datagrams that may be under way at a time: a sender that was not scheduled for a while must not fill the host's queues.
 const WINDOW: u64 = 64;
 /// Between two datagrams beyond the window: they show when the path carries datagrams again.
-const PROBE: Duration = Duration::from_millis(10);
+const PROBE: Duration = Duration::from_millis(40);
 
 /// What became of the datagrams.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! A `vpnd` in its namespace, commanded by `vpnctl` as an operator would.
 
 use crate::eventually;
-use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, Setup};
+use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, PPK, Setup};
 use control::protocol::{Child as ChildTunnel, ChildSa, Tunnel};
 use lab::isolation::Namespace;
 use std::collections::BTreeMap;
@@ -42,6 +42,13 @@ impl Vpnd {
             setup.vpnd_certificates
         );
         fs::write(directory.join("vpnd.toml"), config).map_err(error)?;
+        if !setup.ppks[0].is_empty() {
+            let ppks = directory.join("certificates/ppk");
+            fs::create_dir_all(&ppks).map_err(error)?;
+            let mut open = File::options();
+            let file = open.create_new(true).write(true).mode(0o600).open(ppks.join(PPK));
+            file.and_then(|mut file| file.write_all(setup.ppks[0].as_bytes())).map_err(error)?;
+        }
         let process = Self::spawn(&space, &directory)?;
         Ok(Self { space, directory, process })
     }

@@ -6,6 +6,7 @@ use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
 use crate::harness::gateway::Gateway;
 use crate::harness::policies;
+use crate::harness::space::Space;
 use crate::harness::until;
 use lab::traffic::Stream;
 use std::fs::{self, Permissions};
@@ -19,7 +20,10 @@ pub fn group() -> Group {
         scenarios: vec![
             scenario("printed commands make the same state elsewhere", NEEDS, printed),
             scenario("TCP flows by SAs of which a card has one", NEEDS, flows),
+            scenario("TCP flows both ways by SAs that cards have", NEEDS, flows_both_ways),
+            scenario("the commands of the document carry TCP both ways", NEEDS, typed),
             scenario("what is left after a crash is known among others' SAs", NEEDS, crash),
+            scenario("SAs keyed by hand come and go while vpnd runs", NEEDS, at_run_time),
         ],
     }
 }
@@ -101,8 +105,7 @@ fn printed() {
     assert_eq!(left.space.ip("xfrm policy list nosock"), "");
 }
 
-/// What arrives is the kernel's: this card delivers what it has decrypted without GRO, and then Linux holds the SA's
-/// selector for TCP against the ESP that came.
+/// What arrives is the kernel's.
 fn flows() {
     let mut hosts = hosts("off");
     hosts.iter_mut().for_each(Gateway::start);
@@ -117,6 +120,75 @@ fn flows() {
     assert_eq!(counters.matches("dir=out type=crypto").count(), 2, "{counters}");
     assert!(!counters.contains("dir=in") && !counters.contains(" pkts=0 "), "{counters}");
     hosts.iter_mut().for_each(Gateway::stop);
+}
+
+/// Each end sends to the other at the same time, and nothing is lost.
+fn streams_both_ways(spaces: [&Space; 2]) {
+    let ends = ENDS.map(|end| end.parse::<IpAddr>().expect("an address"));
+    // A device that is up before the other has nobody to send to.
+    let before = spaces.map(dropped);
+    let [left, right] = [(&spaces[0].0, ends[0]), (&spaces[1].0, ends[1])];
+    let streams = [(left, right), (right, left)]
+        .map(|(from, to)| Stream::start(from, to, 0).expect("a connection"));
+    let enough = || streams.iter().all(|stream| stream.received() > 300_000).then_some(());
+    until("the streams flow", enough, || spaces[0].ip("-s xfrm state"));
+    for stream in streams {
+        stream.finish().expect("every octet is right");
+    }
+    for space in spaces {
+        let counts = space.run(|| fs::read_to_string("/proc/thread-self/net/xfrm_stat"));
+        let counts = counts.expect("the kernel has XFRM");
+        let lost: Vec<&str> = counts.lines().filter(|line| !line.ends_with("\t0")).collect();
+        assert_eq!(lost, [""; 0]);
+    }
+    assert_eq!(spaces.map(dropped), before);
+    let counters = card::counters();
+    for direction in ["in", "out"] {
+        assert_eq!(counters.matches(&format!("dir={direction} ")).count(), 2, "{counters}");
+    }
+    let idle = counters.contains(" pkts=0 ");
+    assert!(!idle && !counters.contains("type=packet"), "{counters}");
+    let faults = counters.lines().filter(|line| line.starts_with("sa "));
+    for line in faults {
+        assert!(line.contains(" bad=0 replay=0 "), "{line}");
+    }
+}
+
+/// What the card's device of a host has dropped, and its faults, in both directions.
+fn dropped(space: &Space) -> Vec<u64> {
+    let link = space.ip("-s -j link show wire");
+    let link: serde_json::Value = serde_json::from_str(&link).expect("JSON");
+    let counts = ["rx", "tx"].map(|way| &link[0]["stats64"][way]);
+    let counts = counts.iter().flat_map(|way| [&way["dropped"], &way["errors"]]);
+    counts.map(|count| count.as_u64().expect("a number")).collect()
+}
+
+fn flows_both_ways() {
+    let mut hosts = hosts("crypto");
+    hosts.iter_mut().for_each(Gateway::start);
+    streams_both_ways(hosts.each_ref().map(|host| &host.space));
+    hosts.iter_mut().for_each(Gateway::stop);
+}
+
+/// The two pairs of commands, of policies and of states, as an administrator types them at each end.
+fn typed() {
+    let spaces = ["left", "right"].map(Space::new);
+    card::connect((&spaces[0], &["14.0.0.52/24"]), (&spaces[1], &["14.0.0.70/24"]));
+    for (space, [here, there]) in spaces.iter().zip([ENDS, [ENDS[1], ENDS[0]]]) {
+        for (direction, from, to) in [("out", here, there), ("in", there, here)] {
+            space.sh(&format!(
+                "ip xfrm policy add dir {direction} src {from}/24 dst {to}/24 proto tcp tmpl src {from} dst {to} proto esp \
+                 spi 0x07 mode transport reqid 0x07"
+            ));
+        }
+        for (direction, from, to) in [("out", here, there), ("in", there, here)] {
+            space.sh(&format!(
+                "ip xfrm state add proto esp src {from} dst {to} spi 0x07 mode transport reqid 0x07 replay-window 32 aead \
+                 rfc4106(gcm(aes)) {KEY} 128 sel src {from}/24 dst {to}/24 proto tcp offload dev wire dir {direction}"
+            ));
+        }
+    }
+    streams_both_ways(spaces.each_ref());
 }
 
 /// Without the lines that tell when, and the numbers that the kernel counts policies by.
@@ -160,4 +232,57 @@ fn crash() {
     let policies = left.space.ip("xfrm policy list nosock");
     assert_eq!(policies.matches("dir ").count(), 1, "{policies}");
     drop(right);
+}
+
+/// The policies for the traffic of the example.
+fn policies_of(host: &Gateway) -> String {
+    let policies = host.space.ip("-o xfrm policy list nosock");
+    policies.lines().filter(|line| line.contains("14.0.0.0/24")).collect::<Vec<_>>().join("\n")
+}
+
+/// The kernel has SAs and policies of a name from its addition to its removal, and no number twice.
+fn at_run_time() {
+    let mut hosts = hosts("off");
+    let files = hosts.each_ref().map(|host| {
+        let (whole, file) = (host.path("vpnd.toml"), host.path("sas.toml"));
+        let text = fs::read_to_string(&whole).expect("ours");
+        let (general, sas) = text.split_once("[[sa]]").expect("they come last");
+        fs::write(&whole, general).expect("writable");
+        fs::write(&file, format!("[[sa]]{sas}")).expect("writable");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+        file.to_str().expect("UTF-8").to_owned()
+    });
+    hosts.iter_mut().for_each(Gateway::start);
+    let watches = hosts.each_ref().map(|host| host.space.watch_leaving("wire"));
+    let ends = ENDS.map(|end| end.parse::<IpAddr>().expect("an address"));
+    let mut sequences = Vec::new();
+    for _ in 0..2 {
+        for (host, file) in hosts.iter().zip(&files) {
+            host.ctl_ok(&["sa", "add", file]);
+        }
+        let [left, right] = &hosts;
+        let placed = left.ctl_ok(&["offload", "--sas"]);
+        assert!(placed.contains("crypto"), "the offload of the table counts: {placed}");
+        let stream = Stream::start((&left.space.0, ends[0]), (&right.space.0, ends[1]), 0);
+        let stream = stream.expect("a connection");
+        let enough = || (stream.received() > 30_000).then_some(());
+        until("the stream flows", enough, || left.space.ip("-s xfrm state"));
+        stream.finish().expect("every octet is right");
+        let sas = left.json(&["sa", "list", "--json"]);
+        let out = sas["sas"].as_array().expect("a list").iter().find(|sa| sa["direction"] == "out");
+        sequences.push(out.and_then(|sa| sa["sequence"].as_u64()).expect("it sends"));
+        for host in &hosts {
+            host.ctl_ok(&["sa", "remove", "eth4", "--keep-blocked"]);
+            assert_eq!(host.space.ip("xfrm state"), "");
+            assert!(policies_of(host).contains("action block"), "{}", policies_of(host));
+        }
+    }
+    assert!(sequences[1] > sequences[0], "{sequences:?}");
+    for host in &mut hosts {
+        let watched = host.ctl_ok(&["sa", "remove", "eth4"]);
+        assert!(watched.contains("no SA was left; its traffic is neither"), "{watched}");
+        assert_eq!(policies_of(host), "");
+        host.stop();
+    }
+    watches.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
 }

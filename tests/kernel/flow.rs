@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Datagrams on their way at most.
-const WINDOW: usize = 4;
+pub const WINDOW: usize = 4;
 /// How long an echo may take before its datagram counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at what has come: the guest's only processor has more to do than this.

@@ -1,6 +1,6 @@
 //! Guests: which kernel they have, how this executable gets into them, and how it learns what came of the scenarios.
 
-use crate::harness::{Need, missing, without};
+use crate::harness::{Need, leave_out, missing, unavailable, without};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -123,6 +123,9 @@ pub fn trials(groups: Vec<Group>, arguments: &Arguments) -> Vec<Trial> {
 
 impl Guest {
     fn report(&self, name: &str, needs: &[Need]) -> Result<Completion, Failed> {
+        if let Some(why) = unavailable(needs) {
+            return Ok(leave_out(&why));
+        }
         if let Some(why) = self.kernel.find().err().or_else(|| missing(needs)) {
             return without(&why);
         }
@@ -152,7 +155,9 @@ impl Guest {
         let began = Instant::now();
         let own = std::env::current_exe().map_err(|e| format!("no path of this test: {e}"))?;
         let mut line = String::new();
-        for (name, value) in std::env::vars().filter(|(name, _)| name.starts_with(HANDED_ON)) {
+        for (name, value) in
+            std::env::vars().filter(|(name, _)| HANDED_ON.iter().any(|h| name.starts_with(h)))
+        {
             let _ = write!(line, "{name}={} ", quoted(&value));
         }
         let (group, own) = (quoted(self.group), quoted(&own.to_string_lossy()));
@@ -160,8 +165,9 @@ impl Guest {
         for word in &self.arguments {
             let _ = write!(line, " {}", quoted(word));
         }
+        let limit = LONGEST + crate::peer::endurance().as_secs();
         let output = Command::new(Path::new(SCRIPTS).join("boot"))
-            .args(["-t", "1200", "-c", &processor.0.to_string(), "-k"])
+            .args(["-t", &limit.to_string(), "-c", &processor.0.to_string(), "-k"])
             .arg(kernel)
             .arg(line)
             .output()
@@ -179,6 +185,9 @@ impl Guest {
         Ok(outcomes)
     }
 }
+
+/// Seconds after which a guest is ended, beside those that a scenario is told to last.
+const LONGEST: u64 = 1200;
 
 /// A word for the shell.
 fn quoted(word: &str) -> String {
@@ -220,7 +229,7 @@ impl Drop for Processor {
 }
 
 /// Variables whose names begin like this are those of the guest, too.
-const HANDED_ON: &str = "LEAK_";
+const HANDED_ON: [&str; 2] = ["LEAK_", "PEER_"];
 /// Names the group to play, inside a guest.
 const ENTERED: &str = "VPN_TEST_IN_GUEST";
 /// Lines around what a scenario prints.

@@ -21,6 +21,9 @@ mod example;
 mod flow;
 mod flush;
 mod guest;
+#[path = "../netns/guide.rs"]
+#[allow(dead_code)]
+mod guide;
 #[path = "../interop/launch.rs"]
 mod launch;
 #[path = "../leaks/leaks.rs"]
@@ -31,14 +34,22 @@ mod manual;
 #[allow(dead_code)]
 mod needs;
 mod neighbours;
+#[path = "../netns/networks.rs"]
+#[allow(dead_code)]
+mod networks;
 mod offers;
 mod offload;
 mod offloaded;
+mod openiked;
+#[path = "../netns/path_mtu.rs"]
+#[allow(dead_code)]
+mod path_mtu;
 mod peer;
 mod planes;
 mod root;
 mod routes;
 mod strongswan;
+mod why;
 
 use guest::Group;
 use libtest_mimic::Arguments;
@@ -47,7 +58,7 @@ use std::process::ExitCode;
 fn groups() -> Vec<Group> {
     // The longest first.
     let single = [
-        libreswan::group(),
+        openiked::group(),
         crowd::group(),
         planes::group(),
         bound::group(),
@@ -55,9 +66,15 @@ fn groups() -> Vec<Group> {
         offload::group(),
         example::group(),
         routes::group(),
+        why::group(),
     ];
     let longest = [offloaded::group()].into_iter().chain(cleartext::groups());
-    longest.chain(strongswan::groups()).chain(single).chain(manual::groups()).collect()
+    longest
+        .chain(strongswan::groups())
+        .chain(libreswan::groups())
+        .chain(single)
+        .chain(manual::groups())
+        .collect()
 }
 
 fn main() -> ExitCode {

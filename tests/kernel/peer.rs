@@ -1,16 +1,23 @@
 //! `vpnd` and an IKE daemon of another kind, whose packets the kernel protects.
 
-use crate::flow::Flow;
+use crate::flow::{Counts, Flow};
 use crate::harness::gateway::Gateway;
 use crate::harness::space::Space;
 use crate::harness::{BUFFERS, until};
 use crate::neighbours::introduce;
 use lab::traffic::Stream;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 /// Planes of `vpnd`, in its configuration's words.
 pub const USERSPACE: &str = "userspace";
 pub const XFRM: &str = "xfrm";
+
+/// How long scenarios of short lifetimes last: half a minute, or so many seconds as `PEER_SECONDS` in the environment says.
+pub fn endurance() -> Duration {
+    let seconds = std::env::var("PEER_SECONDS").ok();
+    Duration::from_secs(seconds.map_or(30, |text| text.parse().expect("a number of seconds")))
+}
 
 /// The other daemon, with one tunnel.
 pub trait Peer {
@@ -38,7 +45,12 @@ pub struct World<P> {
 }
 
 /// Longer than anything takes here: a delay of an overloaded machine must not be taken for a loss.
-const PATIENT: &str = "retransmit_after = \"2s\"\n";
+pub const PATIENT: &str = "retransmit_after = \"2s\"\n";
+
+/// A `vpnd` that does not run yet, with these lines of `[ike]` in its configuration.
+pub fn gateway(plane: &str, policy: &str, ike: &str) -> Gateway {
+    Gateway::new("vpnd", policy, ike, &format!("dataplane = \"{plane}\"\n"))
+}
 
 impl<P: Peer> World<P> {
     /// Starts both, with a policy of `vpnd`. The addresses are those of `vpnd` and of the other one.
@@ -50,7 +62,18 @@ impl<P: Peer> World<P> {
         names: [&'static str; 2],
         start: impl FnOnce(Space) -> P,
     ) -> Self {
-        let mut vpnd = Gateway::new("vpnd", policy, PATIENT, &format!("dataplane = \"{plane}\"\n"));
+        Self::with(gateway(plane, policy, PATIENT), plane, outer, inner, names, start)
+    }
+
+    /// The same with a `vpnd` that is configured already.
+    pub fn with(
+        mut vpnd: Gateway,
+        plane: &'static str,
+        outer: [&'static str; 2],
+        inner: [IpAddr; 2],
+        names: [&'static str; 2],
+        start: impl FnOnce(Space) -> P,
+    ) -> Self {
         let space = Space::new("peer");
         let bits = if outer[0].contains(':') { 64 } else { 24 };
         let [here, there] = outer.map(|address| format!("{address}/{bits}"));
@@ -82,8 +105,15 @@ impl<P: Peer> World<P> {
 
     /// Datagrams in both directions while something happens; none may be lost or doubled.
     pub fn under_traffic(&self, happens: impl FnOnce()) {
+        let counts = self.count(happens);
+        assert_eq!((counts.lost, counts.unexpected), (0, 0), "{counts:?} {}", self.state());
+    }
+
+    /// What becomes of datagrams in both directions while something happens.
+    pub fn count(&self, happens: impl FnOnce()) -> Counts {
         let [from, to] = self.inner;
         let flow = Flow::start((&self.vpnd.space.0, from), (&self.peer.space().0, to));
+        let began = Instant::now();
         let some = || {
             let enough = flow.echoed() + 20;
             until("echoes", || (flow.echoed() >= enough).then_some(()), || self.state());
@@ -92,7 +122,9 @@ impl<P: Peer> World<P> {
         happens();
         some();
         let counts = flow.finish();
-        assert_eq!((counts.lost, counts.unexpected), (0, 0), "{counts:?} {}", self.state());
+        let rate = counts.echoed as f64 / began.elapsed().as_secs_f64();
+        println!("{counts:?}, {rate:.0} echoes a second");
+        counts
     }
 
     /// A TCP stream in each direction.
@@ -121,11 +153,29 @@ impl<P: Peer> World<P> {
 
     /// Nothing was refused by either side.
     pub fn nothing_refused(&self) {
+        self.nothing_refused_by_vpnd();
+        assert_eq!(self.kernel_errors(), "", "{}", self.state());
+    }
+
+    /// The userspace plane of `vpnd` refused nothing.
+    pub fn nothing_refused_by_vpnd(&self) {
         let lost = self.vpnd.discards().into_iter().filter(|(reason, _)| {
             reason.starts_with("esp.") && !BUFFERS.contains(&reason.as_str())
         });
         assert_eq!(lost.collect::<Vec<_>>(), [], "{}", self.state());
-        assert_eq!(self.kernel_errors(), "", "{}", self.state());
+    }
+
+    /// How many packets of the tunnel came without protection; `vpnd` refused them.
+    pub fn arrived_in_the_clear(&self) -> u64 {
+        let clear = |(reason, _): &(String, u64)| reason == "esp.unprotected_arriving";
+        self.vpnd.discards().into_iter().filter(clear).map(|(_, packets)| packets).sum()
+    }
+
+    /// How many packets the kernel of the other side refused.
+    pub fn refused_by_peer(&self) -> u64 {
+        let counters = self.peer.space().sh("cat /proc/thread-self/net/xfrm_stat");
+        let numbers = counters.lines().filter_map(|line| line.split_whitespace().nth(1));
+        numbers.map(|number| number.parse::<u64>().expect("a number")).sum()
     }
 
     /// What the kernels that protect packets counted of errors. Another sees native ESP too, and knows none of the SAs.

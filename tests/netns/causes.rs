@@ -2,8 +2,11 @@
 
 use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
 use crate::harness::policies::{changed, site};
+use crate::harness::space::Space;
 use crate::harness::{FILTERED, GATEWAYS, Need, test, until};
-use crate::site::two;
+use crate::networks;
+use crate::planted::{Planted, plants, unanswered};
+use crate::site::{two, two_with};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -15,11 +18,14 @@ const ROUTE: &str = "this host has no route to 192.0.2.2";
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("a missing local address", GATEWAYS, missing_address),
-        test("a missing route", GATEWAYS, missing_route),
-        test("dropped messages are not told from a dead host", FILTERED, dropped),
-        test("a wrong preshared key on both ends", GATEWAYS, wrong_key),
-        test("a peer that stops", GATEWAYS, peer_stops),
+        plants("a missing local address", GATEWAYS, missing_address),
+        plants("a missing route", GATEWAYS, missing_route),
+        plants("dropped messages are not told from a dead host", FILTERED, dropped),
+        plants("a wrong preshared key on both ends", GATEWAYS, wrong_key),
+        plants("a peer that stops", GATEWAYS, peer_stops),
+        plants("a peer that is killed", GATEWAYS, peer_is_killed),
+        plants("a peer that vanishes", FILTERED, peer_vanishes),
+        test("a peer that is killed, over IPv6", GATEWAYS, peer_is_killed_over_ipv6),
         test("waiting for a tunnel can be left", GATEWAYS, waiting),
         test("Ctrl-C leaves the negotiation to vpnd", &[Need::All(GATEWAYS)], interrupted),
     ]
@@ -36,11 +42,12 @@ fn patient(starts: bool) -> [Gateway; 2] {
 }
 
 /// Checks that `activate`, the log, `why` and `status` say it, and that the tunnel comes up once `mend` has mended it.
-fn is_named(lack: (&str, &str, &str), spoil: &str, mend: &[&str]) {
-    let (kind, words, cure) = lack;
+fn is_named(planted: &Planted, lack: [&str; 4], spoil: &str, mend: &[&str]) {
+    let [fault, kind, words, cure] = lack;
     for starts in [false, true] {
         let [mut left, mut right] = patient(starts);
         right.start();
+        planted.now();
         left.space.ip(spoil);
         left.start();
         let told = match starts {
@@ -59,6 +66,7 @@ fn is_named(lack: (&str, &str, &str), spoil: &str, mend: &[&str]) {
         let message = why["failures"][0]["message"].as_str().expect("a text");
         assert!(message.contains(words), "{why}");
         assert!(why["failures"][0]["cure"].to_string().contains(cure), "{why}");
+        planted.is_named(fault, &left, &["why", "site"]);
         let status = left.ctl_ok(&["status"]);
         assert!(
             status.contains("tunnel site cannot come up") && status.contains(words),
@@ -75,64 +83,80 @@ fn is_named(lack: (&str, &str, &str), spoil: &str, mend: &[&str]) {
     }
 }
 
-fn missing_address() {
+fn missing_address(planted: &Planted) {
+    let cure = "ip address add 192.0.2.1/PREFIX dev";
     is_named(
-        ("no_local_address", LOCAL, "ip address add 192.0.2.1/PREFIX dev"),
+        planted,
+        ["this host lacks the local address", "no_local_address", LOCAL, cure],
         "address del 192.0.2.1/24 dev wire",
         &["address add 192.0.2.1/24 dev wire"],
     );
 }
 
-fn missing_route() {
+fn missing_route(planted: &Planted) {
     is_named(
-        ("no_route", ROUTE, "ip route get 192.0.2.2"),
+        planted,
+        ["this host has no route to the peer", "no_route", ROUTE, "ip route get 192.0.2.2"],
         "route del 192.0.2.0/24 dev wire",
         &["route add 192.0.2.0/24 dev wire src 192.0.2.1"],
     );
 }
 
-fn dropped() {
+fn dropped(planted: &Planted) {
     let [mut left, mut right] = Gateway::pair(&site(), [1, 2], GIVES_UP);
     right.start();
     right.space.sh("nft add table inet wall");
     right.space.sh("nft add chain inet wall in { type filter hook input priority 0 ; }");
+    planted.now();
     right.space.sh("nft add rule inet wall in udp dport 500 drop");
     left.start();
+    left.ctl_ok(&["activate", "--no-wait"]);
+    unanswered(&left, "IKE_SA_INIT was sent");
+    planted.is_named("UDP 500 is dropped on the way", &left, &["why", "site"]);
     let told = left.ctl_fails(&["activate"], 1);
     assert!(told.contains("no answer") && !told.contains("answers:"), "{told}");
     let why = left.ctl_ok(&["why", "site"]);
     assert!(why.contains("let UDP 500, UDP 4500"), "{why}");
     // A packet filter that says so is named.
     right.space.sh("nft flush chain inet wall in");
+    planted.now();
     right
         .space
         .sh("nft add rule inet wall in udp dport 500 reject with icmpx type admin-prohibited");
+    left.ctl_ok(&["activate", "--no-wait"]);
+    unanswered(&left, "forbids UDP 500");
+    planted.is_named("a packet filter on the way refuses UDP 500", &left, &["why", "site"]);
     let told = left.ctl_fails(&["activate"], 1);
     assert!(told.contains("192.0.2.2 reports that a packet filter forbids UDP 500"), "{told}");
 }
 
-fn wrong_key() {
-    let [mut left, mut right] = Gateway::pair(&site(), [1, 2], GIVES_UP);
-    let other = changed(&site()[1], "replace-this-key", "another-key");
-    right.write_policy(&other);
-    left.start();
-    right.start();
-    left.ctl_fails(&["activate"], 1);
-    let line =
-        |text: &str| 1 + text.lines().position(|l| l.contains("<IKEPresharedKey")).expect("");
-    let sides = [
-        (&left, "failures", "192.0.2.2", line(&site()[0])),
-        (&right, "turned_away", "192.0.2.1", line(&other)),
-    ];
-    for (gateway, list, peer, line) in sides {
-        let why = gateway.json(&["why", "site", "--json"]);
-        let cure = why[list][0]["cure"][0].as_str().expect("a text");
-        let place = format!("IKEPresharedKey \"{peer}\" (");
-        assert!(cure.contains(&place) && cure.contains(&format!("policy.xml:{line})")), "{why}");
+fn wrong_key(planted: &Planted) {
+    for spoiled in 0..2 {
+        let mut policies = site();
+        policies[spoiled] = changed(&policies[spoiled], "replace-this-key", "another-key");
+        let [mut left, mut right] = Gateway::pair(&policies, [1, 2], GIVES_UP);
+        left.start();
+        right.start();
+        planted.now();
+        left.ctl_fails(&["activate"], 1);
+        let line =
+            |text: &str| 1 + text.lines().position(|l| l.contains("<IKEPresharedKey")).expect("");
+        let begins = "the preshared keys differ, on the side that begins";
+        let sides = [
+            (&left, "failures", "192.0.2.2", &policies[0], begins),
+            (&right, "turned_away", "192.0.2.1", &policies[1], "the same, on the other side"),
+        ];
+        for (gateway, list, peer, policy, fault) in sides {
+            let why = gateway.json(&["why", "site", "--json"]);
+            let cure = why[list][0]["cure"][0].as_str().expect("a text");
+            let (key, place) = (format!("{peer:?} ("), format!("policy.xml:{})", line(policy)));
+            assert!(cure.contains(&key) && cure.contains(&place), "{why}");
+            planted.is_named(fault, gateway, &["why", "site"]);
+        }
     }
 }
 
-fn peer_stops() {
+fn peer_stops(planted: &Planted) {
     let [mut left, mut right] = two();
     left.start();
     right.start();
@@ -142,6 +166,7 @@ fn peer_stops() {
         up.contains("established for") && up.contains(", since ") && up.contains(" UTC"),
         "{up}"
     );
+    planted.now();
     right.stop();
     let down = || {
         let why = left.json(&["why", "site", "--json"]);
@@ -152,6 +177,7 @@ fn peer_stops() {
     let said = left.ctl_ok(&["why", "site"]);
     assert!(said.contains("down since ") && said.contains("deleted by the peer"), "{said}");
     assert!(!said.contains("down for"), "{said}");
+    planted.is_named("the peer's daemon is stopped", &left, &["why", "site"]);
     right.start();
     left.ctl_ok(&["activate"]);
     left.ctl_ok(&["deactivate", "site"]);
@@ -159,11 +185,69 @@ fn peer_stops() {
     assert!(said.contains("taken down with vpnctl deactivate"), "{said}");
 }
 
+/// Lines of `[ike]` with which an unanswered liveness check is soon sent again.
+const WATCHFUL: &str = "liveness_interval = \"1s\"\n";
+
+fn peer_is_killed(planted: &Planted) {
+    let [mut left, mut right] = two_with(planted.timers(WATCHFUL));
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    assert!(left.json(&["why", "site", "--json"])["unanswered"].is_null());
+    planted.now();
+    right.crash();
+    // The tunnel counts as up until the peer is given up.
+    unanswered(&left, "nothing listens on UDP 4500");
+    planted.is_named("the peer's daemon is killed", &left, &["why", "site"]);
+    let why = left.ctl_ok(&["why"]);
+    assert!(why.contains("start the IKE daemon on 192.0.2.2"), "{why}");
+    right.start();
+}
+
+fn peer_is_killed_over_ipv6() {
+    let [mut left, mut right] = [("left", 0), ("right", 1)]
+        .map(|(name, end)| Gateway::new(name, &networks::policy(end, true), WATCHFUL, ""));
+    Space::connect(
+        (&left.space, "wire", &["2001:db8::1/64"]),
+        (&right.space, "wire", &["2001:db8::2/64"]),
+    );
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    right.crash();
+    unanswered(&left, "2001:db8::2 answers: nothing listens on UDP 4500");
+}
+
+fn peer_vanishes(planted: &Planted) {
+    let [mut left, mut right] = two_with(planted.timers(WATCHFUL));
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    right.space.sh("nft add table inet wall");
+    for hook in ["input", "output"] {
+        right.space.sh(&format!(
+            "nft add chain inet wall {hook} {{ type filter hook {hook} priority 0 ; }}"
+        ));
+    }
+    planted.now();
+    for hook in ["input", "output"] {
+        right.space.sh(&format!("nft add rule inet wall {hook} meta l4proto {{ udp, esp }} drop"));
+    }
+    unanswered(&left, "INFORMATIONAL was sent");
+    planted.is_named("the peer's host is gone", &left, &["why", "site"]);
+    right.space.sh("nft delete table inet wall");
+    let answered = || left.json(&["why", "site", "--json"])["unanswered"].is_null().then_some(());
+    until("an answer", answered, || left.ctl_ok(&["why", "site"]));
+}
+
 fn waiting() {
     let [mut left, mut right] = two();
     left.start();
     let told = left.ctl_fails(&["activate", "site", "--timeout", "2"], 4);
-    assert!(told.contains("vpnd goes on trying (vpnctl why site"), "{told}");
+    assert!(
+        told.contains("vpnd goes on trying\n  to see how far it is: vpnctl why site\n"),
+        "{told}"
+    );
     assert!(told.contains("site: IKE_SA_INIT sent ") && told.contains(" of 9 times"), "{told}");
     // The progress is kept apart from the result.
     let output = left.ctl(&["activate", "site", "--no-wait"]);
@@ -196,7 +280,8 @@ fn interrupted() {
     assert_eq!(waiting.wait().expect("a child of ours").code(), Some(130));
     let mut rest = String::new();
     errors.read_to_string(&mut rest).expect("text");
-    assert!(rest.contains("interrupted; vpnd goes on trying (vpnctl why site"), "{rest}");
+    assert!(rest.contains("interrupted; vpnd goes on trying\n"), "{rest}");
+    assert!(rest.ends_with("\n  to end it: vpnctl deactivate site\n"), "{rest}");
     right.start();
     left.await_list(&["site_lan"]);
 }

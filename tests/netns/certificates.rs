@@ -7,8 +7,8 @@ use crate::harness::{GATEWAYS, Need, PINGED, output, test, until};
 use libtest_mimic::Trial;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
-    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_RSA_SHA256, SerialNumber,
-    date_time_ymd,
+    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_RSA_SHA256,
+    RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 /// The policy seen from both ends. Only the first begins by itself: what it takes down stays down.
-fn policies() -> [String; 2] {
+pub fn policies() -> [String; 2] {
     let names = exchange(POLICY, "left.example.net", "right.example.net");
     let networks = exchange(&names, "2001:db8:1:", "2001:db8:2:");
     let other = exchange(&networks, "::10\"", "::20\"");
@@ -45,7 +45,7 @@ fn two() -> [Gateway; 2] {
     two_of(policies())
 }
 
-fn two_of([left, right]: [String; 2]) -> [Gateway; 2] {
+pub fn two_of([left, right]: [String; 2]) -> [Gateway; 2] {
     let [left, right] = [("left", left), ("right", right)].map(|(name, policy)| {
         let gateway = Gateway::new(name, &policy, PATIENT, "");
         let config = gateway.path("vpnd.toml");
@@ -65,42 +65,50 @@ fn two_of([left, right]: [String; 2]) -> [Gateway; 2] {
 }
 
 /// An authority and its list.
-struct Authority {
+pub struct Authority {
     der: Vec<u8>,
     list: Vec<u8>,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
+        Self::named("root")
+    }
+
+    pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(vec![]).expect("no names");
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "root");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = rsa();
         let der = params.self_signed(&key).expect("signs").der().to_vec();
         let issuer = Issuer::new(params, key);
-        let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
-            next_update: date_time_ymd(2900, 1, 1),
-            crl_number: SerialNumber::from(1),
-            issuing_distribution_point: None,
-            revoked_certs: vec![],
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        let list = list.signed_by(&issuer).expect("signs").der().to_vec();
+        let list = list(&issuer, vec![]);
         Self { der, list, issuer }
     }
 
+    /// From now on, its list has the certificates of this serial number.
+    pub fn revoke(&mut self, serial: u64) {
+        let revoked = RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2021, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        self.list = list(&self.issuer, vec![revoked]);
+    }
+
     /// Gives a gateway all it needs to be the host of that name.
-    fn equip(&self, gateway: &Gateway, host: &str) {
+    pub fn equip(&self, gateway: &Gateway, host: &str) {
         self.equip_for(gateway, host, [2020, 2900]);
     }
 
     /// The same, with a certificate that is valid from the first of these years to the second.
-    fn equip_for(&self, gateway: &Gateway, host: &str, [from, until]: [i32; 2]) {
+    pub fn equip_for(&self, gateway: &Gateway, host: &str, [from, until]: [i32; 2]) {
         let mut params = CertificateParams::new(vec![]).expect("no names");
+        params.serial_number = Some(SerialNumber::from(serial(host)));
         params.not_before = date_time_ymd(from, 1, 1);
         params.not_after = date_time_ymd(until, 1, 1);
         let mut name = DistinguishedName::new();
@@ -117,6 +125,23 @@ impl Authority {
         write(&directory.join("private/own.der"), key.serialized_der());
         write(&directory.join("crls/root.crl"), &self.list);
     }
+}
+
+fn list(issuer: &Issuer<'_, KeyPair>, revoked_certs: Vec<RevokedCertParams>) -> Vec<u8> {
+    let list = CertificateRevocationListParams {
+        this_update: date_time_ymd(2020, 1, 1),
+        next_update: date_time_ymd(2900, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs,
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    list.signed_by(issuer).expect("signs").der().to_vec()
+}
+
+/// The serial number of a host's certificate.
+pub fn serial(host: &str) -> u64 {
+    host.bytes().map(u64::from).sum()
 }
 
 fn rsa() -> KeyPair {

@@ -7,7 +7,10 @@ use libtest_mimic::Trial;
 use serde_json::Value;
 
 pub fn trials() -> Vec<Trial> {
-    vec![test("in-core instructions go off and on under a running tunnel", GATEWAYS, in_core)]
+    vec![
+        test("in-core instructions go off and on under a running tunnel", GATEWAYS, in_core),
+        test("requests of min_sz octets go to the engine", GATEWAYS, engine),
+    ]
 }
 
 /// Packets in hardware and in software.
@@ -61,6 +64,45 @@ fn in_core() {
     assert_eq!(spi(&left), before, "the SA is still the first one");
     let info = left.ctl_ok(&["crypto", "info"]);
     assert!(info.contains("AES-GCM-256") && info.contains("in_core_enabled : "), "{info}");
-    let error = left.ctl_fails(&["crypto", "set", "nx_enabled=1"], 1);
-    assert!(error.contains("NX is a unit of POWER processors"), "{error}");
+}
+
+/// Requests that went to the engine.
+fn to_engine(gateway: &Gateway, operation: &str) -> u64 {
+    let stats = gateway.json(&["crypto", "stats", "--json"]);
+    let rows = stats["rows"].as_array().expect("a list");
+    let row = |row: &&Value| row["user"] == "engine" && row["operation"] == operation;
+    let operations = |row: &Value| row["software"]["operations"].as_u64().expect("a number");
+    rows.iter().find(row).map_or(0, operations)
+}
+
+fn engine() {
+    let [mut left, mut right] = two();
+    let tunables = left.path("crypto.toml");
+    left.configure(&format!("[crypto]\ntunables = {:?}\n", tunables.display().to_string()));
+    left.start();
+    right.start();
+    left.ctl_ok(&["activate"]);
+    let hosts = hosts(&left, &right);
+    let told = left.ctl_ok(&["crypto", "set", "nx_enabled=1"]);
+    assert!(told.starts_with("nx_enabled : 1\nmin_sz : 1024\n"), "{told}");
+    (0..5).for_each(|i| passes(&hosts, &[i; 20]));
+    assert_eq!(to_engine(&left, "encrypt"), 0, "they are below min_sz");
+    // With its headers of 28 octets.
+    left.ctl_ok(&["crypto", "set", "min_sz=48", "--persist"]);
+    (0..7).for_each(|i| passes(&hosts, &[i; 20]));
+    (0..3).for_each(|i| passes(&hosts, &[i; 19]));
+    assert_eq!(to_engine(&left, "encrypt"), 7);
+    let stats = left.ctl_ok(&["crypto", "stats"]);
+    assert!(stats.contains("requests to the engine of threads"), "{stats}");
+    left.ctl_ok(&["crypto", "set", "nx_enabled=1", "--persist"]);
+
+    left.stop();
+    left.start();
+    assert!(left.ctl_ok(&["crypto", "get"]).starts_with("nx_enabled : 1\nmin_sz : 48\n"));
+    left.ctl_ok(&["activate"]);
+    passes(&hosts, &[1; 20]);
+    assert_eq!(to_engine(&left, "encrypt"), 1);
+    left.ctl_ok(&["crypto", "set", "nx_enabled=0"]);
+    passes(&hosts, &[2; 20]);
+    assert_eq!(to_engine(&left, "encrypt"), 1, "it is off");
 }

@@ -1,6 +1,7 @@
 //! `vpnd start` and `vpnctl` through the life of a tunnel.
 
 use crate::harness::{GATEWAYS, PATIENCE, test, until};
+use crate::planted::{Planted, plants};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
@@ -12,7 +13,7 @@ use std::time::Duration;
 pub fn trials() -> Vec<Trial> {
     vec![
         test("a tunnel from first to last", GATEWAYS, a_tunnel_from_first_to_last),
-        test("what prevents a start is told", GATEWAYS, what_prevents_a_start_is_told),
+        plants("what prevents a start is told", GATEWAYS, what_prevents_a_start_is_told),
         test("three capabilities are enough", GATEWAYS, three_capabilities_are_enough),
         test("the service manager is told", GATEWAYS, the_service_manager_is_told),
         test("a daemon without tunnels sleeps", GATEWAYS, a_daemon_without_tunnels_sleeps),
@@ -74,7 +75,7 @@ fn a_tunnel_from_first_to_last() {
     }
 }
 
-fn what_prevents_a_start_is_told() {
+fn what_prevents_a_start_is_told(planted: &Planted) {
     let [mut left, _right] = two();
     left.start();
     let refused = |mut command: Command| {
@@ -88,6 +89,16 @@ fn what_prevents_a_start_is_told() {
     let message = error["message"].as_str().expect("a text");
     assert!(message.contains("another vpnd is listening on"), "{error}");
     assert!(left.ctl_ok(&["list"]).starts_with("PHASE"), "the first one lives");
+
+    let second = |control: &str| {
+        let mut second = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+        second.args(["start", "--config", "none", "--policy"]).arg(left.path("policy.xml"));
+        second.arg("--control").arg(left.path(control)).env_remove("NOTIFY_SOCKET");
+        refused(second)
+    };
+    planted.now();
+    planted.is_said("a second vpnd", "vpnd start", &second("control.sock"));
+    planted.is_said("another IKE daemon has UDP 500", "vpnd start", &second("other"));
 
     let mut no_policy = Command::new(env!("CARGO_BIN_EXE_vpnd"));
     no_policy

@@ -2,14 +2,15 @@
 
 use crate::harness::gateway::{GIVES_UP, Gateway};
 use crate::harness::policies::{changed, site, vendor};
-use crate::harness::{GATEWAYS, test, until};
+use crate::harness::{GATEWAYS, until};
+use crate::planted::{Planted, plants, unanswered};
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("no answer", GATEWAYS, no_answer),
-        test("failures between two sites", GATEWAYS, between_two_sites),
-        test("failures in transport mode", GATEWAYS, in_transport_mode),
+        plants("no answer", GATEWAYS, no_answer),
+        plants("failures between two sites", GATEWAYS, between_two_sites),
+        plants("failures in transport mode", GATEWAYS, in_transport_mode),
     ]
 }
 
@@ -22,14 +23,17 @@ struct Case<'a> {
     here: &'a [&'a str],
     /// What the peer's log says.
     there: &'a [&'a str],
+    /// What `vpnctl why` names here and there.
+    faults: [Option<&'a str>; 2],
 }
 
 /// Lets the left side start the tunnel in vain; what `vpnctl activate` says.
-fn fails(left: &mut Gateway, right: &mut Gateway, case: &Case<'_>) -> String {
+fn fails(planted: &Planted, left: &mut Gateway, right: &mut Gateway, case: &Case<'_>) -> String {
     left.write_policy(&case.policies[0]);
     right.write_policy(&case.policies[1]);
     left.start();
     right.start();
+    planted.now();
     // The result alone: how the wait went depends on how busy the host is.
     let output = left.ctl(&["activate"]);
     assert_eq!(output.status.code(), Some(1), "{}: {output:?}", case.what);
@@ -46,6 +50,12 @@ fn fails(left: &mut Gateway, right: &mut Gateway, case: &Case<'_>) -> String {
     assert!(failure.iter().any(|f| f["kind"] == case.kind), "{}: {status}", case.what);
     // What `activate` says is in the log, too.
     left.await_log(&["\"level\":\"WARN\"", case.kind]);
+    let tunnel = &told[..told.find(':').expect("a name")];
+    for (fault, gateway) in case.faults.into_iter().zip([&*left, &*right]) {
+        if let Some(fault) = fault {
+            planted.is_named(fault, gateway, &["why", tunnel]);
+        }
+    }
     for gateway in [left, right] {
         let gone = || (gateway.ctl_ok(&["list", "--json"]) == "[]\n").then_some(());
         until("the end of what came up half", gone, || gateway.ctl_ok(&["list"]));
@@ -55,9 +65,13 @@ fn fails(left: &mut Gateway, right: &mut Gateway, case: &Case<'_>) -> String {
     told
 }
 
-fn no_answer() {
+fn no_answer(planted: &Planted) {
     let [mut left, _right] = Gateway::pair(&site(), [1, 2], GIVES_UP);
+    planted.now();
     left.start();
+    left.ctl_ok(&["activate", "--no-wait"]);
+    unanswered(&left, "nothing listens on UDP 500");
+    planted.is_named("nothing listens on the peer's port", &left, &["why", "site"]);
     let told = left.ctl_fails(&["activate"], 1);
     let words =
         ["site: failed: no answer from the peer", "IKE_SA_INIT", "3 times", "192.0.2.2:500"];
@@ -72,7 +86,7 @@ fn no_answer() {
     assert!(story["cure"].to_string().contains("start the IKE daemon on 192.0.2.2"), "{why}");
 }
 
-fn between_two_sites() {
+fn between_two_sites(planted: &Planted) {
     let [mut left, mut right] = Gateway::pair(&site(), [1, 2], GIVES_UP);
     let with = |from: &str, to: &str| {
         let [here, there] = site();
@@ -96,6 +110,7 @@ fn between_two_sites() {
                 "192.0.2.2",
             ],
             there: &["\"level\":\"WARN\"", "authentication_failed", "preshared key", "192.0.2.1"],
+            faults: [None, None],
         },
         Case {
             what: "another identity",
@@ -103,6 +118,10 @@ fn between_two_sites() {
             kind: "authentication_failed",
             here: &["site: failed: authentication failed"],
             there: &["\"level\":\"WARN\"", "says it is 192.0.2.1", "left.example"],
+            faults: [
+                Some("the identities differ, on the side that is refused"),
+                Some("the same, on the side that refuses"),
+            ],
         },
         Case {
             what: "no IKE proposal in common",
@@ -110,6 +129,10 @@ fn between_two_sites() {
             kind: "no_proposal_chosen",
             here: &["site: failed: no proposal in common", "AES-CBC-256", "ECP-256"],
             there: &["\"level\":\"WARN\"", "AES-CBC-256", "AES-CBC-128", "192.0.2.1"],
+            faults: [
+                Some("no IKE proposal in common, on the side that begins"),
+                Some("no IKE proposal in common, on the other side"),
+            ],
         },
         Case {
             what: "no ESP proposal in common",
@@ -117,6 +140,10 @@ fn between_two_sites() {
             kind: "no_proposal_chosen",
             here: &["site: failed: no proposal in common", "AES-GCM-16-256"],
             there: &["\"level\":\"WARN\"", "site_lan", "AES-GCM-16-256", "AES-GCM-16-128"],
+            faults: [
+                Some("no ESP proposal in common, on the side that begins"),
+                Some("no ESP proposal in common, on the other side"),
+            ],
         },
         Case {
             what: "no traffic in common",
@@ -127,6 +154,10 @@ fn between_two_sites() {
             kind: "ts_unacceptable",
             here: &["site: failed: no traffic selectors in common", "10.1.0.0", "10.2.0.0"],
             there: &["\"level\":\"WARN\"", "10.1.0.0", "10.9.0.0", "site_lan"],
+            faults: [
+                Some("no traffic selectors in common, on the side that begins"),
+                Some("no traffic selectors in common, on the other side"),
+            ],
         },
         Case {
             what: "a policy for another peer",
@@ -134,9 +165,10 @@ fn between_two_sites() {
             kind: "no_proposal_chosen",
             here: &["site: failed: no proposal in common", "no tunnel between these addresses"],
             there: &["\"level\":\"WARN\"", "192.0.2.1", "192.0.2.9", "no tunnel of the policy"],
+            faults: [None, Some("no tunnel for the peer's address")],
         },
     ];
-    let told = cases.each_ref().map(|case| fails(&mut left, &mut right, case));
+    let told = cases.each_ref().map(|case| fails(planted, &mut left, &mut right, case));
     // RFC 7296 §2.21.2: nothing tells a peer whether its identity or its key was wrong.
     assert_eq!(told[0], told[1]);
 
@@ -147,7 +179,7 @@ fn between_two_sites() {
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n", "the samples themselves fit");
 }
 
-fn in_transport_mode() {
+fn in_transport_mode(planted: &Planted) {
     let [mut left, mut right] = Gateway::pair(&vendor(), [10, 20], GIVES_UP);
     let [here, there] = vendor();
     let tunnel = |text: &str| {
@@ -164,6 +196,7 @@ fn in_transport_mode() {
                 "ESP_EncapsulationMode",
             ],
             there: &["\"event\":\"closed\""],
+            faults: [Some("transport mode here, tunnel mode there"), None],
         },
         Case {
             what: "tunnel mode here, transport mode there",
@@ -171,9 +204,10 @@ fn in_transport_mode() {
             kind: "no_proposal_chosen",
             here: &["LP1: failed: no proposal in common", "mode"],
             there: &["\"level\":\"WARN\"", "mode_mismatch", "LP2", "ESP_EncapsulationMode"],
+            faults: [None, None],
         },
     ];
     for case in &cases {
-        fails(&mut left, &mut right, case);
+        fails(planted, &mut left, &mut right, case);
     }
 }

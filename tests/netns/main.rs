@@ -11,6 +11,7 @@ mod acceptance;
 mod authentication_header;
 mod begin;
 mod causes;
+mod certificate_faults;
 mod certificates;
 mod cleanup;
 mod cleartext;
@@ -19,24 +20,36 @@ mod confinement;
 mod crypto;
 mod daemon;
 mod demo;
+mod exec;
 mod experiments;
 mod failures;
+mod families;
 mod filter;
 mod flood;
+mod foreign;
+mod guide;
 mod install;
 mod kills;
 mod manual;
 mod nat;
 mod networks;
+mod newcomer;
 mod no_traffic;
 mod output;
 mod path_mtu;
+mod planted;
+mod proxy;
 mod reload;
 mod restart;
 mod roaming;
+mod shells;
+mod shut_out;
 mod site;
+mod startsrc;
 mod store;
 mod stress;
+mod terminal;
+mod tokens;
 mod wireshark;
 
 fn main() -> std::process::ExitCode {
@@ -46,25 +59,35 @@ fn main() -> std::process::ExitCode {
     let trials = [
         // The longest first.
         acceptance::trials(),
+        newcomer::trials(),
         demo::trials(),
         experiments::trials(),
         flood::trials(),
+        foreign::trials(),
         networks::trials(),
         output::trials(),
         path_mtu::trials(),
+        proxy::trials(),
+        exec::trials(),
         no_traffic::trials(),
         authentication_header::trials(),
         begin::trials(),
         install::trials(),
+        certificate_faults::trials(),
         certificates::trials(),
         failures::trials(),
+        families::trials(),
         causes::trials(),
         cleartext::trials(),
         cleanup::trials(),
         filter::trials(),
+        shut_out::trials(),
         restart::trials(),
         store::trials(),
+        startsrc::trials(),
         stress::trials(),
+        tokens::trials(),
+        terminal::trials(),
         kills::trials(),
         roaming::trials(),
         manual::trials(),
@@ -74,7 +97,10 @@ fn main() -> std::process::ExitCode {
         confinement::trials(),
         crypto::trials(),
         daemon::trials(),
+        shells::trials(),
         wireshark::trials(),
     ];
-    harness::run(trials.into_iter().flatten().collect())
+    let mut trials: Vec<_> = trials.into_iter().flatten().collect();
+    trials.push(planted::table(&trials));
+    harness::run(trials)
 }

@@ -2,40 +2,54 @@
 //! it with its cure, and the cure works.
 //!
 //! The outputs are compared with the blocks of `docs/troubleshooting.md` whose names begin with `host-`.
-//! `TROUBLESHOOTING_WRITE=1` puts them into the guide instead.
 
+use crate::guide::shown;
 use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::policies::{changed, site, vendor};
 use crate::harness::space::Space;
 use crate::harness::{FILTERED, PINGED, test, until};
 use crate::networks;
 use crate::path_mtu::{ESP, NARROW, Row};
+use crate::planted::{Planted, plants};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
-use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("no traffic: forwarding is off", FILTERED, forwarding),
-        test("no traffic: the packet filter drops", FILTERED, packet_filter),
-        test("no traffic: ESP is dropped on the way", FILTERED, || dropped_on_the_way("never")),
-        test("no traffic: ESP in UDP is dropped on the way", FILTERED, || {
-            dropped_on_the_way("always")
+        plants("no traffic: forwarding is off", FILTERED, forwarding),
+        plants("no traffic: the packet filter drops", FILTERED, packet_filter),
+        plants("no traffic: ESP is dropped on the way", FILTERED, |planted| {
+            dropped_on_the_way(planted, "never");
+        }),
+        plants("no traffic: ESP in UDP is dropped on the way", FILTERED, |planted| {
+            dropped_on_the_way(planted, "always");
         }),
         test("no traffic: packets stop to come back", FILTERED, stops),
-        test("no traffic: an MTU black hole", FILTERED, black_hole),
-        test("no traffic: a narrow path of which a router tells", FILTERED, narrow_path),
-        test("no traffic: no network behind, and one on both sides", FILTERED, networks_behind),
-        test("no traffic: the peer has narrowed the selectors", PINGED, narrowed),
+        plants("no traffic: an MTU black hole", FILTERED, black_hole),
+        plants("no traffic: a narrow path of which a router tells", FILTERED, narrow_path),
+        plants("no traffic: no network behind, and one on both sides", FILTERED, networks_behind),
+        plants("no traffic: the peer has narrowed the selectors", PINGED, narrowed),
         test("no traffic: a strict reverse path filter", FILTERED, reverse_path),
         test("no traffic: packets for a tunnel that was never up", PINGED, never_up),
+        test("no traffic: no host sends any", PINGED, unused),
     ]
 }
 
 const FAR: &str = "10.2.0.7";
+
+/// Nothing is wrong with the gateways, and no packet comes to them: the route of the hosts is asked for.
+fn unused() {
+    let pair = Pair::up("");
+    let advice = "does nothing pass? no packet has come here for site_lan6 since it is up: the hosts of fd01::/64";
+    let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = || words(pair.gateways[0].ctl_ok(&["why", "site_lan6"]));
+    assert!(why().contains(advice) && why().contains("need a route to fd02::/64"), "{}", why());
+    assert_eq!(findings(&pair.gateways[0]), []);
+    pair.is_in_order();
+    let used = pair.gateways[0].ctl_ok(&["why", "site_lan"]);
+    assert!(!used.contains("does nothing pass?"), "{used}");
+}
 
 /// Two gateways on one wire, each with a host behind, and a tunnel between the networks.
 struct Pair {
@@ -108,23 +122,16 @@ fn apply(space: &Space, setting: &str) {
     space.run(move || fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}")));
 }
 
-/// A `vpnctl` among the packets of a gateway.
-fn inside(gateway: &Gateway, arguments: &[&str]) -> (bool, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
-    command.arg("--control").arg(gateway.path("control.sock")).args(arguments);
-    let output = gateway.space.run(move || command.output()).expect("vpnctl is built");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.success(), String::from_utf8(text).expect("text"))
-}
-
-fn forwarding() {
+fn forwarding(planted: &Planted) {
     let pair = Pair::up("");
     let left = &pair.gateways[0];
     pair.is_in_order();
+    planted.now();
     left.space.set("ipv4/ip_forward", "0");
     let (answered, _) = pair.hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {FAR}"));
     assert!(!answered, "this host forwards nothing");
     let finding = only(left, "forwarding", true);
+    planted.is_named("forwarding is off", left, &["why", "site_lan"]);
     shown("host-forwarding", &left.ctl_ok(&["why", "site_lan"]));
     apply(&left.space, &cure(&finding, "sysctl -w "));
     pair.is_in_order();
@@ -135,10 +142,11 @@ fn forwarding() {
     assert_eq!(of(&six["children"][0]["findings"]), [("forwarding".to_owned(), true)]);
 }
 
-fn packet_filter() {
+fn packet_filter(planted: &Planted) {
     let pair = Pair::up("encap = \"never\"");
     let left = &pair.gateways[0];
     let nft = |line: &str| left.space.sh(&format!("nft {line}"));
+    planted.now();
     nft("add table ip filter");
     nft("add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }");
     let (answered, _) = pair.hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {FAR}"));
@@ -146,6 +154,8 @@ fn packet_filter() {
     let finding = only(left, "firewall", true);
     let message = finding["message"].as_str().expect("text");
     assert!(message.contains("the policy of the chain ip filter FORWARD"), "{message}");
+    let fault = "the packet filter of this host drops forwarded packets";
+    planted.is_named(fault, left, &["why", "site_lan"]);
     shown("host-firewall", &left.ctl_ok(&["why", "site_lan"]));
     let_pass(left, &finding);
     pair.is_in_order();
@@ -157,11 +167,13 @@ fn packet_filter() {
     nft("add rule ip filter FORWARD iifname lan accept");
     pair.is_in_order();
 
+    planted.now();
     nft("add chain ip filter INPUT { type filter hook input priority 0 ; }");
     nft("add rule ip filter INPUT ip protocol esp counter drop");
     let finding = only(left, "firewall", true);
     let message = finding["message"].as_str().expect("text");
     assert!(message.contains("ESP (IP protocol 50) from the peer 192.0.2.2"), "{message}");
+    planted.is_named("the packet filter of this host drops ESP", left, &["why", "site_lan"]);
     let_pass(left, &finding);
     pair.is_in_order();
 }
@@ -174,13 +186,14 @@ fn let_pass(gateway: &Gateway, finding: &Value) {
     commands.iter().for_each(|command| drop(gateway.space.sh(command)));
 }
 
-fn dropped_on_the_way(encap: &str) {
+fn dropped_on_the_way(planted: &Planted, encap: &str) {
     let mut row = Row::new(4, &format!("encap = {encap:?}"), ESP);
     row.start();
     let rule = match encap {
         "never" => "ip protocol esp drop",
         _ => "udp dport 4500 drop",
     };
+    planted.now();
     row.router.sh("nft add table inet lossy");
     row.router.sh("nft add chain inet lossy way { type filter hook forward priority 0 ; }");
     row.router.sh(&format!("nft add rule inet lossy way {rule}"));
@@ -191,13 +204,18 @@ fn dropped_on_the_way(encap: &str) {
     let finding = only(left, "one_way", false);
     let text = left.ctl_ok(&["why", "site_lan"]);
     assert!(text.contains("nothing has ever come in"), "{text}");
+    let fault = match encap {
+        "never" => "ESP is dropped on the way",
+        _ => "ESP in UDP is dropped on the way",
+    };
+    planted.is_named(fault, left, &["why", "site_lan"]);
     if encap == "never" {
         cure(&finding, "encap = \"always\" in [esp]");
         shown("host-one-way", &text);
     } else {
         cure(&finding, "let UDP 4500 pass");
     }
-    let (reached, text) = inside(left, &["probe", "site_lan", "--to", FAR, "--count", "1"]);
+    let (reached, text) = left.ctl_inside(&["probe", "site_lan", "--to", FAR, "--count", "1"]);
     assert!(!reached && text.contains("see vpnctl why site_lan"), "{text}");
     row.router.sh("nft flush chain inet lossy way");
     row.hosts[0].pings("", 3, FAR).expect("echoes");
@@ -230,20 +248,28 @@ fn stops() {
 fn probe(row: &Row) -> Value {
     // On a busy host, answers may be late.
     let arguments = ["--to", FAR, "--count", "2", "--timeout", "20", "--json"];
-    let (_, text) = inside(&row.gateways[0], &[&["probe", "site_lan"], &arguments[..]].concat());
+    let (_, text) = row.gateways[0].ctl_inside(&[&["probe", "site_lan"], &arguments[..]].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn black_hole() {
+fn black_hole(planted: &Planted) {
     let mut row = Row::new(4, "", ESP);
     row.router.sh("nft add table inet silent");
     row.router.sh("nft add chain inet silent out { type filter hook output priority 0 ; }");
     row.router.sh("nft add rule inet silent out meta l4proto { icmp, icmpv6 } drop");
     row.start();
+    planted.now();
     let probed = probe(&row);
     assert_eq!(of(&probed["findings"]), [("mtu_black_hole".to_owned(), true)], "{probed}");
-    let (passed, text) = inside(&row.gateways[0], &["probe", "site_lan", "--to", FAR]);
+    let hint = row.gateways[0].ctl_ok(&["why", "site_lan"]);
+    assert!(hint.contains("do large packets vanish? vpnctl probe site_lan"), "{hint}");
+    let (passed, text) = row.gateways[0].ctl_inside(&["probe", "site_lan", "--to", FAR]);
     assert!(!passed, "{text}");
+    planted.is_said(
+        "a network on the way carries less, and no router says so",
+        "vpnctl probe site_lan",
+        &text,
+    );
     shown("host-black-hole", &text);
     let setting = cure(&probed["findings"][0], "outer_mtu = ");
     let outer: u64 = setting.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
@@ -258,9 +284,10 @@ fn black_hole() {
     until("a probe without a finding", cured, || probe(&row).to_string());
 }
 
-fn narrow_path() {
+fn narrow_path(planted: &Planted) {
     let mut row = Row::new(4, "", ESP);
     row.start();
+    planted.now();
     let learned = || {
         let probed = probe(&row);
         (probed["outer_mtu_learned"] == true).then_some(probed)
@@ -269,12 +296,14 @@ fn narrow_path() {
     assert_eq!(of(&probed["findings"]), [], "{probed}");
     assert_eq!(probed["outer_mtu"], NARROW, "{probed}");
     assert!(probed["round_trip_ms"]["least"].as_f64() > Some(0.0), "{probed}");
-    let (passed, text) = inside(&row.gateways[0], &["probe", "site", "--timeout", "20"]);
+    let (passed, text) = row.gateways[0].ctl_inside(&["probe", "site", "--timeout", "20"]);
     assert!(passed, "{text}");
     assert!(text.contains("10.1.0.1 to 10.2.0.1"), "the gateway there answers: {text}");
+    let fault = "a network on the way carries less, and a router says so";
+    planted.is_said(fault, "vpnctl probe site", &text);
 }
 
-fn networks_behind() {
+fn networks_behind(planted: &Planted) {
     let [mut left, mut right] = Gateway::pair(&site(), [1, 2], PATIENT);
     right.space.ip("address add 10.2.0.1/32 dev lo");
     left.start();
@@ -283,7 +312,7 @@ fn networks_behind() {
     left.space.set("ipv4/ip_forward", "1");
     only(&left, "no_route_behind", true);
     shown("host-no-route", &left.ctl_ok(&["why", "site_lan"]));
-    let (sent, text) = inside(&left, &["probe", "site_lan"]);
+    let (sent, text) = left.ctl_inside(&["probe", "site_lan"]);
     assert!(!sent && text.contains("no address within 10.1.0.0/24"), "{text}");
     assert_eq!(findings(&right), [], "that host alone is meant");
 
@@ -297,14 +326,16 @@ fn networks_behind() {
 
     let neighbour = Space::new("neighbour");
     let ends = [["10.2.0.77/24"], ["10.2.0.78/24"]];
+    planted.now();
     Space::connect((&left.space, "twice", &ends[0]), (&neighbour, "twice", &ends[1]));
     let finding = only(&left, "duplicate_subnet", false);
     let message = finding["message"].as_str().expect("text");
     assert!(message.contains("10.2.0.77 (twice)"), "{message}");
+    planted.is_named("the same network is on both sides", &left, &["why", "site_lan"]);
     shown("host-duplicate", &left.ctl_ok(&["why", "site_lan"]));
 }
 
-fn narrowed() {
+fn narrowed(planted: &Planted) {
     let [here, there] = site();
     let wide = changed(&here, "10.2.0.255", "10.2.255.255");
     let [mut left, mut right] = Gateway::pair(&[wide, there], [1, 2], PATIENT);
@@ -312,12 +343,14 @@ fn narrowed() {
     right.space.ip("address add 10.2.0.1/32 dev lo");
     left.start();
     right.start();
+    planted.now();
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
     let finding = only(&left, "narrowed", false);
     let message = finding["message"].as_str().expect("text");
     for words in ["remote traffic 10.2.0.0/24", "the policy names 10.2.0.0/16"] {
         assert!(message.contains(words), "{message}");
     }
+    planted.is_named("the peer narrows the selectors", &left, &["why", "site_lan"]);
     shown("host-narrowed", &left.ctl_ok(&["why", "site_lan"]));
     assert_eq!(findings(&right), []);
 }
@@ -364,59 +397,4 @@ fn never_up() {
     let text = left.ctl_ok(&["counters"]);
     let line = text.lines().find(|line| line.contains("site_lan")).unwrap_or_default();
     assert!(line.starts_with("3 ") && line.contains("no SA served it"), "{text}");
-}
-
-/// Compares what is printed with a block of the guide. Times and counts differ from one run to the next.
-fn shown(name: &str, printed: &str) {
-    static GUIDE: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = GUIDE.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/troubleshooting.md");
-    let guide = fs::read_to_string(&path).expect("the guide is there");
-    let head = format!("```text {name}\n");
-    let (before, rest) = guide.split_once(&head).unwrap_or_else(|| panic!("no block {name}"));
-    let (block, after) = rest.split_once("```\n").expect("the block ends");
-    if std::env::var_os("TROUBLESHOOTING_WRITE").is_some() {
-        fs::write(&path, [before, &head, printed, "```\n", after].concat()).expect("writable");
-        return;
-    }
-    assert_eq!(
-        steady(printed),
-        steady(block),
-        "the guide's block {name:?} is out of date:\n{printed}"
-    );
-}
-
-/// The words without the numbers that differ from one run to the next.
-fn steady(text: &str) -> Vec<String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let is_number = |word: &str| {
-        let word = word.trim_start_matches('(');
-        word.starts_with(|c: char| c.is_ascii_digit())
-    };
-    let varies = |index: usize| {
-        let next = |n: usize| words.get(index + n).copied().unwrap_or_default();
-        let before = index.checked_sub(1).map_or("", |before| words[before]);
-        next(1).starts_with("packets")
-            || next(1).starts_with("octets")
-            || next(1) == "s" && next(2) == "ago,"
-            || next(1).starts_with("ms")
-            || next(1) == "to" && next(3).starts_with("ms")
-            || before == "outer_mtu"
-            || before == "="
-    };
-    // As in `1m 2s`, and clock times.
-    let is_time = |word: &str| {
-        let word = word.trim_end_matches(',');
-        if word.split(':').count() == 3 {
-            return true;
-        }
-        let number = word.trim_end_matches(['s', 'm', 'h']);
-        number.len() + 1 == word.len() && number.parse::<u32>().is_ok()
-    };
-    let shown = |(index, word): (usize, &&str)| match is_number(word) && varies(index) {
-        _ if is_time(word) => None,
-        true => Some("N".to_owned()),
-        false => Some((*word).to_owned()),
-    };
-    words.iter().enumerate().filter_map(shown).collect()
 }

@@ -1,13 +1,14 @@
 //! What the commands tell without being asked: narrowed traffic, tunnels that are never used, and changes that are undone.
 
 use crate::harness::{FILTERED, GATEWAYS, policies, test, until};
+use crate::planted::{Planted, plants};
 use crate::site::two;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {
     vec![
         test("less traffic than asked for is told", GATEWAYS, narrowed),
-        test("a tunnel that is never used is told", GATEWAYS, never_used),
+        plants("a tunnel that is never used is told", GATEWAYS, never_used),
         test("commands without arguments do the likely thing", GATEWAYS, without_arguments),
         test("a deny that nobody confirms is undone", FILTERED, undone),
     ]
@@ -45,31 +46,49 @@ fn narrowed() {
     assert!(left.ctl_ok(&["list"]).contains("10.2.0.0/24 (policy 10.2.0.0/16)"));
 }
 
-fn never_used() {
-    let [mut left, _] = two();
-    let (first, second) = (policies::SITE[0], "<IPSecTunnel IPSec_TunnelName=\"site_host\"");
-    let tunnel =
-        &first[first.find("<IPSecTunnel").expect("one")..first.find("</AIX_VPN>").expect("an end")];
-    let host = policies::changed(tunnel, "<IPSecTunnel IPSec_TunnelName=\"site_lan\"", second);
+/// A side's policy of the sites with a second child tunnel, `site_host`, behind or before the first, which covers it.
+fn with_host(seen_from: usize, first: bool) -> String {
+    let (sample, second) = (policies::SITE[seen_from], "IPSec_TunnelName=\"site_host\"");
+    let from = sample.find("<IPSecTunnel").expect("one");
+    let tunnel = &sample[from..sample.find("</AIX_VPN>").expect("an end")];
+    let host = policies::changed(tunnel, "IPSec_TunnelName=\"site_lan\"", second);
     let host = policies::changed(&host, "\"10.2.0.255\"", "\"10.2.0.0\"");
-    let text = policies::changed(first, "</AIX_VPN>", &format!("{host}</AIX_VPN>"));
+    let both = if first { [&host, tunnel] } else { [tunnel, &host] };
+    policies::changed(sample, tunnel, &both.concat())
+}
+
+fn never_used(planted: &Planted) {
+    let [mut left, mut right] = two();
+    let text = with_host(0, false);
     left.write_policy(&text);
+    right.write_policy(&with_host(1, false));
+    planted.now();
     let line = 1 + text.lines().position(|line| line.contains("\"site_lan\"")).expect("there");
     let told = format!("site_host is never used: covered by site_lan, line {line}");
     let policy = left.path("policy.xml");
-    let check =
-        std::process::Command::new(env!("CARGO_BIN_EXE_vpnd")).arg("check").arg(&policy).output();
-    let check = check.expect("vpnd is built");
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_vpnd"));
+    check.args(["check", "policy.xml"]).current_dir(policy.parent().expect("a directory"));
+    let check = check.output().expect("vpnd is built");
     let warned = String::from_utf8(check.stderr).expect("text");
     assert!(check.status.success() && warned.contains(&told), "{warned}");
+    let fault = "an earlier tunnel of the policy covers a later one";
+    planted.is_said(fault, "vpnd check policy.xml > /dev/null", &warned);
     left.start();
     left.await_log(&["WARN", &told]);
     let reloaded = left.ctl(&["reload"]);
     let reloaded = String::from_utf8([reloaded.stdout, reloaded.stderr].concat()).expect("text");
     assert!(reloaded.contains(&told), "{reloaded}");
+    right.start();
+    left.ctl_ok(&["activate"]);
+    left.await_list(&["site_host", "site_lan"]);
+    planted.is_named("the same, with the tunnel up", &left, &["why", "site_host"]);
+    let why = left.json(&["why", "site", "--json"]);
+    let shadowed = why["children"].as_array().expect("two").iter().filter(|child| {
+        child["findings"].as_array().expect("a list").iter().any(|f| f["kind"] == "shadowed")
+    });
+    assert_eq!(shadowed.count(), 1, "{why}");
     // The narrow one first is as it should be.
-    let text = policies::changed(first, tunnel, &format!("{host}{tunnel}"));
-    left.write_policy(&text);
+    left.write_policy(&with_host(0, true));
     let reloaded = left.ctl(&["reload"]);
     let reloaded = String::from_utf8([reloaded.stdout, reloaded.stderr].concat()).expect("text");
     assert!(!reloaded.contains("never used"), "{reloaded}");
@@ -86,7 +105,7 @@ fn without_arguments() {
     );
     assert_eq!(left.json(&["why", "--json"])[0]["name"], "site");
     left.ctl_ok(&["activate"]);
-    assert_eq!(left.ctl_ok(&["why"]), "all tunnels are up\n");
+    assert!(left.ctl_ok(&["why"]).starts_with("all tunnels are up (if packets do not pass: "));
     assert_eq!(left.json(&["why", "--json"]), serde_json::json!([]));
     assert!(left.ctl_ok(&["log"]).starts_with("log level: "));
     left.ctl_ok(&["log", "info,ike=debug"]);

@@ -2,6 +2,7 @@
 
 use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::{PATIENCE, policies};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 
 pub const LEFT_INNER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
@@ -33,6 +34,12 @@ pub fn hosts(left: &Gateway, right: &Gateway) -> (UdpSocket, UdpSocket) {
 pub fn passes(hosts: &(UdpSocket, UdpSocket), text: &[u8]) {
     let mut packet = [0; 64];
     hosts.0.send(text).expect("the tunnel is up");
-    let length = hosts.1.recv(&mut packet).expect("it arrives");
+    // A stopped process that goes on again is interrupted.
+    let length = loop {
+        match hosts.1.recv(&mut packet) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            length => break length.expect("it arrives"),
+        }
+    };
     assert_eq!(&packet[..length], text);
 }

@@ -86,7 +86,12 @@ fn every_suite_in_either_mode_and_family() {
 fn crossing_rekeys_and_deletes_find_the_sas_of_ah() {
     for seed in 0..8 {
         let groups = vec![Group::Curve25519];
-        let pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
+        let pfs = Pfs {
+            offer: groups.clone(),
+            accept: groups,
+            accept_none: false,
+            additional: Vec::new(),
+        };
         let site = Site { pfs, children: 2, ..site(vec![offer(GMAC, true)]) };
         let (mut world, left, right) = up(seed, &site);
         let flows = talk(&mut world, left, right, &site);

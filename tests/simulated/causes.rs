@@ -192,6 +192,34 @@ fn icmp_ends_no_ike_sa() {
 }
 
 #[test]
+fn a_request_without_an_answer_is_told_of_from_its_first_repetition_on() {
+    let site = Site::default();
+    let (mut world, left, right) = World::of_site(1, &site, &Config::default());
+    let unanswered = |w: &mut World| w.status(left)[0].unanswered.clone();
+    world.cut(right);
+    world.connect(left, Site::TUNNEL);
+    assert_eq!(unanswered(&mut world), None, "it was sent once");
+    assert!(world.run_until(SOON, |w| unanswered(w).is_some()));
+    let silence = unanswered(&mut world).expect("it was sent again");
+    assert_eq!((silence.request.as_str(), silence.sent, silence.was_up), ("IKE_SA_INIT", 2, false));
+    world.heal();
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+    assert_eq!(unanswered(&mut world), None);
+    // A peer that was up is asked whether it lives.
+    world.cut(right);
+    let interval = Config::default().liveness_interval.expect("the default");
+    assert!(world.run_until(interval + SOON, |w| unanswered(w).is_some()), "within a minute");
+    let silence = unanswered(&mut world).expect("it was sent again");
+    assert_eq!((silence.request.as_str(), silence.was_up), ("INFORMATIONAL", true));
+    assert_eq!(world.status(left)[0].state, ike::status::State::Established);
+    world.heal();
+    world.run_for(SOON * 2);
+    assert_eq!(unanswered(&mut world), None);
+    assert_agreement(&mut world, left, right, &site);
+}
+
+#[test]
 fn a_tunnel_that_went_down_knows_why_and_since_when() {
     let site = Site::default();
     let (mut world, left, right) = up(1, &site);
@@ -214,6 +242,28 @@ fn a_tunnel_that_went_down_knows_why_and_since_when() {
     world.run_for(SOON);
     assert_eq!(ends(&mut world).0.map(|e| e.0), Some(CloseReason::Deactivated));
     assert!(world.ladder().sent_by("left").any(|l| l.is_request(Exchange::Informational)));
+}
+
+#[test]
+fn a_tunnel_whose_delete_is_not_answered_ended_when_it_was_taken_down() {
+    let site = Site::default();
+    let (mut world, left, right) = up(1, &site);
+    let ends = |w: &mut World| {
+        let status = &w.status(left)[0];
+        [&status.ended, &status.children[0].ended].map(|e| e.clone().map(|e| (e.reason, e.ago)))
+    };
+    world.cut(right);
+    assert!(world.disconnect(left, Site::TUNNEL));
+    world.run_for(SOON);
+    let end = |ago| [Some((CloseReason::Deactivated, ago)); 2];
+    assert_eq!(world.status(left)[0].state, ike::status::State::Closing);
+    assert_eq!(ends(&mut world), end(SOON), "it is still being deleted");
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_eq!(world.status(left)[0].state, ike::status::State::Negotiating);
+    assert_eq!(ends(&mut world), end(2 * SOON), "the next one is not up yet");
+    world.run_for(SETTLED);
+    assert_eq!(ends(&mut world), end(2 * SOON + SETTLED), "both have been given up");
 }
 
 #[test]

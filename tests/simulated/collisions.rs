@@ -2,7 +2,8 @@
 //!
 //! The scenarios have the names, and their messages the order, of strongSwan's test suites for the same collisions, so that
 //! completeness can be seen: every scenario of `child_rekey`, `child_delete`, `child_create`, `ike_rekey` and `ike_delete`
-//! has a test of that name in the module of that name, for each role and each nonce that may be the lowest, except
+//! has a test of that name in the module of that name, for each role and each nonce that may be the lowest, except those of
+//! this table. Scenarios that are not in those suites stand at the end of a module.
 //!
 //! | scenario | why not |
 //! |---|---|

@@ -4,16 +4,18 @@ use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
 use crate::{SOON, calm, failure};
 use ike::event::EventKind;
 use ike::failure::FailureKind;
-use ike::negotiation::proposal::{offer_child, offer_ike};
+use ike::negotiation::proposal::{Offered, offer_child, offer_ike};
+use ike::negotiation::selectors;
 use ike::wire::header::Header;
 use ike::wire::message;
 use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::protected::Content;
 use ike::wire::registry::{ExchangeType, GroupId, NotifyType, PayloadType, ProtocolId};
-use policy::{Group, IkeProposal, Prf};
+use policy::{AddressRange, Group, IkeProposal, Pfs, Prf, Selector};
 use sim::host::ike_offer;
 use sim::link::{self, Parcel};
 use sim::{Exchange, HostId, Site, World};
+use std::net::IpAddr;
 use std::time::Duration;
 
 #[test]
@@ -203,6 +205,7 @@ fn a_public_value_that_is_none_ends_the_ike_sa() {
         offer: vec![policy::Group::Curve25519],
         accept: vec![policy::Group::Curve25519],
         accept_none: false,
+        additional: Vec::new(),
     };
     let mut puppet = Puppet::called(&Site { pfs, ..Site::default() });
     assert!(puppet.world.rekey(puppet.left, "net0"));
@@ -236,19 +239,129 @@ fn a_peer_without_room_for_more_sas_gets_a_new_ike_sa_instead() {
     }
 }
 
-/// The answer to a request for a Child SA, with this SPI of the puppet.
+/// The answer to a request for a Child SA, with this SPI of the puppet, for the traffic that was asked for.
 fn granted(puppet: &Puppet, asked: Vec<Payload>, spi: esp::plane::Spi) -> Vec<Payload> {
-    let mut answer = vec![Payload::Sa(offer_child(&puppet.site.esp, &[], spi))];
+    let mut answer = vec![Payload::Sa(offer_child(&puppet.site.esp, Offered::default(), spi))];
     let wanted = [PayloadType::NONCE, PayloadType::TSI, PayloadType::TSR];
     answer.extend(asked.into_iter().filter(|p| wanted.contains(&p.kind())));
     answer
+}
+
+/// The same for the traffic of the Child SA that is up.
+fn narrowed(puppet: &Puppet, asked: Vec<Payload>, spi: esp::plane::Spi) -> Vec<Payload> {
+    let agreed = puppet.child_payloads(spi);
+    let mut answer = granted(puppet, asked, spi);
+    answer.retain(|p| ![PayloadType::TSI, PayloadType::TSR].contains(&p.kind()));
+    // The puppet is the responder: the other side's traffic is TSi.
+    answer.extend(agreed.into_iter().filter_map(|p| match p {
+        Payload::TsInitiator(own) => Some(Payload::TsResponder(own)),
+        Payload::TsResponder(theirs) => Some(Payload::TsInitiator(theirs)),
+        _ => None,
+    }));
+    answer
+}
+
+fn names_old(payloads: &[Payload]) -> bool {
+    notified(payloads).contains(&NotifyType::REKEY_SA)
+}
+
+/// Whether a request asks for traffic with any address of IPv4 on both sides.
+fn asks_for_any(payloads: &[Payload]) -> bool {
+    let one = Selector::all_of(AddressRange::from(IpAddr::from([192, 0, 2, 1])));
+    let any = selectors::any(&[one]);
+    let is_any = |p: &&Payload| match p {
+        Payload::TsInitiator(s) | Payload::TsResponder(s) => *s == any,
+        _ => false,
+    };
+    payloads.iter().filter(is_any).count() == 2
+}
+
+#[test]
+fn a_rekey_that_is_refused_for_its_traffic_asks_for_any() {
+    let mut puppet = Puppet::called(&Site::default());
+    let refusal = [notify(NotifyType::TS_UNACCEPTABLE, &[])];
+    for (n, is_known) in [(2, false), (3, true)] {
+        assert!(puppet.world.rekey(puppet.left, "net0"));
+        puppet.world.run_for(Duration::from_millis(50));
+        let (mut request, mut payloads) = puppet.next_request();
+        if !is_known {
+            assert!(names_old(&payloads) && !asks_for_any(&payloads), "{payloads:?}");
+            puppet.answer(&request, &refusal);
+            (request, payloads) = puppet.next_request();
+        }
+        assert!(names_old(&payloads) && asks_for_any(&payloads), "{payloads:?}");
+        let new = esp::plane::Spi(0x7000_0000 + n);
+        let answer = narrowed(&puppet, payloads, new);
+        puppet.answer(&request, &answer);
+        let (request, payloads) = puppet.next_request();
+        assert!(matches!(payloads[..], [Payload::Delete(Delete::ChildSas { .. })]), "{payloads:?}");
+        puppet.answer(&request, &[]);
+        assert_eq!((puppet.ike_sas(), puppet.child_sas(), puppet.sending()), (1, 1, vec![new]));
+    }
+    let left = puppet.left;
+    let status = &puppet.world.status(left)[0].children[0];
+    assert!(status.sa.as_ref().is_some_and(|sa| sa.rekeys == 2), "{status:?}");
+    let [past] = &status.failures[..] else { panic!("{:?}", status.failures) };
+    assert_eq!((past.failure.kind, past.overcome), (FailureKind::TsUnacceptable, true));
+    let words = past.failure.to_string();
+    assert!(words.contains("does not renew the Child SA of"), "{words}");
+}
+
+#[test]
+fn a_peer_that_grants_any_traffic_is_asked_for_a_new_child_sa_in_place_of_a_rekey() {
+    let mut puppet = Puppet::called(&Site::default());
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (request, _) = puppet.next_request();
+    puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
+    let (request, payloads) = puppet.next_request();
+    let answer = granted(&puppet, payloads, esp::plane::Spi(0x7000_0002));
+    puppet.answer(&request, &answer);
+    let (request, payloads) = puppet.next_request();
+    assert!(matches!(payloads[..], [Payload::Delete(Delete::ChildSas { .. })]), "{payloads:?}");
+    puppet.answer(&request, &[]);
+    assert_eq!(
+        (puppet.child_sas(), puppet.sending()),
+        (1, vec![CHILD_SPI]),
+        "the old one serves on"
+    );
+    puppet.wait();
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (_, payloads) = puppet.next_request();
+    assert!(!names_old(&payloads) && !asks_for_any(&payloads), "{payloads:?}");
+}
+
+#[test]
+fn a_new_child_sa_for_which_there_is_never_time_is_refused() {
+    let mut puppet = Puppet::called(&Site::default());
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (request, _) = puppet.next_request();
+    puppet.answer(&request, &[notify(NotifyType::FAILED_CP_REQUIRED, &[])]);
+    for later in 0.. {
+        let (header, octets) = loop {
+            match puppet.sent().into_iter().next() {
+                Some(first) => break first,
+                None => puppet.world.run_for(Duration::from_millis(200)),
+            }
+        };
+        if header.exchange == ExchangeType::IKE_SA_INIT {
+            assert!(later > 1, "the peer has time to be ready");
+            break;
+        }
+        let payloads = puppet.open(&header, &octets);
+        assert!(!names_old(&payloads), "{payloads:?}");
+        assert!(later < 10, "a new IKE SA follows");
+        puppet.answer(&header, &[notify(NotifyType::TEMPORARY_FAILURE, &[])]);
+    }
+    assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
 }
 
 #[test]
 fn a_child_sa_that_the_peer_does_not_rekey_is_replaced_by_a_new_one() {
     let mut puppet = Puppet::called(&Site::default());
     let refusal = [notify(NotifyType::TS_UNACCEPTABLE, &[])];
-    let names_old = |payloads: &[Payload]| notified(payloads).contains(&NotifyType::REKEY_SA);
     for (n, is_known) in [(2, false), (3, true)] {
         assert!(puppet.world.rekey(puppet.left, "net0"));
         puppet.world.run_for(Duration::from_millis(50));
@@ -256,6 +369,9 @@ fn a_child_sa_that_the_peer_does_not_rekey_is_replaced_by_a_new_one() {
         if !is_known {
             assert!(names_old(&payloads), "{payloads:?}");
             puppet.answer(&request, &refusal);
+            let (widened, payloads_of_it) = puppet.next_request();
+            assert!(asks_for_any(&payloads_of_it), "{payloads_of_it:?}");
+            puppet.answer(&widened, &refusal);
             (request, payloads) = puppet.next_request();
         }
         assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
@@ -286,9 +402,11 @@ fn a_child_sa_that_the_peer_replaces_in_no_way_is_replaced_with_its_ike_sa() {
         let mut puppet = Puppet::called(&Site::default());
         assert!(puppet.world.rekey(puppet.left, "net0"));
         puppet.world.run_for(Duration::from_millis(50));
-        let (request, _) = puppet.next_request();
-        puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
-        let (request, _) = puppet.next_request();
+        let (mut request, _) = puppet.next_request();
+        for _ in ["a rekey", "one for any traffic"] {
+            puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
+            (request, _) = puppet.next_request();
+        }
         puppet.answer(&request, &[notify(refusal, &[])]);
         let sent = puppet.sent();
         let [(header, _)] = &sent[..] else { panic!("{sent:?}") };
@@ -302,8 +420,10 @@ fn a_rekey_of_the_peer_stands_that_meets_a_new_child_sa_in_place_of_a_refused_re
     let mut puppet = Puppet::called(&Site::default());
     assert!(puppet.world.rekey(puppet.left, "net0"));
     puppet.world.run_for(Duration::from_millis(50));
-    let (request, _) = puppet.next_request();
-    puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
+    for _ in ["a rekey", "one for any traffic"] {
+        let (request, _) = puppet.next_request();
+        puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
+    }
     let (ours, asked) = puppet.next_request();
     let [theirs, made] = [0x7000_0002, 0x7000_0003].map(esp::plane::Spi);
     let mut payloads = puppet.child_payloads(theirs);
@@ -424,7 +544,8 @@ fn a_peer_that_never_has_time_is_left_after_a_while() {
 fn an_invalid_public_value_in_a_request_ends_the_ike_sa() {
     // RFC 6989 §2.5.
     let accept = vec![policy::Group::Curve25519];
-    let pfs = policy::Pfs { offer: accept.clone(), accept, accept_none: false };
+    let pfs =
+        policy::Pfs { offer: accept.clone(), accept, accept_none: false, additional: Vec::new() };
     let site = Site { pfs, ..Site::default() };
     let zero = Payload::KeyExchange { group: GroupId::CURVE25519, data: vec![0; 32] };
     for of_ike in [false, true] {
@@ -432,9 +553,11 @@ fn an_invalid_public_value_in_a_request_ends_the_ike_sa() {
         let mut payloads = puppet.child_payloads(esp::plane::Spi(0x7000_0002));
         payloads[0] = match of_ike {
             true => Payload::Sa(offer_ike(&site.ike, &[9; 8])),
-            false => {
-                Payload::Sa(offer_child(&site.esp, &site.pfs.offer, esp::plane::Spi(0x7000_0002)))
-            }
+            false => Payload::Sa(offer_child(
+                &site.esp,
+                Offered::by(&site.pfs),
+                esp::plane::Spi(0x7000_0002),
+            )),
         };
         payloads.push(zero.clone());
         let answer = puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
@@ -619,4 +742,25 @@ fn a_nonce_shorter_than_half_the_key_of_the_prf_is_refused() {
             }
         }
     }
+}
+
+#[test]
+fn a_child_sa_without_key_exchange_is_replaced_with_its_ike_sa_if_the_peer_wants_none() {
+    let site = Site {
+        pfs: Pfs {
+            offer: vec![Group::Ecp256],
+            accept: vec![],
+            accept_none: true,
+            additional: Vec::new(),
+        },
+        ..Site::default()
+    };
+    let mut puppet = Puppet::called(&site);
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (request, _) = puppet.next_request();
+    puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]);
+    let (header, _) = puppet.sent().remove(0);
+    assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT);
+    assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
 }

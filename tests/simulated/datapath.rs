@@ -74,7 +74,12 @@ fn every_suite_in_either_mode() {
 fn crossing_rekeys_lose_nothing_on_a_bad_link() {
     for seed in 0..12 {
         let groups = vec![Group::Curve25519];
-        let pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
+        let pfs = Pfs {
+            offer: groups.clone(),
+            accept: groups,
+            accept_none: false,
+            additional: Vec::new(),
+        };
         let site = Site { pfs, children: 2, ..Site::default() };
         let (mut world, left, right) = up(seed, &site);
         let flows = talk(&mut world, left, right, &site);

@@ -2,8 +2,9 @@
 
 use crate::{SETTLED, SOON, child_spi, up};
 use ike::event::EventKind;
+use ike::status::State;
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
-use sim::{Site, World};
+use sim::{Exchange, Site, World};
 
 fn site() -> Site {
     Site { children: 2, ..Site::default() }
@@ -124,4 +125,38 @@ fn a_child_that_is_wanted_again_before_its_deletion_could_be_sent() {
     assert!(found.is_empty(), "{found:?}");
     assert_ne!(child_spi(&mut world, left, "net1"), before);
     assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn a_child_that_is_wanted_again_while_the_one_that_its_rekey_replaced_is_being_deleted() {
+    for rekeyed_here in [true, false] {
+        for name in [Site::TUNNEL, "net0"] {
+            let (mut world, left, right) = up(1, &site());
+            let before = child_spi(&mut world, left, "net0");
+            let (rekeying, other) = if rekeyed_here { (left, right) } else { (right, left) };
+            // The Delete of the old Child SA is under way until its answer is let through.
+            let gate = world.hold(other, |l| l.exchange == Exchange::Informational);
+            assert!(world.rekey(rekeying, "net0"));
+            let rekeyed = |w: &mut World| w.count_events(rekeying, is_rekeyed) == 1;
+            assert!(world.run_until(SOON, rekeyed));
+            let after = child_spi(&mut world, left, "net0");
+            assert_ne!(after, before);
+
+            assert!(world.disconnect(left, "net0"));
+            let state = world.status(left)[0].children[0].state;
+            assert_eq!(state, State::Down, "no Child SA serves net0 any more");
+            assert!(!world.disconnect(left, "net0"), "it is not up any more");
+            world.connect(left, name);
+            world.release(gate);
+            world.run_for(SETTLED);
+            let found = disagreements(&mut world, left, right, 2);
+            assert!(found.is_empty(), "{name}: {found:?}");
+            assert_ne!(child_spi(&mut world, left, "net0"), after);
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+fn is_rekeyed(event: &EventKind) -> bool {
+    matches!(event, EventKind::Rekeyed { .. })
 }

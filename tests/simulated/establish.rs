@@ -193,6 +193,7 @@ fn a_child_sa_guesses_the_wrong_group_and_tries_again() {
         offer: offer.to_vec(),
         accept: accept.to_vec(),
         accept_none: false,
+        additional: Vec::new(),
     };
     let both = [Group::Ecp256, Group::Curve25519];
     let eager = Site { pfs: pfs(&both, &both), ..Site::default() };

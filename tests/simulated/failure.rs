@@ -1,10 +1,13 @@
 //! What cannot come up says why on both ends and leaves nothing behind.
 
+use crate::puppet::{Puppet, notify};
 use crate::{SETTLED, SOON, calm, failure, up};
 use esp::plane::PlaneError;
 use ike::CommandError;
 use ike::failure::FailureKind;
+use ike::failure::facts::{Facts, Layer};
 use ike::status::PastFailure;
+use ike::wire::registry::NotifyType;
 use policy::{Group, KeyBits, Mode, Policy, Role, Selector};
 use sim::host::{Side, esp_offer, ike_offer, lifetime, network};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
@@ -244,4 +247,17 @@ fn a_strangers_refusal_does_not_hide_what_is_known() {
         status.turned_away[0].failure.unauthenticated
             && !status.failures[0].failure.unauthenticated
     );
+}
+
+/// As OpenIKED does.
+#[test]
+fn a_responder_may_refuse_the_ike_sa_for_the_offers_of_the_child_sa() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.pick_up();
+    let (request, _) = puppet.next_request();
+    puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]);
+    let status = &puppet.world.status(puppet.left)[0];
+    let [past] = &status.failures[..] else { panic!("{:?}", status.failures) };
+    let Facts::Offers(offers) = &*past.failure.facts else { panic!("{past:?}") };
+    assert_eq!((past.failure.kind, offers.layer), (FailureKind::NoProposalChosen, Layer::Child));
 }

@@ -11,12 +11,12 @@ use sim::invariant::assert_clean_stop;
 use sim::{HostId, Site, World};
 use std::sync::Arc;
 
-const ANYTHING: AllowedTraffic =
+pub const ANYTHING: AllowedTraffic =
     AllowedTraffic { ipv4: Some(RangeKind::Range), ipv6: Some(RangeKind::Range) };
 const ADDRESSES: AllowedTraffic = AllowedTraffic { ipv4: Some(RangeKind::Address), ipv6: None };
 
 /// The right gateway's policy: a generic one beside those of its child tunnels that are named.
-fn generic(site: &Site, remote: AllowedTraffic, named: &[&str]) -> IkeTunnel {
+pub fn generic(site: &Site, remote: AllowedTraffic, named: &[&str]) -> IkeTunnel {
     let tunnel = IkeTunnel::clone(&site.policy(Side::Right).tunnels[0]);
     let child: &ChildTunnel = &tunnel.children[0];
     let generic = GenericChild {
@@ -32,7 +32,7 @@ fn generic(site: &Site, remote: AllowedTraffic, named: &[&str]) -> IkeTunnel {
     IkeTunnel { children, generic: Some(Arc::new(generic)), ..tunnel }
 }
 
-fn world(site: &Site, right: Vec<IkeTunnel>) -> (World, HostId, HostId) {
+pub fn world(site: &Site, right: Vec<IkeTunnel>) -> (World, HostId, HostId) {
     between(site, Policy::clone(&site.policy(Side::Left)), right)
 }
 
@@ -45,7 +45,7 @@ fn between(site: &Site, left: Policy, right: Vec<IkeTunnel>) -> (World, HostId, 
     (world, left, right)
 }
 
-fn up(site: &Site, right: IkeTunnel) -> (World, HostId, HostId) {
+pub fn up(site: &Site, right: IkeTunnel) -> (World, HostId, HostId) {
     let (mut world, left, right) = world(site, vec![right]);
     world.connect(left, Site::TUNNEL);
     world.run_for(SOON);
@@ -53,14 +53,14 @@ fn up(site: &Site, right: IkeTunnel) -> (World, HostId, HostId) {
 }
 
 /// Names and remote traffic of the child tunnels that are up.
-fn children(world: &mut World, host: HostId) -> Vec<(String, String)> {
+pub fn children(world: &mut World, host: HostId) -> Vec<(String, String)> {
     let status = world.status(host);
     let up = status.iter().flat_map(|s| &s.children).filter(|c| c.sa.is_some());
     let words = |selectors: &[Selector]| selectors.iter().map(Selector::to_string).collect();
     up.map(|c| (c.name.clone(), words(&c.remote))).collect()
 }
 
-fn rules(world: &mut World, host: HostId) -> usize {
+pub fn rules(world: &mut World, host: HostId) -> usize {
     world.plane(host).rules().count()
 }
 

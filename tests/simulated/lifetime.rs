@@ -7,11 +7,11 @@ use ike::CloseReason;
 use ike::event::EventKind;
 use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::registry::{ExchangeType, NotifyType, ProtocolId};
-use policy::{KeyBits, Lifetime};
+use policy::{KeyBits, Lifetime, LifetimeBounds};
 use sim::host::{esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, leftovers};
 use sim::traffic::InnerPacket;
-use sim::{Exchange, Site, World};
+use sim::{Exchange, Side, Site, World};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -56,8 +56,8 @@ fn the_end_with_the_shorter_lifetime_rekeys() {
         ..short.clone()
     };
     let mut world = World::new(1);
-    let left = world.add_host("left", long.left, long.policy(sim::Side::Left), calm());
-    let right = world.add_host("right", long.right, short.policy(sim::Side::Right), calm());
+    let left = world.add_host("left", long.left, long.policy(Side::Left), calm());
+    let right = world.add_host("right", long.right, short.policy(Side::Right), calm());
     world.connect(left, Site::TUNNEL);
     world.run_for(MINUTE);
     let before = (ike_spis(&mut world, left), child_spi(&mut world, left, "net0"));
@@ -71,6 +71,53 @@ fn the_end_with_the_shorter_lifetime_rekeys() {
     assert_eq!(asked("left"), 1, "the second Child SA, when all came up");
     assert!(asked("right") > 10);
     assert_agreement(&mut world, left, right, &short);
+}
+
+#[test]
+fn bounds_as_responder_hold_for_sas_that_the_peer_asks_for() {
+    let plain = Site {
+        children: 1,
+        esp: vec![esp_offer(KeyBits::B128, lifetime(60 * MINUTE))],
+        lifetime: lifetime(300 * MINUTE),
+        ..Site::default()
+    };
+    let bounds = |from, to| LifetimeBounds { age: [from, to], ..LifetimeBounds::NONE };
+    let bounded = Site {
+        esp: vec![esp_offer(
+            KeyBits::B128,
+            lifetime(60 * MINUTE).with_bounds_as_responder(bounds(MINUTE, 20 * MINUTE)),
+        )],
+        lifetime: lifetime(300 * MINUTE)
+            .with_bounds_as_responder(bounds(400 * MINUTE, 500 * MINUTE)),
+        ..plain.clone()
+    };
+    for begins in [Side::Left, Side::Right] {
+        let mut world = World::new(1);
+        // The left end has bounds, the right one has none.
+        let left = world.add_host("left", plain.left, bounded.policy(Side::Left), calm());
+        let right = world.add_host("right", plain.right, plain.policy(Side::Right), calm());
+        let initiator = if begins == Side::Left { left } else { right };
+        world.connect(initiator, Site::TUNNEL);
+        world.run_for(Duration::from_secs(1));
+        let mut lives = |host| {
+            let status = world.status(host).remove(0);
+            let ike = status.sa.expect("the IKE SA is up").expires_in.expect("it ends");
+            let child = status.children[0].sa.clone().expect("the Child SA is up");
+            (ike.as_secs().div_ceil(60), child.lifetime.hard.as_secs() / 60, child.rekeys)
+        };
+        let expected = if begins == Side::Left { (300, 60, 0) } else { (400, 20, 0) };
+        assert_eq!((lives(left), lives(right)), (expected, (300, 60, 0)));
+        if begins == Side::Right {
+            // The left end's SA is the first to be renewed. The left end asks, so that the new one lives as long as its own.
+            world.run_for(25 * MINUTE);
+            let mut rekeyed = |host| {
+                let status = world.status(host).remove(0);
+                let child = status.children[0].sa.clone().expect("the Child SA is up");
+                (child.lifetime.hard.as_secs() / 60, child.rekeys)
+            };
+            assert_eq!((rekeyed(left), rekeyed(right)), ((60, 1), (60, 1)));
+        }
+    }
 }
 
 #[test]

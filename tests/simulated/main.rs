@@ -2,11 +2,14 @@
 //! state. A failing one prints its seed and the ladder of messages.
 #![forbid(unsafe_code)]
 
+mod additional;
 mod admission;
+mod apart;
 mod attack;
 mod authentication_header;
 mod causes;
 mod certificates;
+mod childless;
 mod collisions;
 mod conformance;
 mod crossing;
@@ -14,9 +17,11 @@ mod datapath;
 mod delete;
 mod establish;
 mod failure;
+mod families;
 mod forgery;
 mod fragmentation;
 mod generic;
+mod handover;
 mod hostile;
 mod key_log;
 mod lifetime;
@@ -30,6 +35,9 @@ mod neighbours;
 mod ocsp;
 mod odd;
 mod pki;
+mod ppk;
+mod preparation;
+mod providers;
 mod puppet;
 mod random;
 mod reauthentication;

@@ -3,6 +3,8 @@
 use crate::calm;
 use crate::puppet::Puppet;
 use esp::plane::{Notice, PacketSummary};
+use ike::failure::FailureKind;
+use ike::failure::facts::{Facts, Traffic};
 use ike::negotiation::selectors::encode;
 use ike::wire::payload::{Payload, TrafficSelector};
 use ike::wire::registry::ExchangeType;
@@ -120,4 +122,30 @@ fn traffic_selectors_of_unknown_kinds_are_passed_over() {
     let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
     assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
     assert_eq!(puppet.child_sas(), 1);
+}
+
+/// As OpenIKED does.
+#[test]
+fn an_answer_with_other_traffic_than_was_asked_for_tells_what_the_peer_wants() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.pick_up();
+    let (request, asked) = puppet.next_request();
+    let [tsi, tsr] = selectors_of(&asked);
+    let mut payloads = puppet.auth_payloads();
+    for payload in &mut payloads {
+        match payload {
+            Payload::TsInitiator(ts) => ts.clone_from(&tsr),
+            Payload::TsResponder(ts) => ts.clone_from(&tsi),
+            _ => {}
+        }
+    }
+    puppet.answer(&request, &payloads);
+    let left = puppet.left;
+    let status = &puppet.world.status(left)[0].children[0];
+    let [past] = &status.failures[..] else { panic!("{:?}", status.failures) };
+    assert_eq!(past.failure.kind, FailureKind::TsUnacceptable);
+    let Facts::Traffic(Traffic { ours, theirs: Some(theirs), .. }) = &*past.failure.facts else {
+        panic!("{past:?}")
+    };
+    assert_eq!((&ours[0].local, &ours[0].remote), (&theirs.remote, &theirs.local));
 }

@@ -60,6 +60,46 @@ fn both_sides_may_agree_on_another_port() {
 }
 
 #[test]
+fn a_gateway_without_port_500_begins_on_4500() {
+    let every = Behaviour::EndpointIndependent;
+    for behind_nat in [false, true] {
+        let ports = |world: &mut World, host| {
+            let sa = world.status(host)[0].sa.clone().expect("up");
+            (sa.local.port(), sa.remote.port())
+        };
+        // Nothing but the beginning leads to port 4500 without a NAT.
+        let config = Config { mobike: false, encap: Encap::Never, ..calm() };
+        let own = Config { begin_on_natt_port: true, ..config.clone() };
+        let site = if behind_nat { roaming() } else { Site::default() };
+        let mut world = World::new(1);
+        let policy = site.policy(Side::Left);
+        let left = match behind_nat {
+            true => {
+                let address = IpAddr::from([203, 0, 113, 1]);
+                let nat = Nat::new(address, every, every, Duration::from_secs(60));
+                world.add_host_behind(nat, "left", site.left, policy, own)
+            }
+            false => world.add_host("left", site.left, policy, own),
+        };
+        let right = world.add_host("right", site.right, site.policy(Side::Right), config);
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        assert_agreement(&mut world, left, right, &site);
+        assert_eq!(ports(&mut world, left), (4500, 4500));
+        assert_eq!(ports(&mut world, right).0, 4500);
+        let flows = talk(&mut world, left, right, &site);
+        let begun = world.command(left, "reauthenticate", |engine, now| {
+            engine.reauthenticate(now, Site::TUNNEL)
+        });
+        assert!(begun.is_ok());
+        world.run_for(SETTLED);
+        assert_nothing_lost(&mut world, flows);
+        assert_eq!(ports(&mut world, left), (4500, 4500));
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
 fn the_nat_is_seen_and_ports_float() {
     for mapping in BEHAVIOURS {
         for filtering in BEHAVIOURS {

@@ -4,8 +4,8 @@
 use ike::Config;
 use policy::{
     AddressRange, ChildProposal, ChildTunnel, Credential, DesKeys, Endpoint, EspEncryption, Group,
-    Identity, IkeEncryption, IkeProposal, IkeTunnel, Integrity, KeyBits, Lifetime, Mode, Pfs,
-    Policy, PortRange, Prf, Protection, Role, Secret, Selector, Signature,
+    Identity, IkeEncryption, IkeProposal, IkeTunnel, Integrity, KeyBits, Lifetime, LifetimeBounds,
+    Mode, Pfs, Policy, PortRange, Prf, Protection, Role, Secret, Selector, Signature,
 };
 use proptest::prelude::*;
 use sim::{Side, Site, World};
@@ -223,8 +223,13 @@ fn odd_policies() -> Vec<(&'static str, Option<&'static str>, Change)> {
     });
     add("all lists empty", Some("proposals[0].groups"), |t| {
         let (encryption, integrity) = (Vec::new(), Vec::new());
-        t.proposals =
-            vec![IkeProposal { encryption, integrity, prf: Vec::new(), groups: Vec::new() }];
+        t.proposals = vec![IkeProposal {
+            encryption,
+            integrity,
+            prf: Vec::new(),
+            groups: Vec::new(),
+            additional: Vec::new(),
+        }];
     });
     // Algorithms of Child SAs.
     add("no ESP proposals", Some("child tunnel \"net0\", proposals: there is no proposal"), |t| {
@@ -262,7 +267,7 @@ fn odd_policies() -> Vec<(&'static str, Option<&'static str>, Change)> {
     });
     add("PFS with another group than the peer accepts", None, |t| {
         let (offer, accept) = (vec![Group::Ecp256], vec![Group::Curve25519]);
-        child(t).pfs = Pfs { offer, accept, accept_none: false };
+        child(t).pfs = Pfs { offer, accept, accept_none: false, additional: Vec::new() };
     });
     // Lifetimes.
     add("no time", Some("lifetime.hard: 0ns is shorter than 1s; use a longer time"), |t| {
@@ -391,6 +396,7 @@ fn everything() -> IkeProposal {
             Group::Modp3072,
             Group::Modp4096,
         ],
+        additional: Vec::new(),
     }
 }
 
@@ -508,16 +514,23 @@ fn proposal() -> impl Strategy<Value = IkeProposal> {
             integrity,
             prf,
             groups,
+            additional: Vec::new(),
         })
 }
 
 fn lifetimes() -> impl Strategy<Value = Lifetime> {
     let bytes = proptest::option::of(prop_oneof![0..3000_u64, any::<u64>()]);
-    (duration(), bytes, 0..60_u8).prop_map(|(hard, bytes, overlap_percent)| Lifetime {
-        hard,
-        bytes,
-        overlap_percent,
-    })
+    let bounds = (duration(), duration(), any::<[u64; 2]>());
+    let bounds = bounds.prop_map(|(a, b, bytes)| LifetimeBounds { age: [a, b], bytes });
+    let bounds = prop_oneof![Just(LifetimeBounds::NONE), bounds];
+    (duration(), bytes, 0..60_u8, bounds).prop_map(
+        |(hard, bytes, overlap_percent, as_responder)| Lifetime {
+            hard,
+            bytes,
+            overlap_percent,
+            as_responder,
+        },
+    )
 }
 
 proptest! {

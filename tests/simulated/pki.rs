@@ -186,6 +186,8 @@ pub struct Wallet {
     pub crls: Vec<Vec<u8>>,
     /// Answers of OCSP responders about its own certificate.
     pub ocsp: Vec<Vec<u8>>,
+    /// Postquantum preshared keys.
+    pub ppks: BTreeMap<String, Secret>,
     pub lenient: bool,
     /// How old such answers of peers may be.
     pub ocsp_max_age: Option<Duration>,
@@ -198,6 +200,7 @@ impl Wallet {
         let secret =
             |key: &Arc<KeyPair>| Item { name: "key".into(), der: Secret::new(key.serialize_der()) };
         let (trust, defects) = Trust::new(Material {
+            outside_keys: Vec::new(),
             authorities: self.trusted.iter().map(item).collect(),
             certificates: own.chain(&self.between).map(item).collect(),
             keys: self.own.iter().map(|(_, key)| secret(key)).collect(),
@@ -205,6 +208,7 @@ impl Wallet {
             ocsp: self.ocsp.iter().map(item).collect(),
             lenient_revocation: self.lenient,
             ocsp_max_age: self.ocsp_max_age,
+            ppks: self.ppks.clone(),
         });
         assert_eq!(defects, []);
         Arc::new(trust)

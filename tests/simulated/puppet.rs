@@ -6,7 +6,7 @@ use esp::plane::Spi;
 use ike::Config;
 use ike::crypto::key_exchange::PrivateKey;
 use ike::crypto::prf::{prf, prf_plus};
-use ike::negotiation::proposal::{offer_child, offer_ike};
+use ike::negotiation::proposal::{Offered, offer_child, offer_ike};
 use ike::negotiation::selectors;
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::payload::{Identification, Notify, Payload};
@@ -182,6 +182,12 @@ impl Puppet {
         self.pick_up_call();
     }
 
+    /// Answers another IKE SA that the gateway has begun, and thinks no more of the one before.
+    pub fn pick_up_anew(&mut self) {
+        self.key_exchange = Some(PrivateKey::generate(Group::Curve25519));
+        self.pick_up_call();
+    }
+
     /// Answers the IKE SA that the gateway has begun, and makes its keys.
     pub fn pick_up_call(&mut self) {
         self.initiator = false;
@@ -215,10 +221,11 @@ impl Puppet {
             false => [self.peer_nonce.clone(), self.nonce.clone()],
         };
         // RFC 7296 §2.14
-        let seed = prf(Prf::HmacSha2_256, &nonces.concat(), &[shared.expose()]);
+        let seed = prf(Provider::AwsLc, Prf::HmacSha2_256, &nonces.concat(), &[shared.expose()]);
         let spis = [self.spis.0.0.to_be_bytes(), self.spis.1.0.to_be_bytes()].concat();
         let parts = [&nonces[0][..], &nonces[1], &spis];
-        let material = prf_plus(Prf::HmacSha2_256, seed.expose(), &parts, 3 * 32 + 2 * 20);
+        let material =
+            prf_plus(Provider::AwsLc, Prf::HmacSha2_256, seed.expose(), &parts, 3 * 32 + 2 * 20);
         let part = |from: usize, len: usize| Secret::new(material.expose()[from..][..len].to_vec());
         let cipher = |from| Provider::AwsLc.cipher(SUITE, &part(from, 20)).expect("it has AES-GCM");
         let [first, second] = [cipher(32), cipher(52)];
@@ -242,11 +249,14 @@ impl Puppet {
         let id = Identification::of(&tunnel.local.identity);
         // RFC 7296 §2.15
         let algorithm = Prf::HmacSha2_256;
-        let padded = prf(algorithm, self.site.secret.as_bytes(), &[b"Key Pad for IKEv2"]);
-        let data = prf(algorithm, padded.expose(), &[&self.signed_octets()]).expose().to_vec();
+        let padded =
+            prf(Provider::AwsLc, algorithm, self.site.secret.as_bytes(), &[b"Key Pad for IKEv2"]);
+        let data = prf(Provider::AwsLc, algorithm, padded.expose(), &[&self.signed_octets()])
+            .expose()
+            .to_vec();
         let auth = Payload::Auth { method: AuthMethod::SHARED_KEY_MIC, data };
         let (ours, theirs) = (selectors::encode(&child.local), selectors::encode(&child.remote));
-        let sa = Payload::Sa(offer_child(&child.proposals, &[], spi));
+        let sa = Payload::Sa(offer_child(&child.proposals, Offered::default(), spi));
         match self.initiator {
             true => vec![
                 Payload::IdInitiator(id),
@@ -271,7 +281,7 @@ impl Puppet {
         let message = if self.initiator { &self.handshake.0 } else { &self.handshake.1 };
         let keys = self.keys.as_ref().expect("after IKE_SA_INIT");
         let body = [&[id.kind.0, 0, 0, 0], id.data.as_slice()].concat();
-        let id_mac = prf(Prf::HmacSha2_256, keys.our_proof.expose(), &[&body]);
+        let id_mac = prf(Provider::AwsLc, Prf::HmacSha2_256, keys.our_proof.expose(), &[&body]);
         [message.as_slice(), &self.peer_nonce, id_mac.expose()].concat()
     }
 
@@ -285,7 +295,7 @@ impl Puppet {
         let policy = self.site.policy(Side::Right);
         let child = &policy.tunnels[0].children[index];
         vec![
-            Payload::Sa(offer_child(&child.proposals, &[], spi)),
+            Payload::Sa(offer_child(&child.proposals, Offered::default(), spi)),
             Payload::Nonce(vec![0x77; 32]),
             Payload::TsInitiator(selectors::encode(&child.local)),
             Payload::TsResponder(selectors::encode(&child.remote)),

@@ -7,12 +7,14 @@ mod action;
 mod plan;
 mod verdict;
 
+use crate::pki::Wallet;
 use crate::{SETTLED, assert_settled};
 use action::{History, Step};
 use ike::Config;
-use policy::{Group, Mode, Pfs};
+use policy::{AdditionalKe, Group, Mode, Pfs, Ppk, Secret};
 use sim::chance::Chance;
 use sim::{Conditions, HostId, Site, World};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -140,25 +142,59 @@ fn each_seed(seeds: std::ops::Range<u64>, world: impl Fn(u64) -> World + Sync) {
     });
 }
 
+/// None, or one or two additional key exchanges; a responder may be free to leave them out.
+fn random_additional(chance: &mut Chance) -> Vec<AdditionalKe> {
+    if !chance.happens(250) {
+        return Vec::new();
+    }
+    let optional = chance.happens(250);
+    let methods = [Group::MlKem512, Group::Ecp256];
+    let count = 1 + chance.below(2) as usize;
+    let exchange = |method| AdditionalKe { methods: vec![method], optional };
+    methods.into_iter().take(count).map(exchange).collect()
+}
+
+/// None, or a postquantum preshared key; `true` if both sides have it, which they need not if it is optional.
+fn random_ppk(chance: &mut Chance) -> (Option<Ppk>, bool) {
+    if !chance.happens(250) {
+        return (None, false);
+    }
+    let optional = chance.happens(500);
+    let ids = vec!["k".to_owned()];
+    let ppk = if optional { Ppk::optional(ids) } else { Ppk::required(ids) };
+    (Some(ppk), !optional || chance.happens(500))
+}
+
 fn random_site(chance: &mut Chance) -> Site {
     let groups = vec![Group::Curve25519];
-    let with_pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
+    let additional = random_additional(chance);
+    let with_pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false, additional };
     let mode = if chance.happens(250) { Mode::Transport } else { Mode::Tunnel };
     let children = if mode == Mode::Transport { 1 } else { 1 + chance.below(3) as u8 };
     let pfs = if chance.happens(250) { with_pfs } else { Site::default().pfs };
-    Site { mode, children, pfs, ..Site::default() }
+    let mut site = Site { mode, children, pfs, ..Site::default() };
+    site.ike[0].additional = random_additional(chance);
+    site
 }
 
 fn crossing_rekeys(seed: u64) -> World {
     let mut chance = Chance::new(seed, u64::MAX);
-    let site = random_site(&mut chance);
+    let (ppk, both_have) = random_ppk(&mut chance);
+    let site = Site { ppk, ..random_site(&mut chance) };
     let config = Config {
         retransmit_after: Duration::from_millis(200),
         liveness_interval: None,
+        ppk_before_auth: chance.happens(500),
         ..Config::default()
     };
     let (mut world, left, right) = World::of_site(seed, &site, &config);
     let hosts = [left, right];
+    let ppks = BTreeMap::from([("k".to_owned(), Secret::new(vec![7; 32]))]);
+    let wallet = Wallet { ppks, ..Wallet::default() };
+    world.trust(left, wallet.trust());
+    if both_have {
+        world.trust(right, wallet.trust());
+    }
     let any_host = |chance: &mut Chance| hosts[chance.below(2) as usize];
 
     // The handshake suffers, too, but not for so long that anyone gives up.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 fn with_pfs() -> Site {
     let groups = vec![Group::Curve25519];
-    let pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
+    let pfs =
+        Pfs { offer: groups.clone(), accept: groups, accept_none: false, additional: Vec::new() };
     Site { pfs, ..Site::default() }
 }
 

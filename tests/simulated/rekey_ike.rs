@@ -173,3 +173,27 @@ fn again_at_once_over_the_new_sa() {
     assert_agreement(&mut world, left, right, &site());
     assert_clean_stop(&mut world, left, right);
 }
+
+#[test]
+fn the_last_answer_of_the_old_ike_sa_is_kept_for_half_a_minute() {
+    let (mut world, left, right) = up(1, &site());
+    let keeps = |world: &World| {
+        [left, right].map(|host| {
+            let held = world.host(host).engine.inventory();
+            assert_eq!(held.deadlines, held.sessions + held.farewells);
+            held.farewells
+        })
+    };
+    // Its loss shows that the answer is there for a repetition of the Delete.
+    world.drop_next(right, 1, |l| l.exchange == Exchange::Informational);
+    assert!(world.rekey(left, Site::TUNNEL));
+    world.run_for(SOON);
+    assert_eq!(world.host(left).engine.inventory().ike_sas, 1, "the Delete was answered again");
+    assert_eq!(keeps(&world), [0, 1]);
+    world.run_for(Duration::from_secs(25));
+    assert_eq!(keeps(&world), [0, 1]);
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(keeps(&world), [0, 0]);
+    assert_agreement(&mut world, left, right, &site());
+    assert_clean_stop(&mut world, left, right);
+}

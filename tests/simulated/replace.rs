@@ -125,7 +125,12 @@ fn suites(world: &World, host: HostId) -> Vec<String> {
 fn lifetimes_and_groups_count_from_the_next_rekey() {
     let hour = lifetime(std::time::Duration::from_secs(3600));
     let esp = vec![esp_offer(KeyBits::B128, hour)];
-    let pfs = Pfs { offer: vec![Group::Ecp256], accept: vec![Group::Ecp256], accept_none: true };
+    let pfs = Pfs {
+        offer: vec![Group::Ecp256],
+        accept: vec![Group::Ecp256],
+        accept_none: true,
+        additional: Vec::new(),
+    };
     let after = Site { lifetime: hour, esp, pfs, ..site(1) };
     let (world, left, _) = replaced_while_up(&site(1), &after);
     assert_eq!(suites(&world, left), [] as [&str; 0]);

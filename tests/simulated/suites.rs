@@ -28,7 +28,12 @@ fn chacha20_with_large_groups_lives_through_rekeys() {
     for group in [Group::Modp3072, Group::Modp4096] {
         let site = Site {
             ike: vec![offer(&[CHACHA20], &[group])],
-            pfs: Pfs { offer: vec![group], accept: vec![group], accept_none: false },
+            pfs: Pfs {
+                offer: vec![group],
+                accept: vec![group],
+                accept_none: false,
+                additional: Vec::new(),
+            },
             ..Site::default()
         };
         let (mut world, left, right) = World::of_site_encrypting(1, &site, &calm());
@@ -89,8 +94,14 @@ fn what_serves_old_peers_lives_through_rekeys() {
                 integrity: vec![integrity],
                 prf: vec![prf],
                 groups: vec![group],
+                additional: Vec::new(),
             }],
-            pfs: Pfs { offer: vec![group], accept: vec![group], accept_none: false },
+            pfs: Pfs {
+                offer: vec![group],
+                accept: vec![group],
+                accept_none: false,
+                additional: Vec::new(),
+            },
             ..Site::default()
         };
         site.esp[0].protection =

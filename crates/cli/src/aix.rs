@@ -7,6 +7,7 @@
 mod acfo;
 mod advice;
 mod daemon;
+mod devices;
 mod filters;
 mod flags;
 mod genfilt;
@@ -14,6 +15,7 @@ mod ike;
 mod ikedb;
 pub mod links;
 mod listing;
+mod starting;
 mod subsystems;
 mod trouble;
 
@@ -30,14 +32,19 @@ use trouble::Trouble;
 type Run = fn(&[String], &mut dyn Write) -> Result<(), Trouble>;
 
 /// Names and what they do.
-const COMMANDS: [(&str, Run); 9] = [
+const COMMANDS: [(&str, Run); 14] = [
     ("acfo", acfo::run),
     ("genfilt", genfilt::refuse),
     ("ike", ike::run),
     ("ikedb", ikedb::run),
+    ("lsdev", devices::list),
     ("lsfilt", filters::list),
     ("lssrc", subsystems::list),
+    ("mkdev", devices::make),
     ("mkfilt", filters::make),
+    ("rmdev", devices::remove),
+    ("smit", devices::menu),
+    ("smitty", devices::menu),
     ("startsrc", subsystems::start),
     ("stopsrc", subsystems::stop),
 ];

@@ -25,7 +25,7 @@ pub struct Certificates {
 impl Certificates {
     /// All that is worth a remark, also of what the policy wants.
     pub fn remarks(&self, policy: &Policy) -> Vec<String> {
-        self.warnings.iter().cloned().chain(missing(policy, &self.trust)).collect()
+        each_once(self.warnings.clone(), missing(policy, &self.trust))
     }
 }
 
@@ -68,7 +68,7 @@ impl Keeper {
     /// Everything about the certificates in force that keeps tunnels down, or will soon.
     pub fn remarks(&self) -> Vec<String> {
         let (policy, trust) = self.in_force();
-        self.expiring().into_iter().chain(missing(&policy, &trust)).collect()
+        each_once(self.expiring(), missing(&policy, &trust))
     }
 
     fn in_force(&self) -> (Arc<Policy>, Arc<Trust>) {
@@ -102,24 +102,68 @@ pub fn read(settings: &Settings) -> Certificates {
     }
 }
 
+/// The remarks about files, and those about tunnels. One about tunnels tells the remark about the file, too.
+fn each_once(files: Vec<String>, tunnels: Vec<String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for remark in files {
+        let is_told = tunnels.iter().any(|tunnel| tunnel.ends_with(&remark));
+        if !is_told && !all.contains(&remark) {
+            all.push(remark);
+        }
+    }
+    all.extend(tunnels);
+    all
+}
+
 /// The reasons why tunnels cannot authenticate with these certificates, one text each.
 fn missing(policy: &Policy, trust: &Trust) -> Vec<String> {
     let mut missing = Vec::new();
+    let mut late: Vec<(String, Vec<&str>)> = Vec::new();
     for tunnel in &policy.tunnels {
+        missing.extend(without_ppk(tunnel, trust));
         let Credential::Signature(Signature { keys, .. }) = &tunnel.credential else { continue };
         if let Err(why) = trust.check_own(&tunnel.local.identity, keys) {
             missing.push(format!("tunnel {}: {why}", tunnel.name));
         }
-        missing.extend(out_of_time(tunnel, keys, trust));
+        if let Some(problem) = out_of_time(tunnel, keys, trust) {
+            match late.iter_mut().find(|(known, _)| *known == problem) {
+                Some((_, tunnels)) => tunnels.push(&tunnel.name),
+                None => late.push((problem, vec![&tunnel.name])),
+            }
+        }
         if !trust.listing().iter().any(|listed| listed.role == Role::Authority) {
             missing.push(format!(
                 "tunnel {}: no authority is trusted, so that no certificate of the peer can be valid; put the \
-                 certificate of its authority into a file ([certificates] authorities)",
+                 certificate of its authority into /etc/vpnd/ca, or where [certificates] of vpnd.toml says",
                 tunnel.name
             ));
         }
     }
+    let kept_down = |(problem, tunnels): (String, Vec<&str>)| {
+        let word = if tunnels.len() == 1 { "tunnel" } else { "tunnels" };
+        format!("{word} {} cannot come up: {problem}", tunnels.join(", "))
+    };
+    missing.extend(late.into_iter().map(kept_down));
     missing
+}
+
+/// A text, if this side has none of the PPKs of a tunnel.
+fn without_ppk(tunnel: &policy::IkeTunnel, trust: &Trust) -> Option<String> {
+    let ppk = tunnel.ppk.as_ref()?;
+    if ppk.ids.iter().any(|id| trust.ppk(id).is_some()) {
+        return None;
+    }
+    let effect = match ppk.required {
+        true => "the tunnel cannot come up",
+        false => "the tunnel comes up without one",
+    };
+    Some(format!(
+        "tunnel {}: this side has no PPK by the names in its policy ({}): {effect}; put one into /etc/vpnd/ppk/{}, or \
+         where [certificates] of vpnd.toml says, then: vpnctl reload",
+        tunnel.name,
+        ppk.ids.join(", "),
+        ppk.ids[0]
+    ))
 }
 
 /// A text, if none of the certificates with which this side proves itself for a tunnel is valid now.
@@ -133,8 +177,7 @@ fn out_of_time(
     let own = trust.listing().iter().filter(|l| l.role == Role::Own && items.contains(&&*l.item));
     let valid = |l: &&Listed| now >= l.not_before && l.not_after.is_none_or(|until| now < until);
     let (valid, bad): (Vec<_>, Vec<_>) = own.partition(valid);
-    let problem = bad.first().filter(|_| valid.is_empty()).and_then(|l| validity(l, now))?;
-    Some(format!("tunnel {} cannot come up: {problem}", tunnel.name))
+    bad.first().filter(|_| valid.is_empty()).and_then(|l| validity(l, now))
 }
 
 /// Returns `true` if a tunnel of the policy authenticates with certificates.
@@ -179,6 +222,8 @@ fn described(listed: &Listed, now: Duration) -> CertificateInfo {
             policy::KeyKind::Rsa => format!("RSA {bits}"),
             kind => kind.to_string(),
         }),
+        private_key: listed.private_key.clone(),
+        token: listed.token.clone(),
         not_before: date(listed.not_before),
         not_after: listed.not_after.map(date),
         days_left: listed.not_after.map(|until| days(now, until)),
@@ -244,6 +289,8 @@ mod tests {
             names: vec![],
             serial: "01".into(),
             key: Some((policy::KeyKind::Rsa, 3072)),
+            private_key: None,
+            token: None,
             not_before: Duration::from_secs(from),
             not_after: Some(Duration::from_secs(until)),
         }
@@ -268,6 +315,16 @@ mod tests {
         assert_eq!(at(Role::RevocationList, 99 * DAY), None);
         let list = at(Role::RevocationList, 101 * DAY).expect("out of date");
         assert!(list.contains("the revocation list has expired"), "{list}");
+    }
+
+    #[test]
+    fn a_file_is_named_once() {
+        let text = |text: &str| text.to_owned();
+        let expired = text("left.pem: the certificate has expired");
+        let other = text("old.pem: the certificate has expired");
+        let tunnels = vec![format!("tunnels a, b cannot come up: {expired}")];
+        let all = each_once(vec![expired, other.clone(), other.clone()], tunnels.clone());
+        assert_eq!(all, [other, tunnels[0].clone()]);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
 use clap::ValueEnum;
 use policy::{
-    AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group, IkeProposal,
-    IkeTunnel, Lifetime, Pfs, Policy, RangeKind, Role, Selector,
+    AdditionalKe, AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group,
+    IkeProposal, IkeTunnel, Lifetime, Pfs, Policy, RangeKind, Role, Selector,
 };
 use std::fmt::{Display, Write};
 use std::path::Path;
@@ -123,6 +123,11 @@ fn ike_tunnel(text: &mut String, tunnel: &IkeTunnel, colour: Colour) {
     for (i, proposal) in tunnel.proposals.iter().enumerate() {
         fields.add(if i == 0 { "offers" } else { "" }, ike_proposal(proposal));
     }
+    if let Some(ppk) = &tunnel.ppk {
+        let none = if ppk.required { "" } else { " or none" };
+        fields.add("PPK", format!("{}{none}", plain(&alternatives(&ppk.ids))));
+    }
+    fields.add("quantum-safe", quantum_safety(tunnel).to_owned());
     fields.add("lifetime", lifetime(&tunnel.lifetime));
     fields.write(text, colour);
     for child in &tunnel.children {
@@ -207,6 +212,28 @@ fn starts(auto_start: bool, on_demand: bool) -> &'static str {
     }
 }
 
+/// Whether a quantum computer can read what was recorded of a tunnel.
+fn quantum_safety(tunnel: &IkeTunnel) -> &'static str {
+    let safe = |methods: &[Group]| methods.iter().all(|group| group.is_quantum_safe());
+    let required = |proposal: &IkeProposal| {
+        safe(&proposal.groups)
+            || proposal.additional.iter().any(|a| !a.optional && safe(&a.methods))
+    };
+    let allowed = |proposal: &IkeProposal| {
+        let additional = proposal.additional.iter().flat_map(|a| &a.methods);
+        proposal.groups.iter().chain(additional).any(|group| group.is_quantum_safe())
+    };
+    if tunnel.proposals.iter().all(required) {
+        return "yes, by ML-KEM";
+    }
+    match &tunnel.ppk {
+        Some(ppk) if ppk.required => "yes, by a PPK",
+        Some(_) => "if the peer agrees",
+        None if tunnel.proposals.iter().any(allowed) => "if the peer agrees",
+        None => "no; vpn:AdditionalKE or vpn:PPK makes it so (docs/post-quantum.md)",
+    }
+}
+
 fn ike_proposal(proposal: &IkeProposal) -> String {
     let parts = [
         alternatives(&proposal.encryption),
@@ -214,7 +241,14 @@ fn ike_proposal(proposal: &IkeProposal) -> String {
         alternatives(&proposal.prf),
         alternatives(&proposal.groups),
     ];
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.chain(proposal.additional.iter().map(then)).collect::<Vec<_>>().join(", ")
+}
+
+/// An additional key exchange.
+fn then(exchange: &AdditionalKe) -> String {
+    let none = if exchange.optional { " or none" } else { "" };
+    format!("then {}{none}", alternatives(&exchange.methods))
 }
 
 fn child_proposal(proposal: &ChildProposal) -> String {
@@ -229,7 +263,16 @@ fn child_proposal(proposal: &ChildProposal) -> String {
     text
 }
 
+/// A lifetime; if the responder's window changes it for SAs that the peer asks for, that one, too.
 fn lifetime(lifetime: &Lifetime) -> String {
+    let peers = lifetime.of(false);
+    if (peers.hard, peers.bytes) == (lifetime.hard, lifetime.bytes) {
+        return limits(lifetime);
+    }
+    format!("{} (as responder: {})", limits(lifetime), limits(&peers))
+}
+
+fn limits(lifetime: &Lifetime) -> String {
     let mut text =
         format!("rekey at {}, end at {}", duration(lifetime.soft()), duration(lifetime.hard));
     if let (Some(soft), Some(hard)) = (lifetime.soft_bytes(), lifetime.bytes) {
@@ -248,7 +291,8 @@ fn pfs(pfs: &Pfs) -> String {
         (groups, false) => format!("accepts {}", alternatives(groups)),
         (groups, true) => format!("accepts {} or none", alternatives::<Group>(groups)),
     };
-    format!("{offer}; {accept}")
+    let additional: String = pfs.additional.iter().map(|e| format!(", {}", then(e))).collect();
+    format!("{offer}; {accept}{additional}")
 }
 
 fn selectors(selectors: &[Selector]) -> String {
@@ -284,6 +328,7 @@ site  phase 1, IKEv2
   starts         on command
   proves itself  preshared key of 33 octets
   offers         AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256, ECP-256
+  quantum-safe   no; vpn:AdditionalKE or vpn:PPK makes it so (docs/post-quantum.md)
   lifetime       rekey at 7h 12m, end at 8h
   site_lan  phase 2, tunnel mode
     local   10.1.0.0/24

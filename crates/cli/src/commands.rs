@@ -17,6 +17,7 @@ mod crypto;
 mod deactivate;
 mod events;
 mod experiment;
+mod family;
 mod filter;
 mod list;
 mod log;
@@ -28,6 +29,7 @@ mod progress;
 mod rekey;
 mod reload;
 mod resync;
+mod sa;
 mod session;
 mod status;
 mod stop;
@@ -47,6 +49,7 @@ table::commands! {
         Status(status::Status),
         Trace(trace::Trace),
         Filter(filter::Filter),
+        Family(family::FamilyCommand),
         Top(top::Top),
         Why(why::Why),
         Probe(probe::Probe),
@@ -65,6 +68,7 @@ table::commands! {
         Offload(offload::Offload),
         Xfrm(xfrm::Xfrm),
         Resync(resync::Resync),
+        Sa(sa::Sa),
         Stop(stop::Stop),
     }
 }

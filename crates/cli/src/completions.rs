@@ -23,13 +23,14 @@ const WORKER_SETTINGS: [&str; 9] = [
 ];
 
 /// The settings of `vpnctl crypto set`.
-const TUNABLES: [&str; 7] = [
+const TUNABLES: [&str; 8] = [
     "in_core_enabled=0",
     "in_core_enabled=1",
     "in_core_enabled=default",
     "min_sz=1024",
     "min_sz=default",
     "nx_enabled=0",
+    "nx_enabled=1",
     "nx_enabled=default",
 ];
 

@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 mod certificates;
 mod crypto;
 mod esp;
+mod families;
 mod file;
 mod filter;
 mod ike;
@@ -34,9 +35,11 @@ pub use self::ike::{Ike, RestartAction};
 pub use self::log::{BadLevel, Log, LogFormat, LogLevel};
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
+pub use families::FamiliesSection;
 pub use file::{DEFAULT_FILE, Found, NO_FILE};
 pub use filter::{FilterSection, OnStop};
 pub use manual::Sa;
+pub(crate) use manual::{NATT_PORT, read_key};
 pub use span::Span;
 pub use tunnel::Tunnel;
 
@@ -58,6 +61,8 @@ pub struct Config {
     pub esp: Esp,
     /// `[filter]`
     pub filter: FilterSection,
+    /// `[families]`
+    pub families: FamiliesSection,
     /// `[certificates]`
     pub certificates: Certificates,
     /// `[crypto]`
@@ -140,6 +145,9 @@ pub enum ConfigError {
         /// The SA and the conflict.
         source: ManualSaError,
     },
+    /// It has no SA.
+    #[error("{}: there is no [[sa]] table in it; docs/manual-sas.md shows one", .0.display())]
+    NoSa(PathBuf),
     /// A value is out of range.
     #[error("{}: {field} = {value}: {rule}", .path.display())]
     Range {
@@ -156,7 +164,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// The parser's error, without the line of the file if that may hold a key.
-    fn syntax(path: &Path, text: &str, source: toml::de::Error) -> Self {
+    pub(crate) fn syntax(path: &Path, text: &str, source: toml::de::Error) -> Self {
         let path = path.to_owned();
         let span = source.span().unwrap_or_default();
         let before = text.get(..span.start).unwrap_or_default();
@@ -180,7 +188,7 @@ impl Config {
         let text = Zeroizing::new(fs::read_to_string(path).map_err(unreadable)?);
         let config = Self::parse(path, &text)?;
         let mode = fs::metadata(path).map_err(unreadable)?.mode();
-        if mode & 0o077 != 0 && config.sa.iter().any(|sa| sa.has_key) {
+        if mode & 0o077 != 0 && config.sa.iter().any(Sa::has_key) {
             return Err(ConfigError::Open(path.to_owned()));
         }
         Ok(config)
@@ -257,8 +265,12 @@ impl Config {
             reauthenticate: self.ike.reauthenticate.0,
             mobike: self.ike.mobike,
             return_routability: self.ike.return_routability,
+            ppk_before_auth: self.ike.ppk_before_auth,
+            families: self.families.families(),
             drain: defaults.drain,
+            crypto: defaults.crypto,
             natt_port: defaults.natt_port,
+            begin_on_natt_port: false,
         }
     }
 

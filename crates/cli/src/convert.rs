@@ -19,7 +19,7 @@ Examples:
   vpnctl policy convert /etc/ipsec.conf --secrets /etc/ipsec.secrets --output policy.xml
   vpnctl policy convert swanctl.conf --peer --output other-end.xml
 
-Settings that have no equivalent are reported on standard error, line by line, and in a comment of the policy.
+Settings that have no equivalent are reported on standard error, line by line, and in a comment of the policy. \
 Narrow traffic stands before wide traffic in the policy, because a packet takes the first tunnel that covers it.
 
 Exit status:
@@ -97,6 +97,12 @@ impl Convert {
             eprintln!("no tunnel of {file} could be converted, and nothing was written");
             return Ok(ExitCode::FAILURE);
         }
+        let settings = self.settings.as_ref().filter(|_| !converted.settings.is_empty());
+        let mut files = self.output.iter().chain(settings);
+        if let Some(path) = files.find(|path| !self.force && path.exists()) {
+            let (path, source) = (path.clone(), io::ErrorKind::AlreadyExists.into());
+            return Err(ConvertError::Write { path, source });
+        }
         match &self.output {
             Some(path) => self.write(path, &converted.xml)?,
             None => print(&converted.xml)?,
@@ -109,6 +115,12 @@ impl Convert {
         eprintln!("{}", converted.summary());
         if let Some(path) = &self.output {
             eprintln!("see what the policy means with: vpnd check {}", path.display());
+        }
+        if let Some(path) = settings {
+            eprintln!(
+                "copy the lines of {} into the same sections of /etc/vpnd/vpnd.toml, which may have each section once",
+                path.display()
+            );
         }
         Ok(if converted.is_incomplete() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

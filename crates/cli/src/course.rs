@@ -2,26 +2,43 @@
 
 use crate::view::{encapsulation_name, mode_name};
 use control::protocol::{CourseInfo, TraceInfo, TracedSa};
+use esp::families::{Families, Family};
 use esp::filter::{DefaultAction, FilterAction};
 use esp::plane::PacketSummary;
 use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, SaFacts, Trace, protocol_name};
 use std::net::{IpAddr, SocketAddr};
 
 /// The answer to who asks about a packet.
-pub fn explain(packet: &PacketSummary, trace: &Trace) -> TraceInfo {
-    let family = if packet.source.0.is_ipv4() { "IPv4" } else { "IPv6" };
+pub fn explain(packet: &PacketSummary, trace: &Trace, families: Families) -> TraceInfo {
+    let off = Some(Family::of(packet.source.0)).filter(|family| !families.has(*family));
+    let Trace { leaving, arriving, inbound_guard } = trace;
+    let clear = |other: &OneWayTrace| Clear {
+        family: if packet.source.0.is_ipv4() { "IPv4" } else { "IPv6" },
+        behind_tunnel: matches!(other.decided_by, DecidedBy::Tunnel { .. }),
+    };
     TraceInfo {
         packet: described(packet),
-        leaving: course(&trace.leaving, family, || leaving_by_tunnel(&trace.leaving)),
-        arriving: course(&trace.arriving, family, || {
-            arriving_by_tunnel(&trace.arriving, trace.inbound_guard)
+        leaving: course(leaving, &clear(arriving), || match off {
+            Some(family) => off_by_tunnel(leaving, family),
+            None => leaving_by_tunnel(leaving),
+        }),
+        arriving: course(arriving, &clear(leaving), || match off {
+            Some(family) => off_by_tunnel(arriving, family),
+            None => arriving_by_tunnel(arriving, *inbound_guard),
         }),
     }
 }
 
+/// A packet that nothing covers in one direction.
+struct Clear {
+    family: &'static str,
+    /// In the other direction it is a tunnel's: this is its way between the gateway and the hosts behind it.
+    behind_tunnel: bool,
+}
+
 fn course(
     course: &OneWayTrace,
-    family: &str,
+    Clear { family, behind_tunnel }: &Clear,
     by_tunnel: impl FnOnce() -> (&'static str, String),
 ) -> CourseInfo {
     let (decided_by, rule) = match &course.decided_by {
@@ -47,7 +64,8 @@ fn course(
         DecidedBy::Default(DefaultAction::Permit) => (
             "clear",
             format!(
-                "passes in the clear: no rule and no tunnel covers it, and {family} is permitted by default"
+                "passes in the clear{}: no rule and no tunnel covers it, and {family} is permitted by default",
+                if *behind_tunnel { " on this side of the tunnel" } else { "" }
             ),
         ),
         DecidedBy::Default(DefaultAction::Deny) => (
@@ -63,6 +81,16 @@ fn course(
         sas: course.sas.iter().map(traced).collect(),
         behind: course.behind.clone(),
     }
+}
+
+/// A packet of a tunnel, of an address family that is off.
+fn off_by_tunnel(course: &OneWayTrace, family: Family) -> (&'static str, String) {
+    let DecidedBy::Tunnel { tunnel, .. } = &course.decided_by else { return Default::default() };
+    let text = format!(
+        "dropped: it belongs to tunnel {tunnel}, and IPsec of {family} is off; to switch it on: vpnctl family {} on",
+        family.name()
+    );
+    ("dropped", text)
 }
 
 fn leaving_by_tunnel(course: &OneWayTrace) -> (&'static str, String) {
@@ -169,7 +197,25 @@ fn described(packet: &PacketSummary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esp::plane::RuleId;
     use esp::trace::parse;
+
+    #[test]
+    fn a_packet_of_a_tunnel_is_in_the_clear_on_this_side_only() {
+        let packet = parse("tcp 10.1.0.5:40000 10.2.0.7:443").expect("a packet");
+        let way = |decided_by| OneWayTrace { decided_by, sas: Vec::new(), behind: Vec::new() };
+        let open = || way(DecidedBy::Default(DefaultAction::Permit));
+        let tunnel = "site_lan".to_owned();
+        let by_tunnel =
+            way(DecidedBy::Tunnel { rule: RuleId(0), tunnel, trap: false, kernel: None });
+        let arriving = |leaving| {
+            let trace = Trace { leaving, arriving: open(), inbound_guard: true };
+            explain(&packet, &trace, Families::default()).arriving.message
+        };
+        let on_this_side = "passes in the clear on this side of the tunnel: no rule and no tunnel";
+        assert!(arriving(by_tunnel).starts_with(on_this_side));
+        assert!(arriving(open()).starts_with("passes in the clear: no rule and no tunnel"));
+    }
 
     #[test]
     fn packets_read_as_they_are_written() {

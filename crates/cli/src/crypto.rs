@@ -5,6 +5,7 @@ pub mod bench;
 pub mod client;
 pub mod kernel;
 pub mod machine;
+mod of_ike;
 pub mod plot;
 pub mod remarks;
 pub mod report;

@@ -7,6 +7,7 @@ use crate::config::{Config, ConfigError, Found, LogFormat};
 use crate::control_socket;
 use crate::crypto::remarks;
 use crate::crypto::tunables::Tunables;
+use crate::families::FamilySettings;
 use crate::filter;
 use crate::filter_advice;
 use crate::offload_advice;
@@ -28,8 +29,9 @@ use tracing::{error, info, warn};
 
 pub mod confinement;
 mod crypto;
+mod families;
 pub mod gateway;
-mod logging;
+pub(crate) mod logging;
 mod manual;
 mod numbers;
 mod offload;
@@ -39,6 +41,7 @@ mod refusal;
 mod reload;
 pub mod server;
 mod service;
+mod service_manager;
 mod source;
 mod stored;
 mod tunnels;
@@ -158,15 +161,6 @@ fn run_gateway(
             directory.display()
         );
     }
-    let keeper = Arc::new(Keeper::new(config.certificates.clone()));
-    let certificates = keeper.read();
-    // One file that cannot be used keeps no tunnel down that does without it.
-    for error in &certificates.errors {
-        error!("{error}");
-    }
-    for warning in certificates.remarks(&file.policy) {
-        warn!("{warning}");
-    }
     if let Some(warning) = filter::warning(&config.filter.filter(), &config.esp.device) {
         warn!("{warning}");
     }
@@ -180,9 +174,21 @@ fn run_gateway(
     for remark in paths.remarks() {
         warn!("{remark}");
     }
+    // A confined process cannot look at others.
+    let holder = host::udp_holder(ike::IKE_PORT);
     let confinement = confine(&paths);
     for missing in &confinement.info().missing {
         warn!("vpnd is not confined by {missing}");
+    }
+    // Modules of tokens are other people's code, with threads of their own: they are confined, too.
+    let keeper = Arc::new(Keeper::new(config.certificates.clone()));
+    let certificates = keeper.read();
+    // One file that cannot be used keeps no tunnel down that does without it.
+    for error in &certificates.errors {
+        error!("{error}");
+    }
+    for warning in certificates.remarks(&file.policy) {
+        warn!("{warning}");
     }
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -199,29 +205,37 @@ fn run_gateway(
         let trust = Arc::clone(&certificates.trust);
         keeper.keep(Arc::clone(&policy), Arc::clone(&trust));
         let lists = Arc::clone(keeper.lists());
-        for warning in config.manual().as_ref().map(manual::warnings).unwrap_or_default() {
+        for warning in config.manual().as_ref().map(manual::at_start).unwrap_or_default() {
             warn!("{warning}");
         }
-        for remark in offload_advice::of(&policy, &config.planes()) {
+        for remark in offload_advice::of(&policy, &config.planes(), &offload_advice::drivers()) {
             warn!("{remark}");
         }
-        let builder = config.gateway(Arc::clone(&policy)).trust(trust).revocation_lists(lists);
+        let (families, remark) = FamilySettings::read(&config.families);
+        if let Some(remark) = remark {
+            warn!("{remark}");
+        }
+        let of_ike = ike::Config { families: families.at_start(), ..config.ike() };
+        let builder = config.gateway(Arc::clone(&policy)).ike(of_ike);
+        let builder = builder.trust(trust).revocation_lists(lists);
         let builder = match key_sink {
             Some(sink) => builder.log_keys(sink),
             None => builder,
         };
         let events = builder.subscribe();
-        let gateway = builder.start().await?;
+        let gateway = builder.start().await.map_err(|error| naming(error, holder))?;
         let log = tokio::spawn(follow(events, config.log.format));
         warn_of_lacks(&gateway, &policy).await;
         let providers = gateway.crypto().providers();
-        let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(providers));
+        let (crypto, remarks) =
+            Tunables::start(&config.crypto, Arc::clone(providers), Some(gateway.workers().clone()));
         for remark in remarks.into_iter().chain(remarks::of(&policy, providers)) {
             warn!("{remark}");
         }
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(gateway, source, keeper, levels)
             .with_crypto(crypto)
+            .with_families(families)
             .configured(options.config.clone(), config.clone())
             .confined(confinement.info().clone())
             .exporting_keys_to(options.export_keys.clone());
@@ -235,6 +249,16 @@ fn run_gateway(
         run(daemon, socket, listener, signals, log, &ready).await;
         Ok(())
     })
+}
+
+/// The error of a start, with the process that had IKE's port before.
+fn naming(error: vpn::StartError, holder: Option<vpn::Process>) -> vpn::StartError {
+    match error {
+        vpn::StartError::Socket(socket) if socket.holder.is_none() => {
+            vpn::SocketError { holder, ..socket }.into()
+        }
+        error => error,
+    }
 }
 
 /// Says which tunnels cannot come up on this host. Those that start by themselves say so when they fail.
@@ -286,7 +310,8 @@ pub async fn run<G: Gateway>(
         }
     }
     info!("{ready}");
-    tell_systemd(&[NotifyState::Ready, NotifyState::Status(ready)]);
+    service_manager::tell(&[NotifyState::Ready, NotifyState::Status(ready)]);
+    let watched = tokio::spawn(service_manager::be_watched(daemon.gateway().clone()));
 
     let undoing = Arc::clone(&daemon);
     let undoing = tokio::spawn(async move { undoing.undo_unconfirmed().await });
@@ -306,12 +331,13 @@ pub async fn run<G: Gateway>(
             }
             _ = signals.hangup.recv() => {
                 // The daemon says in its log what came of it.
-                let _ = daemon.reload(false).await;
+                let _ = daemon.reload(false, None).await;
             }
         }
     };
     undoing.abort();
-    tell_systemd(&[NotifyState::Stopping]);
+    watched.abort();
+    service_manager::tell(&[NotifyState::Stopping]);
     daemon.gateway().stop(blocked).await;
     // Whoever asked gets the answer before the connection closes.
     stopped.send_replace(true);
@@ -343,19 +369,21 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
         })
     }
-}
 
-/// Tells the service manager, if there is one.
-fn tell_systemd(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        warn!(%error, "cannot notify the service manager");
+    /// Waits for a signal that ends the process.
+    pub async fn end(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
     }
 }
 
 /// Makes files private to this user, and memory with its keys unreadable to debuggers and core dumps.
 ///
 /// `/proc/self` stays readable to the process itself, which is all that network namespaces need.
-fn protect_memory(exit_with_parent: bool) -> Result<(), StartupError> {
+pub(crate) fn protect_memory(exit_with_parent: bool) -> Result<(), StartupError> {
     let system =
         |what| move |errno: nix::Error| StartupError::System { what, source: errno.into() };
     umask(Mode::from_bits_truncate(0o077));

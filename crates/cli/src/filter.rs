@@ -1,7 +1,8 @@
 //! The filter in words: what it shuts out, and what another one would change.
 
 use control::protocol::FilterChange;
-use esp::filter::{DefaultAction, Filter};
+use esp::filter::{DefaultAction, Filter, FilterAction, FilterRule};
+use policy::Selector;
 
 /// A warning, if the filter denies packets that no tunnel and no rule covers.
 pub fn warning(filter: &Filter, device: &str) -> Option<String> {
@@ -32,15 +33,16 @@ pub fn warning(filter: &Filter, device: &str) -> Option<String> {
 /// The differences between two filters.
 pub fn changes(before: &Filter, after: &Filter) -> Vec<FilterChange> {
     let mut changes = Vec::new();
-    let mut tell = |effect: &str, message| {
-        changes.push(FilterChange { effect: effect.to_owned(), message });
+    let mut tell = |effect: &str, message, may_shut_out| {
+        changes.push(FilterChange { effect: effect.to_owned(), message, may_shut_out });
     };
+    let denies = [after.ipv4, after.ipv6].contains(&DefaultAction::Deny);
     for (family, old, new) in [("IPv4", before.ipv4, after.ipv4), ("IPv6", before.ipv6, after.ipv6)]
     {
         if old != new {
             let message =
                 format!("{family} that nothing covers: {}, now {}", old.name(), new.name());
-            tell("changed", message);
+            tell("changed", message, new == DefaultAction::Deny);
         }
     }
     let text = |filter: &Filter, place: usize| {
@@ -49,21 +51,37 @@ pub fn changes(before: &Filter, after: &Filter) -> Vec<FilterChange> {
     };
     for (place, rule) in before.rules.iter().enumerate() {
         if !after.rules.contains(rule) {
-            tell("removed", text(before, place));
+            let passed = rule.action == FilterAction::Bypass && may_be_ssh(rule);
+            tell("removed", text(before, place), denies && passed);
         }
     }
     for (place, rule) in after.rules.iter().enumerate() {
         if !before.rules.contains(rule) {
-            tell("added", text(after, place));
+            let drops = rule.action == FilterAction::Discard && may_be_ssh(rule);
+            tell("added", text(after, place), drops);
         }
     }
     let stay = |of: &Filter, other: &Filter| -> Vec<_> {
         of.rules.iter().filter(|rule| other.rules.contains(rule)).cloned().collect()
     };
-    if stay(before, after) != stay(after, before) {
-        tell("reordered", "the rules that stay come in another order".to_owned());
+    let (old, new) = (stay(before, after), stay(after, before));
+    if old != new {
+        let drops = new.iter().any(|r| r.action == FilterAction::Discard && may_be_ssh(r));
+        tell("reordered", "the rules that stay come in another order".to_owned(), drops);
     }
     changes
+}
+
+/// Returns `true` if a rule may cover ssh from another host to this one, in either direction.
+fn may_be_ssh(rule: &FilterRule) -> bool {
+    const TCP: u8 = 6;
+    const SSH: u16 = 22;
+    // Clients use ports that need no privileges.
+    const FIRST_OF_CLIENTS: u16 = 1024;
+    let is_tcp = |selector: &Selector| matches!(selector.protocol, 0 | TCP);
+    let here = |s: &Selector| is_tcp(s) && s.ports.contains(SSH);
+    let there = |s: &Selector| is_tcp(s) && s.ports.end() >= FIRST_OF_CLIENTS;
+    rule.traffic.local.iter().any(here) && rule.traffic.remote.iter().any(there)
 }
 
 #[cfg(test)]
@@ -93,6 +111,33 @@ mod tests {
         assert_eq!(reordered, ["reordered the rules that stay come in another order"]);
         let deny = told("", "[filter]\nipv6 = \"deny\"\n");
         assert_eq!(deny, ["changed IPv6 that nothing covers: permit, now deny"]);
+    }
+
+    #[test]
+    fn changes_that_may_drop_ssh_are_marked() {
+        let marked = |before: &str, after: &str| {
+            let changes = changes(&filter(before), &filter(after));
+            changes.iter().map(|change| change.may_shut_out).collect::<Vec<_>>()
+        };
+        let (deny, discard) =
+            ("[filter]\nipv6 = \"deny\"\n", "[[filter.rule]]\naction = \"discard\"\n");
+        assert_eq!(marked("", deny), [true]);
+        assert_eq!(marked(deny, ""), [false]);
+        assert_eq!(marked("", SSH), [false]);
+        assert_eq!(marked(SSH, ""), [false], "everything else passes, too");
+        assert_eq!(marked(&format!("{deny}{SSH}"), deny), [true]);
+        assert_eq!(marked("", LAN), [true], "ssh from there");
+        assert_eq!(marked(LAN, ""), [false]);
+        for other in [
+            "protocol = \"udp\"",
+            "protocol = \"tcp\"\nlocal_port = 80",
+            "protocol = \"tcp\"\nremote_port = 25",
+        ] {
+            assert_eq!(marked("", &format!("{discard}{other}\n")), [false], "{other}");
+        }
+        let tcp = format!("{discard}protocol = \"tcp\"\nlocal_port = \"1-1023\"\n");
+        assert_eq!(marked("", &tcp), [true]);
+        assert_eq!(marked(&format!("{SSH}{tcp}"), &format!("{tcp}{SSH}")), [true], "reordered");
     }
 
     #[test]

@@ -27,13 +27,14 @@ use std::path::{Path, PathBuf};
 const CONFIGURATION: &str = "/etc/vpnd";
 
 /// Its subdirectories with their modes, besides its own.
-const DIRECTORIES: [(&str, u32); 6] = [
+const DIRECTORIES: [(&str, u32); 7] = [
     ("", 0o755),
     ("ca", 0o755),
     ("certs", 0o755),
     ("private", 0o700),
     ("crls", 0o755),
     ("ocsp", 0o755),
+    ("ppk", 0o700),
 ];
 
 /// The commented configuration file.

@@ -61,6 +61,8 @@
 //! | What does `vpnctl trace` say? | `course.rs`; the decision is made in `crates/esp/src/trace.rs` and in the plane |
 //! | What do the counters mean, and what does the filter shut out? | `counters.rs`; `filter.rs`; the packets' reasons are in `crates/esp/src/discard.rs`, IKE's in `crates/ike/src/discard.rs` |
 //! | Where is `vpnctl crypto`? | `crypto/`: `arguments.rs` (commands), `service.rs` (answers), `bench.rs` and `plot.rs`, `machine.rs` and `kernel.rs` (what is there), `tunables.rs` (`set --persist`), `remarks.rs` (warnings at start), `client.rs` |
+//! | How does `vpnd exec` give a command its network? | `exec.rs` (start, signals, status), `exec/inside.rs` (namespaces, device, and the command itself), `exec/names.rs` (who resolves names), `exec/plan.rs` (addresses and routes of the policy); its packets take the tunnels by `crates/net/src/device.rs` |
+//! | How does `vpnd proxy` serve its clients? | `proxy.rs` (start, listeners, copying), `proxy/socks.rs` (RFC 1928), `proxy/http.rs` (CONNECT), `proxy/forward.rs` (`-L`, `-R`); the sockets are in `crates/net` |
 //! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it |
 //! | How are keys kept out of core dumps and from other users? | `daemon.rs`, `protect_memory`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
@@ -83,6 +85,8 @@ pub mod course;
 pub mod crypto;
 pub mod daemon;
 pub mod demo;
+pub mod exec;
+pub mod families;
 pub mod filter;
 mod filter_advice;
 pub mod install;
@@ -93,7 +97,9 @@ pub mod pki;
 pub mod policy_file;
 pub mod policy_new;
 pub mod probe;
+pub mod proxy;
 pub mod report;
+pub mod sa_file;
 pub mod shell;
 pub mod store;
 pub mod top;

@@ -16,7 +16,7 @@ pub enum Answer {
 }
 
 /// The warning about a default that drops these families of addresses.
-pub fn warning(families: &[&str]) -> String {
+fn warning(families: &[&str]) -> String {
     format!(
         "warning: from now on {} that no rule and no tunnel covers is dropped, ssh to this host as well, unless a rule of \
          vpnd.toml passes it",
@@ -29,10 +29,36 @@ pub fn warning(families: &[&str]) -> String {
 /// # Errors
 /// Where the terminal cannot be read or written.
 pub fn ask(program: &str, families: &[&str]) -> io::Result<Answer> {
+    ask_about(&format!("{program}: {}", warning(families)))
+}
+
+/// As [`ask`], with a warning that names these changes of the filter.
+///
+/// # Errors
+/// Where the terminal cannot be read or written.
+pub fn ask_about_reload(changes: &[&str]) -> io::Result<Answer> {
+    ask_about(&format!("vpnctl: {}", reload_warning(changes)))
+}
+
+fn ask_about(warning: &str) -> io::Result<Answer> {
     let (input, mut output) = (io::stdin(), io::stderr());
-    let is_terminal = input.is_terminal() && output.is_terminal();
-    let warning = format!("{program}: {}", warning(families));
-    ask_on(is_terminal, &mut input.lock(), &mut output, &warning)
+    ask_on(is_terminal(), &mut input.lock(), &mut output, warning)
+}
+
+/// Returns `true` if somebody can be asked.
+pub fn is_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// The warning about a reload that changes the filter like this.
+pub fn reload_warning(changes: &[&str]) -> String {
+    let mut text =
+        "warning: the reload changes the filter, and may drop ssh to this host as well".to_owned();
+    for change in changes {
+        text.push_str("\n  ");
+        text.push_str(change);
+    }
+    text
 }
 
 fn ask_on(
@@ -47,7 +73,7 @@ fn ask_on(
     }
     write!(
         output,
-        "{warning}.\nTo have it undone unless you confirm it in time, use --for 60s.\nGo on? [y/N] "
+        "{warning}\nTo have it undone unless you confirm it in time, use --for 60s.\nGo on? [y/N] "
     )?;
     output.flush()?;
     let mut line = String::new();

@@ -4,14 +4,23 @@
 use crate::crypto::remarks::named;
 use ::crypto::Suite;
 use esp::plane::Encapsulation;
+use lab::nic::Device;
 use policy::{ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
 use vpn::PlaneSettings;
 use vpn::planes::Choice;
-use xfrm::placement::{Need, Wanted};
+use xfrm::placement::{self, Need, Wanted};
 
-/// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it.
-pub fn of(policy: &Policy, planes: &PlaneSettings) -> Vec<String> {
+/// The drivers of this host's cards with ESP offload.
+pub fn drivers() -> Vec<String> {
+    let devices = lab::nic::devices().unwrap_or_default();
+    let offloads = |d: &Device| d.features.iter().any(|f| f.name == "esp-hw-offload");
+    devices.into_iter().filter(offloads).filter_map(|device| device.driver).collect()
+}
+
+/// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it, or none of those with
+/// these drivers.
+pub fn of(policy: &Policy, planes: &PlaneSettings, drivers: &[String]) -> Vec<String> {
     let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     let wanted = |child: &&ChildTunnel| {
@@ -19,27 +28,35 @@ pub fn of(policy: &Policy, planes: &PlaneSettings) -> Vec<String> {
             && planes.offload.choice_of(&child.name).wanted != Wanted::Off
     };
     for child in children.map(|child| &**child).filter(wanted) {
-        if let Some(remark) = remark(child) {
+        if let Some(remark) = remark(child, drivers) {
             remarks.entry(remark).or_default().push(&child.name);
         }
     }
     remarks.into_iter().map(|(remark, tunnels)| format!("{}: {remark}", named(&tunnels))).collect()
 }
 
-fn remark(child: &ChildTunnel) -> Option<String> {
+fn remark(child: &ChildTunnel, drivers: &[String]) -> Option<String> {
     let known = |suite: &Suite| {
         let encapsulation = Encapsulation::Native;
         Need { suite: *suite, encapsulation }.obstacle().is_none()
     };
+    // A driver that is not known may take anything.
+    let refuses = |driver: &String, suite: &Suite| {
+        placement::suites(driver).is_some_and(|known| !known.contains(suite))
+    };
+    let here = |suite: &Suite| drivers.is_empty() || !drivers.iter().all(|d| refuses(d, suite));
+    let taken = |suite: &Suite| known(suite) && here(suite);
     let mut suites = child.proposals.iter().filter_map(|p| Suite::of(p.protection));
-    let first = suites.next().filter(|first| !known(first))?;
-    let cure = match suites.find(known) {
+    let first = suites.next().filter(|first| !taken(first))?;
+    let whose = if known(&first) { "of this host " } else { "" };
+    let cure = match suites.find(taken) {
         Some(better) => format!("put {better}, which they do, first in the policy's proposals"),
         None => {
-            format!("they do {}: put it first if the peer has it", like(first))
+            let like = [like(first), Suite::AesGcm16(KeyBits::B128)].into_iter().find(taken)?;
+            format!("they do {like}: put it first if the peer has it")
         }
     };
-    Some(format!("no network card does {first}, so that offload is not to be had; {cure}"))
+    Some(format!("no network card {whose}does {first}, so that offload is not to be had; {cure}"))
 }
 
 /// The suite of equal strength that cards support.
@@ -56,9 +73,13 @@ mod tests {
     use policy::{AhIntegrity, ChildProposal, EspEncryption, Integrity, Protection};
     use std::sync::Arc;
     use vpn::OffloadSettings;
-    use xfrm::placement;
 
-    fn advice(protections: &[Protection], choice: Choice, wanted: Wanted) -> Vec<String> {
+    fn advice(
+        protections: &[Protection],
+        choice: Choice,
+        wanted: Wanted,
+        drivers: &[&str],
+    ) -> Vec<String> {
         let sample = include_str!("../../../tests/policies/site/left.xml");
         let mut policy = policy::xml::read("left.xml", sample).expect("the sample is valid").policy;
         let tunnel = Arc::make_mut(&mut policy.tunnels[0]);
@@ -70,7 +91,30 @@ mod tests {
         let device = None;
         let choice_of_card = placement::Choice { wanted, device };
         let offload = OffloadSettings { choice: choice_of_card, ..OffloadSettings::default() };
-        of(&policy, &PlaneSettings { choice, offload, ..PlaneSettings::default() })
+        let drivers: Vec<String> = drivers.iter().map(ToString::to_string).collect();
+        of(&policy, &PlaneSettings { choice, offload, ..PlaneSettings::default() }, &drivers)
+    }
+
+    #[test]
+    fn a_suite_that_no_card_of_this_host_does_is_not_to_stand_first() {
+        let gcm =
+            |bits| Protection::Esp { encryption: EspEncryption::AesGcm16(bits), integrity: None };
+        let (short, long) = (gcm(KeyBits::B128), gcm(KeyBits::B256));
+        let told = |drivers: &[&str], protections: &[Protection]| {
+            advice(protections, Choice::Auto, Wanted::Auto, drivers)
+        };
+        let why = "site_lan: no network card of this host does AES-GCM-16-256, so that offload is not to be had;";
+        assert_eq!(
+            told(&["ixgbe"], &[long, short]),
+            [format!("{why} put AES-GCM-16-128, which they do, first in the policy's proposals")]
+        );
+        assert_eq!(
+            told(&["ixgbe", "ixgbevf"], &[long]),
+            [format!("{why} they do AES-GCM-16-128: put it first if the peer has it")]
+        );
+        assert!(told(&["ixgbe"], &[short, long]).is_empty());
+        assert!(told(&["ixgbe", "mlx5_core"], &[long]).is_empty(), "one of them does");
+        assert!(told(&["ixgbe", "unheard_of"], &[long]).is_empty(), "one of them may");
     }
 
     #[test]
@@ -82,7 +126,8 @@ mod tests {
             integrity: Some(Integrity::HmacSha2_256_128),
         };
         let ah = Protection::Ah(AhIntegrity::Mac(Integrity::HmacSha2_256_128));
-        let told = |protections: &[Protection]| advice(protections, Choice::Auto, Wanted::Auto);
+        let told =
+            |protections: &[Protection]| advice(protections, Choice::Auto, Wanted::Auto, &[]);
         assert!(told(&[gcm, cbc]).is_empty());
         let why = "so that offload is not to be had;";
         let name = "AES-CBC-256/HMAC-SHA2-256-128";
@@ -100,7 +145,7 @@ mod tests {
         );
         assert!(told(&[ah])[0].contains("AES-GCM-16-256"));
         // Where nothing is wanted of cards nothing is amiss.
-        assert!(advice(&[cbc], Choice::Userspace, Wanted::Auto).is_empty());
-        assert!(advice(&[cbc], Choice::Xfrm, Wanted::Off).is_empty());
+        assert!(advice(&[cbc], Choice::Userspace, Wanted::Auto, &[]).is_empty());
+        assert!(advice(&[cbc], Choice::Xfrm, Wanted::Off, &[]).is_empty());
     }
 }

@@ -29,7 +29,8 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Certificates are valid from this long ago on, because the clocks of gateways differ.
+/// Certificates and revocation lists are dated this long ago, because the clocks of gateways differ: some peers refuse those
+/// that their own clock has in the future.
 const BACKDATED: Duration = Duration::from_secs(3600);
 
 /// A new authority.

@@ -25,11 +25,24 @@ pub struct PolicyFile {
     pub definitions: Definitions,
 }
 
+/// The help behind the error of a file that cannot be read.
+fn help(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "\n  name another file, or make one with: vpnctl policy new --help"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "\n  read it as root or as its owner: it may hold keys, and should have mode 0600"
+        }
+        _ => "",
+    }
+}
+
 /// A policy file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyFileError {
     /// It cannot be read.
-    #[error("cannot read the policy {}: {source}", .path.display())]
+    #[error("cannot read the policy {}: {source}{}", .path.display(), help(source))]
     Read {
         /// The file.
         path: PathBuf,

@@ -28,10 +28,11 @@ use zeroize::Zeroizing;
 Examples:
   vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24
   vpnctl policy new --local 2001:db8::1 --remote 2001:db8::2 --transport
-  vpnctl policy new --local 192.0.2.1 --remote 198.51.100.7 --protect 10.1.0.0/24=10.7.0.0/24 --name branch \\
-      --certificates --local-id left.example.net --remote-id branch.example.net
+  vpnctl policy new --name branch --local 192.0.2.1 --remote 198.51.100.7 \\
+      --protect 10.1.0.0/24=10.7.0.0/24 --certificates \\
+      --local-id left.example.net --remote-id branch.example.net
 
-The files are left.xml for the end --local and right.xml for the end --remote, or NAME-left.xml and NAME-right.xml
+The files are left.xml for the end --local and right.xml for the end --remote, or NAME-left.xml and NAME-right.xml \
 with --name. Each is a complete policy with comments. No vpnd needs to run.")]
 pub struct New {
     /// Address of the left gateway, usually this one
@@ -236,12 +237,14 @@ fn steps(site: &Site, paths: &[PathBuf; 2]) -> String {
         let issue =
             |(side, identity): (&&str, &Identity)| format!("    {}", identity.to_issue(side));
         lines.extend(SIDES.iter().zip(&site.identities).map(issue));
+        lines.push("    (each prints how its files get to the gateway)".to_owned());
     }
     lines.extend([
         "  on both".to_owned(),
         "    vpnd check /etc/vpnd/policy.xml".to_owned(),
         "    systemctl enable --now vpnd         (without systemd: vpnd start --policy /etc/vpnd/policy.xml)"
             .to_owned(),
+        "    vpnctl reload                       (instead, if vpnd runs already)".to_owned(),
         "  then on either".to_owned(),
         match (site.auto_start, site.on_demand) {
             (AutoStart::None, false) => format!("    vpnctl activate {}", site.name),

@@ -124,30 +124,27 @@ fn answering(ends: &Ends, timeout: Duration) -> Result<(Echo, IpAddr), ProbeErro
     Ok((open(first)?, first))
 }
 
-/// The largest size that is answered, given that small packets are, and whether a packet was told to be too long.
+/// The largest size that is answered, given that small packets are, and whether the next one was told to be too long.
 fn largest(
     asked: usize,
     tries: &mut dyn FnMut(usize) -> io::Result<Answer>,
 ) -> io::Result<(usize, bool)> {
-    let mut told = false;
-    let mut passes = |size: usize| -> io::Result<bool> {
-        let answer = tries(size)?;
-        told |= matches!(answer, Answer::TooBig);
-        Ok(matches!(answer, Answer::Reply(_)))
-    };
-    if asked <= SMALL || passes(asked)? {
-        return Ok((asked.max(SMALL), told));
+    if asked <= SMALL {
+        return Ok((SMALL, false));
+    }
+    let mut answer = tries(asked)?;
+    if matches!(answer, Answer::Reply(_)) {
+        return Ok((asked, false));
     }
     let (mut good, mut bad) = (SMALL, asked);
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
-        if passes(middle)? {
-            good = middle;
-        } else {
-            bad = middle;
+        match tries(middle)? {
+            Answer::Reply(_) => good = middle,
+            other => (bad, answer) = (middle, other),
         }
     }
-    Ok((good, told))
+    Ok((good, matches!(answer, Answer::TooBig)))
 }
 
 fn refused(from: IpAddr, to: IpAddr, error: io::Error) -> ProbeError {
@@ -180,6 +177,15 @@ mod tests {
         let mut tries =
             |size| Ok(if size <= 1300 { Answer::Reply(Duration::ZERO) } else { Answer::TooBig });
         assert_eq!(largest(1438, &mut tries).expect("no error"), (1300, true));
+        // The host itself refuses the longest, and the next ones vanish.
+        let mut tries = |size| {
+            Ok(match size {
+                0..=1300 => Answer::Reply(Duration::ZERO),
+                1301..=1400 => Answer::Nothing,
+                _ => Answer::TooBig,
+            })
+        };
+        assert_eq!(largest(1438, &mut tries).expect("no error"), (1300, false));
         assert_eq!(largest(80, &mut tries).expect("no error"), (84, false), "nothing to look for");
     }
 }

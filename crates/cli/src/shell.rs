@@ -42,7 +42,7 @@ Examples:
   sudo vpnctl man /usr/local/share/man && man vpnctl
   sudo vpnd man /usr/local/share/man && man vpnd.toml
 
-If the last name of DIR is man, or one such as man1, the pages go into the directories of their sections: vpnctl(1),
+If the last name of DIR is man, or one such as man1, the pages go into the directories of their sections: vpnctl(1), \
 vpnd(8) and vpnd.toml(5). Otherwise all pages go into DIR.")]
     Man {
         /// Directory of the pages; created if it does not exist

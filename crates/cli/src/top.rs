@@ -32,7 +32,7 @@ Examples:
   vpnctl top --sort in --filter branch
   vpnctl top --once --interval 5      one frame as text, with the rates of five seconds
 
-Keys: q quits, s and S change the order, r reverses it, / filters by name, a shows tunnels that are down, the blank
+Keys: q quits, s and S change the order, r reverses it, / filters by name, a shows tunnels that are down, the blank \
 pauses, + and - change the interval, h helps.")]
 pub struct Options {
     /// Seconds between two samples

@@ -3,8 +3,10 @@
 
 mod check;
 mod demo;
+mod exec;
 mod guard;
 mod install;
+mod proxy;
 mod release;
 mod start;
 
@@ -18,6 +20,8 @@ crate::commands::table::commands! {
     pub enum Command {
         Start(start::Start),
         Check(check::Check),
+        Proxy(proxy::Proxy),
+        Exec(exec::Exec),
         Demo(demo::Demo),
         Guard(guard::Guard),
         Release(release::Release),

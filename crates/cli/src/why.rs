@@ -1,16 +1,18 @@
 //! The explanation of a tunnel's state: its failures, a comparison of both sides, and advice.
 
 mod advice;
+mod peer_settings;
 
 use crate::report::duration;
 use advice::Advice;
-use control::protocol::{Defined, Down, Explanation, Row, Sent, Story, Waits};
+use control::protocol::{Defined, Down, Explanation, Row, Sent, Story, Unanswered, Waits};
 use ike::CloseReason;
 use ike::failure::facts::{
-    Addresses, Facts, Identities, Layer, Offer, Offers, Shadowed, Silence, Traffic, Unsendable,
-    Wanted,
+    Addresses, Facts, Identities, Layer, Offer, Offers, Ppk, PpkLack, Shadowed, Silence, Traffic,
+    Unsendable, Wanted,
 };
 use ike::failure::{Failure, FailureKind};
+use ike::product::Product;
 use ike::status::{ChildStatus, Ended, IkeStatus, Next, PastFailure, State};
 use ike::unreachable::{Lack, UNPROTECTED};
 use policy::Selector;
@@ -41,7 +43,8 @@ pub fn explain(
     // Advice on a failure may concern any of the elements behind it.
     let all: Vec<Defined> =
         own.iter().cloned().chain(children.iter().flat_map(|c| defined(&c.name))).collect();
-    let story = |past: &PastFailure| tell(past, &all, now);
+    let product = status.product.as_ref();
+    let story = |past: &PastFailure| tell(past, &all, product, now);
     let since = |up: Option<Duration>| up.map(|up| stamp(now, up));
     let explained = |child: &&ChildStatus| {
         // What kept the IKE SA from coming up is told once.
@@ -52,9 +55,10 @@ pub fn explain(
             state: child.state.name().to_owned(),
             up_seconds: up_for(child).map(|up| up.as_secs()),
             up_since: since(up_for(child)),
-            down: child.ended.as_ref().map(|ended| down(ended, now)),
+            down: child.ended.as_ref().map(|ended| down(ended, &child.name, now)),
             fault: child.fault.clone(),
             waits: child.next.as_ref().map(waits),
+            unanswered: None,
             failures: child.failures.iter().filter(new).map(story).collect(),
             turned_away: Vec::new(),
             defined: defined(&child.name),
@@ -70,9 +74,10 @@ pub fn explain(
         state: status.state.name().to_owned(),
         up_seconds: up.map(|up| up.as_secs()),
         up_since: since(up),
-        down: status.ended.as_ref().map(|ended| down(ended, now)),
+        down: status.ended.as_ref().map(|ended| down(ended, &status.name, now)),
         fault: None,
         waits: status.next.as_ref().map(waits),
+        unanswered: status.unanswered.as_ref().map(|silence| unanswered(silence, &all)),
         failures: status.failures.iter().map(story).collect(),
         turned_away: status.turned_away.iter().map(story).collect(),
         defined: own,
@@ -92,13 +97,34 @@ fn stamp(now: SystemTime, ago: Duration) -> String {
     humantime::format_rfc3339_seconds(at).to_string()
 }
 
-fn down(ended: &Ended, now: SystemTime) -> Down {
+/// The end of a tunnel that was up.
+pub(crate) fn down(ended: &Ended, tunnel: &str, now: SystemTime) -> Down {
     let reason = match ended.reason {
         CloseReason::Deactivated => "taken down with vpnctl deactivate".to_owned(),
+        CloseReason::FamilyOff => {
+            "IPsec of its address family was switched off (vpnctl family)".to_owned()
+        }
         CloseReason::PolicyChanged => "the policy changed (vpnctl reload)".to_owned(),
         reason => reason.to_string(),
     };
-    Down { reason, seconds_ago: ended.ago.as_secs(), since: stamp(now, ended.ago) }
+    let cure = match ended.reason {
+        CloseReason::DeletedByPeer => vec![
+            "if the daemon of the peer was stopped, start it again; otherwise its log says why it ended the tunnel \
+             (vpnctl why there, if it is vpnd)"
+                .to_owned(),
+            format!("then, unless AutoStart or OnDemand starts the tunnel again: vpnctl activate {tunnel}"),
+        ],
+        _ => Vec::new(),
+    };
+    Down { reason, seconds_ago: ended.ago.as_secs(), since: stamp(now, ended.ago), cure }
+}
+
+fn unanswered(silence: &Silence, defined: &[Defined]) -> Unanswered {
+    let failure = Failure::from(silence.clone());
+    Unanswered {
+        message: message(&failure),
+        cure: Advice { defined, by_stranger: false, peer: None }.on(&failure, &[]),
+    }
 }
 
 fn waits(next: &Next) -> Waits {
@@ -129,6 +155,11 @@ fn waits(next: &Next) -> Waits {
                 "vpnctl activate or the peer: the policy has neither AutoStart nor OnDemand for it";
             ("command", message.to_owned(), None)
         }
+        Next::Family(family) => (
+            "family",
+            format!("vpnctl family {} on: IPsec of {family} is switched off", family.name()),
+            None,
+        ),
         Next::Peer => {
             let message = "the peer: this side may not start it (its role), or does not know the peer's address";
             ("peer", message.to_owned(), None)
@@ -153,7 +184,12 @@ pub fn times(n: u32) -> String {
     }
 }
 
-fn tell(past: &PastFailure, defined: &[Defined], now: SystemTime) -> Story {
+fn tell(
+    past: &PastFailure,
+    defined: &[Defined],
+    product: Option<&Product>,
+    now: SystemTime,
+) -> Story {
     let PastFailure { failure, ago, times, peer, overcome, .. } = past;
     let moment = |ago: Option<Duration>| ago.map(|ago| stamp(now, ago));
     let comparison = comparison(&failure.facts);
@@ -168,7 +204,12 @@ fn tell(past: &PastFailure, defined: &[Defined], now: SystemTime) -> Story {
         authenticated: !failure.unauthenticated,
         overcome: *overcome,
         peer: *peer,
-        cure: Advice { defined, by_stranger: peer.is_some() }.on(failure, &comparison),
+        cure: Advice {
+            defined,
+            by_stranger: peer.is_some(),
+            peer: product.filter(|_| peer.is_none()),
+        }
+        .on(failure, &comparison),
         comparison,
     }
 }
@@ -192,6 +233,10 @@ fn message(failure: &Failure) -> String {
         }
         Facts::Traffic(Traffic { theirs: Some(_), .. }) => {
             format!("{kind}: the two sides want different traffic protected")
+        }
+        Facts::Traffic(Traffic { renewal: true, .. }) => {
+            "the peer does not renew the Child SA with the traffic that it agreed to before"
+                .to_owned()
         }
         Facts::Traffic(_) => format!("{kind}: the peer protects none of the traffic asked for"),
         Facts::Identities(_) => {
@@ -219,6 +264,7 @@ fn message(failure: &Failure) -> String {
             let what = if proof.certificate { "certificate" } else { "proof" };
             format!("{kind}: the peer does not accept this side's {what}")
         }
+        Facts::Ppk(_) => format!("{kind}: one side lacks a postquantum preshared key (PPK)"),
         Facts::Shadowed(claim) => {
             format!("{kind}: {} of {} comes first", claim.shadowing_rule.child, claim.peer)
         }
@@ -234,12 +280,29 @@ fn row(item: impl Into<String>, here: impl Display, there: Option<String>) -> Ro
     Row { item: item.into(), here, there, differs }
 }
 
+fn ppk_row(ppk: &Ppk) -> Row {
+    let here = match ppk.lack {
+        PpkLack::Key => "no key".to_owned(),
+        _ => ppk.known.join(", "),
+    };
+    let here = if here.is_empty() { "none".to_owned() } else { here };
+    let there = match (ppk.lack, &ppk.asked) {
+        (PpkLack::Differs, Some(id)) => Some(format!("{id}, with other octets")),
+        (PpkLack::Unannounced | PpkLack::Unnamed | PpkLack::Unused | PpkLack::Unshared, _) => {
+            Some("none".to_owned())
+        }
+        (_, asked) => asked.clone(),
+    };
+    row("PPK", here, there)
+}
+
 fn comparison(facts: &Facts) -> Vec<Row> {
     match facts {
         Facts::Offers(offers) => offered(offers),
         Facts::Identities(identities) => named(identities),
         Facts::Traffic(traffic) => wanted(traffic),
         Facts::Shadowed(claim) => claimed(claim),
+        Facts::Ppk(ppk) => vec![ppk_row(ppk)],
         Facts::Modes(modes) => {
             vec![row(
                 format!("mode of {}", modes.child),

@@ -7,9 +7,12 @@
 mod running;
 
 use cli::certificates::Keeper;
-use cli::config::{Certificates, Log};
+use cli::config::{Certificates, Config, Crypto, FamiliesSection, Log};
+use cli::crypto::tunables::Tunables;
+use cli::daemon::Gateway as _;
 use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
+use cli::families::FamilySettings;
 use control::client::Client;
 use control::protocol::{Command, Reply};
 use ike::failure::{Failure, FailureKind};
@@ -55,14 +58,30 @@ impl Bench {
         let certificates =
             Certificates { directory: directory.path().to_owned(), ..Certificates::default() };
         let log = daemon::start_log(&Log::default());
+        let section = FamiliesSection { file: path("families.toml"), ..Default::default() };
+        let (families, _) = FamilySettings::read(&section);
+        let crypto = Crypto { tunables: path("crypto.toml"), ..Crypto::default() };
+        let workers = gateway.workers().clone();
+        let (tunables, _) = Tunables::start(&crypto, Arc::default(), Some(workers));
         let daemon = Daemon::new(gateway.clone(), source, Arc::new(Keeper::new(certificates)), log)
-            .with_policy(policy, read.definitions);
+            .with_policy(policy, read.definitions)
+            .with_families(families)
+            .with_crypto(tunables)
+            .configured(Some(path("running.toml")), Config::default());
         let thread = running::start(daemon, path("control.sock"));
         Self { directory, gateway, daemon: Some(thread) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    fn log_level(&self) -> String {
+        let mut client = Client::connect(&self.path("control.sock")).expect("it runs");
+        match client.ask(Command::Overview) {
+            Ok(Reply::Overview(overview)) => overview.log_level.expect("this version tells it"),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn run(&self, line: &str) -> Told {
@@ -235,6 +254,20 @@ fn scripts_find_their_exit_status() {
         "acfo -r",
         "acfo -h -t nothing",
         "acfo -x",
+        "mkdev",
+        "mkdev -c ipsec",
+        "mkdev -c ipsec -t 5",
+        "mkdev -c adapter -t 4",
+        "mkdev -c ipsec -t 4 -l ipsec_v4",
+        "rmdev",
+        "rmdev -l hdisk0",
+        "rmdev -l ipsec_v4 more",
+        "lsdev",
+        "lsdev -C -c disk",
+        "lsdev -l hdisk0",
+        "smit",
+        "smit tcpip",
+        "smitty ipsec4 ipsec6",
         "mkfilt -u -z P",
         "mkfilt -v 5 -u",
         "mkfilt -v 4",
@@ -278,6 +311,27 @@ fn scripts_find_their_exit_status() {
     assert!(bench.told("lsfilt -v 4").contains("Rule 3:\nRule action          : permit\n"));
     fs::write(bench.path("vpnd.toml"), "[log]\nlevel = \"warn\"\n").expect("writable");
     assert_eq!(bench.told("ike cmd=log"), "");
+    assert_eq!(bench.log_level(), "warn");
+}
+
+#[test]
+fn the_log_level_is_read_from_the_configuration_of_the_daemon() {
+    let bench = Bench::start();
+    let log = |variable: Option<&str>| {
+        let mut ike = process::Command::new(bench.path("bin/ike"));
+        ike.arg("cmd=log").env("VPND_CONTROL", bench.path("control.sock"));
+        match variable {
+            Some(file) => ike.env("VPND_CONFIG", bench.path(file)),
+            None => ike.env_remove("VPND_CONFIG"),
+        };
+        let output = ike.output().expect("it is linked");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        bench.log_level()
+    };
+    fs::write(bench.path("running.toml"), "[log]\nlevel = \"debug\"\n").expect("writable");
+    fs::write(bench.path("other.toml"), "[log]\nlevel = \"error\"\n").expect("writable");
+    assert_eq!(log(Some("other.toml")), "error");
+    assert_eq!(log(None), "debug");
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn workers_are_shown_and_changed() {
     let Ok(Reply::Workers(shown)) = client.ask(Command::Workers) else { panic!("no workers") };
     // Without a data plane there is nothing to carry.
     assert_eq!((shown.workers.as_str(), shown.threads.len()), ("auto", 0));
-    assert_eq!(shown.stages.len(), 6);
+    assert_eq!(shown.stages.len(), 9);
 
     let mut change = WorkersChange::default();
     ["schedule=pipeline", "workers=3"].iter().for_each(|s| change.set(s).expect("a setting"));
@@ -303,14 +303,17 @@ fn a_reload_is_all_or_nothing() {
     client.ask(Command::Activate { names: vec![] }).expect("it comes up");
 
     write_private(&fixture.policy(), &SAMPLE.replace("ESP_AES256_GCM_16", "ESP_AES256_GCM_17"));
-    let (code, message) = refused(&mut client, Command::Reload { dry_run: false });
+    let (code, message) =
+        refused(&mut client, Command::Reload { dry_run: false, undo_after_seconds: None });
     assert_eq!(code, RefusalCode::BadPolicy);
     assert!(message.contains("policy.xml:") && message.contains("ESP_AES256_GCM_17"), "{message}");
     assert_eq!(tunnels(&mut client, Command::List { all: false }).len(), 1, "still up");
 
     let added = SAMPLE.replace("_TunnelName=\"site_lan\"", "_TunnelName=\"other_lan\"");
     write_private(&fixture.policy(), &added);
-    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run: false }) else {
+    let Ok(Reply::Reloaded(reloaded)) =
+        client.ask(Command::Reload { dry_run: false, undo_after_seconds: None })
+    else {
         panic!("not reloaded")
     };
     assert_eq!((reloaded.tunnels, reloaded.warnings.len()), (1, 0));
@@ -318,7 +321,8 @@ fn a_reload_is_all_or_nothing() {
     assert_eq!(names[0].children[0].name, "other_lan");
 
     fs::remove_file(fixture.policy()).expect("it is there");
-    let (code, message) = refused(&mut client, Command::Reload { dry_run: false });
+    let (code, message) =
+        refused(&mut client, Command::Reload { dry_run: false, undo_after_seconds: None });
     assert!(code == RefusalCode::BadPolicy && message.contains("cannot read the policy"));
     assert_eq!(tunnels(&mut client, Command::List { all: true }).len(), 1);
 }
@@ -335,7 +339,9 @@ fn a_reload_reads_certificates_again_or_keeps_those_in_force() {
 
     let policy = SAMPLE.replace("Preshared_key", "ECDSA-256");
     write_private(&fixture.policy(), &policy);
-    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run: false }) else {
+    let Ok(Reply::Reloaded(reloaded)) =
+        client.ask(Command::Reload { dry_run: false, undo_after_seconds: None })
+    else {
         panic!("not reloaded")
     };
     let said = reloaded.warnings.join("\n");
@@ -343,7 +349,9 @@ fn a_reload_reads_certificates_again_or_keeps_those_in_force() {
     assert!(said.contains("tunnel site: no authority is trusted"), "{said}");
 
     write_certificates(fixture.directory.path());
-    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run: false }) else {
+    let Ok(Reply::Reloaded(reloaded)) =
+        client.ask(Command::Reload { dry_run: false, undo_after_seconds: None })
+    else {
         panic!("not reloaded")
     };
     assert!(!reloaded.warnings.iter().any(|warning| warning.contains("tunnel site")));
@@ -363,7 +371,8 @@ fn a_reload_reads_certificates_again_or_keeps_those_in_force() {
     let broken = fixture.directory.path().join("certs/broken.pem");
     fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n").expect("writable");
     fs::remove_file(fixture.directory.path().join("ca/root.der")).expect("it is there");
-    let (code, message) = refused(&mut client, Command::Reload { dry_run: false });
+    let (code, message) =
+        refused(&mut client, Command::Reload { dry_run: false, undo_after_seconds: None });
     assert_eq!(code, RefusalCode::BadCertificates);
     assert!(message.contains("broken.pem: line 1: the CERTIFICATE that begins here never ends"));
     assert_eq!(listed(&mut client), before);
@@ -599,7 +608,12 @@ fn the_crypto_facility_is_told_and_set() {
     for (name, value, code, part) in [
         ("in_core", 0, RefusalCode::BadRequest, "no tunable \"in_core\""),
         ("in_core_enabled", 7, RefusalCode::BadRequest, "is 0 or 1, not 7"),
-        ("nx_enabled", 1, RefusalCode::NotPossible, "NX is a unit of POWER processors"),
+        (
+            "nx_enabled",
+            1,
+            RefusalCode::NotPossible,
+            "this daemon has no threads that carry packets",
+        ),
     ] {
         let error = set(&mut client, name, Some(value), false).expect_err("refused");
         let ClientError::Refused(refusal) = error else { panic!("{error}") };
@@ -631,7 +645,7 @@ fn command() -> impl Strategy<Value = Command> {
         any::<String>().prop_map(|name| Command::Status { name }),
         any::<String>().prop_map(|name| Command::Rekey { name }),
         any::<String>().prop_map(|level| Command::Log { level }),
-        Just(Command::Reload { dry_run: false }),
+        Just(Command::Reload { dry_run: false, undo_after_seconds: None }),
         Just(Command::Counters),
         (any::<String>(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(tunable, value, persist)| Command::CryptoSet { tunable, value, persist }),
@@ -733,11 +747,14 @@ fn why_names_the_failure_the_cure_and_its_place() {
         certificate: false,
         local: named("192.0.2.1"),
         remote: named("192.0.2.2"),
+        ppk: None,
     };
     fixture.gateway.fail("site", proof.into());
     let mut client = fixture.client();
     // The places of the policy are known once it has been read by the daemon itself.
-    client.ask(Command::Reload { dry_run: false }).expect("the sample is valid");
+    client
+        .ask(Command::Reload { dry_run: false, undo_after_seconds: None })
+        .expect("the sample is valid");
     let Ok(Reply::Why(explanation)) = client.ask(Command::Why { name: named("site_lan") }) else {
         panic!("no explanation")
     };
@@ -758,14 +775,60 @@ fn why_names_the_failure_the_cure_and_its_place() {
 }
 
 #[test]
+fn why_names_the_side_that_lacks_a_ppk_and_what_to_do() {
+    use ike::failure::facts::{Ppk, PpkLack};
+    let ppk = |lack, asked: Option<&str>| Ppk {
+        lack,
+        known: vec![named("k-1")],
+        asked: asked.map(str::to_owned),
+        required: true,
+        remote: named("192.0.2.2"),
+    };
+    for (ppk, sides, cure) in [
+        (ppk(PpkLack::Key, None), ("no key", None), "/etc/vpnd/ppk/k-1"),
+        (ppk(PpkLack::Unknown, Some("k-2")), ("k-1", Some("k-2")), "append k-2 to vpn:PPK"),
+        (ppk(PpkLack::Unannounced, None), ("k-1", Some("none")), "give the peer the key of k-1"),
+        (ppk(PpkLack::Unused, Some("k-1")), ("k-1", Some("none")), "give the peer the key of k-1"),
+        (ppk(PpkLack::Unshared, None), ("k-1", Some("none")), "give the peer the key of k-1"),
+        (
+            ppk(PpkLack::Differs, Some("k-1")),
+            ("k-1", Some("k-1, with other octets")),
+            "compare the octets of the PPK k-1",
+        ),
+    ] {
+        let fixture = Fixture::start();
+        let lack = ppk.lack;
+        fixture.gateway.fail("site", ppk.into());
+        let Ok(Reply::Why(explanation)) =
+            fixture.client().ask(Command::Why { name: named("site") })
+        else {
+            panic!("no explanation")
+        };
+        let story = &explanation.failures[0];
+        assert_eq!(story.kind, "authentication_failed");
+        let row = &story.comparison[0];
+        assert_eq!(
+            (row.item.as_str(), row.here.as_str(), row.there.as_deref()),
+            ("PPK", sides.0, sides.1),
+            "{lack:?}"
+        );
+        assert!(story.cure[0].contains(cure), "{lack:?}: {:?}", story.cure);
+    }
+}
+
+#[test]
 fn a_dry_run_says_what_a_reload_then_does() {
     let fixture = Fixture::start();
     let mut client = fixture.client();
-    client.ask(Command::Reload { dry_run: false }).expect("the sample is valid");
+    client
+        .ask(Command::Reload { dry_run: false, undo_after_seconds: None })
+        .expect("the sample is valid");
     let text = SAMPLE.replace("ESP_KeyRefreshMinutes=\"60\"", "ESP_KeyRefreshMinutes=\"30\"");
     write_private(&fixture.policy(), &text);
     let mut reload = |dry_run| {
-        let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run }) else {
+        let Ok(Reply::Reloaded(reloaded)) =
+            client.ask(Command::Reload { dry_run, undo_after_seconds: None })
+        else {
             panic!("not reloaded")
         };
         assert_eq!(reloaded.dry_run, dry_run);
@@ -779,6 +842,7 @@ fn a_dry_run_says_what_a_reload_then_does() {
     assert_eq!(reload(false), planned);
     assert!(reload(true).iter().all(|c| c.effect == "untouched"), "it is in force");
     write_private(&fixture.policy(), "no policy");
-    let (code, _) = refused(&mut client, Command::Reload { dry_run: true });
+    let (code, _) =
+        refused(&mut client, Command::Reload { dry_run: true, undo_after_seconds: None });
     assert_eq!(code, RefusalCode::BadPolicy);
 }

@@ -172,7 +172,11 @@ fn the_command_writes_files_of_its_own() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(output.stdout.is_empty());
     assert!(said.contains("swanctl.conf:19: not carried over: updown = /usr/local"), "{said}");
-    assert!(said.ends_with("see what the policy means with: vpnd check policy.xml\n"), "{said}");
+    assert!(said.contains("\nsee what the policy means with: vpnd check policy.xml\n"), "{said}");
+    assert!(
+        said.contains("\ncopy the lines of vpnd.toml into the same sections of /etc/vpnd/"),
+        "{said}"
+    );
     let document =
         fs::read_to_string(self::directory().join("../../../../docs/from-strongswan.md"));
     assert!(
@@ -185,6 +189,10 @@ fn the_command_writes_files_of_its_own() {
     let again = vpnctl(&arguments);
     assert_eq!(again.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&again.stderr).contains("overwrite it with --force"));
+    fs::remove_file(path("policy.xml")).expect("it was written");
+    let half = vpnctl(&arguments);
+    assert!(String::from_utf8_lossy(&half.stderr).contains("cannot write vpnd.toml"), "{half:?}");
+    assert!(!path("policy.xml").exists(), "both files are written, or none");
     assert!(vpnctl(&[&arguments[..], &["--force"]].concat()).status.success());
     let missing = vpnctl(&["none.conf"]);
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();

@@ -274,7 +274,7 @@ fn a_store_that_was_changed_by_hand_is_compared_and_reloaded() {
         "{told}"
     );
     assert!(matches!(
-        bench.client().ask(Command::Reload { dry_run: false }),
+        bench.client().ask(Command::Reload { dry_run: false, undo_after_seconds: None }),
         Ok(Reply::Reloaded(_))
     ));
     assert!(bench.told(&["get"]).contains("10.2.0.127"));

@@ -128,11 +128,20 @@ impl Stage {
 
     /// The output of `vpnctl why` on one side.
     fn why(&mut self, side: usize, tunnel: &str) -> String {
+        self.why_of(side, tunnel, false)
+    }
+
+    /// The output of `vpnctl why --all`.
+    fn why_all(&mut self, side: usize, tunnel: &str) -> String {
+        self.why_of(side, tunnel, true)
+    }
+
+    fn why_of(&mut self, side: usize, tunnel: &str, all: bool) -> String {
         let status = self.world.status(self.hosts[side]);
         let status = status.iter().find(|t| t.name == tunnel).expect("a tunnel of that name");
         // The ages of the simulation are always the same, so that the times are.
         let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
-        why(&explain(status, None, &self.definitions[side], noon), false, Colour(false))
+        why(&explain(status, None, &self.definitions[side], noon), all, Colour(false))
     }
 }
 
@@ -197,6 +206,12 @@ fn printed() -> BTreeMap<&'static str, String> {
     stage.world.cut(stage.hosts[1]);
     printed.insert("no-answer", stage.starts("site").why(0, "site"));
 
+    let mut stage = Stage::sites(LEFT, RIGHT);
+    stage.world.cut(stage.hosts[1]);
+    stage.world.connect(stage.hosts[0], "site");
+    stage.world.run_for(Duration::from_secs(4));
+    printed.insert("unanswered", stage.why(0, "site"));
+
     let icmp = Unreachable { by: [192, 0, 2, 2].into(), what: Obstacle::Port };
     let mut stage = Stage::sites(LEFT, RIGHT).unreachable("site", icmp);
     printed.insert("port-unreachable", stage.why(0, "site"));
@@ -242,8 +257,8 @@ fn printed() -> BTreeMap<&'static str, String> {
     let mut stage = Stage::sites(LEFT, &other).up("site");
     assert!(stage.world.rekey(stage.hosts[0], "site_lan"), "it is up");
     let mut stage = stage.fails();
-    printed.insert("pfs", stage.why(0, "site"));
-    printed.insert("pfs-peer", stage.why(1, "site"));
+    printed.insert("pfs", stage.why_all(0, "site"));
+    printed.insert("pfs-peer", stage.why_all(1, "site"));
 
     let other = changed(RIGHT, "10.1.0.", "10.9.0.");
     let mut stage = Stage::sites(LEFT, &other).starts("site");
@@ -286,7 +301,8 @@ fn printed() -> BTreeMap<&'static str, String> {
     certificates(&mut printed);
 
     let in_use = std::io::Error::from_raw_os_error(nix::errno::Errno::EADDRINUSE as i32);
-    let taken = vpn::SocketError { port: 500, source: in_use };
+    let holder = Some(host::Process { id: 1234, name: "charon".to_owned() });
+    let taken = vpn::SocketError { port: 500, source: in_use, holder };
     printed.insert(
         "port-taken",
         format!("vpnd: {}\n", cli::daemon::StartupError::Gateway(taken.into())),

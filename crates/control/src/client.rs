@@ -14,8 +14,9 @@ const MAX_RESPONSE: u64 = 64 * 1024 * 1024;
 pub enum ClientError {
     /// Nobody listens.
     #[error(
-        "no vpnd is listening on {}\n  start one with: vpnd start --policy FILE{}\n  or name its socket with --control SOCKET",
+        "no vpnd is listening on {}\n  start one with: {}vpnd start --policy FILE{}\n  or name its socket with --control SOCKET",
         .0.display(),
+        service_for(.0),
         option_for(.0)
     )]
     NoDaemon(PathBuf),
@@ -44,6 +45,17 @@ pub enum ClientError {
     /// The daemon refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
+}
+
+/// The service that listens on this socket, if systemd runs and vpnd is one of its services.
+fn service_for(path: &Path) -> &'static str {
+    let units = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
+    let installed = || units.iter().any(|units| Path::new(units).join("vpnd.service").exists());
+    let runs = || Path::new("/run/systemd/system").is_dir();
+    match path == Path::new(crate::protocol::DEFAULT_SOCKET) && runs() && installed() {
+        true => "systemctl start vpnd, or without systemd: ",
+        false => "",
+    }
 }
 
 fn option_for(path: &Path) -> String {

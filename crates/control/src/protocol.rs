@@ -7,6 +7,7 @@ mod course;
 mod crypto;
 mod definition;
 mod explanation;
+mod family;
 mod filter;
 mod happening;
 mod manual;
@@ -25,10 +26,13 @@ pub use command::{Command, Request, VERSION};
 pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
 pub use definition::{ChildPolicy, TunnelPolicy};
-pub use explanation::{Defined, Down, Explanation, FindingInfo, Row, Sent, Story, Waits};
+pub use explanation::{
+    Defined, Down, Explanation, FindingInfo, Row, Sent, Story, Unanswered, Waits,
+};
+pub use family::{FamiliesInfo, FamilyInfo};
 pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::{AlgorithmsInfo, Happening};
-pub use manual::ManualSaInfo;
+pub use manual::{KeyedText, ManualSaInfo, SaList, SaName, SaRemoved};
 pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
 pub use overview::{ConfinementInfo, Fallback, Fleet, GuardInfo, Overview, PlaneInfo, Unrouted};
 pub use refusal::{Refusal, RefusalCode};

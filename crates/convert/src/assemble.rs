@@ -178,6 +178,7 @@ fn tunnel(
         auto_start: false,
         children,
         generic: None,
+        ppk: connection.ppk.clone(),
     })
 }
 

@@ -5,7 +5,7 @@ use super::kernel::Kernel;
 use super::keys::Key;
 use super::settings::Setting;
 use super::source::{Location, Value};
-use policy::KeyKind;
+use policy::{KeyKind, Ppk};
 use std::time::Duration;
 
 /// The connections, keys and settings of a file.
@@ -27,6 +27,7 @@ pub(super) struct Connection {
     /// One text per list; none: the defaults.
     pub proposals: Vec<Value>,
     pub times: Times,
+    pub ppk: Option<Ppk>,
     pub children: Vec<Child>,
 }
 

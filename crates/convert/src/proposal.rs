@@ -4,8 +4,8 @@ use super::draft::Times;
 use super::finding::Report;
 use super::source::Value;
 use policy::{
-    AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
-    KeyBits, Lifetime, Pfs, Prf, Protection,
+    AdditionalKe, AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal,
+    Integrity, KeyBits, Lifetime, MAX_ADDITIONAL, Pfs, Prf, Protection,
 };
 
 use KeyBits::{B128, B192, B256};
@@ -85,6 +85,9 @@ const WORDS: &[(&str, Word)] = &[
     ("ecp521", Word::Group(Group::Ecp521)),
     ("x25519", Word::Group(Group::Curve25519)),
     ("curve25519", Word::Group(Group::Curve25519)),
+    ("mlkem512", Word::Group(Group::MlKem512)),
+    ("mlkem768", Word::Group(Group::MlKem768)),
+    ("mlkem1024", Word::Group(Group::MlKem1024)),
     ("dh2", Word::Group(Group::Modp1024)),
     ("dh5", Word::Group(Group::Modp1536)),
     ("dh14", Word::Group(Group::Modp2048)),
@@ -100,6 +103,13 @@ const WORDS: &[(&str, Word)] = &[
     ("esn", Word::Esn(true)),
 ];
 
+/// An additional key exchange, as far as it is read.
+#[derive(Default)]
+struct Exchange {
+    methods: Vec<Group>,
+    none: bool,
+}
+
 /// The transforms that one text lists.
 #[derive(Default)]
 struct Lists {
@@ -108,10 +118,38 @@ struct Lists {
     prf: Vec<Prf>,
     groups: Vec<Group>,
     no_group: bool,
+    additional: [Exchange; MAX_ADDITIONAL],
     esn: Vec<bool>,
 }
 
 impl Lists {
+    /// Adds a method of an additional key exchange; `false` if there is no such method.
+    fn add(&mut self, (number, method): (usize, String)) -> bool {
+        let exchange = &mut self.additional[number - 1];
+        match WORDS.iter().find(|(known, _)| *known == method).map(|(_, meaning)| *meaning) {
+            Some(Word::Group(group)) => push(&mut exchange.methods, group),
+            _ if method == "none" => exchange.none = true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// The additional key exchanges. In a policy they have no numbers: one behind a gap is not the same.
+    fn additional(&self, value: &Value, report: &mut Report) -> Vec<AdditionalKe> {
+        let read = |exchange: &Exchange| {
+            let Exchange { methods, none } = exchange;
+            (!methods.is_empty())
+                .then(|| AdditionalKe { methods: methods.clone(), optional: *none })
+        };
+        let found: Vec<_> = self.additional.iter().filter_map(read).collect();
+        if self.additional[..found.len()].iter().any(|exchange| exchange.methods.is_empty()) {
+            let message = "additional key exchanges with a gap in their numbers";
+            let help = "number them from 1 without a gap, on both sides";
+            report.changed(&value.location, message, help);
+        }
+        found
+    }
+
     /// The proposals for ESP.
     fn esp(&self) -> Vec<Protection> {
         let mut protections = Vec::new();
@@ -144,6 +182,17 @@ impl Lists {
     }
 }
 
+/// The number of an additional key exchange, and its method: `ke1_mlkem768`, or `addke1=ml_kem_768`, as libreswan has it.
+fn exchange(word: &str) -> Option<(usize, String)> {
+    let (rest, between) = match word.strip_prefix("addke") {
+        Some(rest) => (rest, '='),
+        None => (word.strip_prefix("ke")?, '_'),
+    };
+    let (number, method) = rest.split_once(between)?;
+    let number = number.parse().ok().filter(|n| (1..=MAX_ADDITIONAL).contains(n))?;
+    Some((number, method.replace("ml_kem_", "mlkem")))
+}
+
 fn push<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if !list.contains(&item) {
         list.push(item);
@@ -162,6 +211,12 @@ fn lists(text: &str, value: &Value, report: &mut Report) -> Option<Lists> {
     }
     let mut unknown = Vec::new();
     for word in words {
+        if let Some(place) = exchange(word) {
+            if !lists.add(place) {
+                unknown.push(word);
+            }
+            continue;
+        }
         match WORDS.iter().find(|(known, _)| *known == word).map(|(_, meaning)| *meaning) {
             Some(Word::Cipher(cipher)) => push(&mut lists.ciphers, cipher),
             Some(Word::Integrity(integrity)) => push(&mut lists.integrity, integrity),
@@ -191,7 +246,8 @@ pub(super) fn ike(values: &[Value], report: &mut Report) -> Option<Vec<IkePropos
                 continue;
             }
             let Some(lists) = lists(text, value, report) else { continue };
-            if let Some(proposal) = ike_proposal(lists) {
+            let additional = lists.additional(value, report);
+            if let Some(proposal) = ike_proposal(lists, &additional) {
                 proposal.into_iter().for_each(|proposal| push(&mut proposals, proposal));
             } else {
                 let message = format!("the proposal {:?}", cut(text));
@@ -215,7 +271,7 @@ pub(super) fn ike(values: &[Value], report: &mut Report) -> Option<Vec<IkePropos
     (!proposals.is_empty()).then_some(proposals)
 }
 
-fn ike_proposal(mut lists: Lists) -> Option<Vec<IkeProposal>> {
+fn ike_proposal(mut lists: Lists, additional: &[AdditionalKe]) -> Option<Vec<IkeProposal>> {
     let encryption = lists.ciphers.iter().filter_map(|cipher| match cipher {
         Cipher::Cbc(bits) => Some(IkeEncryption::AesCbc(*bits)),
         Cipher::Gcm(bits) => Some(IkeEncryption::AesGcm16(*bits)),
@@ -237,6 +293,7 @@ fn ike_proposal(mut lists: Lists) -> Option<Vec<IkeProposal>> {
         integrity,
         prf: prf.clone(),
         groups: groups.clone(),
+        additional: additional.to_vec(),
     };
     let mut proposals = Vec::new();
     if !aead.is_empty() {
@@ -274,8 +331,9 @@ fn ike_defaults() -> Vec<IkeProposal> {
             integrity: Vec::new(),
             prf: prf.clone(),
             groups: groups.clone(),
+            additional: Vec::new(),
         },
-        IkeProposal { encryption: other, integrity, prf, groups },
+        IkeProposal { encryption: other, integrity, prf, groups, additional: Vec::new() },
     ]
 }
 
@@ -285,7 +343,7 @@ pub(super) fn fits_one_offer(proposals: &[IkeProposal]) -> bool {
     match proposals {
         [_] => true,
         [a, b] => {
-            (a.prf == b.prf && a.groups == b.groups)
+            (a.prf == b.prf && a.groups == b.groups && a.additional == b.additional)
                 && a.integrity.is_empty() != b.integrity.is_empty()
         }
         _ => false,
@@ -308,7 +366,16 @@ fn expand(proposals: &[IkeProposal]) -> Vec<IkeProposal> {
                 }
                 let (encryption, groups) = (vec![encryption], vec![group]);
                 let integrity = integrity.into_iter().collect();
-                push(&mut all, IkeProposal { encryption, integrity, prf: vec![prf], groups });
+                push(
+                    &mut all,
+                    IkeProposal {
+                        encryption,
+                        integrity,
+                        prf: vec![prf],
+                        groups,
+                        additional: proposal.additional.clone(),
+                    },
+                );
             }
         }
     }
@@ -329,8 +396,8 @@ pub(super) fn child(
 ) -> Option<(Vec<ChildProposal>, Pfs)> {
     let mut offers: Vec<(Protection, bool)> = Vec::new();
     let mut pfs = Pfs::default();
-    let mut first = true;
-    let mut read = |lists: Lists, offers: &mut Vec<_>| {
+    let (mut first, mut differ) = (true, false);
+    let mut read = |lists: Lists, additional: Vec<AdditionalKe>, offers: &mut Vec<_>| {
         let before = offers.len();
         let esn = if lists.esn.is_empty() { vec![false] } else { lists.esn.clone() };
         let protections = if ah { lists.ah() } else { lists.esp() };
@@ -344,6 +411,11 @@ pub(super) fn child(
         if first && !without {
             pfs.offer.clone_from(&lists.groups);
         }
+        if first {
+            pfs.additional = additional;
+        } else {
+            differ |= pfs.additional != additional;
+        }
         first = false;
         pfs.accept_none |= without;
         lists.groups.into_iter().for_each(|group| push(&mut pfs.accept, group));
@@ -352,11 +424,12 @@ pub(super) fn child(
     for value in values {
         for text in value.list() {
             if text.trim_end_matches('!') == "default" {
-                read(esp_defaults(), &mut offers);
+                read(esp_defaults(), Vec::new(), &mut offers);
                 continue;
             }
             let Some(lists) = lists(text, value, report) else { continue };
-            if !read(lists, &mut offers) {
+            let additional = lists.additional(value, report);
+            if !read(lists, additional, &mut offers) {
                 let message = format!("the proposal {:?}", cut(text));
                 let help = match ah {
                     true => "it needs an integrity algorithm that vpnd has",
@@ -369,7 +442,12 @@ pub(super) fn child(
         }
     }
     if values.is_empty() {
-        read(esp_defaults(), &mut offers);
+        read(esp_defaults(), Vec::new(), &mut offers);
+    }
+    if differ && let Some(value) = values.first() {
+        let message =
+            "proposals with different additional key exchanges: those of the first are taken";
+        report.changed(&value.location, message, "write the same in each");
     }
     // A responder that accepts nothing else takes what it would itself offer.
     pfs.accept_none |= pfs.offer.is_empty();
@@ -413,11 +491,9 @@ pub(super) fn lifetime(times: &Times) -> Lifetime {
     let hard = std::time::Duration::from_secs(minutes * 60);
     let soft = times.soft.min(hard).as_secs();
     let percent = (hard.as_secs() - soft) * 100 / hard.as_secs();
-    Lifetime {
-        hard,
-        bytes: times.bytes.map(|(_, hard)| hard.div_ceil(1024).clamp(1, 0xffff_ffff) * 1024),
-        overlap_percent: u8::try_from(percent.clamp(1, 50)).unwrap_or(50),
-    }
+    let bytes = times.bytes.map(|(_, hard)| hard.div_ceil(1024).clamp(1, 0xffff_ffff) * 1024);
+    let overlap_percent = u8::try_from(percent.clamp(1, 50)).unwrap_or(50);
+    Lifetime { bytes, overlap_percent, ..Lifetime::new(hard) }
 }
 
 fn cut(text: &str) -> String {

@@ -80,9 +80,10 @@ fn key(mut section: Section, report: &mut Report) -> Option<Key> {
             {
                 (format!("secret {name:?}: vpnd has no EAP"), "use certificates or preshared keys")
             }
-            kind if kind.starts_with("ppk") => {
-                (format!("secret {name:?}: vpnd has no postquantum preshared keys"), "")
-            }
+            kind if kind.starts_with("ppk") => (
+                format!("secret {name:?}: postquantum preshared keys come from files"),
+                "write its secret into /etc/vpnd/ppk/ID, where ID is its id; mode 0600 (docs/post-quantum.md)",
+            ),
             _ => (
                 format!("secret {name:?}: private keys come from files"),
                 "put the key without its password into /etc/vpnd/private, mode 0600 (docs/certificates.md)",

@@ -5,9 +5,9 @@ use super::assemble::keys;
 use super::finding::Finding;
 use super::proposal::fits_one_offer;
 use policy::{
-    AhIntegrity, ChildProposal, Credential, Endpoint, EspEncryption, Group, Identity,
+    AdditionalKe, AhIntegrity, ChildProposal, Credential, Endpoint, EspEncryption, Group, Identity,
     IkeEncryption, IkeProposal, IkeTunnel, Integrity, KeyBits, KeyKind, Lifetime, Mode, Policy,
-    Prf, Protection, Role, Selector,
+    Ppk, Prf, Protection, Role, Selector,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -55,7 +55,11 @@ pub(super) fn policy(policy: &Policy) -> Zeroizing<String> {
     let length = 4096 + 4096 * policy.tunnels.iter().map(|t| 1 + t.children.len()).sum::<usize>();
     let mut out =
         Writer { text: Zeroizing::new(String::with_capacity(length)), offers: BTreeSet::new() };
-    out.open("AIX_VPN", &[("Version", "2.1")]);
+    let mut root = vec![("Version", "2.1")];
+    if policy.tunnels.iter().any(|tunnel| needs_namespace(tunnel)) {
+        root.push(("xmlns:vpn", "urn:vpnd:policy"));
+    }
+    out.open("AIX_VPN", &root);
     for tunnel in &policy.tunnels {
         out.protection(tunnel);
         out.tunnel(tunnel);
@@ -70,6 +74,32 @@ pub(super) fn policy(policy: &Policy) -> Zeroizing<String> {
     }
     out.close("AIX_VPN");
     out.text
+}
+
+/// Returns `true` for a tunnel that AIX has no words for.
+fn needs_namespace(tunnel: &IkeTunnel) -> bool {
+    tunnel.ppk.is_some()
+        || tunnel.proposals.iter().any(|proposal| !proposal.additional.is_empty())
+        || tunnel.children.iter().any(|child| !child.pfs.additional.is_empty())
+}
+
+fn additional(exchanges: &[AdditionalKe]) -> String {
+    let of = |exchange: &AdditionalKe| {
+        let methods = exchange.methods.iter().map(ToString::to_string);
+        let methods = exchange
+            .methods
+            .iter()
+            .zip(methods)
+            .map(|(group, name)| if group.is_quantum_safe() { name } else { number(*group) });
+        let none = exchange.optional.then(|| "NONE".to_owned());
+        methods.chain(none).collect::<Vec<_>>().join("|")
+    };
+    exchanges.iter().map(of).collect::<Vec<_>>().join(" ")
+}
+
+fn ppk(ppk: &Ppk) -> String {
+    let none = (!ppk.required).then_some("NONE");
+    ppk.ids.iter().map(String::as_str).chain(none).collect::<Vec<_>>().join(" ")
 }
 
 /// Writes elements; how they are laid out is the business of [`policy::Database::to_xml`].
@@ -155,6 +185,10 @@ impl Writer {
         for group in &first.groups {
             self.empty("IKETransform", &[("IKE_DHGroup", &number(*group))]);
         }
+        if !first.additional.is_empty() {
+            let exchanges = additional(&first.additional);
+            self.empty("IKETransform", &[("vpn:AdditionalKE", &exchanges)]);
+        }
     }
 
     /// One element for a whole offer.
@@ -169,19 +203,24 @@ impl Writer {
         attributes
             .extend(proposal.integrity.first().map(|integrity| ("IKE_Hash", hash(*integrity))));
         attributes.extend([("IKE_PRF", prf(*function)), ("IKE_DHGroup", &group)]);
+        let exchanges = additional(&proposal.additional);
+        if !exchanges.is_empty() {
+            attributes.push(("vpn:AdditionalKE", &exchanges));
+        }
         self.empty("IKETransform", &attributes);
     }
 
     fn tunnel(&mut self, tunnel: &IkeTunnel) {
-        self.open(
-            "IKETunnel",
-            &[
-                ("IKE_TunnelName", &tunnel.name),
-                ("IKE_ProtectionRef", &format!("{}_p1", tunnel.name)),
-                ("IKE_Flags_AutoStart", yes(tunnel.auto_start)),
-                ("IKE_Flags_MakeRuleWithOptionalIP", "No"),
-            ],
-        );
+        let protection = format!("{}_p1", tunnel.name);
+        let mut attributes = vec![
+            ("IKE_TunnelName", tunnel.name.as_str()),
+            ("IKE_ProtectionRef", &protection),
+            ("IKE_Flags_AutoStart", yes(tunnel.auto_start)),
+            ("IKE_Flags_MakeRuleWithOptionalIP", "No"),
+        ];
+        let ppk = tunnel.ppk.as_ref().map(ppk);
+        attributes.extend(ppk.as_deref().map(|ppk| ("vpn:PPK", ppk)));
+        self.open("IKETunnel", &attributes);
         for (name, endpoint) in
             [("IKELocalIdentity", &tunnel.local), ("IKERemoteIdentity", &tunnel.remote)]
         {
@@ -271,19 +310,22 @@ impl Writer {
             [one] => number(*one),
             several => groups(several, false),
         };
-        self.empty(
-            "IPSecProtection",
-            &[
-                ("IPSec_ProtectionName", protection),
-                ("IPSec_ProposalRefs", offer),
-                ("IPSec_Role", role(child.role)),
-                ("IPSec_KeyOverlap", &overlap),
-                ("IPSec_Flags_UseLifeSize", yes(lifetime.is_some_and(|l| l.bytes.is_some()))),
-                ("IPSec_Flags_UseCommitBit", "No"),
-                ("IPSec_InitiatorDHGroup", &offered),
-                ("IPSec_ResponderDHGroup", &groups(&child.pfs.accept, child.pfs.accept_none)),
-            ],
-        );
+        let accepted = groups(&child.pfs.accept, child.pfs.accept_none);
+        let mut attributes = vec![
+            ("IPSec_ProtectionName", protection),
+            ("IPSec_ProposalRefs", offer),
+            ("IPSec_Role", role(child.role)),
+            ("IPSec_KeyOverlap", &overlap),
+            ("IPSec_Flags_UseLifeSize", yes(lifetime.is_some_and(|l| l.bytes.is_some()))),
+            ("IPSec_Flags_UseCommitBit", "No"),
+            ("IPSec_InitiatorDHGroup", &offered),
+            ("IPSec_ResponderDHGroup", &accepted),
+        ];
+        let exchanges = additional(&child.pfs.additional);
+        if !exchanges.is_empty() {
+            attributes.push(("vpn:AdditionalKE", &exchanges));
+        }
+        self.empty("IPSecProtection", &attributes);
     }
 
     fn proposal(&mut self, proposal: &ChildProposal, mode: Mode) {
@@ -459,6 +501,9 @@ fn number(group: Group) -> String {
         Group::Ecp521 => 21,
         Group::Modp2048Sub256 => 24,
         Group::Curve25519 => 31,
+        Group::MlKem512 => 35,
+        Group::MlKem768 => 36,
+        Group::MlKem1024 => 37,
         _ => unreachable!("every group of a policy has its number here"),
     }
     .to_string()

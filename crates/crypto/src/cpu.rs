@@ -5,9 +5,38 @@ use crate::mac;
 use crate::provider::Provider;
 use std::collections::BTreeSet;
 
+mod power;
+mod system_z;
+
+/// The architectures whose cryptographic instructions are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Architecture {
+    X86_64,
+    Aarch64,
+    /// POWER in little endian.
+    Ppc64le,
+    /// System z.
+    S390x,
+    Other,
+}
+
+/// The architecture of this build.
+const HERE: Architecture = if cfg!(target_arch = "x86_64") {
+    Architecture::X86_64
+} else if cfg!(target_arch = "aarch64") {
+    Architecture::Aarch64
+} else if cfg!(all(target_arch = "powerpc64", target_endian = "little")) {
+    Architecture::Ppc64le
+} else if cfg!(target_arch = "s390x") {
+    Architecture::S390x
+} else {
+    Architecture::Other
+};
+
 /// The cryptographic instructions of a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
+    architecture: Architecture,
     found: BTreeSet<&'static str>,
     /// The instructions that AWS-LC finds: an environment variable can hide some from it.
     found_by_aws_lc: BTreeSet<&'static str>,
@@ -16,19 +45,27 @@ pub struct Cpu {
 /// The environment variable that hides instructions from AWS-LC, as from OpenSSL.
 pub const HIDING: &str = "OPENSSL_ia32cap";
 
+/// The value of that variable with which AWS-LC uses no instruction made for cryptography, on x86. What is left is its own
+/// software: AES by permutations of vectors (SSSE3) or by bit slices, in constant time.
+pub const HIDING_ALL: &str = "~0x200000200000000:~0x60020000000";
+
 impl Cpu {
     /// Looks at this CPU and at the environment.
     pub fn detect() -> Self {
         let found = detect();
         let hidden = std::env::var(HIDING).map(|value| hidden(&value)).unwrap_or_default();
         let found_by_aws_lc = &found - &hidden;
-        Self { found, found_by_aws_lc }
+        Self { architecture: HERE, found, found_by_aws_lc }
     }
 
-    /// A CPU with these instructions.
+    /// A CPU of this architecture with these instructions.
     pub fn with(instructions: &[&'static str]) -> Self {
+        Self::of(HERE, instructions)
+    }
+
+    fn of(architecture: Architecture, instructions: &[&'static str]) -> Self {
         let found: BTreeSet<_> = instructions.iter().copied().collect();
-        Self { found_by_aws_lc: found.clone(), found }
+        Self { architecture, found_by_aws_lc: found.clone(), found }
     }
 
     /// The names of all its instructions.
@@ -41,6 +78,16 @@ impl Cpu {
         self.found.difference(&self.found_by_aws_lc).copied()
     }
 
+    /// The instructions that no provider has code for, whatever the CPU has.
+    pub fn unused(&self) -> impl Iterator<Item = &'static str> {
+        let architecture = self.architecture;
+        let of =
+            move |p| Function::all().flat_map(move |f| candidates(architecture, p, f).concat());
+        let used: BTreeSet<_> =
+            [Provider::AwsLc, Provider::Ring].into_iter().flat_map(of).collect();
+        self.found.iter().copied().filter(move |name| !used.contains(name))
+    }
+
     /// The instructions with which a provider does a function here; none: it is software, if with general vector
     /// instructions.
     pub fn instructions(&self, provider: Provider, function: Function) -> Vec<&'static str> {
@@ -49,7 +96,7 @@ impl Cpu {
             Provider::Ring => &self.found,
             Provider::Portable => return Vec::new(),
         };
-        candidates(provider, function)
+        candidates(self.architecture, provider, function)
             .iter()
             .find(|set| set.iter().all(|instruction| found.contains(instruction)))
             .map(|set| set.to_vec())
@@ -63,9 +110,22 @@ impl Cpu {
 }
 
 /// Sets of instructions, the best first, as the providers' sources choose them (AWS-LC's gcm.c, aes.c and sha, ring's
-/// aes_gcm.rs).
-#[cfg(target_arch = "x86_64")]
-fn candidates(provider: Provider, function: Function) -> &'static [&'static [&'static str]] {
+/// aes_gcm.rs). A provider without code for the instructions of an architecture has none, whatever the CPU has.
+fn candidates(
+    architecture: Architecture,
+    provider: Provider,
+    function: Function,
+) -> &'static [&'static [&'static str]] {
+    match (architecture, provider) {
+        (Architecture::X86_64, provider) => x86_64(provider, function),
+        (Architecture::Aarch64, _) => aarch64(function),
+        (Architecture::Ppc64le, Provider::AwsLc) => power::by_aws_lc(function),
+        // ring has no assembly for POWER, and neither has any for System z.
+        (Architecture::Ppc64le | Architecture::S390x | Architecture::Other, _) => &[],
+    }
+}
+
+fn x86_64(provider: Provider, function: Function) -> &'static [&'static [&'static str]] {
     match function {
         Function::AesGcm(_) | Function::AesGmac(_) if provider == Provider::Ring => {
             &[&["VAES", "VPCLMULQDQ", "AVX2"], &["AES-NI", "PCLMULQDQ"]]
@@ -85,8 +145,7 @@ fn candidates(provider: Provider, function: Function) -> &'static [&'static [&'s
     }
 }
 
-#[cfg(target_arch = "aarch64")]
-fn candidates(_: Provider, function: Function) -> &'static [&'static [&'static str]] {
+fn aarch64(function: Function) -> &'static [&'static [&'static str]] {
     match function {
         Function::AesGcm(_) | Function::AesGmac(_) => &[&["ARMv8 AES", "ARMv8 PMULL"]],
         Function::AesCbc(_) | Function::Mac(mac::Algorithm::AesXcbc | mac::Algorithm::AesCmac) => {
@@ -102,11 +161,6 @@ fn candidates(_: Provider, function: Function) -> &'static [&'static [&'static s
         | Function::DesCbc(_)
         | Function::Mac(mac::Algorithm::HmacMd5) => &[],
     }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn candidates(_: Provider, _: Function) -> &'static [&'static [&'static str]] {
-    &[]
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -138,7 +192,25 @@ fn detect() -> BTreeSet<&'static str> {
     all.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
 }
 
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(target_arch = "powerpc64")]
+fn detect() -> BTreeSet<&'static str> {
+    let (_, second) = rustix::param::linux_hwcap();
+    power::found(second as u64)
+}
+
+#[cfg(target_arch = "s390x")]
+fn detect() -> BTreeSet<&'static str> {
+    let (first, _) = rustix::param::linux_hwcap();
+    let described = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    system_z::found(first as u64, &described)
+}
+
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "powerpc64",
+    target_arch = "s390x"
+)))]
 fn detect() -> BTreeSet<&'static str> {
     BTreeSet::new()
 }
@@ -193,16 +265,31 @@ mod tests {
         }
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn only_instructions_that_a_provider_has_code_for_accelerate() {
+        let gcm = Function::AesGcm(KeyBits::B256);
+        let power = Cpu::of(Architecture::Ppc64le, &[power::VECTOR_CRYPTO]);
+        assert_eq!(power.instructions(Provider::AwsLc, gcm), [power::VECTOR_CRYPTO]);
+        assert!(power.instructions(Provider::Ring, gcm).is_empty());
+        let sha = Function::Mac(mac::Algorithm::HmacSha2_256);
+        assert!(power.instructions(Provider::AwsLc, sha).is_empty(), "AWS-LC has no code for it");
+        assert!(power.accelerates());
+        assert!(!Cpu::of(Architecture::Ppc64le, &[]).accelerates());
+        let z = Cpu::of(Architecture::S390x, &[system_z::CPACF, system_z::KMA]);
+        assert!(!z.accelerates(), "no provider has code for it");
+        assert_eq!(z.unused().collect::<Vec<_>>(), [system_z::CPACF, system_z::KMA]);
+    }
+
     #[test]
     fn the_best_instructions_that_are_there_are_taken() {
         let gcm = Function::AesGcm(KeyBits::B256);
-        let old = Cpu::with(&["AES-NI", "PCLMULQDQ"]);
+        let with = |instructions: &[&'static str]| Cpu::of(Architecture::X86_64, instructions);
+        let old = with(&["AES-NI", "PCLMULQDQ"]);
         assert_eq!(old.instructions(Provider::AwsLc, gcm), ["AES-NI", "PCLMULQDQ"]);
-        let half = Cpu::with(&["AES-NI"]);
+        let half = with(&["AES-NI"]);
         assert!(half.instructions(Provider::AwsLc, gcm).is_empty());
         assert_eq!(half.instructions(Provider::AwsLc, Function::AesCbc(KeyBits::B128)), ["AES-NI"]);
-        let new = Cpu::with(&["AES-NI", "PCLMULQDQ", "VAES", "VPCLMULQDQ", "AVX2"]);
+        let new = with(&["AES-NI", "PCLMULQDQ", "VAES", "VPCLMULQDQ", "AVX2"]);
         assert_eq!(new.instructions(Provider::AwsLc, gcm), ["AES-NI", "PCLMULQDQ"]);
         assert_eq!(new.instructions(Provider::Ring, gcm), ["VAES", "VPCLMULQDQ", "AVX2"]);
     }
@@ -210,6 +297,7 @@ mod tests {
     #[test]
     fn the_environment_hides_instructions() {
         let names = |value| hidden(value).into_iter().collect::<Vec<_>>();
+        assert_eq!(names(HIDING_ALL), ["AES-NI", "PCLMULQDQ", "SHA-NI", "VAES", "VPCLMULQDQ"]);
         let everything = names("~0x200000200000000:~0x60000000000");
         assert_eq!(everything, ["AES-NI", "PCLMULQDQ", "VAES", "VPCLMULQDQ"]);
         assert_eq!(names("~0x0:~0x60000000000"), ["VAES", "VPCLMULQDQ"]);

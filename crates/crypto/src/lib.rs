@@ -64,6 +64,7 @@
 //! | How is a cipher's speed measured? | `speed.rs` |
 //! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/gcm.rs`, `mac/software.rs`, `mac/chain.rs` (XCBC and CMAC) |
 //! | What does switching the CPU's instructions off do? | `providers.rs`, `provider_if`: the portable provider then serves suites that the CPU accelerates |
+//! | Which instructions have POWER and System z, and who uses them? | `cpu/power.rs`, `cpu/system_z.rs`; `tests/cross` builds and tests for both |
 //! | What happens on a CPU without AES instructions? | `cpu.rs`, `detect`, finds none, so `in_core` begins as off; the wanted provider still serves, in its own software. `crates/cli/src/crypto/remarks.rs` warns at start |
 //! | Where are AEADs of AWS-LC and ring? | `aws_lc.rs`, `ring.rs`; AEADs that work only in place go through `in_place.rs` |
 //! | Where are AES-GMAC and DES? | `gmac.rs` (for ESP without encryption, and AH); `des.rs` (RustCrypto, feature `legacy` only) |
@@ -117,7 +118,7 @@ mod work;
 pub use aws_lc::fill_random;
 pub use choice::{Algorithm, Choice, NoSuchAlgorithm, NoSuchProvider};
 pub use cipher::{Aad, Cipher, Forged};
-pub use cpu::{Cpu, HIDING};
+pub use cpu::{Cpu, HIDING, HIDING_ALL};
 pub use function::Function;
 pub use keyed::Keyed;
 pub use name::NoSuchSuite;

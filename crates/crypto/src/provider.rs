@@ -17,7 +17,7 @@ use policy::{KeyBits, Secret};
 use std::fmt;
 
 /// A library that implements the ciphers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {
     /// AWS-LC: everything.
     #[default]
@@ -56,6 +56,18 @@ pub enum CipherError {
 }
 
 impl Provider {
+    /// Takes a key for the MAC of this provider. ring has none that this crate uses: AWS-LC's stands for it.
+    ///
+    /// # Panics
+    /// On the same conditions as [`mac::Key::new`].
+    pub fn mac(self, algorithm: mac::Algorithm, key: &[u8]) -> mac::Key {
+        match self {
+            #[cfg(feature = "portable")]
+            Self::Portable => mac::Key::portable(algorithm, key),
+            _ => mac::Key::new(algorithm, key),
+        }
+    }
+
     /// All of them, the default first.
     pub const ALL: [Self; 3] = [Self::AwsLc, Self::Ring, Self::Portable];
 

@@ -9,6 +9,7 @@ use crate::choice::Choice;
 use crate::cpu::Cpu;
 use crate::function::Function;
 use crate::keyed::Keyed;
+use crate::mac;
 use crate::provider::Provider;
 use crate::suite::Suite;
 use crate::work::{Amount, Backend, Direction, Work};
@@ -80,6 +81,11 @@ impl CryptoProviders {
     /// The provider that makes the cipher of a suite now.
     pub fn provider(&self, suite: Suite) -> Provider {
         self.provider_if(self.in_core(), suite)
+    }
+
+    /// The provider that makes a MAC now, for a user of the MAC alone such as a PRF.
+    pub fn mac_provider(&self, algorithm: mac::Algorithm) -> Provider {
+        self.provider(Function::Mac(algorithm).suite())
     }
 
     /// The executor of a function that a provider implements.

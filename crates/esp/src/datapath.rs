@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use crate::discard::{Counters, Discard};
+use crate::families::FamilySwitch;
 use crate::gso::{Gso, Segmentation};
 use crate::header::Header;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, Unsent};
-use crate::plane::{Notice, SaId, Spi, Usage};
+use crate::plane::{Notice, Path, SaId, Spi, Usage};
 use crate::queue::{Coalesce, ReceiveQueue, SendQueue};
 use crate::sad::{Found, Sad};
 use crate::spd::{Entry, Service, Spd, Verdict};
@@ -28,7 +29,9 @@ mod settings;
 pub mod stages;
 
 pub use crate::arrival::Arrival;
+pub use crate::queue::SaLookups;
 pub use crate::spd::Lookups;
+pub use paths::Defragmented;
 pub use sender::Sender;
 pub use settings::{Inward, Settings};
 
@@ -52,6 +55,8 @@ struct Shared {
     ah_sad: Sad,
     early: Early,
     spd: Spd,
+    /// The address families that tunnels may use; the SPD and the inbound SAs have it, too.
+    families: Arc<FamilySwitch>,
     /// Octets of the longest packet that the device takes.
     device_mtu: AtomicUsize,
     surroundings: Surroundings,
@@ -89,6 +94,7 @@ const MAX_NOTICES: usize = 4096;
 impl Datapath {
     /// Makes a datapath without rules and SAs, which therefore drops everything.
     pub fn new(settings: Settings, now: Instant) -> Self {
+        let families = Arc::<FamilySwitch>::default();
         let shared = Arc::new(Shared {
             settings,
             epoch: now,
@@ -96,7 +102,8 @@ impl Datapath {
             sad: Sad::new(),
             ah_sad: Sad::new(),
             early: Early::default(),
-            spd: Spd::new(),
+            spd: Spd::new(Arc::clone(&families)),
+            families,
             device_mtu: AtomicUsize::new(usize::MAX),
             surroundings: Surroundings::new(),
             installed: Mutex::default(),
@@ -138,8 +145,9 @@ impl Datapath {
         queue: &mut ReceiveQueue,
     ) -> Result<(), Discard> {
         let shared = &*self.0;
-        shared
-            .find_or_keep(datagram, &arrival)
+        let found = shared.find_or_keep(datagram, &arrival);
+        queue.looked_up(SaLookups::of(matches!(found, Ok(Some(_)))));
+        found
             .and_then(|sa| {
                 let Some(sa) = sa else { return Ok(()) };
                 let mut receiving = sa.receive();
@@ -162,7 +170,9 @@ impl Datapath {
         let now = shared.since_epoch(now);
         let spi = packet.1.get(4..8).and_then(<[u8]>::first_chunk).ok_or(Discard::AhHeader);
         spi.and_then(|spi| {
-            shared.ah_sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
+            let sa = shared.ah_sad.find(Spi(u32::from_be_bytes(*spi)), &arrival.path);
+            queue.looked_up(SaLookups::of(sa.is_some()));
+            sa.ok_or(Discard::UnknownSpi)
         })
         .and_then(|sa| {
             let mut receiving = sa.receive();
@@ -188,7 +198,7 @@ impl Datapath {
         let segment_len = segment_len.max(1);
         let mut accepted = 0;
         shared.prefetch(datagrams.chunks(segment_len));
-        shared.for_each_run(datagrams, segment_len, &arrival, |sa, _, run| {
+        let lookups = shared.for_each_run(datagrams, segment_len, &arrival, |sa, _, run| {
             let mut receiving = sa.receive();
             for datagram in run.chunks(segment_len) {
                 match receiving.open(since_epoch, datagram, &arrival, queue) {
@@ -198,6 +208,7 @@ impl Datapath {
             }
             receiving.finish(&|notice| shared.notify(notice));
         });
+        queue.looked_up(lookups);
         accepted
     }
 
@@ -230,7 +241,7 @@ impl Datapath {
 
     /// Returns `true` if an SA of ESP receives with that SPI.
     pub(crate) fn receives(&self, spi: Spi) -> bool {
-        self.0.sad.find(spi).is_some()
+        self.0.sad.find_any(spi).is_some()
     }
 
     /// The notices since the last call, oldest first; always empty with [`Settings::on_notice`].
@@ -313,32 +324,37 @@ impl Shared {
     }
 
     /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run, and
-    /// the run. Datagrams of no SA are counted, or kept for an SA that is to come.
+    /// the run. Datagrams of no SA are counted, or kept for an SA that is to come. Returns the number of both.
     fn for_each_run<'d>(
         &self,
         datagrams: &'d [u8],
         segment_len: usize,
         arrival: &Arrival,
         mut each: impl FnMut(&Arc<Inbound>, usize, &'d [u8]),
-    ) {
+    ) -> SaLookups {
         let mut rest = datagrams;
+        let mut lookups = SaLookups::default();
         while !rest.is_empty() {
             let first = &rest[..segment_len.min(rest.len())];
             let sa = match self.find_or_keep(first, arrival) {
                 Ok(Some(sa)) => sa,
                 outcome => {
                     outcome.err().map(|discard| self.counters.count(discard));
+                    lookups.unknown += 1;
                     rest = &rest[first.len()..];
                     continue;
                 }
             };
             let spi = sa.spi.0.to_be_bytes();
             let same = rest.chunks(segment_len).take_while(|datagram| datagram.starts_with(&spi));
-            let (run, tail) = rest.split_at(same.map(<[u8]>::len).sum());
+            let (count, len) = same.fold((0, 0), |(count, len), d| (count + 1, len + d.len()));
+            lookups.found += count;
+            let (run, tail) = rest.split_at(len);
             let offset = datagrams.len() - rest.len();
             rest = tail;
             each(&sa, offset, run);
         }
+        lookups
     }
 
     /// A rule without an SA: drop, or ask for one and keep the packet.
@@ -381,15 +397,15 @@ impl Shared {
         if suite.is_ah() { &self.ah_sad } else { &self.sad }
     }
 
-    fn find(&self, datagram: &[u8]) -> Result<Found, Discard> {
+    fn find(&self, datagram: &[u8], path: &Path) -> Result<Found, Discard> {
         let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
-        self.sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
+        self.sad.find(Spi(u32::from_be_bytes(*spi)), path).ok_or(Discard::UnknownSpi)
     }
 
     /// The same. `None`: the packet is kept until its SA is there.
     #[inline]
     fn find_or_keep(&self, datagram: &[u8], arrival: &Arrival) -> Result<Option<Found>, Discard> {
-        match self.find(datagram) {
+        match self.find(datagram, &arrival.path) {
             Err(Discard::UnknownSpi) => self.keep(datagram, arrival),
             found => found.map(Some),
         }
@@ -402,7 +418,7 @@ impl Shared {
             return Ok(None);
         }
         // It may have arrived between the look-up and now.
-        self.find(datagram).map(Some)
+        self.find(datagram, &arrival.path).map(Some)
     }
 
     /// Opens the packets that came before this SA, and passes on what is in them.

@@ -63,6 +63,8 @@ discards! {
         HoldFull = "hold_full",
         /// Outbound: kept for an SA that came too late or not at all.
         HoldExpired = "hold_expired",
+        /// Outbound: IPsec of the packet's address family, or of its tunnel's, is switched off (vpnctl family).
+        OutboundFamilyOff = "outbound_family_off",
         /// Outbound: the SA has used up its sequence numbers or its volume.
         OutboundExhausted = "outbound_exhausted",
         /// Outbound: longer than the path to the peer carries; its sender was told so (RFC 4301 §8.2.1).
@@ -107,6 +109,8 @@ discards! {
         InboundFragment = "inbound_fragment",
         /// Inbound: the outer header says congestion, and the inner transport does not understand it (RFC 6040 §4.2).
         Congestion = "congestion",
+        /// Inbound: IPsec of the inner packet's address family, or of its tunnel's, is switched off (vpnctl family).
+        InboundFamilyOff = "inbound_family_off",
         /// Inbound: the inner packet is not traffic of the SA (RFC 4301 §5.2).
         Selectors = "selectors",
     }

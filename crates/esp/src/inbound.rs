@@ -23,6 +23,7 @@ pub(crate) use ahead::Ahead;
 use crate::arrival::Arrival;
 use crate::discard::Discard;
 use crate::encap::{PathLimits, Room, clamp_mss};
+use crate::families::FamilySwitch;
 use crate::header::Header;
 use crate::ip;
 use crate::plane::{
@@ -56,6 +57,7 @@ pub(crate) struct Inbound {
     esn: bool,
     mode: Mode,
     selectors: Arc<TrafficSelectors>,
+    families: Arc<FamilySwitch>,
     limits: Limits,
     cipher: Keyed,
     /// Octets of the shortest packet.
@@ -86,7 +88,12 @@ struct State {
 }
 
 impl Inbound {
-    pub(crate) fn new(sa: InboundSa, provider: Provider, room: Room) -> Result<Self, CipherError> {
+    pub(crate) fn new(
+        sa: InboundSa,
+        provider: Provider,
+        room: Room,
+        families: Arc<FamilySwitch>,
+    ) -> Result<Self, CipherError> {
         Ok(Self {
             id: sa.id,
             spi: sa.spi,
@@ -94,6 +101,7 @@ impl Inbound {
             esn: sa.esn,
             mode: sa.mode,
             selectors: sa.selectors,
+            families,
             limits: sa.limits,
             cipher: Keyed::new(sa.suite, sa.key, provider)?,
             shortest: ESP_HEADER + sa.suite.iv_len() + sa.suite.icv_len() + TRAILER,
@@ -262,21 +270,25 @@ impl Inbound {
             Mode::Tunnel => leave_tunnel(packet, next_header, arrival)?,
             Mode::Transport => rebuild(packet, header_len, next_header, arrival)?,
         };
-        self.vet(packet, &header, vetted)?;
+        self.vet(packet, &header, arrival, vetted)?;
         Ok(header)
     }
 
-    /// Lets only the SA's traffic pass, and TCP know how much fits. `vetted` is the last flow that has passed.
+    /// Lets only the SA's traffic of families that are on pass, and TCP know how much fits. `vetted` is the last flow that has passed.
     fn vet(
         &self,
         packet: &mut [u8],
         header: &Header,
+        arrival: &Arrival,
         vetted: &mut Option<Flow>,
     ) -> Result<(), Discard> {
         let flow = Flow::of(header, true);
         if *vetted != Some(flow) {
             if !header.arrives_by(&self.selectors) {
                 return Err(Discard::Selectors);
+            }
+            if self.families.blocks(header.ipv6, arrival.path.remote.ip()) {
+                return Err(Discard::InboundFamilyOff);
             }
             *vetted = Some(flow);
         }

@@ -95,7 +95,7 @@
 //! |---|---|
 //! | What can key management ask of every data plane, what does the plane report? | `plane.rs`, `DataPlane` and `Notice` |
 //! | What can only some planes do: filter, trace, manual keys, path MTU? | `plane/capabilities.rs` |
-//! | Where is a packet without an SA dropped, held or asked for? | `datapath.rs`, `miss`. `spd.rs` holds packets: for each rule 32 packets and 64 KiB, for 10 s; an SA is asked for once a second (`ACQUIRE_EVERY`) |
+//! | Where is a packet without an SA dropped, held or asked for? | `datapath.rs`, `miss`. `spd/held.rs` holds packets: for each rule 32 packets and 64 KiB, for 10 s; an SA is asked for once a second (`ACQUIRE_EVERY`) |
 //! | Where is an unknown SPI counted? | `datapath.rs`: `find` refuses it, its callers count it; every reason is in `discard.rs` |
 //! | Which rule and SA does a packet get? | `spd.rs`; `spd/finder.rs` searches the rules, `spd/flows.rs` remembers flows |
 //! | Where does an outbound packet get its sequence number, and when do numbers run out? | `outbound.rs`, `claim`, of `sequence.rs`. 2^29 numbers before the end it reports `Notice::Expiring`; at the end packets are dropped (`outbound_exhausted`) |
@@ -106,13 +106,14 @@
 //! | How long may a packet be, and is it fragmented or refused? | `outbound/fit_to_mtu.rs` decides; `path_mtu.rs` knows the paths, `encap.rs` the overhead; `fragment.rs` cuts IPv4 packets before ESP; `icmp.rs` writes the answer to a refused packet's sender |
 //! | Where is AH? | `ah.rs`, `outbound/ah.rs`, `inbound/ah.rs` |
 //! | Where is a path address changed because a peer moved? | `inbound.rs`, `take_note`, reports it; `datapath/data_plane.rs`, `relocate`, changes it |
+//! | Where is IPsec of one address family switched off? | `families.rs`; `spd.rs`, `lookup`, and `inbound.rs`, `vet`, drop its packets |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
 //! | What would become of a packet that is only asked about? | `datapath/trace.rs`, `trace.rs` |
 //! | How is an SA without IKE installed? | `manual.rs` |
 //! | Which DSCP and ECN do outer and inner header get? | out: `outbound.rs` (`OuterFields.tos`) copies both; in: `ip.rs`, `leave_tunnel` (RFC 6040), passes an outer CE on, or drops the packet (`congestion`) if its transport does not know ECN; the inner DSCP stays |
 //! | Where are padding, IV and ICV made? | `outbound.rs`, `seal_one`, `pad_len`, `fill_iv` |
 //! | Where are padding, next header and inner selectors checked? | `inbound/unwrap.rs`, `trailer` and `leave_tunnel`; the selectors in `inbound.rs`, `vet` |
-//! | Where is an SA found by its SPI, and what happens with two equal SPIs? | `sad.rs`; `datapath/data_plane.rs`, `add_inbound`, refuses a second inbound SA with `SpiInUse`, and SPIs below 256 |
+//! | Where is an SA found by its SPI, and what happens with two equal SPIs? | `sad.rs`; `datapath/data_plane.rs`, `add_inbound`, refuses a second inbound SA of one local address with `SpiInUse`, and SPIs below 256 |
 //! | Which routers' messages about an MTU are believed? | `path_mtu.rs`, `learn`: not below 576 octets (IPv6: 1280), four changes and then one in 10 s, forgotten after 10 minutes. `datapath/paths.rs` takes the message, `icmp.rs` reads it |
 //! | How often is a sender told that its packet is too long? | `datapath/paths.rs`: 128 at once, then one each millisecond (`rate.rs`) |
 //! | Where is the MSS of TCP lowered? | `encap.rs`, `clamp_mss` |
@@ -155,6 +156,7 @@ mod arrival;
 pub mod datapath;
 pub mod discard;
 pub mod encap;
+pub mod families;
 pub mod filter;
 pub mod gso;
 pub mod manual;
@@ -175,7 +177,8 @@ mod inbound;
 mod ip;
 mod outbound;
 mod rate;
-mod reassembly;
+#[doc(hidden)]
+pub mod reassembly;
 mod replay;
 mod rule;
 mod sa;

@@ -13,11 +13,14 @@ use crate::plane::{
 };
 use crypto::Suite;
 use policy::{Mode, Secret};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Rules of key management have lower numbers: the policy's tunnels come first.
 const FIRST_RULE: u32 = 0x007f_0000;
+
+/// Numbers for their rules that the kernel plane has room for, too.
+const RULES: u32 = 0x0000_fff0;
 
 /// One SA of one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,10 +109,18 @@ pub struct Numbers {
     pub allowed: u64,
 }
 
-/// SAs that a plane has.
+/// SAs that a plane has, and the rules for their traffic.
 #[derive(Clone, Debug, Default)]
 pub struct Installed {
     sas: Vec<(SaId, Arc<ManualSa>)>,
+    /// By the name of the SAs. A name may have no SA any more: its traffic is blocked then.
+    rules: BTreeMap<String, Rule>,
+    /// The numbers of `rules`.
+    taken: BTreeSet<RuleId>,
+    /// Rules so far, those included that are gone.
+    ruled: u32,
+    /// SAs so far, those included that are gone: names of SAs are not used again.
+    last: u64,
 }
 
 impl Installed {
@@ -124,27 +135,141 @@ impl Installed {
         numbers: &mut dyn FnMut(&ManualSa) -> Numbers,
     ) -> Result<Self, ManualError> {
         let mut installed = Self::default();
-        let mut rules: BTreeMap<&str, RuleId> = BTreeMap::new();
-        for (sa, number) in sas.iter().zip(1..) {
-            let next = RuleId(FIRST_RULE + u32::try_from(rules.len()).unwrap_or(0));
-            let known = rules.get(sa.name.as_str()).copied();
-            let id = SaId(SaId::FIRST_MANUAL.0 + number);
-            let rule = known.unwrap_or(next);
-            let added = match known {
-                Some(_) => Ok(()),
-                None => plane.add_rule(sa.rule(rule)).and_then(|()| {
-                    sa.reqid.map_or(Ok(()), |reqid| plane.manual_keying().set_reqid(rule, reqid))
-                }),
+        installed.add(plane, sas, numbers).map(|()| installed)
+    }
+
+    /// Adds more SAs, and a rule for each new name. A name that is [blocked](Self::blocked) gets the rule of these SAs.
+    ///
+    /// # Errors
+    /// Where the plane refuses one: then it has none of these, and the rules of before.
+    pub fn add(
+        &mut self,
+        plane: &mut dyn DataPlane,
+        sas: &[Arc<ManualSa>],
+        numbers: &mut dyn FnMut(&ManualSa) -> Numbers,
+    ) -> Result<(), ManualError> {
+        let before = self.sas.len();
+        let mut ruled: BTreeSet<String> = self.sas.iter().map(|(_, sa)| sa.name.clone()).collect();
+        let mut former: Vec<(String, Option<Rule>)> = Vec::new();
+        for sa in sas {
+            let added = match ruled.insert(sa.name.clone()) {
+                true => self.add_rule(plane, sa, &mut former),
+                false => Ok(()),
             };
-            rules.insert(&sa.name, rule);
-            if let Err(why) = added.and_then(|()| sa.add(plane, id, rule, numbers)) {
-                installed.sas.iter().for_each(|(id, _)| _ = plane.remove(*id));
-                rules.values().for_each(|rule| plane.remove_rule(*rule));
+            if let Err(why) = added.and_then(|()| self.add_sa(plane, sa, numbers)) {
+                self.sas.drain(before..).for_each(|(id, _)| _ = plane.remove(id));
+                former.into_iter().for_each(|(name, rule)| self.put_back(plane, &name, rule));
                 return Err(ManualError { name: sa.name.clone(), way: sa.way, why });
             }
-            installed.sas.push((id, Arc::clone(sa)));
         }
-        Ok(installed)
+        Ok(())
+    }
+
+    /// Adds the rule for the SAs of a name, and notes the one that the name had.
+    fn add_rule(
+        &mut self,
+        plane: &mut dyn DataPlane,
+        sa: &ManualSa,
+        former: &mut Vec<(String, Option<Rule>)>,
+    ) -> Result<(), PlaneError> {
+        let rule = sa.rule(self.number_for(&sa.name));
+        former.push((sa.name.clone(), self.enter(&sa.name, rule.clone())));
+        plane.add_rule(rule.clone())?;
+        sa.reqid.map_or(Ok(()), |reqid| plane.manual_keying().set_reqid(rule.id, reqid))
+    }
+
+    fn add_sa(
+        &mut self,
+        plane: &mut dyn DataPlane,
+        sa: &Arc<ManualSa>,
+        numbers: &mut dyn FnMut(&ManualSa) -> Numbers,
+    ) -> Result<(), PlaneError> {
+        let rule = self.rules.get(&sa.name).map_or(RuleId(FIRST_RULE), |rule| rule.id);
+        self.last += 1;
+        let id = SaId(SaId::FIRST_MANUAL.0 + self.last);
+        sa.add(plane, id, rule, numbers)?;
+        self.sas.push((id, Arc::clone(sa)));
+        Ok(())
+    }
+
+    fn put_back(&mut self, plane: &mut dyn DataPlane, name: &str, rule: Option<Rule>) {
+        let Some(rule) = rule else {
+            self.unblock(plane, name);
+            return;
+        };
+        // A plane that refuses it has guarded its traffic all the same.
+        let _ = plane.add_rule(rule.clone());
+        self.enter(name, rule);
+    }
+
+    fn enter(&mut self, name: &str, rule: Rule) -> Option<Rule> {
+        self.ruled = rule.id.0.saturating_sub(FIRST_RULE) + 1;
+        self.taken.insert(rule.id);
+        self.rules.insert(name.to_owned(), rule)
+    }
+
+    /// The number of the rule for the SAs of this name; where there is none, one that is free.
+    fn number_for(&self, name: &str) -> RuleId {
+        if let Some(rule) = self.rules.get(name) {
+            return rule.id;
+        }
+        let behind = self.taken.last().map_or(FIRST_RULE, |rule| rule.0 + 1);
+        let mut numbers = (0..RULES).map(|n| RuleId(FIRST_RULE + (self.ruled + n) % RULES));
+        numbers.find(|rule| !self.taken.contains(rule)).unwrap_or(RuleId(behind))
+    }
+
+    /// The rules that [`Self::add`] would add for these SAs, so that a plane can be prepared for them.
+    pub fn rules_for(&self, sas: &[Arc<ManualSa>]) -> Vec<Rule> {
+        let mut with = self.clone();
+        let mut rules = BTreeMap::new();
+        for sa in sas {
+            let rule = sa.rule(with.number_for(&sa.name));
+            with.enter(&sa.name, rule.clone());
+            rules.insert(rule.id, rule);
+        }
+        rules.into_values().collect()
+    }
+
+    /// Removes the SAs of a name: first the one that sends, so that nothing is protected any more that the other could
+    /// not answer. Their traffic is blocked until [`Self::unblock`]. Returns each with the last sequence number that it
+    /// has used, if it has sent.
+    pub fn remove(
+        &mut self,
+        plane: &mut dyn DataPlane,
+        name: &str,
+    ) -> Vec<(Arc<ManualSa>, Option<u64>)> {
+        let (mut gone, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.sas).into_iter().partition(|(_, sa)| sa.name == name);
+        self.sas = rest;
+        gone.sort_by_key(|(_, sa)| std::cmp::Reverse(sa.way));
+        let mut end = |(id, sa): (SaId, Arc<ManualSa>)| {
+            let last = plane.manual_keying().retire(id);
+            if last.is_none() {
+                plane.remove(id);
+            }
+            (sa, last)
+        };
+        gone.into_iter().map(&mut end).collect()
+    }
+
+    /// Removes the rule of a name that has no SA: the plane no longer matches its traffic. Returns `true` if there was a
+    /// rule.
+    pub fn unblock(&mut self, plane: &mut dyn DataPlane, name: &str) -> bool {
+        let Some(rule) = self.rules.remove(name) else { return false };
+        self.taken.remove(&rule.id);
+        plane.remove_rule(rule.id);
+        true
+    }
+
+    /// Returns `true` if one of the names has this rule.
+    pub fn has_rule(&self, rule: RuleId) -> bool {
+        self.taken.contains(&rule)
+    }
+
+    /// The names that have a rule and no SA: their traffic is blocked.
+    pub fn blocked(&self) -> impl Iterator<Item = &str> {
+        let served: BTreeSet<&str> = self.sas.iter().map(|(_, sa)| sa.name.as_str()).collect();
+        self.rules.keys().map(String::as_str).filter(move |name| !served.contains(name))
     }
 
     /// Every SA with its name in the plane, in the order in which they were given.

@@ -10,8 +10,9 @@ pub use crate::rule::{Rule, RuleId};
 pub use crate::sa::{Encapsulation, InboundSa, Limits, OutboundSa, Path, SaId, Spi, Usage};
 pub use crate::traffic::{PacketSummary, TrafficSelectors};
 pub use capabilities::{
-    BulkRules, Capabilities, CryptoAccounting, EarlyPackets, Filtering, Maintenance, ManualKeying,
-    PathMtu, PeerExceptions, add_rules, remove_rules,
+    BulkRules, Capabilities, CryptoAccounting, EarlyPackets, FamilySwitching, FilterReader,
+    FilterWork, Filtering, Maintenance, ManualKeying, PathMtu, PeerExceptions, Preparation,
+    add_rules, remove_rules,
 };
 
 /// A report of the plane to key management.
@@ -28,6 +29,8 @@ pub enum Notice {
     Disturbed,
     /// Others have removed or changed parts of this plane on the host: [`Maintenance::restore`] puts them back.
     HostChanged,
+    /// The plane may be prepared now for a rule for which it was not yet: [`Preparation::prepare`] tells.
+    Prepared,
     /// A network card has room again for SAs that wait for it: [`Maintenance::use_room`] moves them there.
     Room,
     /// An SA reached a limit of volume or of sequence numbers.

@@ -155,6 +155,7 @@ pub struct ReceiveQueue {
     packets: Vec<(Range<usize>, Gso)>,
     /// The number of packets taken in; joined packets are counted one by one.
     accepted: usize,
+    lookups: SaLookups,
     /// The flow to which the last of `packets` belongs, if further packets can be joined to it.
     flow: Option<Flow>,
     /// The octets before `used`, while a packet is being opened over the last `overlap` of them.
@@ -162,7 +163,40 @@ pub struct ReceiveQueue {
     overlap: usize,
 }
 
+/// The number of packets for which an inbound SA was looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SaLookups {
+    /// There was one.
+    pub found: u64,
+    /// There was none, or none yet.
+    pub unknown: u64,
+}
+
+impl SaLookups {
+    /// One.
+    pub(crate) fn of(found: bool) -> Self {
+        Self { found: u64::from(found), unknown: u64::from(!found) }
+    }
+}
+
+impl std::ops::AddAssign for SaLookups {
+    fn add_assign(&mut self, other: Self) {
+        self.found += other.found;
+        self.unknown += other.unknown;
+    }
+}
+
 impl ReceiveQueue {
+    /// The look-ups of SAs since the last call. They outlast [`Self::clear`].
+    pub fn take_lookups(&mut self) -> SaLookups {
+        std::mem::take(&mut self.lookups)
+    }
+
+    #[inline]
+    pub(crate) fn looked_up(&mut self, lookups: SaLookups) {
+        self.lookups += lookups;
+    }
+
     /// Makes a queue that is full after about so many octets.
     pub fn new(capacity: usize, coalesce: Coalesce) -> Self {
         Self {
@@ -171,6 +205,7 @@ impl ReceiveQueue {
             used: MAX_HEADERS,
             packets: Vec::new(),
             accepted: 0,
+            lookups: SaLookups::default(),
             flow: None,
             covered: [0; MAX_HEADERS],
             overlap: 0,

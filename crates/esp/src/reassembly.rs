@@ -1,10 +1,11 @@
 //! Puts together the fragments of this host's own packets that are to go in transport mode, which carries none
-//! (RFC 4301 §4.1, §7): the device's MTU has the kernel fragment what an application sends in one piece.
+//! (RFC 4301 §4.1, §7): the device's MTU has the kernel fragment what an application sends in one piece. A stack behind the
+//! datapath puts together the fragments that come out of tunnels ([`Reassembler`]).
 
 #![forbid(unsafe_code)]
 
 use crate::discard::Discard;
-use crate::header::{FRAGMENT, Header};
+use crate::header::{FRAGMENT, Fragment, Header};
 use crate::ip::{IPV4_LEN, IPV6_LEN, Sum, put_word, word_at};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,6 +31,19 @@ struct Name {
     destination: IpAddr,
     protocol: u8,
     identification: u32,
+}
+
+/// Puts together the fragments that come out of tunnels: at most 64 packets and 1 MiB wait, 15 seconds.
+#[derive(Debug, Default)]
+pub struct Reassembler(Reassembly);
+
+impl Reassembler {
+    /// Takes in a packet, `now` after some fixed time. Returns the whole packet if it was the missing fragment. `None`: it is no
+    /// fragment, others are missing, or it was refused.
+    pub fn take(&mut self, now: Duration, packet: &[u8]) -> Option<Vec<u8>> {
+        let header = Header::parse(packet).filter(|header| header.fragment != Fragment::Whole)?;
+        self.0.take(now, packet, &header, &|| {}).ok().flatten()
+    }
 }
 
 /// Packets of which some fragments are there.
@@ -313,6 +327,18 @@ mod tests {
             }
         }
         assert!(refused > 0 && reassembly.octets <= OCTETS, "{refused} {}", reassembly.octets);
+    }
+
+    #[test]
+    fn a_stack_gets_packets_whole() {
+        for ipv6 in [false, true] {
+            let (packet, parts) = fragments(ipv6, 3000, 1000, 1);
+            let mut reassembler = Reassembler::default();
+            let taken = parts.iter().map(|part| reassembler.take(Duration::ZERO, part));
+            let whole: Vec<Vec<u8>> = taken.flatten().collect();
+            assert!(whole == [packet.clone()]);
+            assert_eq!(reassembler.take(Duration::ZERO, &packet), None);
+        }
     }
 
     #[test]

@@ -4,11 +4,13 @@
 
 mod finder;
 mod flows;
+mod held;
 
 pub use flows::Lookups;
 pub(crate) use flows::{AHEAD, Flow, Flows};
 
 use crate::discard::Discard;
+use crate::families::FamilySwitch;
 use crate::filter::{Direction, Filter, FilterAction};
 use crate::gso::Gso;
 use crate::header::Header;
@@ -16,18 +18,13 @@ use crate::outbound::Outbound;
 use crate::plane::{Rule, RuleId, SaId, TrafficSelectors};
 use arc_swap::ArcSwap;
 use finder::Finder;
-use std::collections::{BTreeMap, VecDeque};
+use held::{Held, HeldPacket};
+use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-const HELD_PACKETS: usize = 32;
-const HELD_OCTETS: usize = 65_536;
-
-/// The time after which a held packet is dropped.
-const HELD_FOR: Duration = Duration::from_secs(10);
 
 /// The shortest time between two requests of one rule for an SA.
 const ACQUIRE_EVERY: Duration = Duration::from_secs(1);
@@ -37,7 +34,7 @@ pub(crate) enum Verdict {
     Protect(Arc<Outbound>),
     /// A rule covers it, but none of its SAs does.
     NoSa(Arc<Entry>),
-    /// A rule of the filter covers it, or none at all.
+    /// A rule of the filter covers it, or none at all, or its family is off.
     Drop(Discard),
 }
 
@@ -55,7 +52,9 @@ pub(crate) struct Spd {
     /// The filter has rules. Every packet reads this.
     filters: AtomicBool,
     filter: ArcSwap<Filter>,
-    /// The number of changes to rules, SAs in use and the filter.
+    /// The address families that tunnels may use.
+    families: Arc<FamilySwitch>,
+    /// The number of changes to rules, SAs in use, the filter and the families.
     generation: AtomicU64,
     /// A rule, an SA or the filter names ports, or did so once. Only then flows of a pair of hosts are distinguished by their
     /// ports.
@@ -75,35 +74,17 @@ pub(crate) struct Entry {
 pub(crate) struct Service {
     /// The one added or promoted last comes first.
     serving: ArcSwap<Vec<Arc<Outbound>>>,
-    held: Mutex<Held>,
+    held: Held,
     /// The time of the next possible request for an SA, in nanoseconds since the epoch.
     next_acquire: AtomicU64,
     /// Packets of the rule that were dropped because no SA served them.
     unserved: AtomicU64,
 }
 
-#[derive(Default)]
-struct Held {
-    packets: VecDeque<HeldPacket>,
-    octets: usize,
-}
-
-/// A packet that waits for an SA.
-pub(crate) struct HeldPacket {
-    since: Duration,
-    pub(crate) octets: Vec<u8>,
-    pub(crate) gso: Gso,
-}
-
-impl HeldPacket {
-    pub(crate) fn is_stale(&self, now: Duration) -> bool {
-        now.saturating_sub(self.since) > HELD_FOR
-    }
-}
-
 impl Spd {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(families: Arc<FamilySwitch>) -> Self {
         Self {
+            families,
             filters: AtomicBool::new(false),
             filter: ArcSwap::default(),
             generation: AtomicU64::new(0),
@@ -147,7 +128,13 @@ impl Spd {
             SpdMatch::Nothing => return Verdict::Drop(Discard::NoPolicy),
             SpdMatch::Rule(entry) => entry,
         };
+        if self.families.blocks_all(header.ipv6) {
+            return Verdict::Drop(Discard::OutboundFamilyOff);
+        }
         match entry.service.serving.load().iter().find(|sa| sa.carries(header)) {
+            Some(sa) if self.families.blocks(header.ipv6, sa.path().remote.ip()) => {
+                Verdict::Drop(Discard::OutboundFamilyOff)
+            }
             Some(sa) => Verdict::Protect(Arc::clone(sa)),
             None => Verdict::NoSa(entry),
         }
@@ -284,37 +271,15 @@ impl Service {
         gso: Gso,
         count: &dyn Fn(Discard),
     ) -> Result<(), Discard> {
-        let mut held = self.held();
-        while held.packets.front().is_some_and(|p| p.is_stale(now)) {
-            held.pop();
-            count(Discard::HoldExpired);
-        }
-        if held.packets.len() == HELD_PACKETS || held.octets + packet.len() > HELD_OCTETS {
-            return Err(Discard::HoldFull);
-        }
-        held.octets += packet.len();
-        held.packets.push_back(HeldPacket { since: now, octets: packet.to_vec(), gso });
-        Ok(())
+        self.held.hold(now, packet, gso, count)
     }
 
     pub(crate) fn holds_packets(&self) -> bool {
-        !self.held().packets.is_empty()
+        !self.held.is_empty()
     }
 
     /// The packet kept longest, no longer kept.
     pub(crate) fn release(&self) -> Option<HeldPacket> {
-        self.held().pop()
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Held {
-    fn pop(&mut self) -> Option<HeldPacket> {
-        let packet = self.packets.pop_front()?;
-        self.octets -= packet.octets.len();
-        Some(packet)
+        self.held.release()
     }
 }

@@ -1,5 +1,5 @@
-//! What workers share, in every order in which threads may come to it (loom): the in-order stage, its pools, sequence
-//! numbers, and the anti-replay window.
+//! What threads share, in every order in which they may come to it (loom): the in-order stage, its pools, sequence numbers,
+//! the anti-replay window, packets that wait for their SA in either direction, requests to workers, and turns.
 //!
 //! The sources are those of the crate, compiled once more with loom's locks in place of the system's.
 
@@ -9,18 +9,26 @@
     reason = "the models use what threads share, and not the unit tests beside it"
 )]
 
+#[path = "../src/datapath/early.rs"]
+mod early;
+#[path = "../src/spd/held.rs"]
+mod held;
 #[path = "../../userspace/src/order.rs"]
 mod order;
 #[path = "../../userspace/src/pool.rs"]
 mod pool;
 #[path = "../src/replay.rs"]
 mod replay;
+#[path = "../../userspace/src/requests.rs"]
+mod requests;
 #[path = "../src/sequence.rs"]
 mod sequence;
+#[path = "../../userspace/src/turns.rs"]
+mod turns;
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
-    use loom::sync::{MutexGuard, atomic::AtomicBool};
+    use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     use std::ops::{Deref, DerefMut};
     use std::sync::{LockResult, PoisonError};
 
@@ -32,8 +40,15 @@ mod sync {
     }
 
     pub(crate) struct Guard<'a, T> {
-        value: MutexGuard<'a, T>,
+        /// `None` while its owner waits for a [`Condvar`].
+        value: Option<MutexGuard<'a, T>>,
         letting_go: &'a AtomicBool,
+    }
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
     }
 
     impl<T> Mutex<T> {
@@ -43,13 +58,13 @@ mod sync {
         }
 
         pub(crate) fn lock(&self) -> LockResult<Guard<'_, T>> {
-            let guard = |value| Guard { value, letting_go: &self.letting_go };
+            let guard = |value| Guard { value: Some(value), letting_go: &self.letting_go };
             self.value.lock().map(guard).map_err(|e| PoisonError::new(guard(e.into_inner())))
         }
 
         pub(crate) fn try_lock(&self) -> Result<Guard<'_, T>, ()> {
             let value = self.value.try_lock().map_err(drop)?;
-            Ok(Guard { value, letting_go: &self.letting_go })
+            Ok(Guard { value: Some(value), letting_go: &self.letting_go })
         }
     }
 
@@ -64,13 +79,74 @@ mod sync {
         type Target = T;
 
         fn deref(&self) -> &T {
-            &self.value
+            self.value.as_ref().expect("it does not wait")
         }
     }
 
     impl<T> DerefMut for Guard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
-            &mut self.value
+            self.value.as_mut().expect("it does not wait")
+        }
+    }
+
+    #[derive(Default)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl Condvar {
+        pub(crate) fn wait<'a, T>(&self, mut guard: Guard<'a, T>) -> LockResult<Guard<'a, T>> {
+            let (value, letting_go) = (guard.value.take(), guard.letting_go);
+            drop(guard);
+            let again = |value| Guard { value: Some(value), letting_go };
+            let woken = self.0.wait(value.expect("it does not wait"));
+            woken.map(again).map_err(|e| PoisonError::new(again(e.into_inner())))
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+}
+
+mod arrival {
+    pub(crate) use esp::datapath::Arrival;
+}
+
+mod gso {
+    pub(crate) use esp::gso::Gso;
+}
+
+mod plane {
+    pub(crate) use esp::plane::Spi;
+}
+
+/// An event descriptor without a system: its calls see what was done before the calls that they follow.
+mod event_fd {
+    use std::io;
+    use std::os::fd::{AsFd, BorrowedFd};
+
+    pub(crate) struct EventFd(loom::sync::Mutex<bool>);
+
+    impl EventFd {
+        pub(crate) fn new() -> io::Result<Self> {
+            Ok(Self(loom::sync::Mutex::new(false)))
+        }
+
+        pub(crate) fn ring(&self) {
+            *self.0.lock().expect("no panic") = true;
+        }
+
+        pub(crate) fn quieten(&self) {
+            *self.0.lock().expect("no panic") = false;
+        }
+
+        pub(crate) fn is_rung(&self) -> bool {
+            *self.0.lock().expect("no panic")
+        }
+    }
+
+    impl AsFd for EventFd {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            unimplemented!("nobody polls in a model")
         }
     }
 }
@@ -79,14 +155,24 @@ mod discard {
     pub(crate) use esp::discard::Discard;
 }
 
+use early::Early;
+use esp::datapath::Arrival;
+use esp::gso::Gso;
+use esp::plane::{Encapsulation, Path, Spi};
+use held::Held;
 use libtest_mimic::{Arguments, Trial};
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use order::InOrder;
 use pool::Pool;
 use replay::Window;
+use requests::{Release, Stop};
 use sequence::{NoNumber, Sequence};
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
+use turns::Turns;
 
 fn main() -> ExitCode {
     let model = |name: &str, model: fn()| {
@@ -109,6 +195,10 @@ fn main() -> ExitCode {
         ),
         model("of two packets with one number one passes", replayed_once),
         model("batches settle as a whole or not at all", settled_once),
+        model("a packet that comes while its SA is added is opened, once", early_packet),
+        model("a packet that is held while its SA is added is sent, once", held_packet),
+        model("a worker that is asked for something does not sleep on", asked),
+        model("work is done in turn, and all of it before the end", in_turn),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -240,4 +330,88 @@ fn settled_once() {
     passed.extend(other.join().expect("no panic"));
     passed.sort_unstable();
     assert_eq!(passed, [1, 2, 3, 4, 5]);
+}
+
+/// A worker and key management, which adds an SA, as in `Datapath`.
+fn early_packet() {
+    const SPI: Spi = Spi(256);
+    let here = SocketAddr::from(([192, 0, 2, 1], 4500));
+    let path = Path { local: here, remote: here, encapsulation: Encapsulation::Udp };
+    let arrival = Arrival { path, tos: None, ttl: None };
+    let early = Arc::new(Early::default());
+    early.expect(SPI, here.ip());
+    // The SAs by SPI.
+    let there = Arc::new(AtomicBool::new(false));
+    let worker = {
+        let (early, there) = (Arc::clone(&early), Arc::clone(&there));
+        thread::spawn(move || {
+            let find = || there.load(Ordering::Acquire);
+            // As `find_or_keep`.
+            find() || (!early.keep(SPI, &[0; 4], &arrival) && find())
+        })
+    };
+    there.store(true, Ordering::Release);
+    let taken = early.take(SPI).len();
+    let opened = worker.join().expect("no panic");
+    assert_eq!(taken + usize::from(opened), 1);
+    assert_eq!(early.take(SPI).len(), 0);
+}
+
+fn held_packet() {
+    let held = Arc::new(Held::default());
+    let served = Arc::new(AtomicBool::new(false));
+    let flush = |held: &Held| std::iter::from_fn(|| held.release()).count();
+    let worker = {
+        let (held, served) = (Arc::clone(&held), Arc::clone(&served));
+        thread::spawn(move || {
+            if served.load(Ordering::Acquire) {
+                return 1;
+            }
+            // As `miss`.
+            let count = |_| panic!("nothing is late");
+            held.hold(Duration::ZERO, &[0; 4], Gso::NONE, &count).expect("there is room");
+            if served.load(Ordering::Acquire) { flush(&held) } else { 0 }
+        })
+    };
+    // As `serve`.
+    served.store(true, Ordering::Release);
+    let mine = if held.is_empty() { 0 } else { flush(&held) };
+    assert_eq!(mine + worker.join().expect("no panic"), 1);
+    assert!(held.is_empty());
+}
+
+fn asked() {
+    let release = Arc::new(Release::new().expect("a bell"));
+    let stop = Arc::new(Stop::new().expect("a bell"));
+    let other = {
+        let (release, stop) = (Arc::clone(&release), Arc::clone(&stop));
+        thread::spawn(move || {
+            release.want();
+            stop.want();
+        })
+    };
+    let taken = release.take();
+    let stopped = stop.is_wanted();
+    other.join().expect("no panic");
+    assert!(taken || release.bell.is_rung(), "nobody wakes the worker");
+    assert!(taken ^ release.take(), "it is done once");
+    assert!(stop.is_wanted() && (stopped || stop.bell.is_rung()));
+}
+
+fn in_turn() {
+    let mut turns = Turns::default();
+    let done = Arc::new(Mutex::new(Vec::new()));
+    let [first, second, third] = [(); 3].map(|()| turns.give());
+    let others = [(2, third), (0, first)].map(|(number, turn)| {
+        let done = Arc::clone(&done);
+        thread::spawn(move || {
+            turn.wait();
+            done.lock().expect("no panic").push(number);
+        })
+    });
+    // Nobody takes it.
+    drop(second);
+    drop(turns);
+    assert_eq!(*done.lock().expect("no panic"), [0, 2]);
+    others.into_iter().for_each(|other| other.join().expect("no panic"));
 }

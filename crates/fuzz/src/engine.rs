@@ -7,7 +7,7 @@ use crate::octets::Octets;
 use esp::plane::{Notice, PacketSummary, PlaneError, RuleId, SaId, Spi};
 use forger::Forger;
 use ike::Config;
-use policy::{Group, KeyKind, Mode, Pfs, Signature};
+use policy::{AdditionalKe, Group, IkeProposal, KeyKind, Mode, Pfs, Ppk, Signature};
 use sim::host::{Side, ike_offer, lifetime};
 use sim::invariant::{bookkeeping, leftovers_after_stop};
 use sim::link::{Conditions, Content, Gate, Parcel};
@@ -53,22 +53,35 @@ impl Play {
             use_crl: false,
             sha1: false,
         });
+        // Additional key exchanges (ML-KEM would be slow here) and postquantum preshared keys, each in a quarter of the runs.
+        let additional = match wait >> 1 & 3 {
+            0 => vec![AdditionalKe::required(vec![Group::Ecp384])],
+            _ => Vec::new(),
+        };
+        let ids = vec![certificates::PPK.to_owned()];
+        let ppk = match wait >> 3 & 7 {
+            0 => Some(Ppk::required(ids)),
+            1 => Some(Ppk::optional(ids)),
+            _ => None,
+        };
         let groups = [Group::Curve25519, Group::Ecp256];
         let pfs = Pfs {
             offer: groups[..usize::from(bit(0))].to_vec(),
             accept: groups.to_vec(),
             accept_none: !bit(0),
+            additional: if bit(0) { additional.clone() } else { Vec::new() },
         };
         let site = Site {
             children: if bit(1) { 2 } else { 1 },
             mode: if bit(2) { Mode::Transport } else { Mode::Tunnel },
-            ike: vec![ike_offer(&groups)],
+            ike: vec![IkeProposal { additional, ..ike_offer(&groups) }],
             pfs,
             lifetime: lifetime(Duration::from_secs(3600)),
             auto_start: bit(3),
             on_demand: bit(4),
             left_roams: bit(5),
             signature,
+            ppk,
             ..Site::default()
         };
         let site = if site.mode == Mode::Transport { Site { children: 1, ..site } } else { site };
@@ -76,6 +89,7 @@ impl Play {
             fragment_size: bit(6).then_some(576),
             cookie_threshold: if bit(7) { 0 } else { 32 },
             half_open_limit: 40,
+            ppk_before_auth: wait >> 6 & 1 == 0,
             ..Config::default()
         };
         let (mut world, left, right) = World::of_site(u64::from(kind), &site, &config);

@@ -8,6 +8,8 @@
 mod expression;
 mod read;
 
+pub use read::has_legacy_tables;
+
 use crate::nft;
 use expression::{Match, statement_of};
 use policy::AddressRange;
@@ -45,6 +47,9 @@ pub struct Packet {
     pub protocol: Option<(u8, Option<(u16, u16)>)>,
     /// It belongs to a flow that the kernel knows.
     pub established: bool,
+    /// `nft` does not show for which state of a flow a rule of `iptables` asks. It is taken to be that of flows that the kernel
+    /// knows, as nearly all such rules have it.
+    pub guessed: bool,
 }
 
 /// The fate of a packet.

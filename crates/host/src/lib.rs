@@ -49,7 +49,8 @@
 //! | How is traffic written in nftables' language, and what if nft is missing? | `nft.rs`; `available` looks in four fixed directories, not in PATH. The guard then only warns (`src/planes/guard.rs` of the package `vpn`), a filter is refused (`crates/userspace/src/filter.rs`) |
 //! | How do IKE's sockets get past the kernel's policies, and ESP in UDP to the kernel? | `socket_policy.rs` |
 //! | How does a thread act in the plane's network namespace? | `namespace.rs` |
-//! | How does ICMP about a socket's datagrams reach this program? | `error_queue.rs` |
+//! | How does ICMP about a socket's datagrams reach this program? | `error_queue.rs`; about IKE on the port of ESP in UDP: `icmp_listener.rs` |
+//! | Which process has a UDP port? | `holder.rs` |
 //! | What advice does an error of the system carry, and what happens on a host without IPv6? | `system.rs`: `refused`; `lacks_family` tells that a family is missing, and its sockets and routes are left out |
 //! | Where is the record of changes, and who owns it? | `journal.rs`: `/run/vpnd/DEVICE.NAMESPACE.plane`, locked by the process that uses the device; a second one is refused. `claim` keeps two from one routing table |
 //! | How does a range of addresses become prefixes? | `prefix.rs`, `prefixes` |
@@ -68,6 +69,8 @@ mod bind;
 mod error_queue;
 pub mod facts;
 pub mod firewall;
+mod holder;
+mod icmp_listener;
 pub mod journal;
 pub mod lock;
 pub mod namespace;
@@ -82,6 +85,8 @@ mod system;
 pub use addresses::{Announced, Host};
 pub use bind::bind_patiently;
 pub use error_queue::{IcmpError, keep_icmp_errors, take_icmp_error};
+pub use holder::{Process, udp_holder};
+pub use icmp_listener::IcmpListener;
 pub use prefix::{Prefix, prefixes};
 pub use routes::{Devices, Routes};
 pub use socket_policy::{decapsulate, let_pass};

@@ -24,9 +24,10 @@ impl FileLock {
 }
 
 /// How often a lock that another owner has is tried again, and the pause before each time. A program that was just being
-/// started by a process that is killed has the lock for a moment, and so has a process that asks whether it is taken.
-const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(10);
+/// started by a process that is killed has the lock until it runs, and so has a process that asks whether it is taken. On a host
+/// whose processors are all busy, that is some tenths of a second.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Opens a file to read it and append to it, and locks it; `None` if another owner has locked it. `check` sees the file
 /// before it is locked.
@@ -88,6 +89,20 @@ mod tests {
         std::fs::remove_file(&link).expect("ours");
         std::fs::remove_file(&path).expect("ours");
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_lock_is_waited_for_that_a_killed_process_leaves_to_its_child() {
+        let path = std::env::temp_dir().join(format!("file-lock-{}-child", std::process::id()));
+        let left = open_locked(&path, |_| Ok(())).expect("writable").expect("nobody has it");
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(10 * PAUSE);
+                drop(left);
+            });
+            assert!(FileLock::take(&path).expect("writable").is_some());
+        });
+        std::fs::remove_file(&path).expect("ours");
     }
 
     #[test]

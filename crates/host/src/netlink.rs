@@ -2,6 +2,7 @@
 //!
 //! The socket belongs to the network namespace of the thread that opened it, whoever uses it later.
 
+mod address;
 mod exception;
 mod way;
 

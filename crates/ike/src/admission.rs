@@ -1,10 +1,11 @@
 //! Limits on the cost of strangers: half-open IKE SAs are counted, cookies demanded (RFC 7296 §2.6).
 
 use crate::config::Config;
-use crate::crypto::prf::prf;
+use crate::crypto::prf::{self, prf};
 use crate::crypto::rng::Rng;
 use crate::datagram::Datagram;
 use crate::wire::header::IkeSpi;
+use ::crypto::Provider;
 use policy::{Prf, Secret};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -122,15 +123,16 @@ impl Admissions {
             return Admission::Full;
         }
         self.renew(now, rng);
+        let by = prf::provider(&config.crypto, Prf::HmacSha2_256);
         let good = |cookie: &[u8]| {
             [(0, self.version), (1, self.version.wrapping_sub(1))].iter().any(|(index, version)| {
-                bool::from(self.cookie(*index, *version, request).as_slice().ct_eq(cookie))
+                bool::from(self.cookie(by, *index, *version, request).as_slice().ct_eq(cookie))
             })
         };
         if request.cookie.is_some_and(good) {
             Admission::Welcome
         } else {
-            Admission::Cookie(self.cookie(0, self.version, request))
+            Admission::Cookie(self.cookie(by, 0, self.version, request))
         }
     }
 
@@ -147,7 +149,7 @@ impl Admissions {
     }
 
     /// Version | MAC(secret, Ni | IPi | port | SPIi), as RFC 7296 §2.6 suggests.
-    fn cookie(&self, secret: usize, version: u8, request: Request<'_>) -> Vec<u8> {
+    fn cookie(&self, by: Provider, secret: usize, version: u8, request: Request<'_>) -> Vec<u8> {
         // Of one length, so that no nonce and address together look like another nonce and address.
         let address = match request.datagram.remote.ip() {
             IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
@@ -156,7 +158,7 @@ impl Admissions {
         let port = request.datagram.remote.port().to_be_bytes();
         let spi = request.initiator_spi.0.to_be_bytes();
         let parts = [request.nonce, &address, &port, &spi];
-        let mac = prf(Prf::HmacSha2_256, self.secrets[secret].expose(), &parts);
+        let mac = prf(by, Prf::HmacSha2_256, self.secrets[secret].expose(), &parts);
         [&[version], &mac.expose()[..16]].concat()
     }
 }
@@ -291,7 +293,7 @@ mod tests {
             let origin = Origin::of(datagram.remote.ip(), false);
             let spi = IkeSpi(7);
             let request = Request { datagram, origin, initiator_spi: spi, nonce, cookie: None };
-            admissions.cookie(0, 0, request)
+            admissions.cookie(Provider::AwsLc, 0, 0, request)
         };
         // 192.0.2.66 stands at the end of the IPv6 address, whose beginning continues the nonce.
         let address: std::net::Ipv6Addr = "2001:db8::c000:242".parse().unwrap();

@@ -10,6 +10,8 @@ use std::fmt;
 pub enum CloseReason {
     /// A command took it down.
     Deactivated,
+    /// IPsec of its address family was switched off.
+    FamilyOff,
     /// The policy was replaced by one without it, or with another one of that name.
     PolicyChanged,
     /// The gateway stops.
@@ -70,6 +72,7 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Deactivated => "deactivated",
+            Self::FamilyOff => "IPsec of its address family was switched off",
             Self::PolicyChanged => "the policy changed",
             Self::Stopping => "the gateway stops",
             Self::PeerRestarted => "the peer has restarted",

@@ -1,7 +1,10 @@
 //! Settings of an engine that the policy does not have.
 
 use crate::deadlines::times;
-use crate::sa::path::NAT_T_PORT;
+use crate::sa::path::{IKE_PORT, NAT_T_PORT};
+use ::crypto::CryptoProviders;
+use esp::families::Families;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When ESP is put into UDP.
@@ -48,6 +51,9 @@ pub struct Config {
     pub encap: Encap,
     /// UDP port of ESP, and of IKE behind NATs, on both sides (RFC 3948); any but 0 and 500.
     pub natt_port: u16,
+    /// IKE_SA_INIT goes from `natt_port` to `natt_port` at once (RFC 7296 §2.23 allows it), for a gateway that has no port 500.
+    /// The default is port 500, from which both sides move if they see a NAT.
+    pub begin_on_natt_port: bool,
     /// The time after which both sides must prove their identities again, with a new IKE SA and new Child SAs (RFC
     /// 7296 §2.8.3). As a responder, this side tells the initiator (RFC 4478). In both roles, this side closes a session
     /// in which that has not happened within this time and the time that one exchange may take. `None`: never.
@@ -56,6 +62,12 @@ pub struct Config {
     pub mobike: bool,
     /// A peer that moves must show that it receives at its new address before ESP is sent there (RFC 4555 §3.7).
     pub return_routability: bool,
+    /// Postquantum preshared keys may protect all of IKE_AUTH (RFC 9867). Otherwise they change the proofs only (RFC 8784).
+    pub ppk_before_auth: bool,
+    /// The providers of ciphers and PRFs. The builder of a gateway gives the engine those of its data plane.
+    pub crypto: Arc<CryptoProviders>,
+    /// The address families that tunnels may use at first; [`Engine::set_families`](crate::Engine::set_families) changes them.
+    pub families: Families,
     /// Octets of the largest IP datagram in which a protected IKE message goes; what is longer goes in fragments
     /// (RFC 7383) if the peer takes them, smaller ones when nothing comes back. `None`: no fragments in either
     /// direction. Less than [`SMALLEST_FRAGMENT`](crate::SMALLEST_FRAGMENT) is read as that.
@@ -78,15 +90,24 @@ impl Default for Config {
             replay_window: 4096,
             encap: Encap::Auto,
             natt_port: NAT_T_PORT,
+            begin_on_natt_port: false,
             reauthenticate: None,
             mobike: true,
             return_routability: true,
+            ppk_before_auth: true,
+            crypto: Arc::default(),
+            families: Families::default(),
             fragment_size: Some(1280),
         }
     }
 }
 
 impl Config {
+    /// The port of both sides for IKE_SA_INIT.
+    pub(crate) fn first_port(&self) -> u16 {
+        if self.begin_on_natt_port { self.natt_port } else { IKE_PORT }
+    }
+
     /// The time that an exchange may take before the peer is given up.
     pub(crate) fn patience(&self) -> Duration {
         let growth =

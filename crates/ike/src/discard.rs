@@ -13,6 +13,8 @@ esp::discards! {
         TooManyWaiting = "too_many_waiting",
         /// A new peer while the gateway is stopping.
         Stopping = "stopping",
+        /// A new peer over an address family for which IPsec is switched off (vpnctl family).
+        FamilyOff = "family_off",
         /// An IKE_SA_INIT with an SPI of our own: somebody sends our messages back.
         Reflected = "reflected",
         /// An IKE_SA_INIT longer than any honest one.
@@ -29,7 +31,7 @@ esp::discards! {
         NoMatchingTunnel = "no_matching_tunnel",
         /// More from a peer whose IKE_AUTH has been refused.
         AlreadyRefused = "already_refused",
-        /// A request whose proof is being checked, come again.
+        /// A request come again whose proof is being checked, or whose traffic is about to be blocked in the clear.
         AnswerPending = "answer_pending",
         /// A certificate in an encoding that is of no use here.
         CertificateEncoding = "certificate_encoding",

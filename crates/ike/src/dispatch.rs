@@ -7,18 +7,19 @@ use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
-use crate::effect::Effects;
+use crate::effect::{Effect, Effects};
 use crate::exchange::Answer;
 use crate::exchange::{
-    address_update, auth, create_child, delete, informational, rekey_ike, sa_init,
+    address_update, auth, childless, create_child, delete, follow_up, follow_up_answer,
+    informational, intermediate, rekey_ike, sa_init,
 };
-use crate::failure::facts::Silence;
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
 use crate::proof::Proved;
 use crate::rejection::{Rejection, unasked};
 use crate::sa::active::{Active, Purpose};
 use crate::sa::message::Message;
+use crate::sa::postponed::Postponed;
 use crate::sa::reassembly::Received;
 use crate::sa::window::{Request, Retransmission};
 use crate::sa::{IkeSa, Phase, State};
@@ -74,6 +75,7 @@ impl Session {
             return cx.discard(Discard::UnexpectedResponse);
         }
         let keys = match &sa.state {
+            State::IntermediateSent(sent) => &sent.keys,
             State::AuthSent(auth) => &auth.keys,
             State::Established(established) => &established.keys,
             State::InitSent(_) | State::Moving => {
@@ -81,20 +83,23 @@ impl Session {
             }
         };
         let answers = &mut sa.window.answers;
-        let payloads = match answers.receive(cx.now, &self.path, keys, header, datagram.octets) {
+        let received = answers.receive(cx.now, &self.path, keys, header, datagram.octets);
+        let (payloads, content, fragments) = match received {
             Err(reason) => return cx.discard(reason),
             Ok(Received::Fragment) => return Effects::none(),
             Ok(Received::Message { payloads: Err(error), .. }) => {
                 return self.end_on_bad_response(cx, index, &error);
             }
-            Ok(Received::Message { payloads: Ok(payloads), .. }) => payloads,
+            Ok(Received::Message { payloads: Ok(payloads), content, fragments }) => {
+                (payloads, content, fragments)
+            }
         };
         let expected = match &sa.state {
+            State::IntermediateSent(_) => ExchangeType::IKE_INTERMEDIATE,
             State::AuthSent(_) => ExchangeType::IKE_AUTH,
-            State::Established(e) => match e.active {
-                Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
-                _ => ExchangeType::INFORMATIONAL,
-            },
+            State::Established(e) => {
+                e.active.as_ref().map_or(ExchangeType::INFORMATIONAL, Active::exchange)
+            }
             State::InitSent(_) | State::Moving => {
                 impossible!(cx.out, "a state without keys has been discarded above")
             }
@@ -106,7 +111,17 @@ impl Session {
         sa.window.concluded();
         self.heard(cx, index, datagram);
         self.take_answering_path(cx, datagram, retransmissions);
-        if let State::AuthSent(_) = self.sas[index].state {
+        if let State::IntermediateSent(_) = self.sas[index].state {
+            let Some(content) = content else {
+                impossible!(cx.out, "a message that was read has a content");
+            };
+            let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+            return intermediate::conclude(self, cx, index, &payloads, octets, &content);
+        }
+        if let State::AuthSent(auth) = &self.sas[index].state {
+            if childless::is_wanted(auth, &payloads) && !self.is_closing() {
+                return childless::begin(self, cx, index);
+            }
             return auth::conclude(self, cx, index, payloads);
         }
         if let Some(effects) = self.end_if_disowned(cx, &payloads) {
@@ -151,6 +166,9 @@ impl Session {
             self.repeat_answer(cx, index, header, datagram);
             return Effects::none();
         }
+        if sa.window.postponed.is_some() {
+            return cx.discard(Discard::AnswerPending);
+        }
         let State::Established(established) = &sa.state else {
             return cx.discard(Discard::TooEarly);
         };
@@ -160,16 +178,44 @@ impl Session {
         let (payloads, fragments) = match received {
             Err(reason) => return cx.discard(reason),
             Ok(Received::Fragment) => return Effects::none(),
-            Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
+            Ok(Received::Message { payloads, fragments, .. }) => (payloads, fragments),
         };
         if let Some(fragments) = &fragments {
             self.path.follow_fragments(fragments.largest);
         }
         self.heard(cx, index, datagram);
+        let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+        self.respond(cx, index, header, Datagram { octets, ..datagram }, payloads)
+    }
+
+    /// Answers a request, of which `datagram` is fragment 1, or all of it. The answer may have to wait.
+    fn respond(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        datagram: Datagram<'_>,
+        payloads: Result<Vec<Payload>, WireError>,
+    ) -> Effects {
         let Answer { payloads: answer, fatal, mut effects } = match (payloads, header.exchange) {
             (Err(error), _) => Answer::from(&Rejection::unreadable(&error)),
             (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
+                if let Some(child) = create_child::unprepared(self, cx, &payloads) {
+                    let Datagram { local, remote, octets } = datagram;
+                    let (header, octets) = (*header, octets.to_vec());
+                    let path = (local, remote);
+                    let postponed = Postponed { header, payloads, path, octets, child };
+                    let sa = &mut self.sas[index];
+                    sa.window.postponed = Some(Box::new(postponed));
+                    return Effect::Postponed(sa.local_spi).into();
+                }
                 create_child::answer(self, cx, index, payloads)
+            }
+            (Ok(payloads), ExchangeType::IKE_FOLLOWUP_KE) => {
+                match follow_up_answer::answer(self, cx, index, &payloads) {
+                    Ok(granted) => granted.into(),
+                    Err(rejection) => Answer::from(&rejection),
+                }
             }
             (Ok(payloads), ExchangeType::INFORMATIONAL) => {
                 informational::answer(self, cx, index, &payloads, datagram)
@@ -184,12 +230,10 @@ impl Session {
         };
         if fatal || self.deleted.is_some() {
             self.keep_answer(cx, header, index, &answer);
-            let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
-            let request = Datagram { octets, ..datagram };
             let pause = self.pause_before_farewell(cx);
             let IkeSa { local_spi, window, .. } = &self.sas[index];
             let answer = window.kept_answer().unwrap_or_default();
-            cx.out.farewell(cx.now, *local_spi, request, answer, pause);
+            cx.out.farewell(cx.now, *local_spi, datagram, answer, pause);
         } else {
             self.send_answer(cx, header, index, datagram, &answer);
         }
@@ -203,6 +247,20 @@ impl Session {
             effects += delete::settle(self, cx);
         }
         effects
+    }
+
+    /// Answers a request on the IKE SA with this local SPI that waits until the plane is prepared for it.
+    pub fn respond_to_postponed(&mut self, cx: &mut Cx<'_>, spi: IkeSpi) -> Effects {
+        let Some(index) = self.position(spi) else {
+            impossible!(cx.out, "the engine has found the session by this SPI");
+        };
+        let Some(postponed) = self.sas[index].window.postponed.take() else {
+            return Effects::none();
+        };
+        let Postponed { header, payloads, path: (local, remote), octets, child: _child } =
+            *postponed;
+        let datagram = Datagram { local, remote, octets: &octets };
+        self.respond(cx, index, &header, datagram, Ok(payloads))
     }
 
     /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer: the packets
@@ -379,6 +437,7 @@ impl Session {
         self.tasks.extend(due);
         effects += self.age_children(cx);
         effects += self.age_ike(cx);
+        follow_up::handle_timeout(self, cx);
         if self.is_over() {
             return effects;
         }
@@ -429,17 +488,8 @@ impl Session {
             if self.is_closing() {
                 return effects.and(self.end(cx, CloseReason::NoAnswer, None));
             }
-            let sent = self.sas[index].window.retransmissions() + 1;
-            let silence = Silence {
-                request: self.sas[index].awaited().to_string(),
-                sent,
-                local: self.path.local.ip(),
-                remote: self.path.remote,
-                was_up: self.is_established(),
-                unsent: self.unsent.take().map(|unsent| unsent.to_string()),
-                icmp: self.icmp.take(),
-            };
-            let failure = Some(silence.into());
+            let failure = Some(self.silence(&self.sas[index]).into());
+            (self.unsent, self.icmp) = (None, None);
             return effects.and(self.end(cx, CloseReason::NoAnswer, failure));
         }
         effects

@@ -14,6 +14,8 @@ pub(crate) enum Effect {
     SpiTaken(IkeSpi),
     /// The session no longer knows this SPI.
     SpiGivenUp(IkeSpi),
+    /// A request on the IKE SA with this SPI waits until the plane is prepared for it.
+    Postponed(IkeSpi),
     /// An SA is in the plane; notices about it go to the session, for the Child SA with this inbound SPI.
     SaInstalled(SaId, Spi),
     /// The session no longer cares for this SA.

@@ -1,7 +1,9 @@
 //! All IKE SAs of a gateway, without sockets, clocks or threads.
 
+mod families;
 mod lifecycle;
 mod overview;
+mod preparation;
 mod reachability;
 mod reconnect;
 mod renewal;
@@ -30,6 +32,7 @@ use crate::effect::{Effect, Effects};
 use crate::event::Event;
 use crate::exchange::auth;
 use crate::exchange::half_open::{HalfOpen, Init};
+use crate::failure::facts::FamilyOff;
 use crate::key_log::Sink;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
@@ -75,6 +78,9 @@ pub enum CommandError {
     /// The engine is stopping.
     #[error("the gateway is stopping")]
     Stopping,
+    /// The tunnel is of an address family that is switched off.
+    #[error("{0:?} cannot be started: {1}")]
+    FamilyOff(String, FamilyOff),
     /// Nothing is up under that name.
     #[error("{0:?} is not up")]
     NotUp(String),
@@ -113,10 +119,14 @@ pub struct Engine<P: DataPlane> {
     /// The half-open IKE SA that a repeated IKE_SA_INIT belongs to, and under which origin it is counted.
     by_init: HashMap<Init, (IkeSpi, Origin)>,
     admissions: Admissions,
+    /// The IKE SAs, by local SPI, on which a request waits until the plane is prepared for it.
+    postponed: BTreeSet<IkeSpi>,
     deadlines: Deadlines,
     retries: BTreeMap<String, Retry>,
     /// Child tunnels that the operator has taken down: they do not come back by themselves.
     deactivated: BTreeSet<String>,
+    /// Child tunnels that were up or tried when their address family was switched off: they come back with it.
+    interrupted: BTreeSet<String>,
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
     addresses: Vec<IpAddr>,
@@ -168,14 +178,17 @@ impl<P: DataPlane> Engine<P> {
             half_open: BTreeMap::new(),
             by_init: HashMap::new(),
             admissions,
+            postponed: BTreeSet::new(),
             deadlines: Deadlines::default(),
             retries: BTreeMap::new(),
             deactivated: BTreeSet::new(),
+            interrupted: BTreeSet::new(),
             stopping: false,
             addresses: Vec::new(),
             plane_fault: None,
             restored_at: None,
         };
+        engine.begin_with_families();
         engine.replace_policy(now, policy)?;
         Ok(engine)
     }
@@ -228,7 +241,7 @@ impl<P: DataPlane> Engine<P> {
         let Some(half) = self.half_open.remove(&spi) else { return };
         match auth::resume_answer(&mut self.cx(now), *half, outcome) {
             Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
-            Err(half) => drop(self.half_open.insert(spi, half)),
+            Err(half) => _ = self.half_open.insert(spi, half),
         }
     }
 
@@ -249,6 +262,7 @@ impl<P: DataPlane> Engine<P> {
                 Err(error) => tracing::error!(%error, "putting back what others have removed"),
             },
             Notice::HostChanged => self.host_changed(now),
+            Notice::Prepared => self.plane_prepared(now),
             Notice::Room => self.plane.maintenance().use_room(),
             Notice::Expiring { sa, hard } => {
                 // The SA has gone since the plane said so.
@@ -398,6 +412,7 @@ impl<P: DataPlane> Engine<P> {
             match effect {
                 Effect::SpiTaken(spi) => self.sessions.enter_spi(id, spi),
                 Effect::SpiGivenUp(spi) => self.sessions.leave_spi(spi),
+                Effect::Postponed(spi) => _ = self.postponed.insert(spi),
                 Effect::SaInstalled(sa, child) => self.sessions.enter_sa(id, sa, child),
                 Effect::SaForgotten(sa) => self.sessions.leave_sa(sa),
                 Effect::SessionUp => self.contacts.session_up(&session.tunnel),

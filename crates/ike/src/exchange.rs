@@ -3,10 +3,15 @@
 pub(crate) mod address_update;
 pub(crate) mod auth;
 pub(crate) mod child_sa;
+pub(crate) mod childless;
 pub(crate) mod create_child;
 pub(crate) mod delete;
+pub(crate) mod follow_up;
+pub(crate) mod follow_up_answer;
 pub(crate) mod half_open;
 pub(crate) mod informational;
+pub(crate) mod intermediate;
+pub(crate) mod ppk;
 pub(crate) mod rekey_ike;
 pub(crate) mod sa_init;
 

@@ -63,10 +63,13 @@ tells_of! {
     Offers: NoProposalChosen,
     Identities: NoMatchingTunnel,
     Proof: AuthenticationFailed,
+    Ppk: AuthenticationFailed,
+    Unsigned: AuthenticationFailed,
     Traffic: TsUnacceptable,
     Shadowed: TrafficClaimed,
     Modes: ModeMismatch,
     Addresses: NoMatchingTunnel,
+    FamilyOff: FamilyOff,
 }
 
 /// The failures a person meets.
@@ -80,6 +83,8 @@ pub enum FailureKind {
     NoLocalAddress,
     /// This host has no route to the peer.
     NoRoute,
+    /// IPsec of the tunnel's address family is switched off.
+    FamilyOff,
     /// Preshared keys or identities differ.
     AuthenticationFailed,
     /// The peer's certificate or its signature is not accepted.
@@ -111,6 +116,7 @@ impl FailureKind {
             Self::NoAnswer => "no_answer",
             Self::NoLocalAddress => "no_local_address",
             Self::NoRoute => "no_route",
+            Self::FamilyOff => "family_off",
             Self::AuthenticationFailed => "authentication_failed",
             Self::BadCertificate => "bad_certificate",
             Self::NoProposalChosen => "no_proposal_chosen",
@@ -132,6 +138,7 @@ impl fmt::Display for FailureKind {
             Self::NoAnswer => "no answer from the peer",
             Self::NoLocalAddress => "the local address is missing",
             Self::NoRoute => "no route to the peer",
+            Self::FamilyOff => "its address family is off",
             Self::AuthenticationFailed => "authentication failed",
             Self::BadCertificate => "certificate not accepted",
             Self::NoProposalChosen => "no proposal in common",

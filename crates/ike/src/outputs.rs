@@ -9,6 +9,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::key_log::{LoggedKeys, Sink};
 use crate::past_failures::Failures;
 use crate::policy_index::Candidates;
+use crate::product::Products;
 use crate::proof::Job;
 use crate::rejection::Rejection;
 use crate::wire::header::IkeSpi;
@@ -48,6 +49,7 @@ pub(crate) struct Outputs {
     pub jobs: VecDeque<Job>,
     pub discards: BTreeMap<&'static str, u64>,
     pub failures: Failures,
+    pub products: Products,
     /// The ends of tunnels that were up, by name.
     pub ends: BTreeMap<String, (CloseReason, Instant)>,
     farewells: VecDeque<Farewell>,
@@ -114,11 +116,22 @@ impl Outputs {
         child: Option<&str>,
         reason: CloseReason,
     ) {
+        self.remember_end(now, tunnel, child, reason);
+        self.event(&tunnel.name, child, EventKind::Closed { reason });
+    }
+
+    /// Remembers the end of an IKE tunnel or of one of its child tunnels.
+    pub fn remember_end(
+        &mut self,
+        now: Instant,
+        tunnel: &IkeTunnel,
+        child: Option<&str>,
+        reason: CloseReason,
+    ) {
         // With a generic policy, the peer makes up the names of child tunnels.
         if child.is_none() || tunnel.generic.is_none() {
             self.ends.insert(child.unwrap_or(&tunnel.name).to_owned(), (reason, now));
         }
-        self.event(&tunnel.name, child, EventKind::Closed { reason });
     }
 
     /// Tells of a failure and remembers it.
@@ -222,6 +235,11 @@ impl Outputs {
             self.transmit_all(request.local, request.remote, &answer);
         }
         true
+    }
+
+    /// The number of last answers that are kept.
+    pub fn farewells(&self) -> usize {
+        self.farewells.len()
     }
 
     pub fn next_farewell(&self) -> Option<Deadline> {

@@ -247,11 +247,13 @@ mod tests {
                 integrity: vec![],
                 prf: vec![Prf::HmacSha2_256],
                 groups: vec![group],
+                additional: Vec::new(),
             }],
-            lifetime: Lifetime { hard: Duration::from_secs(1), bytes: None, overlap_percent: 10 },
+            lifetime: Lifetime::new(Duration::from_secs(1)),
             auto_start: false,
             children: vec![],
             generic: None,
+            ppk: None,
         }
     }
 

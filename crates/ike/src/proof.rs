@@ -6,9 +6,11 @@ mod job;
 mod key;
 mod listing;
 pub mod ocsp;
+pub mod outside;
 mod path;
 pub(crate) mod psk;
 mod revocation;
+mod scheme;
 pub(crate) mod signature;
 mod signed;
 pub mod trust;
@@ -16,8 +18,9 @@ pub(crate) mod wishes;
 
 use crate::crypto::prf::prf;
 use crate::wire::payload::Identification;
+use ::crypto::Provider;
 pub(crate) use job::{Claim, Evidence, Proved, Signing};
-pub use job::{Done, Fetch, Job, Step, Wanted};
+pub use job::{Done, Fetch, Job, Sign, Step, Wanted};
 use policy::{Prf, Secret};
 
 /// The octets that one side signs (RFC 7296 §2.15).
@@ -31,16 +34,20 @@ pub(crate) struct SignedOctets<'a> {
     pub sk_p: &'a Secret,
     /// The signer's ID payload.
     pub id: &'a Identification,
+    /// The provider of the PRF.
+    pub by: Provider,
+    /// IntAuth (RFC 9242 §3.3.2); empty without IKE_INTERMEDIATE exchanges.
+    pub intermediate: &'a [u8],
 }
 
 impl SignedOctets<'_> {
     fn maced_id(&self, algorithm: Prf) -> Secret {
         let header = [self.id.kind.0, 0, 0, 0];
-        prf(algorithm, self.sk_p.expose(), &[&header, &self.id.data])
+        prf(self.by, algorithm, self.sk_p.expose(), &[&header, &self.id.data])
     }
 
     /// The octets themselves, for a signature.
     pub fn concat(&self, algorithm: Prf) -> Vec<u8> {
-        [self.message, self.nonce, self.maced_id(algorithm).expose()].concat()
+        [self.message, self.nonce, self.maced_id(algorithm).expose(), self.intermediate].concat()
     }
 }

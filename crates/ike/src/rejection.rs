@@ -5,12 +5,12 @@ use crate::failure::facts::{
 };
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::description::describe_group;
-use crate::negotiation::proposal::{offer_child, offer_ike};
+use crate::negotiation::proposal::{Offered, offer_child, offer_ike};
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::reader::WireError;
 use crate::wire::registry::{GroupId, NotifyType, ProtocolId};
 use esp::plane::Spi;
-use policy::{ChildTunnel, Group, IkeProposal};
+use policy::{ChildTunnel, IkeProposal};
 
 /// The operator's words for a nonce of the peer that RFC 7296 §2.10 forbids.
 pub(crate) const SHORT_NONCE: &str = "the peer's nonce is shorter than half the key of the PRF (RFC 7296 section 2.10); \
@@ -128,6 +128,11 @@ impl Rejection {
     }
 
     /// RFC 7296 §2.25.
+    /// The request that IKE_FOLLOWUP_KE names is not known, or was given up (RFC 9370 §2.2.4).
+    pub fn state_not_found() -> Self {
+        Self { notify: notify(NotifyType::STATE_NOT_FOUND, vec![]), failure: None }
+    }
+
     pub fn temporary() -> Self {
         Self { notify: notify(NotifyType::TEMPORARY_FAILURE, vec![]), failure: None }
     }
@@ -165,11 +170,17 @@ impl Asked {
         Self { offers, traffic: None, proof: None }
     }
 
-    /// A Child SA with one of these key exchanges.
-    pub fn child(tunnel: &ChildTunnel, groups: &[Group]) -> Self {
-        let offers = Offers::of(Layer::Child, &offer_child(&tunnel.proposals, groups, Spi(0)));
-        let traffic = Traffic { ours: vec![Wanted::by(tunnel)], theirs: None };
+    /// A Child SA with these key exchanges.
+    pub fn child(tunnel: &ChildTunnel, offered: Offered<'_>) -> Self {
+        let offers = Offers::of(Layer::Child, &offer_child(&tunnel.proposals, offered, Spi(0)));
+        let traffic = Traffic { ours: vec![Wanted::by(tunnel)], theirs: None, renewal: false };
         Self { offers, traffic: Some(traffic), proof: None }
+    }
+
+    /// The same in place of a Child SA that is up.
+    pub fn again(self) -> Self {
+        let traffic = self.traffic.map(|traffic| Traffic { renewal: true, ..traffic });
+        Self { traffic, ..self }
     }
 }
 

@@ -5,7 +5,7 @@ use esp::plane::{RuleId, TrafficSelectors};
 use policy::{
     AddressRange, AllowedTraffic, ChildTunnel, Identity, IkeTunnel, Selector, TrafficIndex,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +17,9 @@ pub(crate) struct Rules {
     by_traffic: TrafficIndex,
     /// Of child tunnels that a peer has asked for and the policy does not have, by IKE tunnel.
     asked_for: BTreeMap<String, Vec<Arc<str>>>,
-    /// Whether one of those is new.
+    /// Those of them that the plane does not have yet, as it has to prepare for them, with their IKE tunnels.
+    unplaced: BTreeMap<Arc<str>, String>,
+    /// Whether the plane has got one of those since this was asked last.
     fresh: bool,
     made: u32,
 }
@@ -66,14 +68,42 @@ impl Rules {
         self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
     }
 
-    /// Makes the rule of a child tunnel that the policy does not have.
+    /// Makes the rule of a child tunnel that the policy does not have, and that the plane is to get
+    /// ([`Self::note_placed`]).
     pub fn add_asked_for(&mut self, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) -> RuleId {
-        let name = Arc::from(child.name.as_str());
-        self.asked_for.entry(tunnel.name.clone()).or_default().push(name);
-        self.fresh = true;
+        let name: Arc<str> = Arc::from(child.name.as_str());
+        self.asked_for.entry(tunnel.name.clone()).or_default().push(Arc::clone(&name));
+        self.unplaced.insert(name, tunnel.name.clone());
         let id = RuleId(self.reserve(1).start);
         self.add(id, tunnel, child);
         id
+    }
+
+    /// The plane has the rule of a child tunnel that a peer has asked for.
+    pub fn note_placed(&mut self, child: &str) {
+        self.fresh |= self.unplaced.remove(child).is_some();
+    }
+
+    /// Whether the plane has the rule of a child tunnel.
+    pub fn is_placed(&self, child: &str) -> bool {
+        self.by_tunnel.contains_key(child) && !self.unplaced.contains_key(child)
+    }
+
+    /// The IKE tunnels of rules that the plane does not have.
+    pub fn tunnels_of_unplaced(&self) -> BTreeSet<String> {
+        self.unplaced.values().cloned().collect()
+    }
+
+    /// Forgets the rules that the plane does not have.
+    pub fn take_unplaced(&mut self) -> Vec<RuleId> {
+        let unplaced = std::mem::take(&mut self.unplaced);
+        for (child, tunnel) in &unplaced {
+            if let Some(names) = self.asked_for.get_mut(tunnel) {
+                names.retain(|name| name != child);
+            }
+        }
+        self.asked_for.retain(|_, names| !names.is_empty());
+        unplaced.keys().filter_map(|child| self.remove(child)).collect()
     }
 
     /// Returns `true` if the addresses of a child tunnel that a peer asks for are within bounds
@@ -124,7 +154,7 @@ impl Rules {
         self.asked_for.contains_key(tunnel)
     }
 
-    /// Whether a peer has made a rule since this was asked last.
+    /// Whether the plane has got a rule that a peer has asked for since this was asked last.
     pub fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
@@ -150,6 +180,7 @@ impl Rules {
     /// Forgets the rule of a tunnel.
     pub fn remove(&mut self, tunnel: &str) -> Option<RuleId> {
         let id = self.by_tunnel.remove(tunnel)?;
+        self.unplaced.remove(tunnel);
         if let Some(ruled) = self.by_id.remove(&id) {
             self.by_traffic.remove(id.0, &ruled.child);
         }

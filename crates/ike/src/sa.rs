@@ -3,12 +3,16 @@
 pub(crate) mod active;
 pub(crate) mod auth_sent;
 pub(crate) mod child;
+pub(crate) mod follow_up;
 pub(crate) mod init_sent;
+pub(crate) mod int_auth;
+pub(crate) mod intermediate_sent;
 pub(crate) mod keys;
 pub(crate) mod lowest_nonce;
 pub(crate) mod message;
 pub(crate) mod mobility;
 pub(crate) mod path;
+pub(crate) mod postponed;
 pub(crate) mod reassembly;
 pub(crate) mod window;
 
@@ -16,8 +20,12 @@ use crate::wire::header::{Header, IkeSpi};
 use crate::wire::registry::{ExchangeType, PayloadType};
 use active::Active;
 use auth_sent::AuthSent;
+use follow_up::Awaited;
 use init_sent::InitSent;
+use intermediate_sent::IntermediateSent;
 use keys::Keys;
+use policy::ChildTunnel;
+use std::sync::Arc;
 use std::time::Instant;
 use window::Window;
 
@@ -36,6 +44,8 @@ pub(crate) struct IkeSa {
 pub(crate) enum State {
     /// IKE_SA_INIT is asked.
     InitSent(Box<InitSent>),
+    /// IKE_INTERMEDIATE is asked.
+    IntermediateSent(Box<IntermediateSent>),
     /// IKE_AUTH is asked.
     AuthSent(Box<AuthSent>),
     /// Both have proved who they are.
@@ -49,6 +59,8 @@ pub(crate) struct Established {
     pub keys: Keys,
     /// The exchange of ours in flight.
     pub active: Option<Active>,
+    /// Requests of the peer whose additional key exchanges have not all come.
+    pub awaited: Vec<Awaited>,
     pub phase: Phase,
     /// The peer asked for it, and has not shown yet that it has our answer: a request of ours might meet nobody.
     pub unproven: bool,
@@ -115,8 +127,18 @@ impl State {
     pub fn keys_mut(&mut self) -> Option<&mut Keys> {
         match self {
             Self::Established(e) => Some(&mut e.keys),
+            Self::IntermediateSent(i) => Some(&mut i.keys),
             Self::AuthSent(a) => Some(&mut a.keys),
             Self::InitSent(_) | Self::Moving => None,
+        }
+    }
+
+    /// The first Child SA of an IKE SA that this side sets up, before it has sent a proof.
+    pub fn intended_child(&mut self) -> Option<&mut Arc<ChildTunnel>> {
+        match self {
+            Self::InitSent(i) => Some(&mut i.child),
+            Self::IntermediateSent(i) => Some(&mut i.child),
+            Self::AuthSent(_) | Self::Established(_) | Self::Moving => None,
         }
     }
 }

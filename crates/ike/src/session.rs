@@ -25,6 +25,7 @@ use crate::negotiation::selectors;
 use crate::negotiation::suite::IkeSuite;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::follow_up::Awaited;
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::message::Message;
@@ -207,20 +208,12 @@ impl Session {
         self.children.get_mut(spi_in)
     }
 
-    /// The Child SA that serves a child tunnel, if it is up.
+    /// The Child SA that serves a child tunnel, if it is up. One that was replaced does not: its successor serves, or the
+    /// tunnel was taken down.
     pub fn serving_child(&self, name: &str) -> Option<&ChildSa> {
         let of_name = || self.children.of_tunnel(name);
         (of_name().find(|c| c.state == ChildState::Established && !c.standby))
             .or_else(|| of_name().find(|c| c.state == ChildState::Established))
-            .or_else(|| of_name().find(|c| self.is_succeeded(c)))
-    }
-
-    /// Returns `true` if the Child SA was replaced by one that is still there.
-    fn is_succeeded(&self, child: &ChildSa) -> bool {
-        match child.state {
-            ChildState::Replaced(successor) => self.child_by_inbound(successor).is_some(),
-            ChildState::Established | ChildState::Unwanted => false,
-        }
     }
 
     /// Returns `true` if an exchange is under way that may replace the Child SA of a child tunnel.
@@ -239,6 +232,7 @@ impl Session {
             || self.delayed.iter().any(|(_, t)| wants(t))
             || self.sas.iter().any(|s| match &s.state {
                 State::InitSent(i) => i.child.name == name,
+                State::IntermediateSent(i) => i.child.name == name,
                 State::AuthSent(a) => a.child.name == name && !a.unwanted,
                 State::Established(e) => {
                     matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
@@ -254,12 +248,15 @@ impl Session {
 
     /// Inbound SPIs of Child SAs that are being asked for.
     pub fn pending_spis(&self) -> usize {
-        let pending = |s: &&IkeSa| match &s.state {
-            State::AuthSent(_) => true,
-            State::Established(e) => matches!(e.active, Some(Active::Child(_))),
-            State::InitSent(_) | State::Moving => false,
+        let pending = |s: &IkeSa| match &s.state {
+            State::AuthSent(a) => usize::from(a.spi_in.is_some()),
+            State::Established(e) => {
+                let asked = usize::from(matches!(e.active, Some(Active::Child(_))));
+                asked + e.awaited.iter().filter_map(Awaited::spi_in).count()
+            }
+            State::InitSent(_) | State::IntermediateSent(_) | State::Moving => 0,
         };
-        self.sas.iter().filter(pending).count()
+        self.sas.iter().map(pending).sum()
     }
 
     // ---- inputs
@@ -372,6 +369,12 @@ impl Session {
             ChildState::Replaced(_) => self.queue(delete),
             ChildState::Unwanted => {}
         }
+    }
+
+    /// The nonce that decides whether the successor of a Child SA stays beside a duplicate: that of the exchange which set
+    /// the child tunnel up. One end may meet the duplicate before a rekey, and the other one after it.
+    pub fn inherited_nonce(&self, rekeys: Option<Spi>, own: LowestNonce) -> LowestNonce {
+        rekeys.and_then(|old| self.child_by_inbound(old)).map_or(own, |old| old.lowest_nonce)
     }
 
     /// Settles what crossing requests for the same child tunnel leave: of two Child SAs the one made with the lowest

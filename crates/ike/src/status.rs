@@ -2,8 +2,12 @@
 
 use crate::close_reason::CloseReason;
 use crate::failure::Failure;
+use crate::failure::facts::Silence;
 use crate::negotiation::suite::{ChildSuite, IkeSuite};
+use crate::product::Product;
+use crate::quantum::QuantumSafety;
 use crate::wire::header::IkeSpi;
+use esp::families::Family;
 use esp::path_mtu::Fit;
 use esp::plane::{Encapsulation, Spi};
 use policy::{Lifetime, Mode, Selector};
@@ -59,12 +63,17 @@ pub struct IkeStatus {
     pub local_address: Option<IpAddr>,
     /// The policy's address of the peer.
     pub remote_address: Option<IpAddr>,
+    /// The peer's IKE daemon as it introduced itself last; `None` if it did not, or was not met.
+    pub product: Option<Product>,
     /// The IKE SA; `None` while down.
     pub sa: Option<IkeSaStatus>,
     /// Its end, if it was up before and is down.
     pub ended: Option<Ended>,
     /// The event that the IKE SA waits for while it is being deleted.
     pub next: Option<Next>,
+    /// The request of its IKE SA that the peer has not answered yet: it was sent again, or it is known that it may not
+    /// have reached the peer.
+    pub unanswered: Option<Silence>,
     /// The child tunnels, with their Child SAs.
     pub children: Vec<ChildStatus>,
     /// The last failure, with how long ago.
@@ -146,6 +155,8 @@ pub enum Next {
         /// A command took it down.
         deactivated: bool,
     },
+    /// A command that switches on IPsec of this address family.
+    Family(Family),
     /// The peer: this side may not start it, or does not know where the peer is.
     Peer,
 }
@@ -171,6 +182,10 @@ pub struct IkeSaStatus {
     pub nat_remote: bool,
     /// Algorithms; `None` while they are not agreed.
     pub suite: Option<IkeSuite>,
+    /// A postquantum preshared key is in the keys of its Child SAs, and of the IKE SAs that replace it (RFC 8784).
+    pub ppk: bool,
+    /// Whether its keys withstand a quantum computer; `None` while it is not up.
+    pub quantum_safety: Option<QuantumSafety>,
     /// The time since the tunnel came up, over all rekeys.
     pub established_for: Option<Duration>,
     /// Time to the next rekey.
@@ -234,6 +249,8 @@ pub struct ChildSaStatus {
     pub suite: ChildSuite,
     /// Extended sequence numbers.
     pub esn: bool,
+    /// Whether its keys withstand a quantum computer.
+    pub quantum_safety: QuantumSafety,
     /// The outer protocol of its packets.
     pub encapsulation: Encapsulation,
     /// SPI of the packets that this side receives.
@@ -280,9 +297,11 @@ impl IkeStatus {
             remote_id: String::new(),
             local_address: None,
             remote_address: None,
+            product: None,
             sa: None,
             ended: None,
             next: None,
+            unanswered: None,
             children: Vec::new(),
             last_failure: None,
             failures: Vec::new(),
@@ -303,6 +322,8 @@ impl IkeSaStatus {
             nat_local: false,
             nat_remote: false,
             suite: None,
+            ppk: false,
+            quantum_safety: None,
             established_for: None,
             rekey_in: None,
             expires_in: None,
@@ -337,6 +358,7 @@ impl ChildSaStatus {
         Self {
             suite,
             esn: suite.esn,
+            quantum_safety: QuantumSafety::NotInPolicy,
             encapsulation: Encapsulation::Native,
             inbound_spi: spis.0,
             outbound_spi: spis.1,

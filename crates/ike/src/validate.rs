@@ -83,10 +83,14 @@ impl Config {
             replay_window,
             encap: _,
             natt_port,
+            begin_on_natt_port: _,
             reauthenticate,
             mobike: _,
             return_routability: _,
+            crypto: _,
+            families: _,
             // A size that is too small is read as the smallest.
+            ppk_before_auth: _,
             fragment_size: _,
         } = self;
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));

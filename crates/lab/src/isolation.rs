@@ -56,8 +56,8 @@ pub fn enter() -> Result<(), IsolationError> {
         .map_err(system("mount a private /run"))
 }
 
-/// The reason why no namespace can be made, from the system's settings.
-fn explain(errno: nix::Error) -> String {
+/// The reason why no namespace can be made, from the system's settings, and the cure.
+pub fn explain(errno: nix::Error) -> String {
     let setting = |name: &str| {
         let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
         text.trim().parse::<u64>().ok()

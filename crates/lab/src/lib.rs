@@ -46,12 +46,14 @@
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
 //! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs`: it is noted, and everything is taken down in order |
 //! | Where are the machine, its cards and the repetitions described? | `machine.rs`; `nic.rs` (features of network cards); `statistics.rs` |
+//! | Which processor time of other programs counts as foreign load? | `foreign.rs`; `report.rs` marks the figures |
 //! | What must be there before an experiment starts? | `experiment/readiness.rs`; its effort and its place are in `experiment/lab.rs` |
 #![forbid(unsafe_code)]
 
 pub mod capture;
 pub mod demo;
 pub mod experiment;
+mod foreign;
 mod interrupt;
 pub mod isolation;
 pub mod load;

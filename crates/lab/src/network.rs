@@ -14,28 +14,49 @@ use std::time::{Duration, Instant};
 /// Name of the wire's end in either namespace.
 pub const WIRE: &str = "wire";
 
-/// Connects two namespaces by a veth pair and gives each its address, with a prefix of 24.
+/// An end of a wire: the namespace, the name of the device, and its address with a prefix of 24.
+pub type WireEnd<'a> = (&'a Namespace, &'static str, Ipv4Addr);
+
+/// Connects two namespaces by a veth pair, whose ends are named [`WIRE`].
 pub fn connect(left: (&Namespace, Ipv4Addr), right: (&Namespace, Ipv4Addr)) -> Result<(), String> {
+    join((left.0, WIRE, left.1), (right.0, WIRE, right.1))
+}
+
+/// Connects two namespaces by a veth pair.
+pub fn join(left: WireEnd<'_>, right: WireEnd<'_>) -> Result<(), String> {
     let target =
         right.0.descriptor().map_err(|error| format!("cannot open a namespace: {error}"))?;
+    let (here, there) = (left.1, right.1);
     left.0.run(move || {
         netlink(async |handle: Handle| {
-            let pair = LinkVeth::new(WIRE, "wire-peer").build();
+            let pair = LinkVeth::new(here, "wire-peer").build();
             handle.link().add(pair).execute().await.map_err(step("make a veth pair"))?;
             let moved = LinkUnspec::new_with_index(index("wire-peer")?)
-                .name(WIRE)
+                .name(there)
                 .setns_by_fd(target.as_raw_fd())
                 .build();
             handle.link().set(moved).execute().await.map_err(step("move a veth device"))
         })
     })?;
-    for (namespace, address) in [left, right] {
-        namespace.run(move || netlink(async |handle: Handle| configure(&handle, address).await))?;
+    for (namespace, device, address) in [left, right] {
+        namespace.run(move || {
+            netlink(async |handle: Handle| configure(&handle, device, address).await)
+        })?;
     }
-    for (namespace, _) in [left, right] {
-        namespace.run(await_carrier)?;
+    for (namespace, device, _) in [left, right] {
+        namespace.run(move || await_carrier(device))?;
     }
     Ok(())
+}
+
+/// Lets the kernel of a namespace forward packets.
+///
+/// # Errors
+/// Where the system refuses.
+pub fn forward(namespace: &Namespace) -> Result<(), String> {
+    const SETTING: &str = "/proc/sys/net/ipv4/ip_forward";
+    let written = namespace.run(|| std::fs::write(SETTING, "1"));
+    written.map_err(|error| format!("{SETTING}: {error}"))
 }
 
 /// Gives a namespace further addresses, which are reached through no wire.
@@ -56,10 +77,10 @@ pub fn give(namespace: &Namespace, addresses: Vec<Ipv4Addr>) -> Result<(), Strin
 }
 
 /// Waits until the kernel, which takes its time over a carrier, lets packets through.
-fn await_carrier() -> Result<(), String> {
+fn await_carrier(name: &'static str) -> Result<(), String> {
     let deadline = Instant::now() + Duration::from_secs(60);
     let running = |device: InterfaceAddress| {
-        device.interface_name == WIRE && device.flags.contains(InterfaceFlags::IFF_RUNNING)
+        device.interface_name == name && device.flags.contains(InterfaceFlags::IFF_RUNNING)
     };
     while Instant::now() < deadline {
         let devices = getifaddrs().map_err(|errno| format!("cannot list devices: {errno}"))?;
@@ -71,10 +92,10 @@ fn await_carrier() -> Result<(), String> {
     Err("the wire between the namespaces has no carrier".to_owned())
 }
 
-async fn configure(handle: &Handle, address: Ipv4Addr) -> Result<(), String> {
+async fn configure(handle: &Handle, name: &str, address: Ipv4Addr) -> Result<(), String> {
     // Router solicitations and the like would only blur what is seen on the wire. Where IPv6 is off, so be it.
-    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{WIRE}/disable_ipv6"), "1");
-    let wire = index(WIRE)?;
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+    let wire = index(name)?;
     let add = handle.address().add(wire, address.into(), 24);
     add.execute().await.map_err(step("set an address"))?;
     for device in [index("lo")?, wire] {

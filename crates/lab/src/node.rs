@@ -29,6 +29,8 @@ pub struct Setup<'a> {
     pub policy: &'a str,
     /// Further lines of section `[esp]` of the configuration, and further sections.
     pub config: &'a str,
+    /// Variables of its environment, beside those of this process.
+    pub environment: &'a [(&'a str, &'a str)],
 }
 
 /// A daemon. Dropping it ends the process.
@@ -126,6 +128,7 @@ impl Drop for Node {
 struct Files {
     program: PathBuf,
     directory: PathBuf,
+    environment: Vec<(String, String)>,
 }
 
 impl Files {
@@ -142,7 +145,10 @@ impl Files {
             setup.config,
         );
         fs::write(directory.join("vpnd.toml"), config)?;
-        Ok(Self { program: setup.program.to_owned(), directory: directory.to_owned() })
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment = setup.environment.iter().map(owned).collect();
+        let program = setup.program.to_owned();
+        Ok(Self { program, directory: directory.to_owned(), environment })
     }
 
     fn spawn(&self) -> io::Result<Child> {
@@ -157,6 +163,7 @@ impl Files {
             .arg("--control")
             .arg(file("control.sock"))
             .env_remove("NOTIFY_SOCKET")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(file("log"))?)

@@ -1,5 +1,6 @@
 //! A report: Markdown with pictures, and the raw data beside it.
 
+use crate::foreign;
 use crate::machine::Machine;
 use crate::plot::Plot;
 use crate::table::Table;
@@ -14,7 +15,9 @@ pub struct Report {
     title: String,
     text: String,
     headline: Option<String>,
-    plots: Vec<(String, String)>,
+    plots: Vec<(String, Plot)>,
+    /// The share of the machine that other programs took.
+    foreign: Option<f64>,
     rows: Vec<serde_json::Value>,
 }
 
@@ -26,6 +29,7 @@ impl Report {
             text: String::new(),
             headline: None,
             plots: Vec::new(),
+            foreign: None,
             rows: Vec::new(),
         }
     }
@@ -74,7 +78,25 @@ impl Report {
     pub fn plot(&mut self, name: &str, plot: &Plot) {
         let file = format!("{name}.svg");
         self.say(format!("![{}]({file})", plot.title.replace(['[', ']'], "")));
-        self.plots.push((file, plot.svg()));
+        self.plots.push((file, plot.clone()));
+    }
+
+    /// Notes the share of the machine, 0 to 1, that other programs took meanwhile. If it is more than a twentieth, every
+    /// figure says so.
+    pub fn disturbed(&mut self, share: f64) {
+        self.foreign = Some(share);
+    }
+
+    /// The mark of figures that were measured beside other programs.
+    fn mark(&self) -> Option<String> {
+        let share = self.foreign.filter(|share| *share > foreign::LIMIT)?;
+        let percent = share * 100.0;
+        Some(format!("Under foreign load: other programs took {percent:.0} % of the machine."))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 
     /// Adds what was measured, each of the rows an object.
@@ -108,16 +130,33 @@ impl Report {
                     .map_err(|e| format!("cannot remove {}: {e}", name(&path)))?;
             }
         }
-        for (file, svg) in &self.plots {
-            put(file, svg)?;
+        let mark = self.mark();
+        for (file, plot) in &self.plots {
+            let mut plot = plot.clone();
+            if let Some(mark) = &mark {
+                plot.quote = format!("{} {mark}", plot.quote).trim().to_owned();
+            }
+            put(file, &plot.svg())?;
         }
-        let head = serde_json::json!({ "title": self.title, "made_by": how, "machine": machine });
+        let foreign = self.foreign;
+        let head = serde_json::json!({
+            "title": self.title, "made_by": how, "machine": machine, "foreign_load": foreign,
+        });
         let head = serde_json::to_string(&head).expect("plain values");
         let rows: Vec<String> = self.rows.iter().map(serde_json::Value::to_string).collect();
         let head = head.trim_end_matches('}');
         put("data.json", &format!("{head},\n\"rows\":[\n{}\n]}}\n", rows.join(",\n")))?;
+        let load = match (&mark, foreign) {
+            (Some(mark), _) => {
+                format!(" **{mark} Its figures show less than those of a quiet machine.**")
+            }
+            (None, Some(share)) => {
+                format!(" Other programs took {:.1} % of the machine meanwhile.", share * 100.0)
+            }
+            (None, None) => String::new(),
+        };
         let text = format!(
-            "# {}\n\nMade by `{how}`; all measured values are in [data.json](data.json). {machine}\n\n{}\n",
+            "# {}\n\nMade by `{how}`; all measured values are in [data.json](data.json). {machine}{load}\n\n{}\n",
             self.title,
             self.text.trim_end(),
         );
@@ -170,6 +209,32 @@ mod tests {
         let data: serde_json::Value = serde_json::from_str(&data).expect("JSON");
         assert_eq!(data["rows"][1]["value"], 2);
         assert!(data["machine"]["cores"].as_u64() > Some(0));
+    }
+
+    #[test]
+    fn foreign_load_is_marked_on_every_figure() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let write = |share: Option<f64>| {
+            let mut report = Report::new("Title");
+            let plot = |title: &str| Plot {
+                title: title.to_owned(),
+                quote: "Quoted.".to_owned(),
+                panels: vec![],
+                columns: 1,
+            };
+            report.plot("a", &plot("A"));
+            report.plot("b", &plot("B"));
+            share.into_iter().for_each(|share| report.disturbed(share));
+            let file = report.write(directory.path(), &Machine::look(), "x").expect("writable");
+            let read = |name: &str| fs::read_to_string(directory.path().join(name)).expect("there");
+            [fs::read_to_string(file).expect("there"), read("a.svg"), read("b.svg")]
+        };
+        let mark = "Under foreign load";
+        assert!(write(Some(0.4)).iter().all(|text| text.contains(mark)));
+        for quiet in [None, Some(0.01)] {
+            assert!(!write(quiet).iter().any(|text| text.contains(mark)));
+        }
+        assert!(write(Some(0.01))[0].contains("Other programs took 1.0 % of the machine"));
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! while they run.
 
 mod policy;
+mod relay;
 
 pub use policy::{Authentication, Cipher, Mode, Net, Tunnels, policies};
+pub use relay::Relay;
 
 use crate::isolation::Namespace;
 use crate::load::{End, processor};
@@ -34,6 +36,7 @@ pub struct Site {
     /// Dropped behind the daemons.
     files: Option<Files>,
     spaces: [Namespace; 2],
+    environment: &'static [(&'static str, &'static str)],
 }
 
 /// The settings of both daemons' workers.
@@ -54,6 +57,30 @@ impl Default for Work<'_> {
     }
 }
 
+impl Work<'_> {
+    fn change(self) -> WorkersChange {
+        WorkersChange {
+            workers: Some(self.workers.to_owned()),
+            schedule: Some(self.schedule.to_owned()),
+            wait: Some(self.wait.to_owned()),
+            affinity: None,
+        }
+    }
+}
+
+/// Brings all tunnels of a daemon up.
+fn activate(node: &mut Node) -> Result<(), String> {
+    match node.ask(Ask::Activate { names: vec![] })? {
+        Reply::Activations(activations) => {
+            let failed = activations.iter().find_map(|a| Some((&a.name, a.failure.as_ref()?)));
+            failed.map_or(Ok(()), |(name, failure)| {
+                Err(format!("the tunnel {name} did not come up: {}", failure.message))
+            })
+        }
+        reply => Err(format!("an unexpected reply: {reply:?}")),
+    }
+}
+
 impl Site {
     /// Two hosts without daemons.
     ///
@@ -63,7 +90,17 @@ impl Site {
         let space = |name| Namespace::new(name).map_err(|error| error.to_string());
         let spaces = [space("left")?, space("right")?];
         network::connect((&spaces[0], WIRE[0]), (&spaces[1], WIRE[1]))?;
-        Ok(Self { nodes: None, files: None, spaces })
+        Ok(Self { nodes: None, files: None, spaces, environment: &[] })
+    }
+
+    /// Gives the daemons that are started later these variables of the environment.
+    #[must_use]
+    pub fn with_environment(
+        mut self,
+        environment: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        self.environment = environment;
+        self
     }
 
     /// Starts a daemon on either host, with these policies and these lines in section `[esp]` of the configuration.
@@ -80,7 +117,8 @@ impl Site {
         // There is little room, and what goes well fills it.
         let config = &format!("{config}\n[log]\nlevel = \"warn\"\n");
         let start = |end: usize, name| {
-            let setup = Setup { program, policy: &policies[end], config };
+            let environment = self.environment;
+            let setup = Setup { program, policy: &policies[end], config, environment };
             Node::start(name, &self.spaces[end], &files.0.join(name), setup, &|| false)
         };
         self.nodes = Some([start(0, "left")?, start(1, "right")?]);
@@ -93,14 +131,30 @@ impl Site {
     /// # Errors
     /// Where a daemon does not start or a tunnel does not come up.
     pub fn with_nets(program: &Path, nets: &[Net], config: &str) -> Result<Self, String> {
-        let mut site = Self::bare()?;
+        Self::bare()?.of_nets(program, nets, config)
+    }
+
+    /// The same on these hosts, which have no daemons yet.
+    ///
+    /// # Errors
+    /// Where a daemon does not start or a tunnel does not come up.
+    pub fn of_nets(mut self, program: &Path, nets: &[Net], config: &str) -> Result<Self, String> {
+        let site = &mut self;
         for end in [0, 1] {
             let addresses = nets.iter().flat_map(|net| net.addresses(end)).collect();
             network::give(&site.spaces[end], addresses)?;
         }
         site.start(program, &policies(nets), config)?;
         site.activate()?;
-        Ok(site)
+        Ok(self)
+    }
+
+    /// Gives the left (0) or right (1) host further addresses.
+    ///
+    /// # Errors
+    /// Where the system refuses one.
+    pub fn give(&self, end: usize, addresses: Vec<Ipv4Addr>) -> Result<(), String> {
+        network::give(&self.spaces[end], addresses)
     }
 
     /// Brings all tunnels up.
@@ -108,15 +162,7 @@ impl Site {
     /// # Errors
     /// Where one does not come up.
     pub fn activate(&mut self) -> Result<(), String> {
-        match self.ask(0, Ask::Activate { names: vec![] })? {
-            Reply::Activations(activations) => {
-                let failed = activations.iter().find_map(|a| Some((&a.name, a.failure.as_ref()?)));
-                failed.map_or(Ok(()), |(name, failure)| {
-                    Err(format!("the tunnel {name} did not come up: {}", failure.message))
-                })
-            }
-            reply => Err(format!("an unexpected reply: {reply:?}")),
-        }
+        activate(self.node(0)?)
     }
 
     /// An end of traffic on the left (0) or right (1) host.
@@ -157,15 +203,9 @@ impl Site {
     /// # Errors
     /// Where one refuses.
     pub fn set_work(&mut self, work: Work<'_>) -> Result<(), String> {
-        let change = WorkersChange {
-            workers: Some(work.workers.to_owned()),
-            schedule: Some(work.schedule.to_owned()),
-            wait: Some(work.wait.to_owned()),
-            affinity: None,
-        };
         [0, 1]
             .into_iter()
-            .try_for_each(|end| self.ask(end, Ask::WorkersSet(change.clone())).map(drop))
+            .try_for_each(|end| self.ask(end, Ask::WorkersSet(work.change())).map(drop))
     }
 
     /// The state of a daemon's workers.

@@ -29,6 +29,25 @@ impl Spread {
         Self { low: self.low * factor, median: self.median * factor, high: self.high * factor }
     }
 
+    /// Returns `true` if the value is among those measured: the repetitions do not agree whether it is more or less.
+    pub fn holds(self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+
+    /// Returns `true` if some of these are higher and some are lower than some of the others: neither is shown to be more.
+    pub fn overlaps(self, other: Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    /// Of a ratio, as in `0.98 (0.95–1.02: no difference is shown)`.
+    pub fn show_ratio(self, digits: usize) -> String {
+        let shown = self.show(digits);
+        match self.holds(1.0) && self.low < self.high {
+            true => shown.replace(')', ": no difference is shown)"),
+            false => shown,
+        }
+    }
+
     /// As in `12.1 (11.8–12.6)`.
     pub fn show(&self, digits: usize) -> String {
         let Self { low, median, high } = self;
@@ -55,6 +74,16 @@ mod tests {
         assert_eq!(show(&[4.0, 1.0, 2.0, 3.0]).as_deref(), Some("2.5 (1.0–4.0)"));
         let halved = Spread { low: 2.0, median: 4.0, high: 6.0 }.times(0.5);
         assert_eq!(halved, Spread { low: 1.0, median: 2.0, high: 3.0 });
+    }
+
+    #[test]
+    fn noise_is_named() {
+        let of = |low, median, high| Spread { low, median, high };
+        assert!(of(1.0, 2.0, 3.0).overlaps(of(3.0, 4.0, 5.0)));
+        assert!(!of(1.0, 2.0, 3.0).overlaps(of(3.1, 4.0, 5.0)));
+        assert_eq!(of(0.9, 1.0, 1.2).show_ratio(1), "1.0 (0.9–1.2: no difference is shown)");
+        assert_eq!(of(1.1, 1.2, 1.3).show_ratio(1), "1.2 (1.1–1.3)");
+        assert_eq!(of(1.0, 1.0, 1.0).show_ratio(1), "1.0 (1.0–1.0)");
     }
 
     #[test]

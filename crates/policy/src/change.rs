@@ -1,6 +1,6 @@
 //! Compares two policies tunnel by tunnel, and says what happens to the SAs that are up.
 
-use crate::{ChildProposal, ChildTunnel, IkeTunnel, Policy};
+use crate::{ChildProposal, ChildTunnel, IkeTunnel, Policy, Ppk};
 use std::fmt;
 
 /// The difference that a new policy makes to one tunnel.
@@ -125,17 +125,22 @@ impl IkeTunnel {
             local,
             remote,
             credential,
+            ppk,
             proposals,
             lifetime,
             auto_start,
             children: _,
             generic,
         } = self;
+        let required = |ppk: &Option<Ppk>| ppk.as_ref().is_some_and(|ppk| ppk.required);
+        let newly_required = required(&after.ppk) && !required(ppk);
         gravest(&[
             ("role", *role != after.role, Effect::Reestablished),
             ("local identity", *local != after.local, Effect::Reestablished),
             ("remote identity", *remote != after.remote, Effect::Reestablished),
             ("credential", *credential != after.credential, Effect::Reestablished),
+            ("required PPK", newly_required, Effect::Reestablished),
+            ("PPK", !newly_required && *ppk != after.ppk, Effect::Kept),
             ("generic policy", *generic != after.generic, Effect::Reestablished),
             ("algorithms", *proposals != after.proposals, Effect::Rekeyed),
             ("lifetime", *lifetime != after.lifetime, Effect::Kept),

@@ -7,7 +7,7 @@
 //!  AIX_VPN file ──► xml::read ─────────┐
 //!  policy store ──► Database ──────────┤
 //!  swanctl.conf ──► vpn-convert ───────┼──► Policy::validate ──► ike::Engine
-//!  Rust code    ──► IkeTunnel::new … ──┘      │
+//!  Rust code    ──► site_to_site … ─────┘      │
 //!                                             └──► InvalidPolicy: tunnel, field, problem, fix
 //! ```
 //!
@@ -78,7 +78,8 @@
 //! | What becomes of a policy of IKEv1? | `xml/lower/ikev1.rs`: each object is refused once |
 //! | On which line is a tunnel defined? | `xml/definitions.rs`, for `vpnctl why` |
 //! | Which child tunnel is never used, because an earlier one covers its traffic? | `shadow.rs`; `xml/lower/shadowed.rs` warns of it. Rules by their addresses, however many: `traffic_index.rs` |
-//! | How is a policy written as XML, or as a DTD? | `xml/node.rs` (objects), `xml/write.rs` (text), `xml/dtd.rs` |
+//! | How is a policy written as XML, or as a DTD? | `xml/of_policy.rs` (the objects of a policy), `xml/lower/words.rs` (the words of values), `xml/node.rs` (objects), `xml/write.rs` (text), `xml/dtd.rs` |
+//! | How is a tunnel described in code, or in a program's own configuration? | `site.rs`, `Policy::site_to_site` |
 //! | How is a value serialized (feature `serde`)? | `serialize.rs`: as it is displayed |
 //! | Where are sample policies and their tests? | `fixtures/` with `tests/fixtures.rs`; good and bad files in `tests/policies/` of the repository, with `crates/cli/tests/policies.rs` |
 #![forbid(unsafe_code)]
@@ -89,9 +90,11 @@ pub mod database;
 pub mod identity;
 pub mod lifetime;
 pub mod name;
+pub mod ppk;
 pub mod proposal;
 pub mod selector;
 pub mod shadow;
+pub mod site;
 pub mod tunnel;
 pub mod validate;
 pub mod xml;
@@ -105,13 +108,15 @@ pub use change::{Change, Effect};
 pub use credential::{Credential, KeyKind, Secret, Signature};
 pub use database::Database;
 pub use identity::Identity;
-pub use lifetime::Lifetime;
+pub use lifetime::{Lifetime, LifetimeBounds};
 pub use name::DistinguishedName;
+pub use ppk::Ppk;
 pub use proposal::{
-    AhIntegrity, ChildProposal, DesKeys, EspEncryption, Group, IkeEncryption, IkeProposal,
-    Integrity, KeyBits, Prf, Protection,
+    AdditionalKe, AhIntegrity, ChildProposal, DesKeys, EspEncryption, Group, IkeEncryption,
+    IkeProposal, Integrity, KeyBits, MAX_ADDITIONAL, Prf, Protection,
 };
 pub use selector::{AddressRange, PortRange, Prefix, RangeKind, Selector};
+pub use site::Site;
 pub use traffic_index::TrafficIndex;
 pub use tunnel::{
     AllowedTraffic, ChildTunnel, Endpoint, GenericChild, IkeTunnel, Mode, Pfs, Policy, Role,

@@ -196,12 +196,69 @@ pub enum Group {
     Modp2048Sub256,
     /// Group 31, X25519 (RFC 8031).
     Curve25519,
+    /// Method 35, ML-KEM-512 (FIPS 203; draft-ietf-ipsecme-ikev2-mlkem).
+    MlKem512,
+    /// Method 36, ML-KEM-768.
+    MlKem768,
+    /// Method 37, ML-KEM-1024.
+    MlKem1024,
 }
 
 impl Group {
+    /// Every key exchange method, in the order of their numbers.
+    pub const ALL: [Self; 13] = [
+        Self::Modp1024,
+        Self::Modp1536,
+        Self::Modp2048,
+        Self::Modp3072,
+        Self::Modp4096,
+        Self::Ecp256,
+        Self::Ecp384,
+        Self::Ecp521,
+        Self::Modp2048Sub256,
+        Self::Curve25519,
+        Self::MlKem512,
+        Self::MlKem768,
+        Self::MlKem1024,
+    ];
+
+    /// Returns `true` if a quantum computer does not help to find its shared secret, as far as anyone knows.
+    pub fn is_quantum_safe(self) -> bool {
+        matches!(self, Self::MlKem512 | Self::MlKem768 | Self::MlKem1024)
+    }
+
     /// Returns `true` if RFC 8247 §2.4 advises against it or forbids it.
     pub fn is_weak(self) -> bool {
         matches!(self, Self::Modp1024 | Self::Modp1536 | Self::Modp2048Sub256)
+    }
+}
+
+/// The most additional key exchanges of one SA (RFC 9370 §2.2.1: transform types 6 to 12).
+pub const MAX_ADDITIONAL: usize = 7;
+
+/// An additional key exchange (RFC 9370): the methods of which one is used, in order of preference.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AdditionalKe {
+    /// At least one.
+    pub methods: Vec<Group>,
+    /// A peer that does not do it is accepted, too.
+    pub optional: bool,
+}
+
+impl AdditionalKe {
+    /// An exchange that must take place, by one of these methods.
+    pub fn required(methods: Vec<Group>) -> Self {
+        Self { methods, optional: false }
+    }
+}
+
+impl fmt::Display for AdditionalKe {
+    /// The methods, and `NONE` at the end if it is optional: `ML-KEM-1024|ML-KEM-768|NONE`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, method) in self.methods.iter().enumerate() {
+            write!(f, "{}{method}", if i == 0 { "" } else { "|" })?;
+        }
+        f.write_str(if self.optional { "|NONE" } else { "" })
     }
 }
 
@@ -216,6 +273,8 @@ pub struct IkeProposal {
     pub prf: Vec<Prf>,
     /// At least one; the first is the one whose public value is sent first.
     pub groups: Vec<Group>,
+    /// Key exchanges in addition to the first, at most [`MAX_ADDITIONAL`], in the order in which they take place.
+    pub additional: Vec<AdditionalKe>,
 }
 
 impl IkeProposal {
@@ -236,6 +295,7 @@ impl Default for IkeProposal {
             integrity: Vec::new(),
             prf: vec![Prf::HmacSha2_256, Prf::HmacSha2_384],
             groups: vec![Group::Curve25519, Group::Ecp256],
+            additional: Vec::new(),
         }
     }
 }
@@ -392,6 +452,9 @@ impl fmt::Display for Group {
             Self::Ecp521 => "ECP-521",
             Self::Modp2048Sub256 => "MODP-2048-256",
             Self::Curve25519 => "CURVE25519",
+            Self::MlKem512 => "ML-KEM-512",
+            Self::MlKem768 => "ML-KEM-768",
+            Self::MlKem1024 => "ML-KEM-1024",
         })
     }
 }

@@ -1,8 +1,8 @@
 //! Tunnels: how an IKE SA is made (AIX: phase 1), and the Child SAs that it carries (AIX: phase 2).
 
 use crate::{
-    AddressRange, ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime, RangeKind,
-    Selector,
+    AdditionalKe, AddressRange, ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime,
+    Ppk, RangeKind, Selector,
 };
 use std::collections::BTreeSet;
 use std::fmt;
@@ -120,6 +120,8 @@ pub struct IkeTunnel {
     pub remote: Endpoint,
     /// The authentication of both sides.
     pub credential: Credential,
+    /// Postquantum preshared keys (RFC 8784).
+    pub ppk: Option<Ppk>,
     /// Offers in order of preference, at least one.
     pub proposals: Vec<IkeProposal>,
     /// Lifetime of the IKE SA.
@@ -147,6 +149,7 @@ impl IkeTunnel {
             local,
             remote,
             credential,
+            ppk: None,
             proposals: vec![IkeProposal::default()],
             lifetime: Lifetime::default(),
             auto_start: false,
@@ -172,6 +175,12 @@ impl IkeTunnel {
     #[must_use]
     pub fn with_proposals(self, proposals: Vec<IkeProposal>) -> Self {
         Self { proposals, ..self }
+    }
+
+    /// Sets the postquantum preshared keys.
+    #[must_use]
+    pub fn with_ppk(self, ppk: Ppk) -> Self {
+        Self { ppk: Some(ppk), ..self }
     }
 
     /// Sets the lifetime of the IKE SA.
@@ -203,6 +212,8 @@ pub struct Pfs {
     pub accept: Vec<Group>,
     /// True if a request without key exchange is accepted as responder.
     pub accept_none: bool,
+    /// Key exchanges in addition to that of a group, offered and accepted (RFC 9370).
+    pub additional: Vec<AdditionalKe>,
 }
 
 /// The definition of a Child SA (AIX: a phase 2 tunnel).
@@ -266,7 +277,7 @@ impl ChildTunnel {
     /// Sets the groups for key exchanges at rekeys: they are offered and accepted, in order of preference.
     #[must_use]
     pub fn with_pfs(self, groups: Vec<Group>) -> Self {
-        let pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
+        let pfs = Pfs { offer: groups.clone(), accept: groups, ..Pfs::default() };
         Self { pfs, ..self }
     }
 

@@ -154,6 +154,9 @@ fn check_tunnel(tunnel: &IkeTunnel, findings: &mut Findings<'_>) {
             findings.check("credential.keys", rules::not_empty("kind of key", &signature.keys));
         }
     }
+    if let Some(ppk) = &tunnel.ppk {
+        findings.check("ppk", rules::ppk(ppk));
+    }
     let proposals = &tunnel.proposals;
     findings.check("proposals", rules::number_of_proposals(proposals.len()));
     findings.check("proposals", rules::number_of_algorithms(proposals));

@@ -13,6 +13,7 @@ mod lexical;
 pub(crate) mod lower;
 pub(crate) mod mirror;
 mod node;
+mod of_policy;
 mod options;
 pub(crate) mod parse;
 pub(crate) mod report;
@@ -25,7 +26,8 @@ pub use definitions::{Definition, Definitions};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use dtd::dtd;
 pub use node::Node;
-pub use options::{Advice, Algorithm, Options};
+pub use of_policy::Unwritable;
+pub use options::{Advice, Algorithm, FindKey, Options};
 pub use parse::MAX_FILE_LEN;
 pub use write::write;
 

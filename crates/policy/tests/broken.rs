@@ -121,7 +121,7 @@ fn vocabulary() {
                 "IKE_DHGroup=\"20\"",
                 "IKE_DHGroup=\"18\"",
                 19,
-                &["known are 2, 5, 14, 15, 16, 19, 20, 21, 24 and 31"],
+                &["known are 2, 5, 14, 15, 16, 19, 20, 21, 24, 31, and 35 to 37 (ML-KEM)"],
             ),
             case("IKE_DHGroup=\"20\"", "IKE_DHGroup=\"0\"", 19, &["needs a Diffie-Hellman group"]),
             case("Preshared_key", "RSA_signature", 20, &["did you mean \"RSA_signatures\"?"]),
@@ -353,7 +353,9 @@ fn warnings() {
                 "IKE_KeyRefreshMinutes=\"480\"",
                 "IKE_KeyRefreshMinutes=\"1441\"",
                 12,
-                &["1441 Minutes is outside the responder's window"],
+                &[
+                    "1441 Minutes is outside the responder's window: SAs that the peer asks for have 1440 Minutes",
+                ],
             ),
             case(
                 "IKE_KeyRefreshMinutes=\"480\"",

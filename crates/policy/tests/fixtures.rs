@@ -57,6 +57,7 @@ fn vendor_proposal() -> IkeProposal {
         integrity: vec![Integrity::HmacSha1_96],
         prf: vec![Prf::HmacSha1],
         groups: vec![Group::Ecp384],
+        additional: Vec::new(),
     }
 }
 
@@ -130,6 +131,7 @@ fn gateway_with_alternatives() {
             integrity: vec![Integrity::HmacSha2_256_128, Integrity::HmacSha1_96],
             prf: vec![Prf::HmacSha2_256, Prf::HmacSha1],
             groups: vec![Group::Ecp256, Group::Modp2048],
+            additional: Vec::new()
         }]
     );
     assert_eq!((tunnel.lifetime.hard, tunnel.lifetime.overlap_percent), (minutes(720), 15));
@@ -326,6 +328,7 @@ fn chacha20_and_large_groups() {
             integrity: vec![],
             prf: vec![Prf::HmacSha1],
             groups: vec![Group::Modp3072, Group::Modp4096],
+            additional: Vec::new()
         }]
     );
     let (_, child) = loaded.policy.child("hh_d").unwrap();
@@ -447,6 +450,7 @@ fn aead_and_other_ciphers_part() {
                 integrity: vec![Integrity::HmacSha2_256_128, Integrity::HmacSha1_96],
                 prf: vec![Prf::HmacSha2_256],
                 groups: vec![Group::Ecp256, Group::Modp2048],
+                additional: Vec::new()
             },
             IkeProposal {
                 encryption: vec![
@@ -456,6 +460,7 @@ fn aead_and_other_ciphers_part() {
                 integrity: vec![],
                 prf: vec![Prf::HmacSha2_256],
                 groups: vec![Group::Ecp256, Group::Modp2048],
+                additional: Vec::new()
             },
         ]
     );
@@ -481,12 +486,14 @@ fn single_transforms_belong_to_every_whole_one() {
                 integrity: vec![Integrity::HmacSha2_512_256],
                 prf: vec![Prf::HmacSha1],
                 groups: vec![Group::Ecp384],
+                additional: Vec::new()
             },
             IkeProposal {
                 encryption: vec![IkeEncryption::AesGcm16(KeyBits::B128)],
                 integrity: vec![],
                 prf: vec![Prf::HmacSha2_384, Prf::HmacSha1],
                 groups: vec![Group::Ecp384],
+                additional: Vec::new()
             },
         ]
     );

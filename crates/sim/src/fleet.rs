@@ -121,11 +121,13 @@ impl Plan {
                     offer: self.pfs.into_iter().collect(),
                     accept: self.pfs.into_iter().collect(),
                     accept_none: self.pfs.is_none(),
+                    additional: Vec::new(),
                 },
                 auto_start: false,
                 on_demand: false,
             })],
             generic: None,
+            ppk: None,
         }
     }
 }

@@ -8,8 +8,8 @@ use ike::proof::trust::Trust;
 use ike::{Config, Engine};
 use policy::{
     AddressRange, ChildProposal, ChildTunnel, Credential, Endpoint, EspEncryption, Group, Identity,
-    IkeEncryption, IkeProposal, IkeTunnel, KeyBits, Lifetime, Mode, Pfs, Policy, Prf, Protection,
-    Role, Secret, Selector, Signature,
+    IkeEncryption, IkeProposal, IkeTunnel, KeyBits, Lifetime, Mode, Pfs, Policy, Ppk, Prf,
+    Protection, Role, Secret, Selector, Signature,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -82,6 +82,8 @@ pub struct Site {
     pub mode: Mode,
     /// The preshared key.
     pub secret: String,
+    /// Postquantum preshared keys; [`World::trust`](crate::World::trust) gives the ends their octets.
+    pub ppk: Option<Ppk>,
     /// What signatures prove who the ends are, in place of the preshared key.
     pub signature: Option<Signature>,
     /// Who the left gateway is.
@@ -119,6 +121,7 @@ impl Default for Site {
             left_roams: false,
             mode: Mode::Tunnel,
             secret: "correct horse battery staple".into(),
+            ppk: None,
             signature: None,
             left_id: Identity::Fqdn("left.example".into()),
             right_id: Identity::Fqdn("right.example".into()),
@@ -126,7 +129,7 @@ impl Default for Site {
             left_net: None,
             ike: vec![ike_offer(&[Group::Curve25519])],
             esp: vec![esp_offer(KeyBits::B128, day)],
-            pfs: Pfs { offer: vec![], accept: vec![], accept_none: true },
+            pfs: Pfs { offer: vec![], accept: vec![], accept_none: true, additional: Vec::new() },
             lifetime: day,
             role: Role::Both,
             auto_start: false,
@@ -137,7 +140,7 @@ impl Default for Site {
 
 /// A lifetime of which the last tenth is for the rekey.
 pub fn lifetime(hard: Duration) -> Lifetime {
-    Lifetime { hard, bytes: None, overlap_percent: 10 }
+    Lifetime::new(hard)
 }
 
 /// AES-GCM-128 with PRF-HMAC-SHA-256 and these groups.
@@ -147,6 +150,7 @@ pub fn ike_offer(groups: &[Group]) -> IkeProposal {
         integrity: vec![],
         prf: vec![Prf::HmacSha2_256],
         groups: groups.to_vec(),
+        additional: Vec::new(),
     }
 }
 
@@ -185,6 +189,7 @@ impl Site {
                 auto_start: self.auto_start,
                 children,
                 generic: None,
+                ppk: self.ppk.clone(),
             })],
         })
     }

@@ -1,6 +1,8 @@
 //! A data plane in memory: it keeps what it is told, and notes every use of it that the contract of [`DataPlane`]
 //! forbids. Packets it carries in a form that needs no cipher, or hands to a real [`Datapath`] beneath it.
 
+mod families;
+
 use crate::traffic::InnerPacket;
 use esp::datapath::{Arrival, Datapath};
 use esp::discard::Discard;
@@ -118,6 +120,16 @@ pub struct Recorder {
     refusals: VecDeque<Option<PlaneError>>,
     journal: Vec<Change>,
     misuse: Vec<String>,
+    preparation: Preparation,
+}
+
+/// Whether the plane is prepared for new rules.
+#[derive(Default)]
+enum Preparation {
+    #[default]
+    AtOnce,
+    /// For these rules only. It was asked to prepare for the others, by the names of their child tunnels.
+    Held { prepared: BTreeSet<RuleId>, asked: BTreeMap<RuleId, String> },
 }
 
 impl Recorder {
@@ -135,6 +147,27 @@ impl Recorder {
     pub fn refuse_next_after(&mut self, accepted: usize, error: PlaneError) {
         self.refusals.extend(std::iter::repeat_n(None, accepted));
         self.refusals.push_back(Some(error));
+    }
+
+    /// From now on the plane is prepared for a new rule only when [`Self::prepare_all`] says so.
+    pub fn hold_preparation(&mut self) {
+        let (prepared, asked) = Default::default();
+        self.preparation = Preparation::Held { prepared, asked };
+    }
+
+    /// The plane is prepared for the rules for which it was asked to prepare.
+    pub fn prepare_all(&mut self) {
+        if let Preparation::Held { prepared, asked } = &mut self.preparation {
+            prepared.extend(std::mem::take(asked).into_keys());
+        }
+    }
+
+    /// The child tunnels of the rules for which the plane prepares.
+    pub fn preparing(&self) -> Vec<&str> {
+        match &self.preparation {
+            Preparation::AtOnce => Vec::new(),
+            Preparation::Held { asked, .. } => asked.values().map(String::as_str).collect(),
+        }
     }
 
     /// The rules in force.
@@ -405,12 +438,36 @@ fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
     OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
 }
 
-impl Capabilities for Recorder {}
+impl Capabilities for Recorder {
+    fn family_switching(&mut self) -> Option<&mut dyn esp::plane::FamilySwitching> {
+        Some(self)
+    }
+
+    fn preparation(&mut self) -> Option<&mut dyn esp::plane::Preparation> {
+        Some(self)
+    }
+}
+
+impl esp::plane::Preparation for Recorder {
+    fn prepare(&mut self, rule: &Rule) -> bool {
+        let Preparation::Held { prepared, asked } = &mut self.preparation else { return true };
+        let is_prepared = prepared.contains(&rule.id);
+        if !is_prepared {
+            asked.insert(rule.id, rule.tunnel.clone());
+        }
+        is_prepared
+    }
+}
 
 impl DataPlane for Recorder {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         if rule.selectors.local.is_empty() || rule.selectors.remote.is_empty() {
             self.misuse.push(format!("{:?} covers nothing", rule.id));
+        }
+        if let Preparation::Held { prepared, .. } = &self.preparation
+            && !prepared.contains(&rule.id)
+        {
+            self.misuse.push(format!("{:?} comes before the plane is prepared", rule.id));
         }
         if let Some(datapath) = &mut self.datapath {
             datapath.add_rule(rule.clone())?;
@@ -447,6 +504,10 @@ impl DataPlane for Recorder {
         self.datapath.iter_mut().for_each(|d| d.remove_rule(rule));
         self.rules.remove(&rule);
         self.asked.remove(&rule);
+        if let Preparation::Held { prepared, asked } = &mut self.preparation {
+            prepared.remove(&rule);
+            asked.remove(&rule);
+        }
     }
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {

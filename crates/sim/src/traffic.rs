@@ -3,10 +3,10 @@
 use crate::host::HostId;
 use crate::recorder::Refusal;
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// A UDP packet over IPv4 with a flow and a number inside.
+/// A UDP packet with a flow and a number inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InnerPacket {
     /// Sender.
@@ -51,60 +51,93 @@ impl Flow {
     }
 }
 
-const HEADERS: usize = 20 + 8;
+/// UDP's header, and the flow with the number.
+const MESSAGE: usize = 8 + 12;
 
 impl InnerPacket {
     /// UDP.
     pub const PROTOCOL: u8 = 17;
 
-    /// Octets of the whole packet.
-    pub const LEN: usize = HEADERS + 4 + 8;
+    /// Octets of the whole packet over IPv4.
+    pub const LEN: usize = 20 + MESSAGE;
 
-    /// Writes the packet with its IPv4 and UDP headers; the UDP checksum is left out (RFC 768).
+    /// Writes the packet with its IP and UDP headers; the UDP checksum is left out (RFC 768).
     ///
     /// # Panics
-    /// Where an end is not IPv4.
+    /// Where the ends are not of one family.
     pub fn encode(&self) -> Vec<u8> {
-        let (SocketAddr::V4(source), SocketAddr::V4(destination)) = (self.source, self.destination)
-        else {
-            panic!("flows of the simulation are IPv4")
+        let mut octets = match (self.source.ip(), self.destination.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => header_v4(source, destination),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => header_v6(source, destination),
+            _ => panic!("the ends of a flow are of one family"),
         };
-        let mut octets = vec![0x45, 0, 0, Self::LEN as u8, 0, 0, 0x40, 0, 64, Self::PROTOCOL, 0, 0];
-        octets.extend(source.ip().octets());
-        octets.extend(destination.ip().octets());
-        let checksum = checksum(&octets);
-        octets[10..12].copy_from_slice(&checksum.to_be_bytes());
-        octets.extend(source.port().to_be_bytes());
-        octets.extend(destination.port().to_be_bytes());
-        octets.extend([0, (Self::LEN - 20) as u8, 0, 0]);
-        octets.extend(self.flow.0.to_be_bytes());
-        octets.extend(self.number.to_be_bytes());
+        octets.extend(self.source.port().to_be_bytes());
+        octets.extend(self.destination.port().to_be_bytes());
+        octets.extend([0, MESSAGE as u8, 0, 0]);
+        octets.extend(self.payload());
         octets
+    }
+
+    fn payload(&self) -> [u8; 12] {
+        let mut payload = [0; 12];
+        payload[..4].copy_from_slice(&self.flow.0.to_be_bytes());
+        payload[4..].copy_from_slice(&self.number.to_be_bytes());
+        payload
     }
 
     /// Whether its flow and number can be read in these octets.
     pub fn shows_in(&self, octets: &[u8]) -> bool {
-        let payload = &self.encode()[HEADERS..];
+        let payload = self.payload();
         octets.windows(payload.len()).any(|w| w == payload)
     }
 
     /// Reads what [`InnerPacket::encode`] wrote.
     pub fn decode(octets: &[u8]) -> Option<Self> {
-        let octets: &[u8; Self::LEN] = octets.try_into().ok()?;
-        let short = |at: usize| u16::from_be_bytes([octets[at], octets[at + 1]]);
-        let word = |at: usize| (u32::from(short(at)) << 16) | u32::from(short(at + 2));
-        let end = |ip, port| SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from_bits(ip), port));
-        let headers_are_right = octets[0] == 0x45
-            && octets[9] == Self::PROTOCOL
-            && usize::from(short(2)) == Self::LEN
-            && checksum(&octets[..20]) == 0;
-        headers_are_right.then(|| Self {
-            source: end(word(12), short(20)),
-            destination: end(word(16), short(22)),
-            flow: FlowId(word(28)),
-            number: (u64::from(word(32)) << 32) | u64::from(word(36)),
-        })
+        let (ip, message) = octets.split_at_checked(octets.len().checked_sub(MESSAGE)?)?;
+        let (source, destination): (IpAddr, IpAddr) = match ip.len() {
+            20 if checksum(ip) == 0 => (v4(&ip[12..])?.into(), v4(&ip[16..])?.into()),
+            40 => (v6(&ip[8..])?.into(), v6(&ip[24..])?.into()),
+            _ => return None,
+        };
+        let short = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
+        let packet = Self {
+            source: (source, short(0)).into(),
+            destination: (destination, short(2)).into(),
+            flow: FlowId(u32::from_be_bytes(*message[8..].first_chunk()?)),
+            number: u64::from_be_bytes(*message[12..].first_chunk()?),
+        };
+        let fixed = |octets: &[u8]| match octets[0] >> 4 {
+            // Routers on the way may have changed the rest.
+            4 => [octets[0], octets[2], octets[3], octets[9]],
+            _ => [octets[0] & 0xf0, octets[4], octets[5], octets[6]],
+        };
+        (fixed(&packet.encode()) == fixed(octets)).then_some(packet)
     }
+}
+
+fn header_v4(source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
+    let len = InnerPacket::LEN as u8;
+    let mut octets = vec![0x45, 0, 0, len, 0, 0, 0x40, 0, 64, InnerPacket::PROTOCOL, 0, 0];
+    octets.extend(source.octets());
+    octets.extend(destination.octets());
+    let checksum = checksum(&octets);
+    octets[10..12].copy_from_slice(&checksum.to_be_bytes());
+    octets
+}
+
+fn header_v6(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    let mut octets = vec![0x60, 0, 0, 0, 0, MESSAGE as u8, InnerPacket::PROTOCOL, 64];
+    octets.extend(source.octets());
+    octets.extend(destination.octets());
+    octets
+}
+
+fn v4(octets: &[u8]) -> Option<Ipv4Addr> {
+    octets.first_chunk::<4>().copied().map(Ipv4Addr::from)
+}
+
+fn v6(octets: &[u8]) -> Option<Ipv6Addr> {
+    octets.first_chunk::<16>().copied().map(Ipv6Addr::from)
 }
 
 /// RFC 1071.
@@ -126,6 +159,9 @@ mod tests {
             flow: FlowId(3),
             number: u64::from(u32::MAX) + 5,
         };
+        let six = |n| SocketAddr::from(([0xfd01, 0, 0, 0, 0, 0, 0, n], 4000));
+        let over_six = InnerPacket { source: six(1), destination: six(2), ..packet };
+        assert_eq!(InnerPacket::decode(&over_six.encode()), Some(over_six));
         let octets = packet.encode();
         assert_eq!(InnerPacket::decode(&octets), Some(packet));
         assert_eq!(InnerPacket::decode(&octets[..39]), None);

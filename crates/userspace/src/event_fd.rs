@@ -5,19 +5,19 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// An event descriptor, readable once it was rung.
-pub(super) struct EventFd(OwnedFd);
+pub(crate) struct EventFd(OwnedFd);
 
 impl EventFd {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // It fails only when the counter is full, and then whoever listens is awake anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    pub(super) fn quieten(&self) {
+    pub(crate) fn quieten(&self) {
         let _ = rustix::io::read(&self.0, &mut [0u8; 8][..]);
     }
 }

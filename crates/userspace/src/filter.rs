@@ -5,12 +5,13 @@
 
 use super::config::Config;
 use super::refusal::{plane_error, refused};
+use super::turns::Turns;
 use esp::filter::{
     DefaultAction, Direction, FRAGMENTATION_NEEDED, Filter, FilterAction, FilterCounts, FilterRule,
     NEIGHBOURS, PACKET_TOO_BIG, Tally,
 };
-use esp::plane::PlaneError;
-use host::journal::{Change, Journal};
+use esp::plane::{FilterWork, PlaneError};
+use host::journal::{self, Journal};
 use host::netlink::{Exception, Family, Netlink};
 use host::nft;
 use host::{lacks_family, prefixes};
@@ -26,11 +27,20 @@ const MAX_EXCEPTIONS: usize = 4096;
 /// The filter in force.
 pub(super) struct Enforcement {
     netlink: Netlink,
-    host: Host,
+    host: Arc<Host>,
     /// Priority of the routing rules for bypassed traffic; that of the tunnels' follows.
     priority: u32,
     filter: Arc<Filter>,
     installed: bool,
+    exceptions: Vec<Exception>,
+    /// The change that is under way.
+    change: Option<Change>,
+    turns: Turns,
+}
+
+/// A filter that is going to be in force.
+struct Change {
+    filter: Arc<Filter>,
     exceptions: Vec<Exception>,
 }
 
@@ -50,19 +60,22 @@ impl Enforcement {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         let mut enforcement = Self {
             netlink,
-            host: Host {
+            host: Arc::new(Host {
                 table: nft::table("filter", &config.device),
                 device: config.device.clone(),
                 mark: config.mark,
                 natt_port: config.natt_port,
                 beside_kernel: config.beside_kernel,
-            },
+            }),
             priority: config.rule_priority.saturating_sub(1),
             filter: Arc::default(),
             installed: false,
             exceptions: Vec::new(),
+            change: None,
+            turns: Turns::default(),
         };
-        enforcement.apply(&config.filter, journal)?;
+        let outcome = enforcement.begin(&config.filter, journal)?.run();
+        enforcement.finish(outcome)?;
         Ok(enforcement)
     }
 
@@ -71,27 +84,54 @@ impl Enforcement {
         &self.filter
     }
 
-    /// Replaces the filter; on error the former stays in force.
-    pub(super) fn apply(
+    /// Begins to replace the filter: leads bypassed traffic past the device, and returns the work with nftables. On error the
+    /// former filter stays in force.
+    pub(super) fn begin(
         &mut self,
         filter: &Arc<Filter>,
         journal: &mut Journal,
-    ) -> Result<(), PlaneError> {
+    ) -> Result<FilterWork, PlaneError> {
+        if self.change.is_some() {
+            return Err(PlaneError::System {
+                what: "changing the filter".to_owned(),
+                why: "another change is under way; try again".to_owned(),
+            });
+        }
         let exceptions = exceptions(filter, self.priority)?;
-        let before = std::mem::take(&mut self.exceptions);
         // Routes first: a packet that is let pass is to find its way.
-        let applied = self
-            .except(&before, &exceptions, journal)
+        let begun = self
+            .except(&self.exceptions.clone(), &exceptions, journal)
             .and_then(|()| self.fill_table(filter, journal));
-        let Err(error) = applied else {
-            self.withdraw(&before, &exceptions);
-            self.exceptions = exceptions;
-            self.filter = Arc::clone(filter);
-            return Ok(());
+        if begun.is_err() {
+            self.withdraw(&exceptions, &self.exceptions.clone());
+        }
+        let work = begun?;
+        self.change = Some(Change { filter: Arc::clone(filter), exceptions });
+        Ok(work)
+    }
+
+    /// Ends the change that has begun; on error the former filter stays in force. Returns the filter in force.
+    pub(super) fn finish(
+        &mut self,
+        outcome: Result<(), PlaneError>,
+    ) -> Result<Arc<Filter>, PlaneError> {
+        let Some(Change { filter, exceptions }) = self.change.take() else {
+            return outcome.map(|()| Arc::clone(&self.filter));
         };
-        self.withdraw(&exceptions, &before);
-        self.exceptions = before;
-        Err(error)
+        if let Err(error) = outcome {
+            self.withdraw(&exceptions, &self.exceptions.clone());
+            return Err(error);
+        }
+        let before = std::mem::replace(&mut self.exceptions, exceptions);
+        self.withdraw(&before, &self.exceptions.clone());
+        self.installed = !filter.is_open();
+        self.filter = filter;
+        Ok(Arc::clone(&self.filter))
+    }
+
+    /// The work that puts the table back which others have changed; `None` if none is needed, or a change is under way.
+    pub(super) fn restore_table(&mut self) -> Option<FilterWork> {
+        (self.installed && self.change.is_none()).then(|| self.rewrite(&Arc::clone(&self.filter)))
     }
 
     /// Puts the routing rules for bypassed traffic back.
@@ -102,25 +142,11 @@ impl Enforcement {
         restored
     }
 
-    /// The filter's counters.
-    pub(super) fn counts(&self) -> FilterCounts {
-        let rules = vec![Tally::default(); self.filter.rules.len()];
-        let mut counts = FilterCounts { rules, ..FilterCounts::default() };
-        if !self.installed {
-            return counts;
-        }
-        match nft::counters(&self.host.table) {
-            Ok(text) => {
-                let found = read_counters(&text);
-                let of = |name: &str| found.get(name).copied().unwrap_or_default();
-                for (place, tally) in counts.rules.iter_mut().enumerate() {
-                    *tally = of(&rule_counter(place));
-                }
-                (counts.denied_ipv4, counts.denied_ipv6) = (of(DENIED[0]), of(DENIED[1]));
-            }
-            Err(error) => tracing::warn!(%error, "reading the filter's counters"),
-        }
-        counts
+    /// Reads the filter's counters, on any thread.
+    pub(super) fn counter_reader(&self) -> impl FnOnce() -> FilterCounts + Send + use<> {
+        let (host, filter, installed) =
+            (Arc::clone(&self.host), Arc::clone(&self.filter), self.installed);
+        move || counts(&host, &filter, installed)
     }
 
     fn except(
@@ -132,7 +158,7 @@ impl Enforcement {
         if wanted.is_empty() {
             return Ok(());
         }
-        journal.record(&Change::Exceptions(self.priority)).map_err(plane_error)?;
+        journal.record(&journal::Change::Exceptions(self.priority)).map_err(plane_error)?;
         let mut families = Vec::new();
         for family in Family::BOTH {
             match self.netlink.add_landing(family, self.priority) {
@@ -159,13 +185,17 @@ impl Enforcement {
         }
     }
 
-    fn fill_table(&mut self, filter: &Filter, journal: &mut Journal) -> Result<(), PlaneError> {
-        let fault = |e: &io::Error| refused("filtering with nftables".to_owned(), e);
-        let change = Change::Filter(self.host.table.clone());
+    fn fill_table(
+        &mut self,
+        filter: &Arc<Filter>,
+        journal: &mut Journal,
+    ) -> Result<FilterWork, PlaneError> {
         if filter.is_open() {
-            nft::remove(&self.host.table).map_err(|e| fault(&e))?;
-            self.installed = false;
-            return Ok(());
+            let (host, turn) = (Arc::clone(&self.host), self.turns.give());
+            return Ok(FilterWork::new(move || {
+                turn.wait();
+                nft::remove(&host.table).map_err(|e| fault(&e))
+            }));
         }
         if !nft::available() {
             return Err(PlaneError::System {
@@ -174,17 +204,51 @@ impl Enforcement {
                     .to_owned(),
             });
         }
-        journal.record(&change).map_err(plane_error)?;
-        let former = self.counts();
-        let tally = |rule: &FilterRule| {
-            let place = self.filter.rules.iter().position(|r| r == rule);
-            place.and_then(|at| former.rules.get(at).copied()).unwrap_or_default()
-        };
-        let kept = FilterCounts { rules: filter.rules.iter().map(tally).collect(), ..former };
-        nft::run(&script(&self.host, filter, &kept)).map_err(|e| fault(&e))?;
-        self.installed = true;
-        Ok(())
+        journal.record(&journal::Change::Filter(self.host.table.clone())).map_err(plane_error)?;
+        Ok(self.rewrite(filter))
     }
+
+    /// The work that puts the table of a filter in the place of the present one, whose counters go on.
+    fn rewrite(&mut self, filter: &Arc<Filter>) -> FilterWork {
+        let (host, before, installed) =
+            (Arc::clone(&self.host), Arc::clone(&self.filter), self.installed);
+        let (filter, turn) = (Arc::clone(filter), self.turns.give());
+        FilterWork::new(move || {
+            turn.wait();
+            let former = counts(&host, &before, installed);
+            let tally = |rule: &FilterRule| {
+                let place = before.rules.iter().position(|r| r == rule);
+                place.and_then(|at| former.rules.get(at).copied()).unwrap_or_default()
+            };
+            let kept = FilterCounts { rules: filter.rules.iter().map(tally).collect(), ..former };
+            nft::run(&script(&host, &filter, &kept)).map_err(|e| fault(&e))
+        })
+    }
+}
+
+fn fault(error: &io::Error) -> PlaneError {
+    refused("filtering with nftables".to_owned(), error)
+}
+
+/// The counters of a filter that has a table if it is `installed`.
+fn counts(host: &Host, filter: &Filter, installed: bool) -> FilterCounts {
+    let rules = vec![Tally::default(); filter.rules.len()];
+    let mut counts = FilterCounts { rules, ..FilterCounts::default() };
+    if !installed {
+        return counts;
+    }
+    match nft::counters(&host.table) {
+        Ok(text) => {
+            let found = read_counters(&text);
+            let of = |name: &str| found.get(name).copied().unwrap_or_default();
+            for (place, tally) in counts.rules.iter_mut().enumerate() {
+                *tally = of(&rule_counter(place));
+            }
+            (counts.denied_ipv4, counts.denied_ipv6) = (of(DENIED[0]), of(DENIED[1]));
+        }
+        Err(error) => tracing::warn!(%error, "reading the filter's counters"),
+    }
+    counts
 }
 
 /// Names of the counters of what no rule covers.

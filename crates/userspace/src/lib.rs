@@ -100,7 +100,7 @@
 //! | Where are routers heard and the host's own MTUs asked? | `outer.rs` |
 //! | Where is the MTU of the device computed? | `plane.rs`, `device_mtu`; `plane/data_plane.rs`, `lower_device_mtu`, lowers it for an SA with more overhead. A router's report goes from `outer.rs` to `crates/esp/src/path_mtu.rs`, `learn` |
 //! | Where is cleartext dropped, in both directions? | not here: `src/planes/guard.rs` of the package `vpn`, for all planes |
-//! | What happens to traffic of no tunnel? | `filter.rs`, an nftables table and routing rules; without nft a filter is refused |
+//! | What happens to traffic of no tunnel? | `filter.rs`, an nftables table and routing rules; without nft a filter is refused. Other threads wait for nft, one after the other: `turns.rs` |
 //! | Where are packets counted that the datapath never saw? | `plane.rs`, `counters` |
 //! | What are the settings and their defaults? | `config.rs`: `vpn0`, table, rule priority and UDP port 4500, mark `0x76706e`, `/run/vpnd` |
 //! | What happens without /dev/net/tun or a capability? | `refusal.rs`, `check_capabilities`, and `tun.rs`, `create`, refuse the start with advice; `vpnd` looks before that: `crates/cli/src/daemon/privilege.rs` |
@@ -112,7 +112,7 @@
 //! | How does a received AH packet get its headers back? | `ah.rs` |
 //! | Whom does the plane call with notices and IKE messages? | `hooks.rs` |
 //! | Which stages does `vpnctl workers` count? | `stage.rs` (the stages), `workers/report.rs` (the report) |
-//! | How are batches used again, and threads woken? | `pool.rs`; `event_fd.rs` |
+//! | How are batches used again, and threads woken? | `pool.rs`; `event_fd.rs`, `requests.rs` |
 //!
 //! # Choices worth knowing
 //!
@@ -140,6 +140,7 @@ mod config;
 mod datagrams;
 mod device;
 mod dont_fragment;
+mod engine;
 mod event_fd;
 mod filter;
 mod hooks;
@@ -153,18 +154,23 @@ mod pool;
 mod port;
 mod queue_pair;
 mod refusal;
+mod requests;
 mod sched_policy;
 mod socket;
 mod stage;
 mod steering;
 mod sync;
 mod tun;
+pub mod tun_of_another;
 mod tun_routes;
+mod turns;
+mod under_way;
 mod waiting;
 mod worker;
 pub mod workers;
 
 pub use config::Config;
+pub use engine::{EngineWork, Requests};
 pub use hooks::{Hooks, IkeDatagram};
 pub use ike::{IkeReceiver, IkeSender};
 pub use offering::Offering;

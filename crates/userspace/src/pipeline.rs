@@ -10,9 +10,11 @@
 //! under way is bounded and the kernel's queues hold the rest. One packet alone, with nothing else under way, is not
 //! worth handing over: the reader does it.
 
-use super::ah;
-use super::arriving::sort;
-use super::datagrams::{Arena, BATCH, Ring};
+mod batches;
+mod ends;
+
+use super::datagrams::BATCH;
+use super::engine::Engine;
 use super::event_fd::EventFd;
 use super::order::InOrder;
 use super::pool::Pool;
@@ -20,15 +22,12 @@ use super::queue_pair::{QueuePair, Wire};
 use super::stage::{Stage, StageStats};
 use super::waiting::{Patience, Sources, Wait};
 use super::worker::{DEVICE_BATCH, LONGEST, Shared, WorkerConfig};
+use batches::{Incoming, Outgoing};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use esp::datapath::{
-    self,
-    stages::{Admitted, Opened},
-};
-use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
+use ends::{send_out, write_out};
+use esp::datapath::{self, SaLookups, stages::Admitted};
 use std::cell::RefCell;
 use std::io;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,28 +37,6 @@ const BATCHES: usize = 16;
 
 /// Most messages of one inbound batch where each may hold many packets.
 const MESSAGES: usize = 8;
-
-/// Octets of a queue of one batch: what the longest batch fills, and a little.
-const QUEUE: usize = 1 << 18;
-
-/// A batch on its way out.
-struct Outgoing {
-    queue_pair: Arc<QueuePair>,
-    buffer: Vec<u8>,
-    used: usize,
-    packets: Vec<(Range<usize>, Admitted)>,
-    send: SendQueue,
-}
-
-/// A batch on its way in.
-struct Incoming {
-    queue_pair: Arc<QueuePair>,
-    wire: Wire,
-    ring: Ring,
-    received: usize,
-    opened: Opened,
-    receive: ReceiveQueue,
-}
 
 /// The next step of a batch, and its number in its direction.
 enum Job {
@@ -79,6 +56,8 @@ pub(super) struct Pipeline {
     writing: InOrder<Box<Incoming>, Sink<Box<Incoming>>>,
     /// Rung for a reader that found a pool empty.
     freed: Arc<EventFd>,
+    /// If it is on, the reader works on requests that are too small for it.
+    engine: Option<Arc<Engine>>,
 }
 
 /// The batches and packets under way.
@@ -100,9 +79,17 @@ fn count(stage: Stage, packets: usize, octets: usize, begun: Instant) {
     GAUGE.with_borrow(|stats| stats.count(stage, packets, octets, begun.elapsed()));
 }
 
+fn looked_up_inbound(lookups: SaLookups, octets: usize) {
+    GAUGE.with_borrow(|stats| stats.looked_up_inbound(lookups, octets));
+}
+
 impl Pipeline {
     /// Makes the pipeline, and what its reader puts jobs into: when that is gone the workers end with the last job.
-    pub(super) fn new(shared: &Arc<Shared>, first: &Arc<QueuePair>) -> io::Result<(Self, Feed)> {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        first: &Arc<QueuePair>,
+        engine: Option<Arc<Engine>>,
+    ) -> io::Result<(Self, Feed)> {
         let (feed, jobs) = crossbeam_channel::bounded(2 * BATCHES);
         let freed = Arc::new(EventFd::new()?);
         let outgoing = Arc::new(Pool::new(BATCHES, || Outgoing::new(first)));
@@ -118,6 +105,7 @@ impl Pipeline {
             outgoing,
             incoming,
             freed,
+            engine,
         };
         Ok((pipeline, Feed(feed)))
     }
@@ -167,6 +155,7 @@ impl Pipeline {
             }
             Job::Open(number, mut batch) => {
                 let octets = batch.open(&self.shared);
+                looked_up_inbound(batch.receive.take_lookups(), octets);
                 count(Stage::Open, batch.receive.accepted(), octets, begun);
                 self.writing.put(number, batch);
             }
@@ -186,7 +175,9 @@ pub(super) fn read(
 ) -> io::Result<()> {
     GAUGE.replace(Arc::clone(&post.stats));
     let sender = post.shared.datapath.sender();
-    let mut reader = Reader { post, pipeline, sender, feed: &feed.0, alone, sealed: 0, opened: 0 };
+    let carried = None;
+    let feed = &feed.0;
+    let mut reader = Reader { post, pipeline, sender, feed, alone, carried, sealed: 0, opened: 0 };
     reader.run()
 }
 
@@ -196,9 +187,18 @@ struct Reader<'a> {
     sender: datapath::Sender,
     feed: &'a Sender<Job>,
     alone: bool,
+    /// A packet that was admitted, and begins the next batch: it is of the other size than those before it.
+    carried: Option<Carried>,
     /// Numbers given out, by direction.
     sealed: u64,
     opened: u64,
+}
+
+/// A packet that has been admitted, outside of any batch.
+struct Carried {
+    packet: Vec<u8>,
+    admitted: Admitted,
+    is_for_engine: bool,
 }
 
 /// The result of an attempt to read.
@@ -273,10 +273,30 @@ impl Reader<'_> {
     }
 
     fn read_device(&mut self, queue_pair: &Arc<QueuePair>) -> io::Result<Read> {
-        let Some(mut batch) = self.pipeline.outgoing.take() else { return Ok(Read::NoRoom) };
+        let Some(batch) = self.pipeline.outgoing.take() else { return Ok(Read::NoRoom) };
+        let mut read = self.read_batch(queue_pair, batch)?;
+        while self.carried.is_some() {
+            let batch = self.outgoing();
+            read += self.read_batch(queue_pair, batch)?;
+        }
+        Ok(if read == 0 { Read::Nothing } else { Read::Some(read) })
+    }
+
+    /// Reads packets into a batch and hands it over; returns how many packets the device had. With the engine, all packets of a
+    /// batch are for it, or none is: the first of the others is carried over to the next batch.
+    fn read_batch(
+        &mut self,
+        queue_pair: &Arc<QueuePair>,
+        mut batch: Box<Outgoing>,
+    ) -> io::Result<usize> {
         let begun = Instant::now();
         batch.queue_pair = Arc::clone(queue_pair);
+        batch.under_way = Some(self.post.batches.begin_for_others());
         let (mut read, mut octets) = (0, 0);
+        let mut for_engine = self.carried.take().map(|carried| {
+            batch.carry(&carried.packet, carried.admitted);
+            carried.is_for_engine
+        });
         while read < DEVICE_BATCH && batch.used + LONGEST <= batch.buffer.len() {
             let room = batch.used..batch.used + LONGEST;
             let Some((length, offload)) = queue_pair.tun.read(&mut batch.buffer[room])? else {
@@ -286,23 +306,50 @@ impl Reader<'_> {
             octets += length;
             let range = batch.used..batch.used + length;
             let packet = &mut batch.buffer[range.clone()];
-            if let Some(admitted) = self.sender.admit(begun, packet, offload) {
-                batch.used = range.end;
-                batch.packets.push((range, admitted));
+            let Some(admitted) = self.sender.admit(begun, packet, offload) else { continue };
+            let is_for_engine = self.pipeline.engine.as_ref().is_some_and(|e| e.takes(length));
+            if *for_engine.get_or_insert(is_for_engine) != is_for_engine {
+                let packet = packet.to_vec();
+                self.carried = Some(Carried { packet, admitted, is_for_engine });
+                break;
             }
+            batch.used = range.end;
+            batch.packets.push((range, admitted));
         }
-        if read == 0 {
+        if read == 0 && batch.packets.is_empty() {
+            batch.under_way = None;
             self.pipeline.outgoing.give(batch);
-            return Ok(Read::Nothing);
+            return Ok(0);
         }
         count(Stage::Read, read, octets, begun);
-        self.post.stats.looked_up(self.sender.take_lookups());
-        let lone = read == 1 && octets < LONE;
-        self.hand_over(lone, |reader| {
+        self.post.stats.looked_up(self.sender.take_lookups(), octets);
+        let way = match (&self.pipeline.engine, for_engine) {
+            (Some(engine), Some(true)) => {
+                engine.count_sealed(batch.packets.len(), batch.used);
+                Way::Others
+            }
+            (Some(_), _) => Way::Here,
+            (None, _) if read == 1 && octets < LONE => Way::HereIfAlone,
+            (None, _) => Way::Others,
+        };
+        self.hand_over(way, |reader| {
             reader.sealed += 1;
             Job::Seal(reader.sealed - 1, batch)
         });
-        Ok(Read::Some(read))
+        Ok(read)
+    }
+
+    /// A free batch; works on what is queued until there is one.
+    fn outgoing(&self) -> Box<Outgoing> {
+        loop {
+            match self.pipeline.outgoing.take() {
+                Some(batch) => return batch,
+                None => match self.pipeline.jobs.try_recv() {
+                    Ok(job) => self.pipeline.does(job),
+                    Err(_) => std::thread::yield_now(),
+                },
+            }
+        }
     }
 
     fn read_socket(
@@ -327,8 +374,16 @@ impl Reader<'_> {
         }
         let (packets, octets) = batch.ring.amount(received);
         count(Stage::Receive, packets, octets, begun);
-        let lone = received == 1 && octets < LONE;
-        self.hand_over(lone, |reader| {
+        let way = match &self.pipeline.engine {
+            Some(engine) if batch.is_for(engine) => {
+                engine.count_opened(received, octets);
+                Way::Others
+            }
+            Some(_) => Way::Here,
+            None if received == 1 && octets < LONE => Way::HereIfAlone,
+            None => Way::Others,
+        };
+        self.hand_over(way, |reader| {
             reader.opened += 1;
             Job::Open(reader.opened - 1, batch)
         });
@@ -338,28 +393,24 @@ impl Reader<'_> {
     /// Sends the packets that were kept for an SA, behind what was read before.
     fn release(&mut self, queue_pairs: &[Arc<QueuePair>]) {
         let Some(queue_pair) = queue_pairs.first() else { return };
-        let mut batch = loop {
-            match self.pipeline.outgoing.take() {
-                Some(batch) => break batch,
-                None => match self.pipeline.jobs.try_recv() {
-                    Ok(job) => self.pipeline.does(job),
-                    Err(_) => std::thread::yield_now(),
-                },
-            }
-        };
+        let mut batch = self.outgoing();
         batch.queue_pair = Arc::clone(queue_pair);
+        batch.under_way = Some(self.post.batches.begin_for_others());
         self.post.shared.datapath.flush_held(Instant::now(), &mut batch.send);
-        self.hand_over(true, |reader| {
+        self.hand_over(Way::HereIfAlone, |reader| {
             reader.sealed += 1;
             Job::Seal(reader.sealed - 1, batch)
         });
     }
 
-    fn hand_over(&mut self, lone: bool, job: impl FnOnce(&mut Self) -> Job) {
+    fn hand_over(&mut self, way: Way, job: impl FnOnce(&mut Self) -> Job) {
         let job = job(self);
         // The one batch that is in use is this.
-        let depth = self.pipeline.depth();
-        if lone && depth.outgoing.0 + depth.incoming.0 == 1 {
+        let is_alone = || {
+            let depth = self.pipeline.depth();
+            depth.outgoing.0 + depth.incoming.0 == 1
+        };
+        if way == Way::Here || way == Way::HereIfAlone && is_alone() {
             return self.pipeline.does(job);
         }
         // There is room for every batch there is, and somebody who takes it: this thread.
@@ -369,116 +420,16 @@ impl Reader<'_> {
     }
 }
 
+/// Who works on a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The reader.
+    Here,
+    /// The reader, if nothing else is under way.
+    HereIfAlone,
+    /// Whoever is free.
+    Others,
+}
+
 /// Octets of a packet or message that is not worth handing over, if it is alone.
 const LONE: usize = 2048;
-
-impl Outgoing {
-    fn new(queue_pair: &Arc<QueuePair>) -> Self {
-        Self {
-            queue_pair: Arc::clone(queue_pair),
-            // Pages that no packet reaches are never touched and cost nothing.
-            buffer: vec![0; 2 * LONGEST],
-            used: 0,
-            packets: Vec::with_capacity(DEVICE_BATCH),
-            send: SendQueue::new(QUEUE),
-        }
-    }
-
-    fn seal(&mut self, shared: &Shared, now: Instant) {
-        for (range, admitted) in self.packets.drain(..) {
-            shared.datapath.seal(now, admitted, &mut self.buffer[range], &mut self.send);
-        }
-        self.used = 0;
-    }
-}
-
-impl Incoming {
-    fn new(queue_pair: &Arc<QueuePair>) -> Self {
-        Self {
-            queue_pair: Arc::clone(queue_pair),
-            wire: Wire::Udp,
-            ring: Ring::new(BATCH),
-            received: 0,
-            opened: Opened::default(),
-            receive: ReceiveQueue::new(QUEUE, queue_pair.tun.coalesce()),
-        }
-    }
-
-    /// Returns how many octets there were.
-    fn open(&mut self, shared: &Shared) -> usize {
-        let port = self.queue_pair.sockets.port().number();
-        let (opened, receive) = (&mut self.opened, &mut self.receive);
-        let mut octets = 0;
-        for index in 0..self.received {
-            let Some(message) = self.ring.datagram(index) else { continue };
-            octets += message.octets.len();
-            sort(self.wire, &message, port, &shared.hooks, &mut |esp| {
-                let place = (index, esp.at);
-                let (octets, len) = (esp.octets, esp.segment_len);
-                shared.datapath.open_ahead(place, octets, len, esp.arrival, opened, receive);
-            });
-        }
-        octets
-    }
-}
-
-/// The last stage of the way out.
-fn send_out(pool: &Arc<Pool<Outgoing>>, freed: &Arc<EventFd>) -> Sink<Box<Outgoing>> {
-    let (pool, freed) = (Arc::clone(pool), Arc::clone(freed));
-    let mut arena = Arena::new();
-    Box::new(move |mut batch| {
-        if !batch.send.is_empty() {
-            let begun = Instant::now();
-            batch.queue_pair.sockets.send(&batch.send, &mut arena);
-            count(Stage::Send, batch.send.packets(), batch.send.len(), begun);
-            batch.send.clear();
-        }
-        if pool.give(batch) {
-            freed.ring();
-        }
-    })
-}
-
-/// The last stage of the way in.
-fn write_out(
-    shared: &Arc<Shared>,
-    pool: &Arc<Pool<Incoming>>,
-    freed: &Arc<EventFd>,
-    coalesce: Coalesce,
-) -> Sink<Box<Incoming>> {
-    let (shared, pool, freed) = (Arc::clone(shared), Arc::clone(pool), Arc::clone(freed));
-    let mut again = ReceiveQueue::new(0, coalesce);
-    Box::new(move |mut batch| {
-        let begun = Instant::now();
-        let (mut packets, mut octets) = (0, 0);
-        {
-            let Incoming { queue_pair, wire, ring, received, opened, receive } = &mut *batch;
-            let of_run = |run| ring.datagram(run).map(|m| m.octets).unwrap_or_default();
-            let mut write = |packet: &[u8], offload| {
-                packets += 1;
-                octets += packet.len();
-                shared.write(&queue_pair.tun, packet, offload);
-            };
-            // AH has no way to be opened ahead of its turn.
-            let open_ah = match wire {
-                Wire::Ah4 => Some(ah::from_v4 as fn(&Shared, Instant, &_, &mut _)),
-                Wire::Ah6 => Some(ah::from_v6 as _),
-                Wire::Udp | Wire::Native4 | Wire::Native6 => None,
-            };
-            if let Some(open) = open_ah {
-                let messages = (0..*received).filter_map(|index| ring.datagram(index));
-                messages.for_each(|message| open(&shared, begun, &message, receive));
-                receive.packets().for_each(|(packet, offload)| write(packet, offload));
-            } else {
-                shared.datapath.settle(begun, opened, receive, &of_run, &mut again, &mut write);
-            }
-            receive.clear();
-        }
-        if packets > 0 {
-            count(Stage::Write, packets, octets, begun);
-        }
-        if pool.give(batch) {
-            freed.ring();
-        }
-    })
-}

@@ -8,7 +8,9 @@ use super::ike::{IkeReceiver, IkeSender};
 use super::outer::{Routers, Wayfinder};
 use super::port::Port;
 use super::refusal::{check_capabilities, plane_error, refused};
-use super::worker::{Release, Shared, TunWriter};
+use super::requests::Release;
+use super::under_way::UnderWay;
+use super::worker::{Shared, TunWriter};
 use crypto::Suite;
 use esp::datapath::{Datapath, Inward, Settings};
 use esp::discard::Discard;
@@ -244,7 +246,8 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
         on_release: Some(on_release),
     };
     let (datapath, failed) = (Datapath::new(settings, Instant::now()), AtomicBool::new(false));
-    Ok(Shared { datapath, hooks, release, inside, failed })
+    let under_way = UnderWay::default();
+    Ok(Shared { datapath, hooks, release, inside, under_way, failed })
 }
 
 /// The device's MTU for inner packets of at most so many octets. Below what IPv6 needs, the kernel would switch IPv6

@@ -1,21 +1,27 @@
 //! The stages that packets pass, and what each has done.
 
-use esp::datapath::Lookups;
+use esp::datapath::{Lookups, SaLookups};
 use esp::discard::Discard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A stage of the way out (the first three) or in.
+/// A stage of the way out (the first five) or in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// From the device: (super-)packets; finds the SA and claims sequence numbers.
+    /// From the device: (super-)packets; claims sequence numbers.
     Read,
+    /// Puts together the fragments of this host's own packets that are to go in transport mode.
+    Defrag,
+    /// Finds the SA of a packet by its flow, or else by the rules.
+    LookupOut,
     /// Cuts super-packets and seals each segment.
     Seal,
     /// To the sockets, in order.
     Send,
     /// From the sockets.
     Receive,
+    /// Finds the SA of a packet by its SPI.
+    LookupIn,
     /// Opens packets, and puts the segments of a flow together.
     Open,
     /// To the device, in order.
@@ -24,16 +30,28 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in the order packets pass them.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Seal, Self::Send, Self::Receive, Self::Open, Self::Write];
+    pub const ALL: [Self; 9] = [
+        Self::Read,
+        Self::Defrag,
+        Self::LookupOut,
+        Self::Seal,
+        Self::Send,
+        Self::Receive,
+        Self::LookupIn,
+        Self::Open,
+        Self::Write,
+    ];
 
     /// Its stable name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
+            Self::Defrag => "defrag",
+            Self::LookupOut => "lookup-out",
             Self::Seal => "seal",
             Self::Send => "send",
             Self::Receive => "receive",
+            Self::LookupIn => "lookup-in",
             Self::Open => "open",
             Self::Write => "write",
         }
@@ -42,7 +60,15 @@ impl Stage {
     /// The stage in which a packet is dropped for that reason. Replays are found in the stage that has the packets in order.
     pub fn of(discard: Discard) -> Self {
         match discard {
-            Discard::InboundTruncated | Discard::UnknownSpi => Self::Receive,
+            Discard::TransportFragment => Self::Defrag,
+            Discard::FilterDiscard
+            | Discard::FilterBypass
+            | Discard::NoPolicy
+            | Discard::NoSa
+            | Discard::HoldFull
+            | Discard::HoldExpired => Self::LookupOut,
+            Discard::InboundTruncated => Self::Receive,
+            Discard::UnknownSpi => Self::LookupIn,
             Discard::Replayed | Discard::ReplayTooOld | Discard::InboundExhausted => Self::Write,
             outbound if outbound.explanation().starts_with("Outbound") => Self::Read,
             _ => Self::Open,
@@ -79,6 +105,8 @@ pub(super) struct StageStats {
     stages: [Counts; Stage::ALL.len()],
     known: AtomicU64,
     searched: AtomicU64,
+    found: AtomicU64,
+    unknown: AtomicU64,
 }
 
 #[derive(Default)]
@@ -98,9 +126,31 @@ impl StageStats {
         add(&counts.busy, busy.as_nanos() as u64);
     }
 
-    pub(super) fn looked_up(&self, lookups: Lookups) {
-        add(&self.known, lookups.known);
-        add(&self.searched, lookups.searched);
+    /// Counts the look-ups for packets of so many octets. Their time is that of the stages around them.
+    pub(super) fn looked_up(&self, lookups: Lookups, octets: usize) {
+        let Lookups { known, searched } = lookups;
+        if lookups == Lookups::default() {
+            return;
+        }
+        add(&self.known, known);
+        add(&self.searched, searched);
+        self.count(Stage::LookupOut, (known + searched) as usize, octets, Duration::ZERO);
+    }
+
+    /// The same for packets from the network.
+    pub(super) fn looked_up_inbound(&self, lookups: SaLookups, octets: usize) {
+        let SaLookups { found, unknown } = lookups;
+        // What came was IKE alone.
+        if lookups == SaLookups::default() {
+            return;
+        }
+        add(&self.found, found);
+        add(&self.unknown, unknown);
+        self.count(Stage::LookupIn, (found + unknown) as usize, octets, Duration::ZERO);
+    }
+
+    pub(super) fn inbound_lookups(&self) -> SaLookups {
+        SaLookups { found: self.found.load(Relaxed), unknown: self.unknown.load(Relaxed) }
     }
 
     pub(super) fn lookups(&self) -> Lookups {
@@ -136,6 +186,24 @@ mod tests {
         let flow = Flow { batches: 2, packets: 45, octets: 60_100, busy };
         assert_eq!(stats.flow(Stage::Seal), flow);
         assert_eq!(stats.flow(Stage::Send), Flow::default());
+
+        stats.looked_up(Lookups { known: 3, searched: 1 }, 400);
+        stats.looked_up_inbound(SaLookups { found: 5, unknown: 2 }, 700);
+        stats.looked_up_inbound(SaLookups { found: 1, unknown: 0 }, 100);
+        let of = |batches, packets, octets| Flow { batches, packets, octets, ..Flow::default() };
+        assert_eq!(stats.flow(Stage::LookupOut), of(1, 4, 400));
+        assert_eq!(stats.flow(Stage::LookupIn), of(2, 8, 800));
+        assert_eq!(stats.lookups(), Lookups { known: 3, searched: 1 });
+        assert_eq!(stats.inbound_lookups(), SaLookups { found: 6, unknown: 2 });
+        for stage in [Stage::Read, Stage::Defrag, Stage::Receive, Stage::Open, Stage::Write] {
+            assert_eq!(stats.flow(stage), Flow::default(), "{stage:?}");
+        }
+        assert_eq!(Stage::of(Discard::TransportFragment), Stage::Defrag);
+        assert_eq!(Stage::of(Discard::NoSa), Stage::LookupOut);
+        assert_eq!(Stage::of(Discard::UnknownSpi), Stage::LookupIn);
+        let names: Vec<_> = Stage::ALL.iter().map(|stage| stage.name()).collect();
+        let known: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(known.len(), names.len(), "each has its own name");
     }
 
     #[test]

@@ -15,12 +15,13 @@
 use super::ah;
 use super::arriving::sort;
 use super::datagrams::{Arena, BATCH, Ring};
-use super::event_fd::EventFd;
 use super::hooks::Hooks;
 use super::queue_pair::{QueuePair, Wire};
+use super::requests::{Release, Stop};
 use super::sched_policy::SchedPolicySwitch;
 use super::stage::{Stage, StageStats};
 use super::tun::Tun;
+use super::under_way::{Batches, UnderWay};
 use super::waiting::{Patience, Sources, Wait};
 use esp::datapath::{Datapath, Sender};
 use esp::gso::Gso;
@@ -64,6 +65,7 @@ pub(super) struct Shared {
     pub hooks: Hooks,
     pub release: Arc<Release>,
     pub inside: Arc<TunWriter>,
+    pub under_way: UnderWay,
     /// A worker has ended because the device or a socket failed.
     pub failed: AtomicBool,
 }
@@ -117,57 +119,6 @@ impl TunWriter {
     }
 }
 
-/// The request to a worker to send the packets that were held for an SA.
-pub(super) struct Release {
-    pub bell: EventFd,
-    wanted: AtomicBool,
-}
-
-impl Release {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { bell: EventFd::new()?, wanted: AtomicBool::new(false) })
-    }
-
-    pub(super) fn want(&self) {
-        self.wanted.store(true, Ordering::Release);
-        self.bell.ring();
-    }
-
-    /// Returns `true` if it was wanted since the last call.
-    pub(super) fn take(&self) -> bool {
-        self.bell.quieten();
-        self.wanted.swap(false, Ordering::AcqRel)
-    }
-}
-
-/// The request to one worker to stop.
-pub(super) struct Stop {
-    bell: EventFd,
-    wanted: AtomicBool,
-}
-
-impl Stop {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { bell: EventFd::new()?, wanted: AtomicBool::new(false) })
-    }
-
-    /// Ends the worker after its current round.
-    pub(super) fn want(&self) {
-        self.wanted.store(true, Ordering::Release);
-        self.bell.ring();
-    }
-
-    pub(super) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Acquire)
-    }
-}
-
-impl AsFd for Stop {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
-}
-
 /// The configuration of one worker.
 pub(super) struct WorkerConfig {
     pub shared: Arc<Shared>,
@@ -177,6 +128,8 @@ pub(super) struct WorkerConfig {
     pub wait: Wait,
     pub stop: Arc<Stop>,
     pub stats: Arc<StageStats>,
+    /// Its outbound packets.
+    pub batches: Arc<Batches>,
 }
 
 /// Moves packets until it is told to stop, or the device is gone.
@@ -267,6 +220,7 @@ impl<'a> Worker<'a> {
                 return Ok(());
             }
             if self.post.releases && sources.ready(1) && shared.release.take() {
+                let _under_way = self.post.batches.begin();
                 shared.datapath.flush_held(Instant::now(), &mut self.send);
                 if let Some((queue_pair, _)) = work.first() {
                     self.flush_send(queue_pair, Instant::now());
@@ -288,6 +242,7 @@ impl<'a> Worker<'a> {
 
     /// Device to sockets; returns how many packets the device had.
     fn outbound(&mut self, queue_pair: &QueuePair) -> io::Result<usize> {
+        let (post, mut under_way) = (self.post, None);
         let begun = Instant::now();
         let most = self.from_device.batch(begun, DEVICE_BATCH);
         let (mut read, mut octets) = (0, 0);
@@ -297,6 +252,9 @@ impl<'a> Worker<'a> {
             if self.taken.len() > 1 {
                 let packets = self.taken.iter().map(|(place, _)| &self.packets[place.clone()]);
                 self.sender.prefetch(packets);
+            }
+            if under_way.is_none() && !self.taken.is_empty() {
+                under_way = Some(post.batches.begin());
             }
             for (place, gso) in self.taken.drain(..) {
                 read += 1;
@@ -311,11 +269,12 @@ impl<'a> Worker<'a> {
             // Reading and sealing alternate, and a look at the clock between costs as much as a small packet.
             let stats = &self.post.stats;
             stats.count(Stage::Read, read, octets, Default::default());
-            stats.looked_up(self.sender.take_lookups());
+            stats.looked_up(self.sender.take_lookups(), octets);
             let (packets, octets) = (self.send.packets(), self.send.len());
             stats.count(Stage::Seal, packets, octets, sealed - begun);
         }
         let sent = self.flush_send(queue_pair, sealed);
+        drop(under_way);
         if read > 0 {
             self.from_device.passed(sent, read);
         }
@@ -389,6 +348,7 @@ impl<'a> Worker<'a> {
             }
         }
         write_out(self.post, queue_pair, since, &mut self.receive);
+        self.post.stats.looked_up_inbound(self.receive.take_lookups(), octets);
         self.post.stats.count(Stage::Receive, packets, octets, now - begun);
         received
     }

@@ -4,23 +4,25 @@
 //! There are none while no SA is up and no rule waits for a packet: the sockets then take nothing, and what the device
 //! holds when work begins is dropped as packets without an SA are.
 
+mod plane;
 mod report;
 mod settings;
 
 pub use report::{Depth, Report, StageReport, ThreadReport};
 pub use settings::{Affinity, Change, Count, Schedule, Settings, SettingsError};
 
+use super::engine::{Engine, EngineWork};
 use super::pipeline::{self, Pipeline};
 use super::queue_pair::QueuePair;
 use super::refusal::refused;
+use super::requests::Stop;
 use super::sched_policy::yield_to_wakers;
 use super::stage::{Flow, Stage, StageStats};
-use super::steering::fill;
-use super::worker::{self, Shared, Stop, WorkerConfig};
-use esp::datapath::Lookups;
+use super::worker::{self, Shared, WorkerConfig};
+use esp::datapath::{Lookups, SaLookups};
 use esp::plane::PlaneError;
-use esp::queue::SendQueue;
 use host::namespace::Namespace;
+use plane::Plane;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fmt;
 use std::io;
@@ -28,9 +30,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
-
-/// Most packets that are dropped together because nobody reads them: several times what the device holds.
-const UNREAD: usize = 4096;
 
 /// The workers of one plane: a handle to look at and to change them, from before the plane starts to after its end.
 /// Clones share everything.
@@ -41,23 +40,11 @@ struct State {
     settings: Settings,
     plane: Option<Plane>,
     team: Option<Team>,
+    engine: Arc<Engine>,
+    engine_is_on: bool,
     /// The counters of teams that are gone.
     past: [Flow; Stage::ALL.len()],
-    past_lookups: Lookups,
-}
-
-/// The plane that the threads serve.
-struct Plane {
-    device: String,
-    namespace: Option<Namespace>,
-    shared: Arc<Shared>,
-    queue_pairs: Vec<Arc<QueuePair>>,
-    /// Datagrams that full sockets had no room for.
-    unreceived: u64,
-    /// Datagrams that the sockets have not taken because no SA was up.
-    declined: u64,
-    /// The part of the sockets' drops that has been counted.
-    accounted: u64,
+    past_lookups: (Lookups, SaLookups),
 }
 
 /// The threads that run together.
@@ -86,8 +73,10 @@ impl Workers {
             settings,
             plane: None,
             team: None,
+            engine: Arc::new(Engine::new(0)),
+            engine_is_on: false,
             past: Default::default(),
-            past_lookups: Lookups::default(),
+            past_lookups: Default::default(),
         })))
     }
 
@@ -120,6 +109,45 @@ impl Workers {
             }
         }
         Ok(settings)
+    }
+
+    /// Switches the engine on for requests of so many octets and above, or off (`None`). While it is on, one thread reads and
+    /// works on smaller requests, and at least one other works on the rest, whatever the schedule of the settings is. No packet
+    /// is lost or overtaken. Blocks for about a millisecond if it goes on or off.
+    ///
+    /// # Errors
+    /// If the system refuses a thread; everything is then as before.
+    pub fn set_engine(&self, from: Option<u64>) -> Result<(), SettingsError> {
+        let mut state = self.lock();
+        let before = state.engine_is_on;
+        if let Some(octets) = from {
+            state.engine.take_from(octets);
+        }
+        state.engine_is_on = from.is_some();
+        if state.team.is_none() || before == state.engine_is_on {
+            return Ok(());
+        }
+        state.disband();
+        let outcome = state.widen().and_then(|()| state.assemble());
+        outcome.map_err(|error| {
+            state.engine_is_on = before;
+            if state.team.is_none()
+                && let Err(error) = state.assemble()
+            {
+                tracing::error!(%error, "no worker is left; no traffic passes until a restart");
+            }
+            SettingsError::System(error)
+        })
+    }
+
+    /// Returns `true` if the engine is on.
+    pub fn engine_is_on(&self) -> bool {
+        self.lock().engine_is_on
+    }
+
+    /// The work that the engine was given since the start.
+    pub fn engine_work(&self) -> EngineWork {
+        self.lock().engine.work()
     }
 
     /// A report of their present work.
@@ -247,14 +275,24 @@ impl fmt::Debug for Workers {
 }
 
 impl State {
+    /// The schedule in force: the engine is a part of the pipeline.
+    fn schedule(&self) -> Schedule {
+        if self.engine_is_on { Schedule::Pipeline } else { self.settings.schedule }
+    }
+
+    /// The number of threads in force: with the engine there is one beside the reader.
+    fn number(&self) -> usize {
+        self.settings.number().max(if self.engine_is_on { 2 } else { 1 })
+    }
+
     /// Opens the queue_pairs that the settings ask for; nobody works. Those that are too many stay, because packets may wait
     /// in them.
     fn widen(&mut self) -> Result<(), PlaneError> {
-        let Some(plane) = &mut self.plane else { return Ok(()) };
-        let wanted = match self.settings.schedule {
-            Schedule::RunToCompletion => self.settings.number(),
+        let wanted = match self.schedule() {
+            Schedule::RunToCompletion => self.number(),
             Schedule::Pipeline => 1,
         };
+        let Some(plane) = &mut self.plane else { return Ok(()) };
         let before = plane.queue_pairs.clone();
         if wanted <= before.len() {
             return Ok(());
@@ -273,6 +311,7 @@ impl State {
         let stats = Arc::new(StageStats::default());
         let failed = |e: io::Error| refused("emptying the queue_pairs".to_owned(), &e);
         let post = WorkerConfig {
+            batches: plane.shared.under_way.worker(),
             shared: Arc::clone(&plane.shared),
             queue_pairs,
             releases: false,
@@ -290,16 +329,18 @@ impl State {
         for (past, stage) in self.past.iter_mut().zip(Stage::ALL) {
             *past += stats.flow(stage);
         }
-        self.past_lookups += stats.lookups();
+        self.past_lookups.0 += stats.lookups();
+        self.past_lookups.1 += stats.inbound_lookups();
     }
 
     fn assemble(&mut self) -> Result<(), PlaneError> {
         let Some(plane) = &self.plane else { return Ok(()) };
-        let number = self.settings.number();
+        let (schedule, number) = (self.schedule(), self.number());
+        let engine = self.engine_is_on.then(|| Arc::clone(&self.engine));
         let mut team = Team { threads: Vec::new(), pipeline: None };
-        let outcome = match self.settings.schedule {
+        let outcome = match schedule {
             Schedule::RunToCompletion => team.run_to_completion(plane, &self.settings, number),
-            Schedule::Pipeline => team.pipeline(plane, &self.settings, number),
+            Schedule::Pipeline => team.pipeline(plane, &self.settings, number, engine),
         };
         let outcome = outcome.map_err(|e| refused("starting a worker thread".to_owned(), &e));
         self.team = Some(team);
@@ -321,79 +362,6 @@ impl State {
     }
 }
 
-impl Plane {
-    /// Begins to take packets.
-    fn open(&mut self) -> Result<(), PlaneError> {
-        self.account(false);
-        self.discard_unread()?;
-        let Some(first) = self.queue_pairs.first() else { return Ok(()) };
-        first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))?;
-        first.sockets.port().leave_to_kernel()
-    }
-
-    /// Nobody has read the device since the last SA went, and its packets have waited for none.
-    fn discard_unread(&self) -> Result<(), PlaneError> {
-        let Some(first) = self.queue_pairs.first() else { return Ok(()) };
-        let (mut packet, mut none) = (vec![0; worker::LONGEST], SendQueue::new(0));
-        // Who sends without end is not waited for.
-        for _ in 0..UNREAD {
-            let read = first.tun.read(&mut packet);
-            let read = read.map_err(|e| refused("reading the TUN device".into(), &e))?;
-            let Some((length, offload)) = read else { break };
-            let packet = &mut packet[..length];
-            let datapath = &self.shared.datapath;
-            let _ = datapath.encapsulate(Instant::now(), packet, offload, &mut none);
-        }
-        Ok(())
-    }
-
-    /// Takes no more.
-    fn close(&mut self) {
-        self.account(true);
-        let Some(first) = self.queue_pairs.first() else { return };
-        self.queue_pairs.iter().for_each(|queue_pair| queue_pair.close());
-        if let Err(error) = first.sockets.port().steer(1) {
-            tracing::debug!(%error, "steering ESP to the first queue_pair");
-        }
-    }
-
-    /// Gives up all queue_pairs but the first.
-    fn narrow(&mut self) {
-        self.account(false);
-        self.queue_pairs.truncate(1);
-        self.accounted = self.dropped();
-    }
-
-    /// Puts what the sockets have dropped down to one cause or the other.
-    fn account(&mut self, open: bool) {
-        let dropped = self.dropped();
-        let more = dropped.saturating_sub(self.accounted);
-        *(if open { &mut self.unreceived } else { &mut self.declined }) += more;
-        self.accounted = dropped;
-    }
-
-    fn widen(&mut self, wanted: usize) -> Result<(), PlaneError> {
-        let Some(first) = self.queue_pairs.first().map(Arc::clone) else { return Ok(()) };
-        while self.queue_pairs.len() < wanted {
-            let another = || first.another();
-            let queue_pair = match &self.namespace {
-                Some(namespace) => namespace.inside(another).map_err(|e| {
-                    refused("entering the network namespace of the plane".into(), &e)
-                })??,
-                None => another()?,
-            };
-            self.queue_pairs.push(Arc::new(queue_pair));
-        }
-        first.sockets.port().steer(self.queue_pairs.len())
-    }
-
-    /// The total of packets that the sockets have dropped.
-    fn dropped(&self) -> u64 {
-        let sockets = self.queue_pairs.iter().flat_map(|queue_pair| queue_pair.readable());
-        sockets.map(|(_, socket)| fill(socket).dropped).sum()
-    }
-}
-
 impl Team {
     fn run_to_completion(
         &mut self,
@@ -408,6 +376,7 @@ impl Team {
                 let shared = Arc::clone(&plane.shared);
                 let of_thread = Arc::clone(&shared);
                 let post = WorkerConfig {
+                    batches: shared.under_way.worker(),
                     shared,
                     queue_pairs,
                     releases: index == 0,
@@ -421,9 +390,15 @@ impl Team {
         Ok(())
     }
 
-    fn pipeline(&mut self, plane: &Plane, settings: &Settings, number: usize) -> io::Result<()> {
+    fn pipeline(
+        &mut self,
+        plane: &Plane,
+        settings: &Settings,
+        number: usize,
+        engine: Option<Arc<Engine>>,
+    ) -> io::Result<()> {
         let Some(first) = plane.queue_pairs.first() else { return Ok(()) };
-        let (pipeline, feed) = Pipeline::new(&plane.shared, first)?;
+        let (pipeline, feed) = Pipeline::new(&plane.shared, first, engine)?;
         let pipeline = Arc::new(pipeline);
         let wait = settings.wait;
         for _ in 1..number {
@@ -434,7 +409,9 @@ impl Team {
         let (shared, queue_pairs) = (Arc::clone(&plane.shared), plane.queue_pairs.clone());
         self.start(plane, settings, "reader", |stop, stats| {
             let of_thread = Arc::clone(&shared);
-            let post = WorkerConfig { shared, queue_pairs, releases: true, wait, stop, stats };
+            let batches = shared.under_way.worker();
+            let post =
+                WorkerConfig { shared, queue_pairs, releases: true, wait, stop, stats, batches };
             move || of_thread.take_outcome(pipeline::read(&post, &pipeline, feed, number == 1))
         })
     }

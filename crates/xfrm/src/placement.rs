@@ -8,15 +8,18 @@
 #![forbid(unsafe_code)]
 
 mod cards;
+mod drivers;
 mod features;
 mod report;
 mod steps;
 
 pub use cards::{Card, Cards, KernelCards};
+pub use drivers::suites;
 pub use features::{EspFeatures, Features};
 pub use report::{CardReport, Fallback, Placed, Report};
 pub use steps::{Need, Step, Steps, steps};
 
+use crypto::Suite;
 use esp::manual::Way;
 use esp::plane::SaId;
 use policy::AddressRange;
@@ -74,6 +77,8 @@ pub enum Reason {
     FeatureOff,
     /// No card knows what the SA does.
     Unsupported(&'static str),
+    /// The driver of the card does not know its suite, but these.
+    Unknown(String, &'static [Suite]),
     /// There is no room for one more SA (ENOSPC).
     Full,
     /// The kernel said yes and does it in software.
@@ -138,7 +143,7 @@ impl Reason {
             Self::NoCard(_) => "no_card",
             Self::NoFeature => "no_feature",
             Self::FeatureOff => "feature_off",
-            Self::Unsupported(_) => "unsupported",
+            Self::Unsupported(_) | Self::Unknown(..) => "unsupported",
             Self::Full => "full",
             Self::Ignored => "ignored",
             Self::Refused(_) => "refused",
@@ -157,6 +162,14 @@ impl fmt::Display for Reason {
                 f.write_str("esp-hw-offload is switched off (ethtool -K DEVICE esp-hw-offload on)")
             }
             Self::Unsupported(what) => f.write_str(what),
+            Self::Unknown(driver, suites) => {
+                let suites: Vec<String> = suites.iter().map(ToString::to_string).collect();
+                let suites = suites.join(" and ");
+                write!(
+                    f,
+                    "cards of the driver {driver} do only {suites}: put it first in the policy's proposals"
+                )
+            }
             Self::Full => f.write_str("the device has no room for another SA"),
             Self::Ignored => f.write_str(
                 "the driver does not know such an SA: the kernel does it itself; most cards do AES-GCM-16-128, which \
@@ -178,7 +191,7 @@ struct Shared {
     /// Of single tunnels, by name.
     others: BTreeMap<String, Choice>,
     /// Of SAs that are keyed by hand, by name and direction.
-    by_hand: BTreeMap<(String, Way), Choice>,
+    by_hand: Mutex<BTreeMap<(String, Way), Choice>>,
     state: Mutex<State>,
 }
 
@@ -206,6 +219,7 @@ impl Placement {
         others: BTreeMap<String, Choice>,
         by_hand: BTreeMap<(String, Way), Choice>,
     ) -> Self {
+        let by_hand = Mutex::new(by_hand);
         Self(Arc::new(Shared { choice, others, by_hand, state: Mutex::default() }))
     }
 
@@ -231,16 +245,29 @@ impl Placement {
     }
 
     /// The choice for an SA that is keyed by hand.
-    pub fn choice_by_hand(&self, name: &str, way: Way) -> &Choice {
-        let own = self.0.by_hand.get(&(name.to_owned(), way));
-        own.unwrap_or_else(|| self.choice(name))
+    pub fn choice_by_hand(&self, name: &str, way: Way) -> Choice {
+        let own = self.by_hand().get(&(name.to_owned(), way)).cloned();
+        own.unwrap_or_else(|| self.choice(name).clone())
+    }
+
+    /// Sets what is wanted for SAs that are keyed by hand and installed from now on; `None`: as for the tunnel of that name.
+    pub fn set_by_hand(&self, name: &str, way: Way, choice: Option<Choice>) {
+        let key = (name.to_owned(), way);
+        match choice {
+            Some(choice) => _ = self.by_hand().insert(key, choice),
+            None => _ = self.by_hand().remove(&key),
+        }
+    }
+
+    fn by_hand(&self) -> MutexGuard<'_, BTreeMap<(String, Way), Choice>> {
+        self.0.by_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The offloads to try for an SA of a tunnel, with the peer at this address; `by_hand` if it is keyed by hand.
     pub fn steps(&self, tunnel: &str, by_hand: Option<Way>, remote: IpAddr, need: &Need) -> Steps {
         let choice = match by_hand {
             Some(way) => self.choice_by_hand(tunnel, way),
-            None => self.choice(tunnel),
+            None => self.choice(tunnel).clone(),
         };
         if choice.wanted == Wanted::Off {
             return Steps::default();
@@ -309,9 +336,9 @@ impl Placement {
     pub fn report(&self) -> Report {
         let mut state = self.lock();
         let mut names: Vec<String> = state.ledger.cards().map(str::to_owned).collect();
-        let choices = self.0.others.values().chain(self.0.by_hand.values());
-        let choices = choices.chain([&self.0.choice]);
+        let choices = self.0.others.values().chain([&self.0.choice]);
         names.extend(choices.filter_map(|choice| choice.device.clone()));
+        names.extend(self.by_hand().values().filter_map(|choice| choice.device.clone()));
         names.sort();
         names.dedup();
         let State { cards, ledger } = &mut *state;

@@ -17,6 +17,7 @@ use super::spd::{Change, Rank, Spd, Template, Way};
 use super::state::{self, Form, Name};
 use super::waiting::Waiting;
 use crypto::Amount;
+use esp::families::Families;
 use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
     Usage,
@@ -66,6 +67,8 @@ pub struct Xfrm {
     room_is_told: bool,
     /// The failed offloads that the log already has: which one, why, and of which device.
     told: BTreeSet<(OffloadMode, &'static str, Option<String>)>,
+    /// The address families that tunnels may use.
+    families: Families,
     /// Dropping this leaves the policies, which block traffic without SAs.
     blocked_on_drop: bool,
     _monitor: Option<Monitor>,
@@ -170,6 +173,7 @@ impl Xfrm {
             notice: Arc::new(|_| {}),
             room_is_told: false,
             told: BTreeSet::new(),
+            families: Families::default(),
             blocked_on_drop: false,
             _monitor: monitor,
         }

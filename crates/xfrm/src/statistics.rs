@@ -46,7 +46,10 @@ impl Statistic {
             "arrived by an SA that its policy does not want for such traffic, or in the clear where an SA is wanted",
         ),
         of("XfrmInNoPols", "arrived by an SA, and no policy allows such traffic"),
-        of("XfrmInPolBlock", "arrived, and its policy blocks: the tunnel is down"),
+        of(
+            "XfrmInPolBlock",
+            "arrived, and its policy blocks: the tunnel is down, or its address family is off (vpnctl family)",
+        ),
         of("XfrmInPolError", "arrived, and its policy could not be evaluated"),
         of(
             "XfrmOutError",
@@ -71,7 +74,10 @@ impl Statistic {
         ),
         of("XfrmOutStateSeqError", "was to be sent on an SA whose sequence numbers are used up"),
         of("XfrmOutStateExpired", "was to be sent on an SA whose lifetime is over"),
-        of("XfrmOutPolBlock", "was to be sent, and its policy blocks: the tunnel is down"),
+        of(
+            "XfrmOutPolBlock",
+            "was to be sent, and its policy blocks: the tunnel is down, or its address family is off (vpnctl family)",
+        ),
         of("XfrmOutPolDead", "was to be sent, and its policy was being removed"),
         of("XfrmOutPolError", "was to be sent, and its policy could not be evaluated"),
         of("XfrmFwdHdrError", "was to be forwarded with a broken header"),

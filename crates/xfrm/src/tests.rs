@@ -1,5 +1,6 @@
 //! Messages beside those that iproute2 sends for the same SA or policy.
 
+mod families;
 mod ownership;
 mod place;
 mod probe;

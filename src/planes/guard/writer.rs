@@ -1,7 +1,7 @@
 //! The thread that changes the table: one transaction after the other, in the order in which they are asked for.
 //!
 //! `nft` can take long. Before it ends, it waits until the kernel has freed what former transactions removed. Key management
-//! waits only for a change that has to be in force before it goes on.
+//! does not wait: it goes on with other work until it is told that a change is in force.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +33,16 @@ type WholeTable = Box<dyn FnOnce() -> String + Send>;
 enum Order {
     Change(String),
     Replace(WholeTable),
+    Tell(Tell),
+}
+
+/// Tells that all earlier changes have been carried out or refused: by being dropped, also with a thread that has panicked.
+struct Tell(Option<Box<dyn FnOnce() + Send>>);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|tell| tell());
+    }
 }
 
 /// The thread, and what it has done so far.
@@ -45,7 +55,7 @@ pub(super) struct Writer {
     given: u64,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Progress {
     state: Mutex<State>,
     /// The number of orders that have been carried out.
@@ -54,7 +64,7 @@ struct Progress {
 }
 
 /// A change that has been asked for.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use = "until it has been waited for, the change may not be in force"]
 pub struct Written {
     progress: Arc<Progress>,
@@ -62,6 +72,11 @@ pub struct Written {
 }
 
 impl Written {
+    /// Returns `true` if this change and all earlier ones have been carried out or refused.
+    pub(super) fn is_done(&self) -> bool {
+        *lock(&self.progress.done) >= self.number
+    }
+
     /// Waits until this change and all earlier ones have been carried out or refused.
     pub fn wait(&self) {
         let mut done = lock(&self.progress.done);
@@ -95,6 +110,11 @@ impl Writer {
     /// Has the table replaced by a whole new one.
     pub(super) fn replace(&mut self, script: impl FnOnce() -> String + Send + 'static) -> Written {
         self.order(Order::Replace(Box::new(script)))
+    }
+
+    /// Has `tell` called on the thread of the writer when the changes so far have been carried out or refused.
+    pub(super) fn tell_when_done(&mut self, tell: impl FnOnce() + Send + 'static) {
+        let _ = self.order(Order::Tell(Tell(Some(Box::new(tell)))));
     }
 
     /// All changes that have been asked for so far.
@@ -135,6 +155,7 @@ impl Drop for Writer {
 fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusal) {
     let _released = ReleaseWaiting(progress);
     for order in queue {
+        let mut tell = None;
         match order {
             // After a refused change, the table lacks more than one change can bring.
             Order::Change(script) if *lock(&progress.state) == State::InForce => {
@@ -145,16 +166,25 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusa
                 }
             }
             Order::Change(_) => {}
-            Order::Replace(script) => replace(&script(), progress),
+            Order::Replace(script) => {
+                // A table that was there before is out of date now.
+                if replace(&script(), progress) {
+                    on_refusal();
+                }
+            }
+            Order::Tell(now) => tell = Some(now),
         }
         *lock(&progress.done) += 1;
         progress.advanced.notify_all();
+        drop(tell);
     }
 }
 
-fn replace(script: &str, progress: &Progress) {
+/// Returns `true` if nftables keeps the former table.
+fn replace(script: &str, progress: &Progress) -> bool {
     let outcome = nft::run(script);
     let mut state = lock(&progress.state);
+    let was_there = matches!(*state, State::InForce | State::Outdated);
     *state = match outcome {
         Ok(()) => State::InForce,
         Err(error) => {
@@ -169,6 +199,7 @@ fn replace(script: &str, progress: &Progress) {
             refused
         }
     };
+    was_there && *state != State::InForce
 }
 
 /// Nobody waits for a thread that has ended.

@@ -1,6 +1,8 @@
 //! A tunnel comes up from either side, and carries traffic both ways.
 
-use crate::setup::{CONNECTION, IKE_TUNNEL, SECOND_CHILD, SECOND_TUNNEL, Second, Setup};
+use crate::setup::{
+    CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, SECOND_CHILD, SECOND_TUNNEL, Second, Setup,
+};
 use crate::world::World;
 use crate::{Scenario, eventually, scenario, traffic};
 use control::protocol::Child;
@@ -193,7 +195,7 @@ pub fn all() -> Vec<Scenario> {
         },
         |world| {
             world.up_from_vpnd();
-            assert!(world.charon.log().contains("DH group CURVE_25519 unacceptable"));
+            assert!(world.charon.log().contains("CURVE_25519 unacceptable"));
             world.exchange_traffic();
         },
     );
@@ -217,8 +219,21 @@ pub fn all() -> Vec<Scenario> {
     );
     // strongSwan sends IKE_AUTH without a Child SA (RFC 6023).
     let childless = Setup { charon_connection: "childless = force", ..Setup::default() };
-    scenarios.push(scenario("establish::childless::from_charon", childless, from_charon));
+    scenarios.push(scenario("establish::childless::from_charon", childless.clone(), from_charon));
+    scenarios.push(scenario("establish::childless::from_vpnd", childless, childless_from_vpnd));
     scenarios
+}
+
+/// strongSwan refuses IKE_AUTH with a Child SA: vpnd starts over without one.
+pub fn childless_from_vpnd(world: &mut World) {
+    world.up_from_vpnd();
+    world.vpnd.wait_log("the peer refuses a Child SA in IKE_AUTH");
+    world.exchange_traffic();
+    let child = world.vpnd.child_sa();
+    world.vpnd.must(&["rekey", IKE_TUNNEL]);
+    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    assert_ne!(world.vpnd.child_sa().inbound_spi, child.inbound_spi);
+    world.exchange_traffic();
 }
 
 /// strongSwan asks for cookies as soon as there is one half-open IKE SA, which a stranger leaves here.

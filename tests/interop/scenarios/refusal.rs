@@ -1,6 +1,6 @@
 //! What cannot come up says why, on both sides; what fits in part comes up in part.
 
-use crate::setup::{CHILD_TUNNEL, CONNECTION, Second, Setup};
+use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Second, Setup};
 use crate::world::World;
 use crate::{Scenario, eventually, scenario, traffic};
 use control::protocol::FailureInfo;
@@ -28,6 +28,14 @@ pub(super) fn charon_is_told(world: &World, notify: &str, kind: &str, words: &[&
     for words in words {
         assert!(failure.message.contains(words), "{words:?} is not in {failure:?}");
     }
+}
+
+/// `vpnctl why` names the settings of strongSwan that a refusal is about.
+fn in_its_words(world: &World, words: &str) {
+    world.vpnd.refused();
+    let told = world.vpnd.must(&["why", IKE_TUNNEL]);
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains(words), "{words:?} is not in\n{told}");
 }
 
 /// Both sides agree on these networks, and traffic between their first hosts passes.
@@ -80,9 +88,39 @@ pub fn all() -> Vec<Scenario> {
     };
     let other_name =
         Setup { names: true, charon_identity: Some("elsewhere.example.net"), ..Setup::default() };
+    let named = |setup: &Setup| Setup { charon: "send_vendor_id = yes", ..setup.clone() };
+    // One that refuses IKE_SA_INIT does not say what it is.
+    let words = [
+        (
+            "key",
+            named(&wrong_key),
+            "the peer runs strongSwan: its settings for this are id of local and remote, and the secret",
+        ),
+        (
+            "ike_proposal",
+            named(&other_ike),
+            "settings for this are ike (libreswan), proposals (strongSwan), ikesa (OpenIKED)",
+        ),
+        (
+            "esp_proposal",
+            named(&other_esp),
+            "the peer runs strongSwan: its settings for this are esp_proposals and mode in swanctl.conf",
+        ),
+        (
+            "networks",
+            named(&elsewhere),
+            "the peer runs strongSwan: its settings for this are local_ts and remote_ts in swanctl.conf; \
+             local_ts = 10.2.0.0/24 and remote_ts = 10.1.0.0/24",
+        ),
+    ];
+    let in_words = words.into_iter().map(|(name, setup, words)| {
+        scenario(format!("refusal::{name}::in_its_words"), setup, move |world| {
+            in_its_words(world, words)
+        })
+    });
     // strongSwan asks for a key exchange at a rekey, vpnd's policy has none.
     let other_pfs = Setup { pfs: "0", ..Setup::default() };
-    vec![
+    let mut all = vec![
         scenario("refusal::key::from_vpnd", wrong_key.clone(), |world| {
             vpnd_says(
                 world,
@@ -148,5 +186,7 @@ pub fn all() -> Vec<Scenario> {
             world.up_from_charon();
             several_selectors(world);
         }),
-    ]
+    ];
+    all.extend(in_words);
+    all
 }

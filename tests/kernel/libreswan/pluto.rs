@@ -1,7 +1,8 @@
 //! libreswan's daemon `pluto`, in a root of its own.
 
+use super::certificates::{Authority, HOSTS};
 use crate::harness::space::Space;
-use crate::harness::until;
+use crate::harness::{output, until};
 use crate::peer::Peer;
 use crate::root::Root;
 use std::fs;
@@ -15,6 +16,16 @@ const PLUTO: &str = "/usr/libexec/ipsec/pluto";
 const WHACK: &str = "/usr/libexec/ipsec/whack";
 const ADDCONN: &str = "/usr/libexec/ipsec/addconn";
 
+/// What it is started with.
+pub struct Files<'a> {
+    /// ipsec.conf
+    pub configuration: &'a str,
+    /// ipsec.secrets
+    pub secrets: &'a str,
+    /// Who has made its certificate.
+    pub authority: Option<&'a Authority>,
+}
+
 /// A running pluto; dropping it kills it.
 pub struct Pluto {
     space: Space,
@@ -24,24 +35,41 @@ pub struct Pluto {
 }
 
 impl Pluto {
-    /// Starts it in a namespace, with this text of `ipsec.conf` and of `ipsec.secrets`.
-    pub fn start(space: Space, configuration: &str, secrets: &str) -> Self {
+    /// Starts it in a namespace.
+    pub fn start(space: Space, files: &Files<'_>) -> Self {
         let root = Root::enter("libreswan");
         let directory = root.directory();
         let write = |name: &str, text: &str| {
             fs::write(directory.path().join(name), text).expect("writable");
         };
-        write("ipsec.conf", configuration);
-        write("ipsec.secrets", secrets);
+        write("ipsec.conf", files.configuration);
+        write("ipsec.secrets", files.secrets);
         fs::create_dir(directory.path().join("nss")).expect("writable");
         let database = format!("sql:{}", path(&root, directory.path(), "nss"));
         let mut make = root.command("/usr/bin/certutil");
         let made = make.args(["-N", "--empty-password", "-d", &database]).status();
         assert!(made.is_ok_and(|status| status.success()), "certutil makes a database");
+        if let Some(authority) = files.authority {
+            import(&root, directory.path(), authority);
+        }
         let process = spawn(&space, &root, directory.path());
         let pluto = Self { space, root, directory, process };
         pluto.load();
         pluto
+    }
+
+    /// Ends the daemon as a crash would. What it has put into the kernel stays there.
+    pub fn crash(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("a child of ours");
+        // Nobody answers there any more.
+        fs::remove_file(self.directory.path().join("pluto.ctl")).expect("its control socket");
+    }
+
+    /// Starts it again, as its service does.
+    pub fn restart(&mut self) {
+        self.process = spawn(&self.space, &self.root, self.directory.path());
+        self.load();
     }
 
     /// What a command of `whack` prints.
@@ -76,6 +104,19 @@ impl Pluto {
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
+}
+
+/// Puts certificates into its database.
+fn import(root: &Root, directory: &Path, authority: &Authority) {
+    authority.export(&directory.join("own.p12"), &directory.join("ca.pem"));
+    let [database, container, ca] = ["nss", "own.p12", "ca.pem"].map(|n| path(root, directory, n));
+    let database = format!("sql:{database}");
+    let mut command = root.command("/usr/bin/pk12util");
+    command.args(["-i", &container, "-d", &database, "-W", "", "-K", "", "-n", HOSTS[1]]);
+    output(command);
+    let mut command = root.command("/usr/bin/certutil");
+    command.args(["-A", "-a", "-n", "authority", "-t", "CT,,", "-d", &database, "-i", &ca]);
+    output(command);
 }
 
 fn spawn(space: &Space, root: &Root, directory: &Path) -> Child {
@@ -134,8 +175,11 @@ impl Drop for Pluto {
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
-            let last = lines[lines.len().saturating_sub(60)..].join("\n");
-            eprintln!("---- log of pluto\n{last}");
+            let (before, last) = lines.split_at(lines.len().saturating_sub(60));
+            let telling = ["failed", "FAILURE", "EXPECTATION", "expire", "aged"];
+            let tells = |line: &&&str| telling.iter().any(|word| line.contains(word));
+            let before: Vec<&str> = before.iter().filter(tells).copied().collect();
+            eprintln!("---- log of pluto\n{}\n...\n{}", before.join("\n"), last.join("\n"));
         }
         // Its namespace goes with it: nothing has to be undone in order.
         let _ = self.process.kill();

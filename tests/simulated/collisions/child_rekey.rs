@@ -14,7 +14,15 @@ fn winner(nonces: [u8; 4]) -> Who {
 fn at_odds() -> [Site; 2] {
     [Group::Ecp256, Group::Ecp384].map(|first| {
         let offer = vec![first, Group::Curve25519];
-        Site { pfs: Pfs { offer: offer.clone(), accept: offer, accept_none: false }, ..site() }
+        Site {
+            pfs: Pfs {
+                offer: offer.clone(),
+                accept: offer,
+                accept_none: false,
+                additional: Vec::new(),
+            },
+            ..site()
+        }
     })
 }
 

@@ -138,7 +138,12 @@ impl Plan {
         let ike_life = if line.short { 12 * MINUTE } else { DAY };
         let groups = vec![Group::Curve25519];
         let pfs = match line.pfs {
-            true => Pfs { offer: groups.clone(), accept: groups, accept_none: false },
+            true => Pfs {
+                offer: groups.clone(),
+                accept: groups,
+                accept_none: false,
+                additional: Vec::new(),
+            },
             false => Site::default().pfs,
         };
         let site = Site {

@@ -13,10 +13,13 @@ Usage: acfo [-d [-t tunable]]
        acfo -h [-t tunable]";
 
 const HELP: [(&str, &str); 3] = [
-    ("nx_enabled", "use of an NX accelerator: always 0, since NX is a unit of POWER processors"),
+    (
+        "nx_enabled",
+        "use of an engine outside of the thread that reads, as the NX accelerator on AIX: here other threads",
+    ),
     (
         "min_sz",
-        "smallest request for an accelerator outside of the CPU, in octets: no effect, as there is none",
+        "octets of the smallest request that goes to that engine; no effect while nx_enabled is 0",
     ),
     (
         "in_core_enabled",

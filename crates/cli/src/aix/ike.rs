@@ -8,7 +8,7 @@ use control::client::Client;
 use control::protocol::{Child, Command, Reply, Tunnel};
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 
 const USAGE: &str = "\
 Usage: ike cmd=activate [phase=1|2] [numlist=n,n-m] [namelist=name,...] [remid=id] [ipaddr=src,dst] [autostart]
@@ -274,14 +274,25 @@ fn take_down(client: &mut Client, target: &Target) -> Result<(), Trouble> {
 
 /// AIX reads the level of its log again from the configuration, and so does this.
 fn log() -> Result<(), Trouble> {
-    let path = std::env::var_os("VPND_CONFIG").filter(|value| !value.is_empty());
-    let path = path.unwrap_or_else(|| "/etc/vpnd/vpnd.toml".into());
-    let config = Config::read(Path::new(&path)).map_err(|error| {
-        let help =
-            "name the file in the environment variable VPND_CONFIG, or use: vpnctl log LEVEL";
+    let mut client = connect()?;
+    let named = std::env::var_os("VPND_CONFIG").filter(|value| !value.is_empty());
+    let path = match named {
+        Some(path) => Some(path.into()),
+        None => configuration(&mut client)?,
+    };
+    let config = path.as_deref().map_or(Ok(Config::default()), Config::read).map_err(|error| {
+        let help = "mend it, or use: vpnctl log LEVEL";
         Trouble::new(format!("{error}\n  {help}"))
     })?;
-    done(&mut connect()?, Command::Log { level: config.log.level.to_string() })
+    done(&mut client, Command::Log { level: config.log.level.to_string() })
+}
+
+/// The configuration file of the running daemon; `None`: it has none.
+fn configuration(client: &mut Client) -> Result<Option<PathBuf>, Trouble> {
+    match client.ask(Command::Overview)? {
+        Reply::Overview(overview) => Ok(overview.configuration.map(PathBuf::from)),
+        reply => Err(client.unexpected(&reply).into()),
+    }
 }
 
 #[cfg(test)]

@@ -131,6 +131,7 @@ fn phase1(tunnel: &Tunnel) -> Vec<Field> {
         "preshared_key" => "Preshared Key",
         _ => "Signature",
     });
+    let initiator = sa.is_none_or(|sa| sa.initiator);
     let id_type = |kind: Option<&String>| kind.cloned().unwrap_or_default();
     vec![
         ("Tunnel Name", plain(&tunnel.name).into_owned()),
@@ -148,7 +149,7 @@ fn phase1(tunnel: &Tunnel) -> Vec<Field> {
         ("Auth Alg", authentication.unwrap_or_default().to_owned()),
         ("Hash Alg", named(algorithms.integrity.or(algorithms.prf))),
         ("DH Group", named(algorithms.group)),
-        ("Key Lifetime", seconds(policy.map(|policy| policy.lifetime_seconds))),
+        ("Key Lifetime", seconds(policy.map(|policy| policy.lifetime_seconds_of(initiator)))),
         ("Key Lifesize", kilobytes(None)),
         ("Key Rem Lifetime", seconds(sa.and_then(|sa| sa.expires_in_seconds))),
         ("Key Rem Lifesize", kilobytes(None)),

@@ -1,6 +1,6 @@
 //! `lssrc`, `startsrc` and `stopsrc` for the group `ike`: AIX's daemons as far as `vpnd` does their work.
 
-use super::{Flags, Trouble, connect, done, socket};
+use super::{Flags, Trouble, connect, done, socket, starting};
 use control::client::ClientError;
 use control::protocol::Command;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -66,19 +66,32 @@ pub(super) fn list(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
     Ok(())
 }
 
-pub(super) fn start(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble> {
+pub(super) fn start(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> {
     let chosen = chosen(words)?;
     if let [(name, false)] = chosen.as_slice() {
         return Err(Trouble::new(never(name)));
     }
-    Err(Trouble::new(match process()? {
-        Some(pid) => format!(
+    if let Some(pid) = process()? {
+        return Err(Trouble::new(format!(
             "0513-029 The tmd Subsystem is already active. Multiple instances are not supported. It is vpnd, process {pid}."
-        ),
-        None => "vpnd is a service of the system; start it with: systemctl start vpnd\n  \
-                 and with every start of the system: systemctl enable --now vpnd"
-            .to_owned(),
-    }))
+        )));
+    }
+    let note = starting::start()?;
+    let Some(pid) = process()? else {
+        let socket = socket();
+        return Err(Trouble::new(format!(
+            "vpnd was started, but nobody listens on {}: its configuration names another socket; name that in the \
+             environment variable VPND_CONTROL",
+            socket.display()
+        )));
+    };
+    for (name, _) in chosen.iter().filter(|(_, is_ours)| *is_ours) {
+        writeln!(out, "0513-059 The {name} Subsystem has been started. Subsystem PID is {pid}.")?;
+    }
+    if let Some(note) = note {
+        writeln!(out, "vpnd is no service here, because systemd does not run: {note}.")?;
+    }
+    Ok(())
 }
 
 pub(super) fn stop(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> {

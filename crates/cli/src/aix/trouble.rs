@@ -32,7 +32,7 @@ impl From<ClientError> for Trouble {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::NoDaemon(path) => Self::new(format!(
-                "vpnd is not running (nobody listens on {}); start it with: systemctl start vpnd\n  \
+                "vpnd is not running (nobody listens on {}); start it with: startsrc -g ike\n  \
                  or name its socket in the environment variable VPND_CONTROL",
                 path.display()
             )),

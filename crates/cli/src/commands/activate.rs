@@ -16,7 +16,7 @@ Examples:
   vpnctl activate site branch
   vpnctl activate site --timeout 10
 
-Prints one line per tunnel. The exit status is 1 if one of them failed, 4 if --timeout ended the
+Prints one line per tunnel. The exit status is 1 if one of them failed, 4 if --timeout ended the \
 wait, and 130 if Ctrl-C did. vpnd goes on trying then.")]
 pub struct Activate {
     /// Phase 1 or phase 2 tunnels; none: all that this side may start

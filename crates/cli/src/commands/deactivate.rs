@@ -15,7 +15,7 @@ Examples:
   vpnctl deactivate site
   vpnctl deactivate site --no-wait
 
-The tunnel carries nothing from the first moment on; the wait is for the peer's answer. The exit
+The tunnel carries nothing from the first moment on; the wait is for the peer's answer. The exit \
 status is 4 if --timeout ended the wait, and 130 if Ctrl-C did. vpnd goes on deleting then.")]
 pub struct Deactivate {
     /// Phase 1 tunnel with all it carries, or one phase 2 tunnel
@@ -42,7 +42,9 @@ impl Run for Deactivate {
             }
             Waited::Answered(reply) => Err(session.unexpected(&reply)),
             Waited::Left(why, status) => {
-                eprintln!("vpnctl: {why}; vpnd goes on deleting {shown} (vpnctl why {shown})");
+                eprintln!(
+                    "vpnctl: {why}; vpnd goes on deleting {shown}\n  to see how far it is: vpnctl why {shown}"
+                );
                 Ok(status)
             }
         }

@@ -14,8 +14,8 @@ Examples:
   sudo vpnctl experiment all --quick         all of them, in less than ten minutes
   sudo vpnctl experiment workloads --output /tmp/measurements
 
-An experiment creates two hosts in network namespaces and starts a vpnd on each; a running daemon is not
-disturbed. If user namespaces are allowed, sudo is not needed. Ctrl-C takes everything down again;
+An experiment creates two hosts in network namespaces and starts a vpnd on each; a running daemon is not \
+disturbed. If user namespaces are allowed, sudo is not needed. Ctrl-C takes everything down again; \
 reports of finished experiments stay. See docs/experiments.md.")]
 pub struct Experiment {
     /// Name of the experiment

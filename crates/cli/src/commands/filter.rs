@@ -18,7 +18,7 @@ Examples:
   vpnctl filter --confirm                   keep it
   vpnctl filter --ipv4 permit               undo it now
 
-With deny, ssh to this host is dropped as well, unless a rule passes it. On a terminal the command asks before that.
+With deny, ssh to this host is dropped as well, unless a rule passes it. On a terminal the command asks before that. \
 With --for, the daemon undoes the change by itself unless you confirm it in time.
 
 Rules and permanent defaults belong in section [filter] of vpnd.toml: see docs/filter.md.")]

@@ -16,9 +16,9 @@ Examples:
   vpnctl list --all --verbose
   vpnctl list --json | jq -r '.[].name'
 
-A row has the tunnel's state, both ends of its traffic, the time since it came up, the time to the next rekey, and
-the octets received and sent. Where a peer has agreed to less traffic than this side asked for, the asked traffic stands
-behind the agreed one. If a row does not fit on 100 columns, a part of it stands on the lines below.
+A row has the tunnel's state, both ends of its traffic, the time since it came up, the time to the next rekey, and \
+the octets received and sent. Where a peer has agreed to less traffic than this side asked for, the asked traffic stands \
+behind the agreed one. If a row does not fit on 100 columns, a part of it stands on the lines below. \
 Algorithms are shown with --verbose.")]
 pub struct List {
     /// Also tunnels that are defined but down

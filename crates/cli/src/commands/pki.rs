@@ -24,7 +24,7 @@ Examples:
   vpnctl pki list
   vpnctl pki revoke right
 
-The authority's private key can make a certificate for any identity. Keep the directory on a machine that is not a
+The authority's private key can make a certificate for any identity. Keep the directory on a machine that is not a \
 gateway, and make backups of it. docs/certificates.md shows the way from here to a tunnel.")]
 pub struct Pki {
     /// Directory of the authority

@@ -18,7 +18,7 @@ Examples:
   vpnctl probe site
   vpnctl probe site_lan --to 10.2.0.7 --count 20
 
-The packets are echo requests (ping) with Don't Fragment, from an address of this host. They need root. The exit status
+The packets are echo requests (ping) with Don't Fragment, from an address of this host. They need root. The exit status \
 is 1 if no answer comes, or if large packets vanish while small ones pass.")]
 pub struct Probe {
     /// Phase 1 or phase 2 tunnel

@@ -113,16 +113,13 @@ fn hear_interrupts(tell: mpsc::Sender<Heard>) {
 
 /// The advice with which a command that did not wait to the end leaves.
 pub fn goes_on(names: &[String]) -> String {
-    match names {
-        [name] => {
-            let name = plain(name);
-            format!("vpnd goes on trying (vpnctl why {name}; to end it: vpnctl deactivate {name})")
-        }
-        _ => {
-            "vpnd goes on trying (vpnctl list; vpnctl why NAME; to end it: vpnctl deactivate NAME)"
-                .to_owned()
-        }
-    }
+    let (look, name) = match names {
+        [name] => (format!("vpnctl why {}", plain(name)), plain(name).into_owned()),
+        _ => ("vpnctl list, vpnctl why NAME".to_owned(), "NAME".to_owned()),
+    };
+    format!(
+        "vpnd goes on trying\n  to see how far it is: {look}\n  to end it: vpnctl deactivate {name}"
+    )
 }
 
 /// The state of the tunnel that is waited for, in one line; nothing if the daemon does not tell.

@@ -84,6 +84,9 @@ macro_rules! failures {
 
 failures! {
     crate::aix::links::LinkError,
+    crate::config::ConfigError,
+    crate::sa_file::MirrorError,
+    crate::commands::sa::OutputError,
     crate::convert::ConvertError,
     crate::probe::ProbeError,
     crate::crypto::arguments::CryptoError { client: Client, output: Output },
@@ -109,6 +112,7 @@ pub struct Session {
 impl Session {
     /// A session with the daemon on this socket, which is connected to once it is asked.
     pub fn new(control: PathBuf, arguments: fn() -> clap::Command) -> Self {
+        crate::report::fit_stdout();
         Self { control, colour: Colour::of_stdout(), out: io::stdout(), arguments, client: None }
     }
 

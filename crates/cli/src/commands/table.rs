@@ -7,6 +7,7 @@ macro_rules! commands {
         $(#[$doc])*
         #[derive(Debug, clap::Subcommand)]
         #[allow(missing_docs)]
+        #[allow(clippy::large_enum_variant, reason = "there is one in a process")]
         pub enum $commands {
             $($name($module::$arguments),)*
             #[command(flatten)]

@@ -38,6 +38,13 @@ impl Run for Why {
         };
         let found = answer!(session, Ask::Why { name }, Why);
         session.show(self.json, &found, |found, colour| report::why(found, self.all, colour))?;
+        if !self.json && found.up_seconds.is_some() {
+            let name = found.name.clone();
+            let tunnels = answer!(session, Ask::Status { name }, Tunnels);
+            let legacy = host::firewall::has_legacy_tables();
+            let hints = tunnels.iter().filter_map(|tunnel| report::quiet(&found, tunnel, legacy));
+            session.text(&hints.collect::<String>())?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,6 +3,8 @@
 use super::Span;
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::time::Duration;
+use vpn::certificates::tokens::Tokens;
 use vpn::certificates::{Source, Sources};
 
 /// The paths of certificates, private keys and revocation lists. A path that does not begin with `/`
@@ -22,6 +24,16 @@ pub struct Certificates {
     pub crls: Vec<PathBuf>,
     /// Files and directories of OCSP responses about this side's certificates.
     pub ocsp: Vec<PathBuf>,
+    /// Files and directories of postquantum preshared keys.
+    pub ppks: Vec<PathBuf>,
+    /// PKCS#11 URIs of private keys in tokens.
+    pub token_keys: Vec<String>,
+    /// The PKCS#11 module of URIs that name none; empty: none.
+    pub token_module: PathBuf,
+    /// Files and directories that modules read and write.
+    pub token_files: Vec<PathBuf>,
+    /// The time that a token may do nothing while it is waited for.
+    pub token_timeout: Span,
     /// The decision about a peer if the policy wants a revocation list and there is none.
     pub without_crl: WithoutCrl,
     /// The greatest age of an OCSP response; `off`: the response's own `nextUpdate` decides.
@@ -57,6 +69,11 @@ impl Default for Certificates {
             private_keys: vec!["private".into()],
             crls: vec!["crls".into()],
             ocsp: vec!["ocsp".into()],
+            ppks: vec!["ppk".into()],
+            token_keys: Vec::new(),
+            token_module: PathBuf::new(),
+            token_files: Vec::new(),
+            token_timeout: Span(Some(Duration::from_secs(10))),
             without_crl: WithoutCrl::Refuse,
             ocsp_max_age: Span(None),
             fetch_crls: fetch,
@@ -96,6 +113,16 @@ impl Certificates {
             private_keys: sources(&self.private_keys, &defaults.private_keys),
             crls: sources(&self.crls, &defaults.crls),
             ocsp: sources(&self.ocsp, &defaults.ocsp),
+            ppks: sources(&self.ppks, &defaults.ppks),
+            tokens: self.tokens(),
+        }
+    }
+
+    fn tokens(&self) -> Tokens {
+        Tokens {
+            keys: self.token_keys.clone(),
+            module: Some(self.token_module.clone()).filter(|path| !path.as_os_str().is_empty()),
+            time_limit: self.token_timeout.0,
         }
     }
 }

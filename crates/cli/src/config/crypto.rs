@@ -16,7 +16,9 @@ pub struct Crypto {
     pub algorithms: BTreeMap<Named<Algorithm>, Named<Provider>>,
     /// The CPU's instructions for cryptography are used.
     pub in_core_enabled: bool,
-    /// Octets of the smallest request that an accelerator outside of the CPU would be given.
+    /// Requests of `min_sz` octets and above go to an engine of threads.
+    pub nx_enabled: bool,
+    /// Octets of the smallest request that goes to the engine.
     pub min_sz: u64,
     /// The file of tunables set with `--persist`, which take precedence over those above.
     pub tunables: PathBuf,
@@ -42,6 +44,7 @@ impl Default for Crypto {
             provider: Named::default(),
             algorithms: BTreeMap::new(),
             in_core_enabled: true,
+            nx_enabled: false,
             min_sz: 1024,
             tunables: PathBuf::from("/var/lib/vpnd/crypto.toml"),
         }

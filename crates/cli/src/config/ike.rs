@@ -35,6 +35,8 @@ pub struct Ike {
     pub mobike: bool,
     /// A peer that moves must prove that it receives at its new address.
     pub return_routability: bool,
+    /// Use postquantum preshared keys before IKE_AUTH (RFC 9867) with peers that support it.
+    pub ppk_before_auth: bool,
 }
 
 /// The action for a tunnel that was up and is closed by the peer or by a failure.
@@ -81,6 +83,7 @@ impl Default for Ike {
             reauthenticate: Span(ike.reauthenticate),
             mobike: ike.mobike,
             return_routability: ike.return_routability,
+            ppk_before_auth: ike.ppk_before_auth,
         }
     }
 }

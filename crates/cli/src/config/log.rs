@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::{self, Deserializer};
 use std::fmt;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// `[log]`: what is logged, and how.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -60,6 +60,9 @@ impl fmt::Display for LogLevel {
     }
 }
 
+/// The target of the library for PKCS#11 tokens.
+const TOKENS: &str = "cryptoki";
+
 impl std::str::FromStr for LogLevel {
     type Err = BadLevel;
 
@@ -77,7 +80,13 @@ impl std::str::FromStr for LogLevel {
         if !plausible || text.contains(char::is_whitespace) {
             return Err(BadLevel(text.to_owned()));
         }
-        let targets = text.parse().map_err(|_| BadLevel(text.to_owned()))?;
+        let targets: Targets = text.parse().map_err(|_| BadLevel(text.to_owned()))?;
+        // The library for tokens also logs what it returns as an error, and that a session has ended.
+        let wants_all = targets.default_level() >= Some(LevelFilter::DEBUG);
+        let targets = match wants_all || text.contains(TOKENS) {
+            true => targets,
+            false => targets.with_target(TOKENS, LevelFilter::OFF),
+        };
         Ok(Self { text: text.to_owned(), targets })
     }
 }

@@ -16,9 +16,10 @@ use xfrm::placement::{Choice, Wanted};
 mod key;
 
 use key::Key;
+pub(crate) use key::read as read_key;
 
 /// UDP port of ESP in UDP, on this side always.
-const NATT_PORT: u16 = 4500;
+pub(crate) const NATT_PORT: u16 = 4500;
 
 /// An SA that makes sense as a whole.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -28,7 +29,7 @@ pub struct Sa {
     /// `None`: that of `[esp]`.
     replay_window: Option<u32>,
     /// A key of this SA stands in the file itself.
-    pub(super) has_key: bool,
+    has_key: bool,
     /// The files of its other keys.
     key_files: Vec<PathBuf>,
     /// Offload for this SA; `None`: the setting of the tunnel with its name, or the general one.
@@ -45,7 +46,7 @@ impl Sa {
     }
 
     /// The name, which the SA of the other direction has, too.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.sa.name
     }
 
@@ -54,8 +55,23 @@ impl Sa {
         &self.key_files
     }
 
+    /// Returns `true` if a key of this SA stands in the file itself.
+    pub(crate) fn has_key(&self) -> bool {
+        self.has_key
+    }
+
+    /// The port to which ESP in UDP goes.
+    pub(crate) fn remote_port(&self) -> u16 {
+        self.sa.path.remote.port()
+    }
+
+    /// The network card, if the section names one.
+    pub(crate) fn offload_device(&self) -> Option<&str> {
+        self.offload_device.as_deref()
+    }
+
     /// Offload for this SA, if the section sets it; `of_name` is the setting of the tunnel with its name.
-    pub(super) fn offload(&self, of_name: &Choice) -> Option<((String, Way), Choice)> {
+    pub(crate) fn offload(&self, of_name: &Choice) -> Option<((String, Way), Choice)> {
         let choice = of_name.changed(self.offload, self.offload_device.as_deref())?;
         Some(((self.sa.name.clone(), self.sa.way), choice))
     }

@@ -33,6 +33,9 @@ pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
     // Four addresses are tried within the minute that work with certificates may take.
     let timeout = required("certificates.fetch_timeout", certificates.fetch_timeout)?;
     range("certificates.fetch_timeout", Time(timeout), Time(ms(100)), Time(s(15)))?;
+    // The peer waits meanwhile, and work with certificates may take a minute.
+    let timeout = required("certificates.token_timeout", certificates.token_timeout)?;
+    range("certificates.token_timeout", Time(timeout), Time(s(1)), Time(s(50)))?;
     or_off("certificates.ocsp_max_age", certificates.ocsp_max_age, s(60), s(365 * 86_400))?;
     // Every host accepts packets of 576 octets over IPv4 (RFC 791 §3.1).
     range("esp.outer_mtu", esp.outer_mtu, 576, u16::MAX)?;

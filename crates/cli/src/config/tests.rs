@@ -191,6 +191,23 @@ fn certificates_may_lie_anywhere() {
 }
 
 #[test]
+fn tokens_have_keys_a_module_and_a_time_limit() {
+    let config = parse(
+        "[certificates]\ntoken_keys = [\"pkcs11:object=a\"]\ntoken_module = \"/lib/m.so\"\ntoken_timeout = \"3s\"\n",
+    );
+    let tokens = config.expect("valid").certificates.sources().tokens;
+    let second = Duration::from_secs(1);
+    assert_eq!((tokens.keys.len(), tokens.time_limit), (1, Some(3 * second)));
+    assert_eq!(tokens.module, Some("/lib/m.so".into()));
+    let tokens = Certificates::default().sources().tokens;
+    assert_eq!((tokens.module, tokens.time_limit), (None, Some(10 * second)));
+    for timeout in ["off", "0.5s", "999ms", "51s"] {
+        let text = format!("[certificates]\ntoken_timeout = {timeout:?}");
+        parse(&text).expect_err(timeout);
+    }
+}
+
+#[test]
 fn planes_are_chosen_for_all_tunnels_and_for_one() {
     let config = parse(
         "[esp]\ndataplane = \"auto\"\n[tunnel.\"a b\"]\ndataplane = \"xfrm\"\nmark = \"0x11/0xff\"\nif_id = 7\n",

@@ -65,8 +65,8 @@ Examples:
 
 Tunables:
   in_core_enabled  1: use the CPU's instructions for cryptography; 0: do not; no restart is needed
-  min_sz           smallest request, in octets, for an accelerator outside the CPU; no effect, as none is used
-  nx_enabled       use of such an accelerator; always 0")]
+  nx_enabled       use of an engine of threads for requests of min_sz octets and above
+  min_sz           octets of the smallest request that goes to the engine")]
     Set {
         /// NAME=VALUE, or NAME=default
         #[arg(value_name = "NAME=VALUE", add = completions::tunables())]

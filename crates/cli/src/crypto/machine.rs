@@ -1,6 +1,7 @@
 //! This machine's support for cryptography, and the part of it that a daemon uses.
 
 use super::kernel::{self, Registered};
+use super::of_ike;
 use super::service::served;
 use ::crypto::{Cpu, CryptoProviders, Function, HIDING, Provider};
 use control::protocol::{CryptoState, Served, Tunable};
@@ -15,6 +16,8 @@ pub struct Machine {
     pub cpu: Processor,
     /// The functions, each with its provider and its acceleration.
     pub functions: Vec<Capability>,
+    /// The functions of IKE.
+    pub ike: Vec<Capability>,
     /// The kernel's algorithms; empty where it does not tell.
     pub kernel: Vec<Registered>,
     /// Network devices; empty where the kernel does not tell.
@@ -25,7 +28,7 @@ pub struct Machine {
     pub remarks: Vec<String>,
 }
 
-/// A function of the data plane.
+/// A cryptographic function.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capability {
     /// This CPU has instructions for the function, and a provider uses them.
@@ -62,14 +65,22 @@ impl Machine {
         let accelerated = |function: Function| {
             Provider::ALL.iter().any(|p| !cpu.instructions(*p, function).is_empty())
         };
-        let functions = functions.into_iter().map(|served| Capability {
+        let capabilities = functions.iter().cloned().map(|served| Capability {
             accelerated: Function::all()
                 .any(|f| f.to_string() == served.function && accelerated(f)),
             served,
         });
-        let functions = functions.collect();
+        let capabilities = capabilities.collect();
+        let unused: Vec<_> = cpu.unused().collect();
+        if !unused.is_empty() {
+            remarks.push(format!(
+                "this CPU has {}, which no provider of this version uses",
+                unused.join(", ")
+            ));
+        }
+        let ike = of_ike::functions(&cpu, &functions);
         let cpu = Processor::look();
-        Self { cpu, functions, kernel, devices, tunables, remarks }
+        Self { cpu, functions: capabilities, ike, kernel, devices, tunables, remarks }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The output of `vpnctl crypto`.
 
 use super::bench::Measured;
-use super::machine::Machine;
+use super::machine::{Capability, Machine};
 use crate::report::{Colour, Table, bytes, count, plain};
 use control::protocol::{Amount, CryptoState, CryptoStats, FunctionWork, Tunable};
 use std::fmt::Write;
@@ -34,25 +34,9 @@ pub fn changed(name: &str, state: &CryptoState, persist: bool, colour: Colour) -
     text
 }
 
-/// Everything about this machine.
-pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
-    let mut text = String::new();
-    let model = machine.cpu.model.as_deref().unwrap_or("unknown");
-    let _ = writeln!(
-        text,
-        "{}  {} ({})",
-        colour.heading("CPU"),
-        plain(model),
-        machine.cpu.architecture
-    );
-    let instructions = match machine.cpu.instructions.as_slice() {
-        [] => "none for cryptography".to_owned(),
-        names => names.join(", "),
-    };
-    let _ = writeln!(text, "     instructions: {instructions}\n");
-
-    let mut table = Table::new(["FUNCTION", "THIS CPU", "DONE BY", "IN", "WITH"]);
-    for capability in &machine.functions {
+fn functions(title: &'static str, functions: &[Capability], colour: Colour) -> String {
+    let mut table = Table::new([title, "THIS CPU", "DONE BY", "IN", "WITH"]);
+    for capability in functions {
         let served = &capability.served;
         let place = match served.place.as_str() {
             "hardware" => colour.good("hardware"),
@@ -72,7 +56,29 @@ pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
             with,
         ]);
     }
-    text.push_str(&table.render(colour));
+    table.render(colour)
+}
+
+/// Everything about this machine.
+pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
+    let mut text = String::new();
+    let model = machine.cpu.model.as_deref().unwrap_or("unknown");
+    let _ = writeln!(
+        text,
+        "{}  {} ({})",
+        colour.heading("CPU"),
+        plain(model),
+        machine.cpu.architecture
+    );
+    let instructions = match machine.cpu.instructions.as_slice() {
+        [] => "none for cryptography".to_owned(),
+        names => names.join(", "),
+    };
+    let _ = writeln!(text, "     instructions: {instructions}\n");
+
+    text.push_str(&functions("FUNCTION", &machine.functions, colour));
+    text.push('\n');
+    text.push_str(&functions("FUNCTION OF IKE", &machine.ike, colour));
     match &machine.tunables {
         Some(all) => {
             text.push('\n');
@@ -138,7 +144,12 @@ pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
 pub fn stats(stats: &CryptoStats, colour: Colour) -> String {
     let mut text = String::new();
     let over = crate::report::duration(Duration::from_millis(stats.milliseconds));
-    for (user, title) in [("esp", "packets"), ("ike", "handshakes and rekeys")] {
+    let users = [
+        ("esp", "packets"),
+        ("ike", "handshakes and rekeys"),
+        ("engine", "requests to the engine of threads (nx_enabled)"),
+    ];
+    for (user, title) in users {
         let rows: Vec<_> = stats.rows.iter().filter(|row| row.user == user).collect();
         if rows.is_empty() {
             continue;

@@ -1,12 +1,14 @@
 //! The daemon's answers about its providers of cryptography.
 
 use super::tunables::{TunableError, Tunables};
-use ::crypto::{Backend, CryptoProviders, Function, Provider};
+use ::crypto::{Backend, CryptoProviders, Function, Provider, mac};
 use control::protocol::{
     Amount, CryptoState, CryptoStats, FunctionWork, Refusal, RefusalCode, Served,
 };
-use ike::crypto::{prf, tally};
+use ike::crypto::prf;
+use ike::crypto::tally::{self, Operation};
 use std::collections::BTreeMap;
+use userspace::EngineWork;
 
 /// The tunables, and who does what with them. `changed` SAs have another cipher now.
 pub fn state(tunables: &Tunables, changed: usize) -> CryptoState {
@@ -31,7 +33,9 @@ pub fn set(
     let changed = tunables.set(name, value, persist).map_err(|error| {
         let code = match error {
             TunableError::Unknown(_) | TunableError::Value { .. } => RefusalCode::BadRequest,
-            TunableError::Absent { .. } | TunableError::File { .. } => RefusalCode::NotPossible,
+            TunableError::Absent { .. }
+            | TunableError::System { .. }
+            | TunableError::File { .. } => RefusalCode::NotPossible,
         };
         Refusal::new(code, error.to_string())
     })?;
@@ -66,24 +70,56 @@ pub fn stats(tunables: &Tunables) -> CryptoStats {
         *column(row, place) = Amount { operations: done.operations, octets: Some(done.octets) };
     }
     let mut rows: Vec<_> = rows.into_values().collect();
-    for (operation, operations) in tally::done() {
-        let (function, verb, place) = match operation {
-            tally::Operation::Prf(prf) => {
-                let mac = Function::Mac(prf::mac(prf));
-                (prf.to_string(), "derive", facility.backend(Provider::AwsLc, mac))
-            }
-            // There are instructions for ciphers and hashes, but none for these.
-            tally::Operation::Generate(group) => (group.to_string(), "generate", Backend::Software),
-            tally::Operation::Agree(group) => (group.to_string(), "agree", Backend::Software),
-            tally::Operation::Sign(kind) => (kind.to_string(), "sign", Backend::Software),
-            tally::Operation::Verify(kind) => (kind.to_string(), "verify", Backend::Software),
-        };
-        let mut row = row("ike", function, verb, None);
-        column(&mut row, place).operations = operations;
-        rows.push(row);
+    let mut of_ike: BTreeMap<_, FunctionWork> = BTreeMap::new();
+    for (order, (operation, operations)) in tally::done().into_iter().enumerate() {
+        let (function, verb, place) = by_ike(facility, operation);
+        // What several providers have done is one row, in the place of the first.
+        let known = of_ike.values().position(|r| r.function == function && r.operation == verb);
+        let key = known.and_then(|at| of_ike.keys().nth(at).copied()).unwrap_or(order);
+        let row = of_ike.entry(key).or_insert_with(|| row("ike", function, verb, None));
+        column(row, place).operations += operations;
     }
+    rows.extend(of_ike.into_values());
+    rows.extend(by_engine(tunables.engine_work()));
     let milliseconds = u64::try_from(tunables.age().as_millis()).unwrap_or(u64::MAX);
     CryptoStats { milliseconds, rows }
+}
+
+/// The requests that the engine was given, if there were any.
+fn by_engine(work: EngineWork) -> impl Iterator<Item = FunctionWork> {
+    let ways = [("encrypt", work.sealed), ("decrypt", work.opened)].into_iter();
+    ways.filter(|(_, given)| given.requests > 0).map(|(operation, given)| {
+        let mut row = row("engine", "requests".to_owned(), operation, Some(0));
+        row.software = Amount { operations: given.requests, octets: Some(given.octets) };
+        row
+    })
+}
+
+/// The name of an operation of IKE, its verb, and what has executed it.
+fn by_ike(facility: &CryptoProviders, operation: Operation) -> (String, &'static str, Backend) {
+    let mac = |provider, mac| facility.backend(provider, Function::Mac(mac));
+    match operation {
+        Operation::Prf(prf, by) => (prf.to_string(), "derive", mac(by, prf::mac(prf))),
+        Operation::Encrypt(function, by) => {
+            (function.to_string(), "encrypt", facility.backend(by, function))
+        }
+        Operation::Decrypt(function, by) => {
+            (function.to_string(), "decrypt", facility.backend(by, function))
+        }
+        Operation::Hash(hash) => {
+            let like = match hash {
+                tally::Hash::Sha1 => mac::Algorithm::HmacSha1,
+                tally::Hash::Sha2_256 => mac::Algorithm::HmacSha2_256,
+            };
+            (hash.to_string(), "hash", mac(Provider::AwsLc, like))
+        }
+        Operation::Random => ("random, nonces and SPIs".to_owned(), "generate", Backend::Software),
+        // There are instructions for ciphers and hashes, but none for these.
+        Operation::Generate(group) => (group.to_string(), "generate", Backend::Software),
+        Operation::Agree(group) => (group.to_string(), "agree", Backend::Software),
+        Operation::Sign(kind) => (kind.to_string(), "sign", Backend::Software),
+        Operation::Verify(kind) => (kind.to_string(), "verify", Backend::Software),
+    }
 }
 
 fn row(user: &str, function: String, operation: &str, octets: Option<u64>) -> FunctionWork {

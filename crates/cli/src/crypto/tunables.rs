@@ -10,6 +10,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use userspace::EngineWork;
+use userspace::workers::{SettingsError, Workers};
 
 /// Their names, in AIX's order.
 pub const NAMES: [&str; 3] = ["nx_enabled", "min_sz", "in_core_enabled"];
@@ -21,6 +23,8 @@ const HEADER: &str = "\
 /// The tunables of a running daemon.
 pub struct Tunables {
     facility: Arc<CryptoProviders>,
+    /// The threads of the data plane, a part of which is the engine.
+    engine: Option<Workers>,
     defaults: Values,
     file: PathBuf,
     started: Instant,
@@ -29,6 +33,7 @@ pub struct Tunables {
 
 #[derive(Clone, Copy, Debug)]
 struct Values {
+    nx_enabled: bool,
     min_sz: u64,
     in_core_enabled: bool,
 }
@@ -71,6 +76,14 @@ pub enum TunableError {
         /// The missing support.
         why: &'static str,
     },
+    /// The system refused it.
+    #[error("{name} stays as it is: {source}")]
+    System {
+        /// The tunable.
+        name: &'static str,
+        /// The reason.
+        source: SettingsError,
+    },
     /// It is in force, but not for good.
     #[error(
         "{} cannot be written, so that this is forgotten when vpnd ends: {source}; mend that, or name another file in vpnd.toml: [crypto] tunables",
@@ -88,8 +101,13 @@ impl Tunables {
     /// Puts the configuration in force, and before it what was set for good.
     ///
     /// What is wrong with that comes back as text: a file that cannot be read keeps no daemon from starting.
-    pub fn start(config: &Crypto, facility: Arc<CryptoProviders>) -> (Self, Vec<String>) {
-        let defaults = Values { min_sz: config.min_sz, in_core_enabled: config.in_core_enabled };
+    pub fn start(
+        config: &Crypto,
+        facility: Arc<CryptoProviders>,
+        engine: Option<Workers>,
+    ) -> (Self, Vec<String>) {
+        let Crypto { nx_enabled, min_sz, in_core_enabled, .. } = *config;
+        let defaults = Values { nx_enabled, min_sz, in_core_enabled };
         let mut remarks = Vec::new();
         let persistent = read(&config.tunables).unwrap_or_else(|why| {
             let path = config.tunables.display();
@@ -99,13 +117,14 @@ impl Tunables {
         let state = Mutex::new(State { min_sz: defaults.min_sz, persistent });
         let tunables = Self {
             facility,
+            engine,
             defaults,
             file: config.tunables.clone(),
             started: Instant::now(),
             state,
         };
         for (name, wanted) in NAMES.into_iter().zip(persistent.values()) {
-            let wanted = wanted.or_else(|| (name == NAMES[2]).then_some(tunables.default(name)));
+            let wanted = wanted.or_else(|| (name != NAMES[1]).then_some(tunables.default(name)));
             if let Some(Err(error)) = wanted.map(|value| tunables.apply(name, value)) {
                 // Software is what such a CPU does anyway.
                 if !matches!(error, TunableError::Absent { name: "in_core_enabled", .. }) {
@@ -181,14 +200,29 @@ impl Tunables {
                     let rule = "a number of octets below 4294967296";
                     return Err(TunableError::Value { name, rule, value });
                 }
-                self.state().min_sz = value;
+                let mut state = self.state();
+                if let Some(engine) = self.engine.as_ref().filter(|engine| engine.engine_is_on()) {
+                    let changed = engine.set_engine(Some(value));
+                    changed.map_err(|source| TunableError::System { name, source })?;
+                }
+                state.min_sz = value;
                 Ok(0)
             }
-            ("nx_enabled", 0) => Ok(0),
-            ("nx_enabled", 1) => Err(TunableError::Absent {
-                name,
-                why: "NX is a unit of POWER processors, and no accelerator outside of the CPU is used here",
-            }),
+            ("nx_enabled", 0 | 1) => {
+                let from = (value == 1).then(|| self.state().min_sz);
+                match &self.engine {
+                    Some(engine) => {
+                        let changed = engine.set_engine(from);
+                        changed.map_err(|source| TunableError::System { name, source })?;
+                    }
+                    None if value == 1 => {
+                        let why = "this daemon has no threads that carry packets";
+                        return Err(TunableError::Absent { name, why });
+                    }
+                    None => {}
+                }
+                Ok(0)
+            }
             ("in_core_enabled", 0 | 1) => self.facility.set_in_core(value == 1).map_err(|_| {
                 let why = "this CPU has no instructions for cryptography that vpnd could use";
                 TunableError::Absent { name, why }
@@ -201,7 +235,7 @@ impl Tunables {
         match name {
             "min_sz" => self.state().min_sz,
             "in_core_enabled" => self.facility.in_core().into(),
-            _ => 0,
+            _ => self.engine_is_on().into(),
         }
     }
 
@@ -212,13 +246,16 @@ impl Tunables {
             "in_core_enabled" => {
                 (self.defaults.in_core_enabled && self.facility.cpu().accelerates()).into()
             }
-            _ => 0,
+            _ => (self.defaults.nx_enabled && self.engine.is_some()).into(),
         }
     }
 
     fn note(&self, name: &str) -> &'static str {
         match name {
-            "min_sz" => "no effect: there is no accelerator outside of the CPU to hand requests to",
+            "min_sz" if self.engine_is_on() => {
+                "octets of the smallest request that goes to the engine of threads"
+            }
+            "min_sz" => "no effect while nx_enabled is 0",
             "in_core_enabled" if self.facility.in_core() => {
                 "packets are protected with the CPU's instructions for cryptography"
             }
@@ -226,8 +263,20 @@ impl Tunables {
             "in_core_enabled" => {
                 "this CPU has no instructions for cryptography that vpnd could use"
             }
-            _ => "always 0: NX is a unit of POWER processors",
+            _ if self.engine_is_on() => {
+                "requests of min_sz octets and above go to an engine of threads outside of the one that reads"
+            }
+            _ => "each worker seals and opens its packets itself",
         }
+    }
+
+    /// The work of the engine since the start.
+    pub fn engine_work(&self) -> EngineWork {
+        self.engine.as_ref().map(Workers::engine_work).unwrap_or_default()
+    }
+
+    fn engine_is_on(&self) -> bool {
+        self.engine.as_ref().is_some_and(Workers::engine_is_on)
     }
 
     /// A thread that panicked left whole values behind.
@@ -242,7 +291,7 @@ impl Default for Tunables {
     /// Those of the default configuration, for a facility of their own and without a file.
     fn default() -> Self {
         let config = Crypto { tunables: PathBuf::new(), ..Crypto::default() };
-        Self::start(&config, Arc::default()).0
+        Self::start(&config, Arc::default(), None).0
     }
 }
 
@@ -294,7 +343,7 @@ mod tests {
 
     fn start(directory: &Path, instructions: &[&'static str]) -> (Tunables, Vec<String>) {
         let config = Crypto { tunables: directory.join("state/crypto.toml"), ..Crypto::default() };
-        Tunables::start(&config, facility(instructions))
+        Tunables::start(&config, facility(instructions), Some(Workers::default()))
     }
 
     fn values(tunables: &Tunables) -> Vec<u64> {
@@ -328,7 +377,7 @@ mod tests {
         for (name, value, expected) in [
             ("in_core_enabled", 1, "in_core_enabled stays 0: this CPU has no instructions"),
             ("in_core_enabled", 2, "in_core_enabled is 0 or 1, not 2"),
-            ("nx_enabled", 1, "nx_enabled stays 0: NX is a unit of POWER processors"),
+            ("nx_enabled", 2, "nx_enabled is 0 or 1, not 2"),
             ("min_sz", 1 << 32, "min_sz is a number of octets below 4294967296"),
             ("in_core", 1, "no tunable \"in_core\"; there are nx_enabled, min_sz, in_core_enabled"),
         ] {
@@ -336,6 +385,26 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
         }
         assert!(!tunables.file().exists());
+    }
+
+    #[test]
+    fn the_engine_takes_requests_from_the_size_that_is_set() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (tunables, _) = start(directory.path(), FULL);
+        let notes = || tunables.list().into_iter().map(|t| t.note).collect::<Vec<_>>();
+        assert!(notes()[1].starts_with("no effect"), "{:?}", notes());
+        tunables.set("nx_enabled", Some(1), true).expect("it has threads");
+        tunables.set("min_sz", Some(4096), true).expect("a number of octets");
+        assert_eq!(values(&tunables), [1, 4096, 1]);
+        assert!(notes()[1].starts_with("octets of the smallest"), "{:?}", notes());
+        let (again, remarks) = start(directory.path(), FULL);
+        assert_eq!((values(&again), remarks.len()), (vec![1, 4096, 1], 0));
+        again.set("nx_enabled", None, true).expect("off is always possible");
+        assert_eq!(values(&again)[0], 0);
+        let config = Crypto { tunables: directory.path().join("none"), ..Crypto::default() };
+        let (without, _) = Tunables::start(&config, facility(FULL), None);
+        let error = without.set("nx_enabled", Some(1), false).expect_err("no threads").to_string();
+        assert!(error.starts_with("nx_enabled stays 0: this daemon has no threads"), "{error}");
     }
 
     #[test]

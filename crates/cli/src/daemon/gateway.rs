@@ -1,5 +1,6 @@
 //! The seam between the daemon and the engine, with an in-memory twin.
 
+use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary};
 use esp::trace::Trace;
@@ -13,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use userspace::workers::Workers;
 use vpn::findings::Finding;
-use vpn::manual::ManualStatus;
+use vpn::manual::{ManualSa, ManualStatus, Removed, Way};
 use vpn::planes::Found;
 use vpn::{Activation, Begun, Events, GatewayError};
-use xfrm::placement::{Placed, Report};
+use xfrm::placement::{Choice, Placed, Report};
 
 pub mod memory;
 
@@ -64,6 +65,13 @@ pub trait Gateway: Clone + Send + Sync + 'static {
         &self,
         trust: Arc<Trust>,
     ) -> impl Future<Output = Result<(), GatewayError>> + Send;
+    /// The address families that tunnels may use.
+    fn families(&self) -> impl Future<Output = Result<Families, GatewayError>> + Send;
+    /// Switches IPsec of address families off or on.
+    fn set_families(
+        &self,
+        families: Families,
+    ) -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// The filter for traffic outside the tunnels; `None` if the data plane has none.
     fn filter(&self) -> impl Future<Output = Result<Option<FilterStatus>, GatewayError>> + Send;
     /// Replaces that.
@@ -83,6 +91,20 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<R, GatewayError>> + Send;
     /// The SAs that are keyed by hand, and what each has done.
     fn manual_sas(&self) -> impl Future<Output = Result<Vec<ManualStatus>, GatewayError>> + Send;
+    /// Adds SAs that are keyed by hand; `offload` by name and direction.
+    fn add_manual_sas(
+        &self,
+        sas: Vec<ManualSa>,
+        offload: BTreeMap<(String, Way), Choice>,
+    ) -> impl Future<Output = Result<(), GatewayError>> + Send;
+    /// Removes those of a name.
+    fn remove_manual_sas(
+        &self,
+        name: &str,
+        keep_blocked: bool,
+    ) -> impl Future<Output = Result<Removed, GatewayError>> + Send;
+    /// Names of removed ones whose traffic is blocked.
+    fn blocked_by_hand(&self) -> Vec<String>;
     /// The threads that carry packets.
     fn workers(&self) -> &Workers;
     /// The data planes in use.
@@ -151,6 +173,14 @@ impl Gateway for vpn::Gateway {
         vpn::Gateway::replace_trust(self, trust).await
     }
 
+    async fn families(&self) -> Result<Families, GatewayError> {
+        self.tunnels().families().await
+    }
+
+    async fn set_families(&self, families: Families) -> Result<(), GatewayError> {
+        self.tunnels().set_families(families).await
+    }
+
     async fn filter(&self) -> Result<Option<FilterStatus>, GatewayError> {
         vpn::Gateway::filter(self).status().await
     }
@@ -172,6 +202,26 @@ impl Gateway for vpn::Gateway {
 
     async fn manual_sas(&self) -> Result<Vec<ManualStatus>, GatewayError> {
         self.manual().status().await
+    }
+
+    async fn add_manual_sas(
+        &self,
+        sas: Vec<ManualSa>,
+        offload: BTreeMap<(String, Way), Choice>,
+    ) -> Result<(), GatewayError> {
+        self.manual().add(sas, offload).await
+    }
+
+    async fn remove_manual_sas(
+        &self,
+        name: &str,
+        keep_blocked: bool,
+    ) -> Result<Removed, GatewayError> {
+        self.manual().remove(name, keep_blocked).await
+    }
+
+    fn blocked_by_hand(&self) -> Vec<String> {
+        self.manual().blocked()
     }
 
     fn workers(&self) -> &Workers {

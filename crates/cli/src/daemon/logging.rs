@@ -46,9 +46,28 @@ impl LevelControl {
 /// that one stays.
 pub fn start(log: &Log) -> LevelControl {
     let colour = io::stderr().is_terminal() && console::colors_enabled_stderr();
-    let (subscriber, levels) = subscriber(log, colour, io::stderr);
+    let style = Style { colour, time: !is_journal() };
+    let (subscriber, levels) = subscriber(log, style, io::stderr);
     let _ = subscriber.try_init();
     levels
+}
+
+/// How a log for people looks.
+#[derive(Clone, Copy)]
+struct Style {
+    colour: bool,
+    time: bool,
+}
+
+/// Returns `true` if standard error is the journal of systemd, which notes the time of each line itself.
+fn is_journal() -> bool {
+    let named = std::env::var("JOURNAL_STREAM").ok();
+    named.zip(fstat(io::stderr()).ok()).is_some_and(|(named, stat)| is_stream(&named, &stat))
+}
+
+/// Returns `true` if the text, a device and an inode, names the file of this status (systemd.exec(5)).
+fn is_stream(named: &str, stat: &Stat) -> bool {
+    named == format!("{}:{}", stat.st_dev, stat.st_ino)
 }
 
 /// Returns `true` if the log goes to the file, terminal or journal that is standard output as well.
@@ -60,14 +79,14 @@ pub(super) fn shares_standard_output() -> bool {
 /// Builds the log with its lever.
 fn subscriber<W>(
     log: &Log,
-    colour: bool,
+    style: Style,
     writer: W,
 ) -> (impl Subscriber + Send + Sync + use<W>, LevelControl)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let (filter, handle) = reload::Layer::new(log.level.targets());
-    let lines = lines(log.format, colour, writer);
+    let lines = lines(log.format, style, writer);
     let set = move |targets| {
         // It fails only once the log itself is gone.
         let _ = handle.reload(targets);
@@ -77,14 +96,15 @@ where
     (Registry::default().with(filter).with(lines), levels)
 }
 
-fn lines<S, W>(format: LogFormat, colour: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S, W>(format: LogFormat, style: Style, writer: W) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colour);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(style.colour);
     match format {
-        LogFormat::Human => layer.with_target(false).boxed(),
+        LogFormat::Human if style.time => layer.with_target(false).boxed(),
+        LogFormat::Human => layer.with_target(false).without_time().boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     }
 }
@@ -183,11 +203,17 @@ mod tests {
         }
     }
 
+    const TIMED: Style = Style { colour: false, time: true };
+
     fn logged(format: LogFormat, f: impl FnOnce(&LevelControl)) -> String {
+        styled(format, TIMED, f)
+    }
+
+    fn styled(format: LogFormat, style: Style, f: impl FnOnce(&LevelControl)) -> String {
         let buffer = Buffer::default();
         let writer = buffer.clone();
         let log = Log { format, ..Log::default() };
-        let (subscriber, levels) = subscriber(&log, false, move || writer.clone());
+        let (subscriber, levels) = subscriber(&log, style, move || writer.clone());
         tracing::subscriber::with_default(subscriber, || f(&levels));
         let octets = buffer.0.lock().expect("no test panics while writing").clone();
         String::from_utf8(octets).expect("the log is text")
@@ -227,6 +253,24 @@ mod tests {
         assert_eq!(lines[1]["child"], "lan");
         assert_eq!(lines[1]["event"], "rekeyed");
         assert_eq!(lines[1]["suite"], SUITE);
+    }
+
+    #[test]
+    fn the_journal_notes_the_time_itself() {
+        let journal = Style { time: false, ..TIMED };
+        let warn = |format, style| styled(format, style, |_| warn!("something"));
+        assert_eq!(warn(LogFormat::Human, journal).trim(), "WARN something");
+        assert!(warn(LogFormat::Human, TIMED).ends_with("Z  WARN something\n"));
+        assert!(warn(LogFormat::Json, journal).contains("timestamp"), "fields are for programs");
+    }
+
+    #[test]
+    fn the_journal_is_known_by_its_file() {
+        let file = std::fs::File::open("/dev/null").expect("there");
+        let stat = fstat(&file).expect("open");
+        assert!(is_stream(&format!("{}:{}", stat.st_dev, stat.st_ino), &stat));
+        assert!(!is_stream(&format!("{}:{}", stat.st_dev, stat.st_ino + 1), &stat));
+        assert!(!is_stream("", &stat));
     }
 
     #[test]

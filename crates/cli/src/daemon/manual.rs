@@ -2,29 +2,83 @@
 
 use super::refusal::refusal;
 use super::{Daemon, Gateway};
+use crate::config::Sa;
+use crate::sa_file::tables;
 use crate::view;
-use control::protocol::{ManualSaInfo, Refusal};
-use vpn::manual::{ManualSa, ManualSas};
+use control::protocol::{KeyedText, ManualSaInfo, Refusal, RefusalCode, SaList, SaName, SaRemoved};
+use std::path::Path;
+use vpn::manual::{ManualSa, ManualSas, Removed};
 
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn manual_sas(&self) -> Result<Vec<ManualSaInfo>, Refusal> {
         let status = self.gateway().manual_sas().await.map_err(refusal)?;
         Ok(status.iter().map(view::manual_sa).collect())
     }
+
+    pub(super) async fn sa_list(&self) -> Result<SaList, Refusal> {
+        Ok(SaList { sas: self.manual_sas().await?, blocked: self.gateway().blocked_by_hand() })
+    }
+
+    /// Adds the SAs of `[[sa]]` tables, with the defaults of the configuration.
+    pub(super) async fn add_sas(&self, text: &KeyedText) -> Result<Vec<SaName>, Refusal> {
+        let config = &self.config.1;
+        let tables = tables(Path::new("the SAs to add"), &text.0)
+            .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
+        let planes = config.planes();
+        let offload = |sa: &Sa| sa.offload(planes.offload.choice_of(sa.name()));
+        let offload = tables.iter().filter_map(offload).collect();
+        let sas: Vec<ManualSa> =
+            tables.iter().map(|sa| sa.manual(config.esp.replay_window)).collect();
+        let warnings = warnings(sas.iter(), "were added by hand");
+        let names: Vec<SaName> = sas.iter().map(name_of).collect();
+        self.gateway().add_manual_sas(sas, offload).await.map_err(refusal)?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        for sa in &names {
+            let SaName { name, direction, spi } = sa;
+            tracing::info!(sa = name, direction, spi, "an SA keyed by hand was added");
+        }
+        Ok(names)
+    }
+
+    pub(super) async fn remove_sas(
+        &self,
+        name: &str,
+        keep_blocked: bool,
+    ) -> Result<SaRemoved, Refusal> {
+        let removed =
+            self.gateway().remove_manual_sas(name, keep_blocked).await.map_err(refusal)?;
+        let Removed { sas, blocked, configured, .. } = removed;
+        tracing::info!(sa = name, sas = sas.len(), blocked, "SAs keyed by hand were removed");
+        Ok(SaRemoved { name: name.to_owned(), sas: sas.len(), blocked, configured })
+    }
+}
+
+fn name_of(sa: &ManualSa) -> SaName {
+    let (name, direction) = (sa.name.clone(), sa.way.name().to_owned());
+    SaName { name, direction, spi: sa.spi.to_string() }
 }
 
 /// The warnings about them at the start.
-pub(super) fn warnings(manual: &ManualSas) -> Vec<String> {
+pub(super) fn at_start(manual: &ManualSas) -> Vec<String> {
+    warnings(manual.iter(), "are keyed by hand in vpnd.toml")
+}
+
+fn warnings<'a>(
+    manual: impl ExactSizeIterator<Item = &'a ManualSa> + Clone,
+    what: &str,
+) -> Vec<String> {
     let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
     let mut warnings = Vec::new();
-    if !manual.is_empty() {
+    let count = manual.len();
+    if count > 0 {
         warnings.push(format!(
-            "{} SAs are keyed by hand in vpnd.toml: their keys never change, and whoever learns one reads everything that was \
-             ever sent with it; where both sides can, let IKE make the keys (RFC 8221 §3)",
-            manual.len()
+            "{count} SAs {what}: their keys never change, and whoever learns one reads everything that was ever sent with it; \
+             where both sides can, let IKE make the keys (RFC 8221 §3)"
         ));
     }
-    let shared: Vec<_> = manual.iter().filter(|sa| sa.shared_key).map(called).collect();
+    let shared: Vec<_> = manual.filter(|sa| sa.shared_key).map(called).collect();
     if !shared.is_empty() {
         warnings.push(format!(
             "INSECURE: manual SAs {} may share a key, and with it nonces: what they encrypt can be read, and packets forged",

@@ -113,7 +113,8 @@ impl<G: Gateway> Daemon<G> {
         let trace = self.gateway().trace(packet).await.map_err(refusal)?;
         let message = "this data plane cannot tell what it would do";
         let trace = trace.ok_or_else(|| Refusal::new(RefusalCode::NotPossible, message))?;
-        Ok(course::explain(&packet, &trace))
+        let families = self.gateway().families().await.map_err(refusal)?;
+        Ok(course::explain(&packet, &trace, families))
     }
 
     pub(super) async fn filter(&self) -> Result<FilterStatus, Refusal> {
@@ -158,6 +159,7 @@ impl<G: Gateway> Daemon<G> {
         &self,
         config: Option<Config>,
         dry_run: bool,
+        undo_after: Option<Duration>,
     ) -> Result<(Vec<FilterChange>, Option<String>), Refusal> {
         let Some(config) = config else { return Ok(Default::default()) };
         let remark = self.needs_restart(&config);
@@ -166,11 +168,15 @@ impl<G: Gateway> Daemon<G> {
         };
         let after = config.filter.filter();
         let changes = filter::changes(&status.filter, &after);
-        if !dry_run {
-            // The file is what counts from now on.
-            self.pending_filter.confirm();
+        if dry_run {
+            return Ok((changes, remark));
         }
-        if *status.filter != after && !dry_run {
+        match undo_after.filter(|_| *status.filter != after) {
+            Some(time) => self.pending_filter.set(Arc::clone(&status.filter), time),
+            // The file is what counts from now on.
+            None => drop(self.pending_filter.confirm()),
+        }
+        if *status.filter != after {
             self.set_filter(Arc::new(after)).await?;
         }
         Ok((changes, remark))

@@ -4,6 +4,7 @@ use crate::certificates::Certificates;
 use control::protocol::{Refusal, RefusalCode, Tunnel};
 use ike::CommandError;
 use vpn::GatewayError;
+use vpn::manual::ManualSaError;
 
 /// The refusal for an error of the gateway.
 pub(super) fn refusal(error: GatewayError) -> Refusal {
@@ -19,9 +20,19 @@ pub(super) fn refusal(error: GatewayError) -> Refusal {
             failure: Some(failure.kind.name().to_owned()),
         },
         GatewayError::Policy(_) => Refusal::new(RefusalCode::BadPolicy, message),
+        GatewayError::Manual(error) => Refusal::new(of_manual(&error), message),
         GatewayError::Plane(_) => Refusal::new(RefusalCode::DataPlane, message),
         GatewayError::Stopped => Refusal::new(RefusalCode::Stopping, message),
         _ => Refusal::new(RefusalCode::NotPossible, message),
+    }
+}
+
+fn of_manual(error: &ManualSaError) -> RefusalCode {
+    match error {
+        ManualSaError::Unknown { .. } => RefusalCode::UnknownObject,
+        ManualSaError::Plane(_) | ManualSaError::Ledger(_) => RefusalCode::DataPlane,
+        ManualSaError::NoLedger => RefusalCode::NotPossible,
+        _ => RefusalCode::BadConfiguration,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reloads: reading the policy, the certificates and the configuration again, and putting them in force.
 
 use super::refusal::{refusal, usable};
-use super::{Daemon, Gateway, tell_systemd};
+use super::service_manager::tell;
+use super::{Daemon, Gateway};
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::policy_file::PolicyFile;
@@ -9,22 +10,27 @@ use crate::{crypto, filter_advice, offload_advice, view};
 use control::protocol::{Refusal, RefusalCode, Reloaded};
 use sd_notify::NotifyState;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::{error, info, warn};
 
 impl<G: Gateway> Daemon<G> {
     /// Reads the policy file and the certificates again and, unless `dry_run`, puts them in force as a whole, or keeps the old ones and
-    /// says why in the log and to the caller.
+    /// says why in the log and to the caller. After `undo_after`, the filter of before comes back unless it is confirmed.
     ///
     /// # Errors
     /// Where the file cannot be read or has errors.
-    pub async fn reload(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
+    pub async fn reload(
+        &self,
+        dry_run: bool,
+        undo_after: Option<Duration>,
+    ) -> Result<Reloaded, Refusal> {
         // One at a time, so that the file read last is the one in force.
         let _guard = self.reloading.lock().await;
         if dry_run {
-            return self.replace_policy(true).await;
+            return self.replace_policy(true, None).await;
         }
         tell_reloading();
-        let outcome = self.replace_policy(false).await;
+        let outcome = self.replace_policy(false, undo_after).await;
         match &outcome {
             Ok(reloaded) => {
                 for warning in &reloaded.warnings {
@@ -34,14 +40,18 @@ impl<G: Gateway> Daemon<G> {
             }
             Err(refusal) => error!("the old policy stays in force: {refusal}"),
         }
-        tell_systemd(&[NotifyState::Ready]);
+        tell(&[NotifyState::Ready]);
         outcome.map_err(|mut refusal| {
             refusal.message.push_str("\nthe old policy stays in force");
             refusal
         })
     }
 
-    async fn replace_policy(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
+    async fn replace_policy(
+        &self,
+        dry_run: bool,
+        undo_after: Option<Duration>,
+    ) -> Result<Reloaded, Refusal> {
         let (source, keeper) = (self.source.clone(), Arc::clone(&self.certificates));
         let config = self.config.0.clone();
         let read =
@@ -55,7 +65,7 @@ impl<G: Gateway> Daemon<G> {
         usable(&certificates)?;
         let advice = config.as_ref().map(|c| filter_advice::of(&file.policy, &c.filter.filter()));
         // First, since it alone may be refused.
-        let (filter, remark) = self.reconfigure(config, dry_run).await?;
+        let (filter, remark) = self.reconfigure(config, dry_run, undo_after).await?;
         let mut reloaded = self.put_in_force(file, certificates, dry_run).await?;
         reloaded.filter = filter;
         reloaded.warnings.extend(advice.unwrap_or_default().into_iter().chain(remark));
@@ -72,7 +82,11 @@ impl<G: Gateway> Daemon<G> {
         let mut warnings = file.warnings;
         warnings.extend(certificates.remarks(&file.policy));
         warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
-        warnings.extend(offload_advice::of(&file.policy, &self.config.1.planes()));
+        warnings.extend(offload_advice::of(
+            &file.policy,
+            &self.config.1.planes(),
+            &offload_advice::drivers(),
+        ));
         let policy = Arc::new(file.policy);
         let changes = self.current().changes(&policy).into_iter().map(view::change).collect();
         let (tunnels, filter) = (policy.tunnels.len(), Vec::new());
@@ -97,7 +111,7 @@ impl<G: Gateway> Daemon<G> {
 /// Tells the service manager that a reload began; `Type=notify-reload` wants the time with it.
 fn tell_reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell_systemd(&[NotifyState::Reloading, now]),
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
         Err(error) => warn!(%error, "cannot read the clock"),
     }
 }

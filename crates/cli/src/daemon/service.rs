@@ -8,6 +8,7 @@ use super::{Gateway, LevelControl, Source};
 use crate::certificates::Keeper;
 use crate::config::{Config, OnStop};
 use crate::crypto::tunables::Tunables;
+use crate::families::FamilySettings;
 use control::protocol::{Command, ConfinementInfo, Refusal, Reply};
 use policy::Policy;
 use policy::xml::Definitions;
@@ -28,6 +29,7 @@ pub struct Daemon<G> {
     pub(super) numbers: Numbers,
     pub(super) levels: LevelControl,
     pub(super) crypto: Tunables,
+    pub(super) families: FamilySettings,
     pub(super) keys_exported_to: Option<PathBuf>,
     pub(super) confinement: Option<ConfinementInfo>,
     /// The configuration that the daemon was started with, and its file.
@@ -58,6 +60,7 @@ impl<G: Gateway> Daemon<G> {
             numbers: Numbers::default(),
             levels,
             crypto: Tunables::default(),
+            families: FamilySettings::default(),
             keys_exported_to: None,
             confinement: None,
             config: Default::default(),
@@ -80,6 +83,12 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn with_crypto(self, crypto: Tunables) -> Self {
         Self { crypto, ..self }
+    }
+
+    /// Lets it know the settings of the address families that outlive a restart.
+    #[must_use]
+    pub fn with_families(self, families: FamilySettings) -> Self {
+        Self { families, ..self }
     }
 
     /// Lets it know where the gateway's keys are written to, so that it tells everybody who asks.
@@ -160,7 +169,10 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::List { all } => self.list(all).await.map(Reply::Tunnels),
             Command::Status { name } => self.status(&name).await.map(|t| Reply::Tunnels(vec![t])),
             Command::Rekey { name } => self.rekey(&name).await.map(done),
-            Command::Reload { dry_run } => self.reload(dry_run).await.map(Reply::Reloaded),
+            Command::Reload { dry_run, undo_after_seconds } => {
+                let undo_after = undo_after_seconds.map(Duration::from_secs);
+                self.reload(dry_run, undo_after).await.map(Reply::Reloaded)
+            }
             Command::PolicyGet(wanted) => self.get_policy(wanted).await.map(Reply::Policy),
             change @ (Command::PolicyPut(_) | Command::PolicyDelete(_) | Command::PolicyPurge) => {
                 self.change_store(change).await.map(Reply::Stored)
@@ -176,11 +188,20 @@ impl<G: Gateway> Service for Daemon<G> {
                 self.set_crypto(&tunable, value, persist).map(Reply::Crypto)
             }
             Command::CryptoStats => self.crypto_stats().await.map(Reply::CryptoStats),
+            Command::Families => self.families().await.map(Reply::Families),
+            Command::SetFamily { family, on, persist } => {
+                self.set_family(&family, on, persist).await.map(Reply::Families)
+            }
             Command::Overview => self.overview().await.map(|all| Reply::Overview(Box::new(all))),
             Command::Offload => Ok(Reply::Offload(self.offload())),
             Command::Xfrm { keys } => self.xfrm(keys).await.map(Reply::Xfrm),
             Command::Resync => self.resync().await.map(Reply::Resync),
             Command::ManualSas => self.manual_sas().await.map(Reply::ManualSas),
+            Command::SaList => self.sa_list().await.map(Reply::SaList),
+            Command::SaAdd { text } => self.add_sas(&text).await.map(Reply::SaAdded),
+            Command::SaRemove { name, keep_blocked } => {
+                self.remove_sas(&name, keep_blocked).await.map(Reply::SaRemoved)
+            }
             Command::Filter => self.described_filter().await.map(Reply::Filter),
             Command::SetFilter { ipv4, ipv6, undo_after_seconds } => {
                 let undo_after = undo_after_seconds.map(Duration::from_secs);

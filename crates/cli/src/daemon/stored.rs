@@ -33,8 +33,8 @@ impl<G: Gateway> Daemon<G> {
     pub(super) async fn change_store(&self, command: Command) -> Result<Stored, Refusal> {
         let Source::Store(store) = &self.source else {
             let message = format!(
-                "this vpnd runs the policy file {}, not the policy store: change the file and run \"vpnctl reload\", or \
-                 start vpnd without --policy\n  (--directory DIR works on a store that no vpnd runs from)",
+                "this vpnd runs the policy file {}, not the policy store: change the file and run \"vpnctl reload\"\n  \
+                 or have vpnd run the store: start it without --policy (docs/policy.md shows it for systemd)",
                 self.source
             );
             return Err(Refusal::new(RefusalCode::NotPossible, message));

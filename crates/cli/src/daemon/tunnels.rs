@@ -21,8 +21,9 @@ impl<G: Gateway> Daemon<G> {
     pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
         let status = self.gateway.status().await.map_err(refusal)?;
         let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
+        let now = SystemTime::now();
         let tunnel =
-            |status| Tunnel { keys_exported_to: directory.clone(), ..view::tunnel(status) };
+            |status| Tunnel { keys_exported_to: directory.clone(), ..view::tunnel(status, now) };
         let mut tunnels: Vec<Tunnel> = status.iter().map(tunnel).collect();
         self.numbers.apply(&mut tunnels);
         self.place(&mut tunnels);
@@ -100,7 +101,8 @@ impl<G: Gateway> Daemon<G> {
     pub(super) async fn warnings(&self) -> Result<Vec<String>, Refusal> {
         let lacking = self.gateway.lacking().await.map_err(refusal)?;
         let lacking = lacking.into_iter().map(|(tunnel, lack)| cannot_send(&tunnel, lack));
-        Ok(lacking.chain(self.certificates.remarks()).collect())
+        let families = self.family_warnings().await?;
+        Ok(families.into_iter().chain(lacking).chain(self.certificates.remarks()).collect())
     }
 
     pub(super) async fn deactivate(&self, name: &str) -> Result<(), Refusal> {

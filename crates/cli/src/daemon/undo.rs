@@ -1,4 +1,4 @@
-//! A default of the filter that is undone after a while unless it is confirmed: whoever has shut himself out waits for it.
+//! A change of the filter that is undone after a while unless it is confirmed: whoever has shut himself out waits for it.
 
 use super::{Daemon, Gateway};
 use esp::filter::Filter;
@@ -17,12 +17,12 @@ pub(super) struct Pending {
 
 struct Change {
     at: Instant,
-    /// The filter whose defaults come back.
+    /// The filter that comes back.
     before: Arc<Filter>,
 }
 
 impl Pending {
-    /// Has the defaults of `before` come back after a while. If a change is pending already, those before that one do.
+    /// Has `before` come back after a while. If a change is pending already, the filter before that one does.
     pub fn set(&self, before: Arc<Filter>, after: Duration) {
         let mut change = self.lock();
         let before = change.take().map_or(before, |earlier| earlier.before);
@@ -75,19 +75,11 @@ impl<G: Gateway> Daemon<G> {
         loop {
             let before = self.pending_filter.due().await;
             let _guard = self.reloading.lock().await;
-            let now = match self.filter().await {
-                Ok(status) => status.filter,
-                Err(refusal) => {
-                    error!("the filter cannot be undone: {refusal}");
-                    continue;
-                }
-            };
-            let filter = Filter { ipv4: before.ipv4, ipv6: before.ipv6, rules: now.rules.clone() };
-            let defaults = format!("IPv4 {}, IPv6 {}", filter.ipv4.name(), filter.ipv6.name());
-            match self.set_filter(Arc::new(filter)).await {
-                Ok(()) => {
-                    warn!("the change of the filter was not confirmed and is undone: {defaults}")
-                }
+            let (ipv4, ipv6, rules) = (before.ipv4.name(), before.ipv6.name(), before.rules.len());
+            match self.set_filter(before).await {
+                Ok(()) => warn!(
+                    "the change of the filter was not confirmed and is undone: IPv4 {ipv4}, IPv6 {ipv6}, rules: {rules}"
+                ),
                 Err(refusal) => error!("the filter cannot be undone: {refusal}"),
             }
         }

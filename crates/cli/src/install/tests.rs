@@ -82,11 +82,12 @@ impl Machine {
     }
 }
 
-const CONFIGURED: [&str; 6] = [
+const CONFIGURED: [&str; 7] = [
     "etc/vpnd/ca/",
     "etc/vpnd/certs/",
     "etc/vpnd/crls/",
     "etc/vpnd/ocsp/",
+    "etc/vpnd/ppk/",
     "etc/vpnd/private/",
     "etc/vpnd/vpnd.toml",
 ];

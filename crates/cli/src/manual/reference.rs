@@ -59,7 +59,7 @@ impl Program {
                 ),
                 entry(
                     "/etc/vpnd/vpnd.toml".to_owned(),
-                    "The configuration that the systemd service names; vpnd.toml(5) describes it.",
+                    "The configuration, if it exists and --config names no other one; vpnd.toml(5) describes it.",
                 ),
                 entry(
                     path(&config.certificates.directory),
@@ -86,18 +86,23 @@ impl Program {
         ];
         let mut all = owned(&colour);
         match self {
-            Self::Vpnd => all.extend(owned(&[(
-                "NOTIFY_SOCKET",
-                "systemd sets it: vpnd then reports on that socket that it is ready, reloading or stopping.",
-            )])),
+            Self::Vpnd => all.extend(owned(&[
+                (
+                    "NOTIFY_SOCKET",
+                    "systemd sets it: vpnd then reports on that socket that it is ready, reloading or stopping.",
+                ),
+                ("VPND_CONTROL", "The control socket, unless --control names one."),
+            ])),
             Self::Vpnctl => all.extend(owned(&[
                 (
                     "VPND_CONTROL",
-                    "The socket of the daemon, for the AIX commands of vpnctl aix-links; other commands have --control.",
+                    "The control socket of the daemon, unless --control names one. The AIX commands of vpnctl \
+                     aix-links have no such option.",
                 ),
                 (
                     "VPND_CONFIG",
-                    "The configuration file that the AIX command ike cmd=init starts vpnd with.",
+                    "The file whose log level the AIX command ike cmd=log puts in force. Without it, that is the \
+                     configuration file of the running vpnd.",
                 ),
             ])),
         }

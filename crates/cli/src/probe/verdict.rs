@@ -108,11 +108,16 @@ impl Measured {
     }
 
     fn black_hole(&self, asked: usize, largest: usize) -> Option<FindingInfo> {
+        let longer = match self.inner_mtu {
+            Some(_) => format!("the tunnel takes up to {asked}"),
+            None => "this host sends longer ones".to_owned(),
+        };
         let message = format!(
-            "packets of more than {largest} octets vanish, although the tunnel takes up to {asked}, and no router says so: a \
-             network between the gateways carries less than they think (an MTU black hole)"
+            "packets of more than {largest} octets vanish, although {longer}, and no router says so: a network between the \
+             gateways carries less than they think (an MTU black hole)"
         );
         let outer = self.overhead.map(|overhead| largest as u64 + overhead);
+        let icmp = "or let routers on the way send ICMP \"fragmentation needed\" (ICMPv6 \"packet too big\") to both gateways";
         let lower = match outer.filter(|outer| *outer >= LEAST_OUTER) {
             Some(outer) => format!(
                 "outer_mtu = {outer} in [esp] of vpnd.toml on both gateways, and restart vpnd there"
@@ -122,12 +127,18 @@ impl Measured {
                     .to_owned()
             }
         };
-        let cure = vec![
-            lower,
-            "or df = \"clear\" in the same section: routers then fragment the packets of the tunnel".to_owned(),
-            "or let routers on the way send ICMP \"fragmentation needed\" (ICMPv6 \"packet too big\") to both gateways"
-                .to_owned(),
-        ];
+        let df = "or df = \"clear\" in the same section: routers then fragment the packets of the tunnel";
+        // The settings are those of the plane that knows what fits.
+        let cure = match self.inner_mtu {
+            Some(_) => vec![lower, df.to_owned(), icmp.to_owned()],
+            None => vec![
+                format!(
+                    "on both gateways: ip route change NETWORK via ROUTER mtu {largest}, with the network of the other side (the \
+                     kernel protects the packets of this tunnel, and outer_mtu has no effect there)"
+                ),
+                icmp.to_owned(),
+            ],
+        };
         Some(FindingInfo { kind: "mtu_black_hole".to_owned(), certain: true, message, cure })
     }
 }
@@ -142,6 +153,7 @@ mod tests {
             asked: Some(1438),
             largest: Some(largest),
             overhead: Some(62),
+            inner_mtu: Some(1438),
             ..Measured::new(4, &trips)
         }
     }
@@ -162,6 +174,10 @@ mod tests {
         // Too little for a value that the configuration takes.
         let found = measured(4, 300).judge("lan").expect("a finding");
         assert!(found.cure[0].starts_with("a lower outer_mtu"), "{:?}", found.cure);
+        // The kernel plane does not tell what fits, and has no such setting.
+        let by_kernel = Measured { inner_mtu: None, overhead: None, ..measured(4, 1338) };
+        let found = by_kernel.judge("lan").expect("a finding");
+        assert!(found.cure[0].contains("NETWORK via ROUTER mtu 1338"), "{:?}", found.cure);
     }
 
     #[test]

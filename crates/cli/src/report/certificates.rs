@@ -5,13 +5,23 @@ use super::{Colour, plain};
 use crate::certificates::DAYS_OF_NOTICE;
 use control::protocol::CertificateInfo;
 
-/// The columns of SOURCE, ISSUER and SERIAL, NAMES, TUNNELS and SUBJECT.
-const MOVABLE: &[&[usize]] = &[&[8], &[5, 6], &[2], &[7], &[1]];
+/// The columns of SOURCE and PRIVATE KEY, ISSUER and SERIAL, NAMES, TUNNELS and SUBJECT.
+const MOVABLE: &[&[usize]] = &[&[8, 9], &[5, 6], &[2], &[7], &[1]];
 
 /// One row per certificate or revocation list, with a header.
 pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
-    let header =
-        ["ROLE", "SUBJECT", "NAMES", "KEY", "EXPIRES", "ISSUER", "SERIAL", "TUNNELS", "SOURCE"];
+    let header = [
+        "ROLE",
+        "SUBJECT",
+        "NAMES",
+        "KEY",
+        "EXPIRES",
+        "ISSUER",
+        "SERIAL",
+        "TUNNELS",
+        "SOURCE",
+        "PRIVATE KEY",
+    ];
     let mut table = Fitting::new(header, MOVABLE);
     for info in all {
         let list = matches!(info.role.as_str(), "revocation_list" | "ocsp_response");
@@ -28,6 +38,7 @@ pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
             or_dash(&info.serial),
             or_dash(&info.tunnels.join(", ")),
             or_dash(&info.source),
+            or_dash(info.private_key.as_deref().unwrap_or_default()),
         ]);
     }
     table.render(colour)
@@ -62,6 +73,8 @@ mod tests {
             names: Vec::new(),
             serial: "0a".into(),
             key: Some("ECDSA P-256".into()),
+            private_key: None,
+            token: None,
             not_before: "2026-01-01T00:00:00Z".into(),
             not_after: Some("2026-12-31T23:59:59Z".into()),
             days_left: Some(days_left),
@@ -74,6 +87,8 @@ mod tests {
         let own = CertificateInfo {
             names: vec!["left.example.net".into(), "192.0.2.1".into()],
             tunnels: vec!["site".into()],
+            private_key: Some("/etc/vpnd/left.key (token \"vpn\", object \"left\")".into()),
+            token: Some("token \"vpn\", object \"left\"".into()),
             ..info("own", "CN=left", 1)
         };
         let list =
@@ -89,7 +104,7 @@ authority        CN=root  ECDSA P-256  2026-12-31 (in 400 days)         -
 own              CN=left  ECDSA P-256  2026-12-31 (in 1 day)            site
        names left.example.net, 192.0.2.1
        issuer CN=root, serial 0a
-       source /etc/vpnd/own.pem
+       source /etc/vpnd/own.pem, private key /etc/vpnd/left.key (token \"vpn\", object \"left\")
 revocation list  -        -            2026-12-31 (expired 3 days ago)  -
        issuer CN=root
        source /etc/vpnd/revocation_list.pem

@@ -1,9 +1,9 @@
 //! `vpnctl list`: a line for each tunnel of either phase, or everything about each.
 
 use super::fitting::Fitting;
-use super::status::keys_exported;
-use super::{Colour, Fields, bytes, count, duration, narrowed, plain};
-use control::protocol::{Child, ChildSa, Tunnel};
+use super::status::{keys_exported, quantum_safety};
+use super::{Colour, Fields, bytes, count, duration, narrowed, plain, since};
+use control::protocol::{Child, ChildSa, Down, IkeSa, Tunnel, TunnelPolicy};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -32,6 +32,9 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
             dash(),
             dash(),
         ]);
+        if let Some(down) = &tunnel.down {
+            table.remark(format!("down {}", since::down(down)));
+        }
         for child in &tunnel.children {
             let sa = child.child_sa.as_ref();
             let value = |f: fn(&ChildSa) -> u64| sa.map_or_else(dash, |sa| bytes(f(sa)));
@@ -47,6 +50,9 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
                 value(|sa| sa.bytes_in),
                 value(|sa| sa.bytes_out),
             ]);
+            if let Some(down) = child.down.as_ref().filter(|down| !is_told(down, tunnel)) {
+                table.remark(format!("down {}", since::down(down)));
+            }
         }
     }
     let exported = tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour));
@@ -76,6 +82,11 @@ pub(crate) fn state<'t>(tunnel: &'t Tunnel, child: &'t Child) -> &'t str {
     } else {
         &child.state
     }
+}
+
+/// Returns `true` if the tunnel's own line tells the end of its child, because both ended together.
+fn is_told(down: &Down, tunnel: &Tunnel) -> bool {
+    tunnel.down.as_ref().is_some_and(|own| own == down)
 }
 
 fn side(id: &str, address: Option<IpAddr>) -> String {
@@ -130,6 +141,7 @@ fn phase1(text: &mut String, tunnel: &Tunnel, colour: Colour) {
     let _ = writeln!(text, "{}", colour.heading(&title));
     let mut fields = Fields::new("  ");
     fields.add("Status", colour.state(&tunnel.state));
+    add_down(&mut fields, tunnel.down.as_ref());
     if let Some(policy) = &tunnel.policy {
         fields.add("Local ID Type", policy.local_id_type.clone());
     }
@@ -151,6 +163,8 @@ fn phase1(text: &mut String, tunnel: &Tunnel, colour: Colour) {
         fields.add("Integrity Alg", integrity(&algorithms));
         fields.add("PRF Alg", named(algorithms.prf));
         fields.add("DH Group", named(algorithms.group));
+        let safety = quantum_safety(sa.quantum_safe, sa.not_quantum_safe.as_deref());
+        safety.into_iter().for_each(|text| fields.add("Quantum Safe", text));
         fields.add("Local Address", sa.local.to_string());
         fields.add("Remote Address", sa.remote.to_string());
         fields.add("NAT", nat(sa.nat_local, sa.nat_remote).to_owned());
@@ -158,7 +172,7 @@ fn phase1(text: &mut String, tunnel: &Tunnel, colour: Colour) {
         fields.add("Responder SPI", sa.responder_spi.clone());
     }
     if let Some(policy) = &tunnel.policy {
-        fields.add("Key Lifetime", whole(policy.lifetime_seconds));
+        fields.add("Key Lifetime", key_lifetime(policy, tunnel.ike_sa.as_ref()));
         fields.add("Key Lifesize", "no limit".to_owned());
     }
     if let Some(sa) = &tunnel.ike_sa {
@@ -180,6 +194,7 @@ fn phase2(text: &mut String, tunnel: &Tunnel, child: &Child, colour: Colour) {
     let _ = writeln!(text, "{}", colour.heading(&title));
     let mut fields = Fields::new("  ");
     fields.add("Status", colour.state(state(tunnel, child)));
+    add_down(&mut fields, child.down.as_ref());
     fields.add("Assoc P1 Tunnel", format!("{} ({})", tunnel.number, plain(&tunnel.name)));
     // One selector has addresses, protocol and ports; there may be several.
     fields.add("Local Traffic", narrowed::local(child, ", "));
@@ -203,6 +218,8 @@ fn phase2(text: &mut String, tunnel: &Tunnel, child: &Child, colour: Colour) {
     fields.add("Encryption Alg", named(algorithms.encryption));
     fields.add("Auth Alg", integrity(&algorithms));
     fields.add("DH Group", named(algorithms.group));
+    let safety = quantum_safety(sa.quantum_safe, sa.not_quantum_safe.as_deref());
+    safety.into_iter().for_each(|text| fields.add("Quantum Safe", text));
     fields.add("Extended Seq Num", yes(sa.esn));
     fields.add("Inbound SPI", sa.inbound_spi.clone());
     fields.add("Outbound SPI", sa.outbound_spi.clone());
@@ -222,6 +239,23 @@ fn phase2(text: &mut String, tunnel: &Tunnel, child: &Child, colour: Colour) {
     fields.add("Out", format!("{} packets, {}", count(sa.packets_out), bytes(sa.bytes_out)));
     fields.add("Refused", format!("{} packets", count(sa.refused)));
     end(fields, text, child.last_failure.as_ref(), colour);
+}
+
+/// The lifetime of an IKE SA; without one, of those that either side asks for.
+fn key_lifetime(policy: &TunnelPolicy, sa: Option<&IkeSa>) -> String {
+    match (sa, policy.lifetime_as_responder_seconds) {
+        (Some(sa), _) => whole(policy.lifetime_seconds_of(sa.initiator)),
+        (None, None) => whole(policy.lifetime_seconds),
+        (None, Some(peers)) => {
+            format!("{}, as responder {}", whole(policy.lifetime_seconds), whole(peers))
+        }
+    }
+}
+
+fn add_down(fields: &mut Fields, down: Option<&Down>) {
+    if let Some(down) = down {
+        fields.add("Down", since::down(down));
+    }
 }
 
 fn end(

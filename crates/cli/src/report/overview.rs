@@ -1,6 +1,7 @@
 //! The daemon as a whole, its filter, and what would become of a packet.
 
 use super::offload::number;
+use super::why::wrapped;
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{
     ConfinementInfo, Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, Overview,
@@ -100,7 +101,8 @@ fn guard(guard: &GuardInfo) -> String {
             format!("in force until vpnd release, held for {held}{dropped}")
         }
         (false, _) => {
-            "not in force: nftables does not guard the tunnels, or there are none".to_owned()
+            "not in force: there is no tunnel, or nftables is missing (vpnd's log says which)"
+                .to_owned()
         }
     }
 }
@@ -133,15 +135,15 @@ pub fn filter(filter: &FilterInfo, colour: Colour) -> String {
         table.row([title(rule), action, local, arrow.to_owned(), remote, packets, octets]);
     }
     let tunnels = "tunnels".to_owned();
-    let dash = || "-".to_owned();
-    table.row([tunnels, "protect".to_owned(), dash(), dash(), dash(), dash(), dash()]);
+    let (dash, none) = (|| "-".to_owned(), String::new);
+    table.row([tunnels, "protect".to_owned(), dash(), none(), dash(), dash(), dash()]);
     for (family, default, denied) in
         [("IPv4", &filter.ipv4, filter.denied_ipv4), ("IPv6", &filter.ipv6, filter.denied_ipv6)]
     {
         let numbers = if default == "deny" { numbers(denied) } else { [dash(), dash()] };
         let [packets, octets] = numbers;
         let all = format!("other {family}");
-        table.row([all, action(default, colour), dash(), dash(), dash(), packets, octets]);
+        table.row([all, action(default, colour), dash(), none(), dash(), packets, octets]);
     }
     let mut text = table.render(colour);
     let open = filter.ipv4 == "permit" && filter.ipv6 == "permit" && filter.rules.is_empty();
@@ -156,7 +158,7 @@ pub fn filter(filter: &FilterInfo, colour: Colour) -> String {
         let _ = writeln!(text, "{}", colour.notice(&remark));
     }
     if !filter.inbound_guard {
-        let remark = "Cleartext in place of tunnels' traffic is not dropped: that takes nftables.";
+        let remark = "Cleartext in place of tunnels' traffic is not dropped: install nftables, and restart vpnd.";
         let _ = writeln!(text, "{}", colour.bad(remark));
     }
     text
@@ -224,9 +226,8 @@ fn course(text: &mut String, way: &str, course: &CourseInfo, colour: Colour) {
             (sa.local.ip().to_string(), sa.remote.ip().to_string())
         };
         let ends = if way == "leaving" { [here, there] } else { [there, here] };
-        let _ = writeln!(
-            text,
-            "            SPI {}, {}, {} mode, {encapsulation} {} > {}{}",
+        let words = format!(
+            "SPI {}, {}, {} mode, {encapsulation} {} > {}{}",
             plain(&sa.spi),
             plain(&sa.suite),
             plain(&sa.mode),
@@ -234,6 +235,7 @@ fn course(text: &mut String, way: &str, course: &CourseInfo, colour: Colour) {
             ends[1],
             mtu.unwrap_or_default()
         );
+        wrapped(text, "            ", "", &words);
     }
     if !course.behind.is_empty() {
         let others = plain(&course.behind.join(", ")).into_owned();

@@ -18,6 +18,10 @@ pub fn probed(probed: &Probed, colour: Colour) -> String {
     }
     if let Some(largest) = measured.largest {
         fields.add("path MTU", mtu(measured, largest));
+        if measured.outer_mtu_learned {
+            let nothing = "nothing: vpnd has adapted the tunnel, and tells its hosts";
+            fields.add("to do", nothing.to_owned());
+        }
     }
     fields.write(&mut text, colour);
     for finding in findings {

@@ -1,6 +1,7 @@
 //! `vpnctl status NAME` and `vpnctl activate`: one tunnel.
 
 use super::offload::place as placement;
+use super::since;
 use super::{Colour, Fields, bytes, count, duration, narrowed, plain};
 use control::protocol::{Activation, Child, ChildSa, FailureInfo, IkeSa, Tunnel};
 use std::fmt::Write;
@@ -17,8 +18,12 @@ pub(super) fn keys_exported(tunnel: &Tunnel, colour: Colour) -> Option<String> {
 
 /// Everything there is to know about one tunnel.
 pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
-    let mut text =
-        format!("{} {}\n", colour.heading(&plain(&tunnel.name)), colour.state(&tunnel.state));
+    let mut text = format!(
+        "{} {}{}\n",
+        colour.heading(&plain(&tunnel.name)),
+        colour.state(&tunnel.state),
+        since::behind(&tunnel.state, tunnel.down.as_ref())
+    );
     let mut fields = Fields::new("  ");
     let side = |id: &str, address: Option<std::net::IpAddr>| match address {
         Some(address) if address.to_string() == id => id.to_owned(),
@@ -27,6 +32,9 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
     };
     fields.add("local", side(&tunnel.local_id, tunnel.local_address));
     fields.add("remote", side(&tunnel.remote_id, tunnel.remote_address));
+    if let Some(product) = &tunnel.peer_product {
+        fields.add("peer runs", plain(product).into_owned());
+    }
     if let Some(sa) = &tunnel.ike_sa {
         ike_sa(&mut fields, sa);
     }
@@ -38,9 +46,10 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
     for child in &tunnel.children {
         let _ = writeln!(
             text,
-            "  {} {}",
+            "  {} {}{}",
             colour.heading(&plain(&child.name)),
-            colour.state(&child.state)
+            colour.state(&child.state),
+            since::behind(&child.state, child.down.as_ref())
         );
         let mut fields = Fields::new("    ");
         fields.add("mode", child.mode.clone());
@@ -84,10 +93,21 @@ fn ike_sa(fields: &mut Fields, sa: &IkeSa) {
     fields.add("NAT", nat.to_owned());
     if !sa.suite.is_empty() {
         fields.add("suite", plain(&sa.suite).into_owned());
+        let safety = quantum_safety(sa.quantum_safe, sa.not_quantum_safe.as_deref());
+        safety.into_iter().for_each(|text| fields.add("quantum-safe", text));
     }
     fields.add("SPIs", format!("initiator {}, responder {}", sa.initiator_spi, sa.responder_spi));
     fields.add("role", if sa.initiator { "initiator" } else { "responder" }.to_owned());
     times(fields, sa.established_seconds, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
+}
+
+/// Whether keys withstand a quantum computer, and why not; `None` from a daemon that does not say.
+pub(super) fn quantum_safety(safe: bool, why_not: Option<&str>) -> Option<String> {
+    match (safe, why_not) {
+        (true, _) => Some("yes".to_owned()),
+        (false, Some(why)) => Some(format!("no: {}", plain(why))),
+        (false, None) => None,
+    }
 }
 
 fn has_nat(tunnel: &Tunnel) -> bool {
@@ -103,6 +123,8 @@ fn child_sa(fields: &mut Fields, sa: &ChildSa, nat: bool) {
         _ => "natively",
     };
     fields.add("suite", format!("{}{sequence}, {travels}", plain(&sa.suite)));
+    let safety = quantum_safety(sa.quantum_safe, sa.not_quantum_safe.as_deref());
+    safety.into_iter().for_each(|text| fields.add("quantum-safe", text));
     fields.add("SPIs", format!("in {}, out {}", sa.inbound_spi, sa.outbound_spi));
     if let Some(place) = placement(&sa.placed) {
         fields.add("place", place);

@@ -2,6 +2,26 @@
 
 use console::Style;
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Columns of text at most, and on a terminal that has less columns than it needs.
+const COLUMNS: [usize; 2] = [100, 60];
+
+static WIDTH: AtomicUsize = AtomicUsize::new(COLUMNS[0]);
+
+/// Columns of text that lines and tables take at most.
+pub fn width() -> usize {
+    WIDTH.load(Ordering::Relaxed)
+}
+
+/// Has lines and tables fit on the terminal, if standard output is one.
+pub fn fit_stdout() {
+    let terminal = console::Term::stdout();
+    if let Some((_, columns)) = terminal.size_checked().filter(|_| terminal.is_term()) {
+        let [most, least] = COLUMNS;
+        WIDTH.store(usize::from(columns).clamp(least, most), Ordering::Relaxed);
+    }
+}
 
 /// Colours text, or leaves it plain (`false`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

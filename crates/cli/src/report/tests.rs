@@ -1,10 +1,10 @@
 use super::*;
-use control::protocol::{Activation, FailureInfo, Tunnel};
+use control::protocol::{Activation, Down, FailureInfo, Tunnel};
 use std::time::Duration;
 
 const PLAIN: Colour = Colour(false);
 
-fn tunnel() -> Tunnel {
+pub(super) fn tunnel() -> Tunnel {
     serde_json::from_value(serde_json::json!({
         "name": "site", "number": 1, "state": "established",
         "local_id": "192.0.2.1", "remote_id": "gw.example",
@@ -241,6 +241,46 @@ fn a_down_tunnel_says_why() {
 }
 
 #[test]
+fn a_tunnel_that_was_up_says_since_when_it_is_down() {
+    let end = |reason: &str| {
+        let (reason, since) = (reason.to_owned(), "2026-05-01T11:59:47Z".to_owned());
+        Some(Down { reason, seconds_ago: 12, since, cure: Vec::new() })
+    };
+    let mut down = tunnel();
+    down.state = "down".to_owned();
+    down.ike_sa = None;
+    down.down = end("deleted by the peer");
+    down.children[0].state = "negotiating".to_owned();
+    down.children[0].child_sa = None;
+    down.children[0].down = end("its lifetime ended");
+    let text = status(&down, PLAIN);
+    assert!(
+        text.starts_with("site down since 11:59:47 UTC (12s): deleted by the peer\n"),
+        "{text}"
+    );
+    let child = "\n  lan negotiating; down since 11:59:47 UTC (12s): its lifetime ended\n";
+    assert!(text.contains(child), "{text}");
+    let text = verbose(std::slice::from_ref(&down), PLAIN);
+    assert!(text.contains("  Down                 since 11:59:47 UTC (12s): deleted by"), "{text}");
+
+    let mut together = down.clone();
+    together.children[0].down.clone_from(&together.down);
+    assert_eq!(
+        list(&[down, together], PLAIN),
+        "\
+PHASE  NUMBER  TUNNEL  STATE        LOCAL        REMOTE                  UP  REKEY  IN  OUT
+1      1       site    down         192.0.2.1    gw.example (192.0.2.2)  -   -      -   -
+       down since 11:59:47 UTC (12s): deleted by the peer
+2      4       lan     negotiating  10.1.0.0/24  10.2.0.0/24             -   -      -   -
+       down since 11:59:47 UTC (12s): its lifetime ended
+1      1       site    down         192.0.2.1    gw.example (192.0.2.2)  -   -      -   -
+       down since 11:59:47 UTC (12s): deleted by the peer
+2      4       lan     negotiating  10.1.0.0/24  10.2.0.0/24             -   -      -   -
+"
+    );
+}
+
+#[test]
 fn a_peer_cannot_steer_the_terminal() {
     let mut hostile = tunnel();
     hostile.remote_id = "\u{1b}[2J\r\nroot".to_owned();
@@ -331,6 +371,7 @@ fn findings_are_told_at_length_and_named_in_a_line() {
         down: None,
         fault: None,
         waits: None,
+        unanswered: None,
         failures: Vec::new(),
         turned_away: Vec::new(),
         defined: Vec::new(),

@@ -1,13 +1,12 @@
 //! The output of `vpnctl why` and `vpnctl events`.
 
+use super::since::{self, clock};
+use super::terminal::width;
 use super::{Colour, duration, plain};
 use crate::why::times;
-use control::protocol::{Down, Explanation, FindingInfo, Happening, Row, Story};
+use control::protocol::{Explanation, FindingInfo, Happening, Row, Story};
 use std::fmt::Write;
 use std::time::Duration;
-
-/// Columns of what is wrapped.
-const WIDTH: usize = 100;
 
 /// An explanation of a tunnel's state, in words; with `all`, of failures that are history, too.
 pub fn why(explanation: &Explanation, all: bool, colour: Colour) -> String {
@@ -26,11 +25,25 @@ pub fn why(explanation: &Explanation, all: bool, colour: Colour) -> String {
             format!("turned away: {who}, who has not proved to be the peer; {}", when(story));
         tell(&mut text, story, &head, "  ", colour);
     }
+    if let Some(name) = probed_as(explanation) {
+        let hint = format!("do large packets vanish? vpnctl probe {name} tries sizes");
+        wrapped(&mut text, "  ", "", &plain(&hint));
+    }
     text
 }
 
+/// The name for a probe of a tunnel, if all of it is up and no fault is known.
+fn probed_as(explanation: &Explanation) -> Option<&str> {
+    let Explanation { name, unanswered, up_seconds, children, .. } = explanation;
+    let up = up_seconds.is_some() && unanswered.is_none() && !children.is_empty();
+    let passes = |child: &Explanation| child.fault.is_none() && is_in_order(child);
+    let name = if let [only] = &children[..] { &only.name } else { name };
+    (up && children.iter().all(passes)).then_some(name)
+}
+
 fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool, colour: Colour) {
-    let Explanation { name, phase, state, up_seconds, fault, waits, failures, .. } = explanation;
+    let Explanation { name, phase, state, fault, waits, failures, .. } = explanation;
+    let unanswered = explanation.unanswered.as_ref();
     // Writing to a String cannot fail, here and below.
     let _ = writeln!(
         text,
@@ -40,19 +53,31 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool
         plain(&since(explanation))
     );
     let deeper = format!("{indent}  ");
+    if let Some(down) = explanation.down.as_ref().filter(|_| is_all(explanation)) {
+        to_do(text, &down.cure, &deeper, colour);
+    }
     match fault {
         Some(fault) => {
             let mut told = String::new();
             wrapped(&mut told, &deeper, "no packet passes: ", &plain(fault));
             let _ = write!(text, "{}", colour.bad_lines(&told));
         }
-        None if failures.is_empty() && up_seconds.is_some() && explanation.findings.is_empty() => {
+        None if is_in_order(explanation) => {
             let _ = writeln!(text, "{deeper}no recent failure");
         }
         None => {}
     }
     let (earlier, current): (Vec<&Story>, Vec<&Story>) =
         failures.iter().partition(|story| story.overcome || story.reloaded_at.is_some());
+    if let Some(unanswered) = unanswered {
+        let mut told = String::new();
+        wrapped(&mut told, &deeper, "now: ", &plain(&unanswered.message));
+        let _ = write!(text, "{}", colour.bad_lines(&told));
+        // The last failure is often the same.
+        if current.first().is_none_or(|story| story.cure != unanswered.cure) {
+            to_do(text, &unanswered.cure, &format!("{deeper}  "), colour);
+        }
+    }
     for (n, story) in current.into_iter().enumerate() {
         let head = match n {
             0 => format!("last failure: {}", when(story)),
@@ -72,21 +97,40 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool
     }
 }
 
+/// Returns `true` if a tunnel is up, and no fault of it is known.
+fn is_in_order(explanation: &Explanation) -> bool {
+    let Explanation { failures, findings, unanswered, up_seconds, .. } = explanation;
+    failures.is_empty() && findings.is_empty() && unanswered.is_none() && up_seconds.is_some()
+}
+
+/// Returns `true` if the end of a tunnel is all that is known of it.
+fn is_all(explanation: &Explanation) -> bool {
+    let Explanation { phase, state, failures, turned_away, children, .. } = explanation;
+    let failed = !failures.is_empty() || !turned_away.is_empty();
+    *phase == 1
+        && state == "down"
+        && !failed
+        && children.iter().all(|child| child.failures.is_empty())
+}
+
+fn to_do(text: &mut String, cures: &[String], indent: &str, colour: Colour) {
+    if cures.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{indent}{}", colour.heading("to do"));
+    for cure in cures {
+        wrapped(text, indent, "- ", &plain(cure));
+    }
+}
+
 /// How long a tunnel has been in its state, and why it is down.
 fn since(explanation: &Explanation) -> String {
     let Explanation { state, up_seconds, up_since, down, .. } = explanation;
     let span = |seconds: u64| duration(Duration::from_secs(seconds));
-    match (up_seconds, down) {
-        (Some(up), _) => match up_since {
-            Some(at) => format!(" for {}, since {}", span(*up), clock(at, *up)),
-            None => format!(" for {}", span(*up)),
-        },
-        (None, Some(Down { reason, seconds_ago, since })) => {
-            let at = clock(since, *seconds_ago);
-            let since = format!("since {at} ({}): {reason}", span(*seconds_ago));
-            if state == "down" { format!(" {since}") } else { format!("; down {since}") }
-        }
-        (None, None) => String::new(),
+    match (up_seconds, up_since) {
+        (Some(up), Some(at)) => format!(" for {}, since {}", span(*up), clock(at, *up)),
+        (Some(up), None) => format!(" for {}", span(*up)),
+        (None, _) => since::behind(state, down.as_ref()),
     }
 }
 
@@ -132,15 +176,6 @@ fn mended(story: &Story) -> String {
     }
 }
 
-/// The time of a moment as RFC 3339 writes it, so many seconds later: with the date unless it was in the last twelve hours.
-fn clock(stamp: &str, seconds_ago: u64) -> String {
-    match stamp.trim_end_matches('Z').split_once('T') {
-        Some((_, time)) if seconds_ago < 12 * 3600 => format!("{time} UTC"),
-        Some((date, time)) => format!("{date} {time} UTC"),
-        None => stamp.to_owned(),
-    }
-}
-
 /// A reason why packets do not pass.
 pub(super) fn found(text: &mut String, finding: &FindingInfo, indent: &str, colour: Colour) {
     let mark = if finding.certain { "packets do not pass: " } else { "packets may not pass: " };
@@ -150,12 +185,7 @@ pub(super) fn found(text: &mut String, finding: &FindingInfo, indent: &str, colo
         true => write!(text, "{}", colour.bad_lines(&told)),
         false => write!(text, "{told}"),
     };
-    if !finding.cure.is_empty() {
-        let _ = writeln!(text, "{indent}  {}", colour.heading("to do"));
-        for cure in &finding.cure {
-            wrapped(text, &format!("{indent}  "), "- ", &plain(cure));
-        }
-    }
+    to_do(text, &finding.cure, &format!("{indent}  "), colour);
 }
 
 fn when(story: &Story) -> String {
@@ -182,11 +212,8 @@ fn tell(text: &mut String, story: &Story, head: &str, indent: &str, colour: Colo
         let doubt = "the answer was not protected: anybody on the way could have sent it";
         wrapped(text, indent, "", doubt);
     }
-    if !story.overcome && !story.cure.is_empty() {
-        let _ = writeln!(text, "{indent}{}", colour.heading("to do"));
-        for cure in &story.cure {
-            wrapped(text, indent, "- ", &plain(cure));
-        }
+    if !story.overcome {
+        to_do(text, &story.cure, indent, colour);
     }
 }
 
@@ -216,12 +243,12 @@ fn compared(text: &mut String, rows: &[Row], indent: &str, colour: Colour) {
 }
 
 /// Appends words as lines of a readable width; those after the first are indented as far as `mark` reaches.
-fn wrapped(text: &mut String, indent: &str, mark: &str, words: &str) {
+pub(super) fn wrapped(text: &mut String, indent: &str, mark: &str, words: &str) {
     let hanging = " ".repeat(mark.len().min(2));
     let mut line = format!("{indent}{mark}");
     let mut empty = true;
     for word in words.split(' ') {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+        if !empty && line.chars().count() + 1 + word.chars().count() > width() {
             let _ = writeln!(text, "{}", line.trim_end());
             line = format!("{indent}{hanging}");
             empty = true;
@@ -258,6 +285,7 @@ pub fn happening(happening: &Happening, colour: Colour) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::protocol::Down;
 
     fn explanation() -> Explanation {
         Explanation {
@@ -270,9 +298,11 @@ mod tests {
                 reason: "deleted by the peer".into(),
                 seconds_ago: 182,
                 since: "2026-11-23T14:18:21Z".into(),
+                cure: Vec::new(),
             }),
             fault: None,
             waits: None,
+            unanswered: None,
             failures: Vec::new(),
             turned_away: Vec::new(),
             defined: Vec::new(),

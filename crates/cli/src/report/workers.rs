@@ -1,7 +1,7 @@
 //! The threads that carry packets, for people.
 
 use super::{Colour, Table, bytes, count, duration, plain};
-use control::protocol::workers::{Lookups, Queue, Stage, Thread, Workers};
+use control::protocol::workers::{InboundLookups, Lookups, Queue, Stage, Thread, Workers};
 use std::time::Duration;
 
 /// The settings of the workers, the threads, and the stages.
@@ -32,6 +32,15 @@ pub fn workers(workers: &Workers, colour: Colour) -> String {
             "\nSA known from the flow for {share:.1} % of {} packets read; rules searched for {}\n",
             count(known + searched),
             count(searched)
+        ));
+    }
+    let InboundLookups { found, unknown } = workers.inbound_lookups;
+    if found + unknown > 0 {
+        let share = found as f64 * 100.0 / (found + unknown) as f64;
+        text.push_str(&format!(
+            "SA found by the SPI for {share:.1} % of {} packets received; no SA for {}\n",
+            count(found + unknown),
+            count(unknown)
         ));
     }
     text
@@ -165,6 +174,7 @@ mod tests {
                 },
             ],
             lookups: Lookups { known: 11, searched: 1 },
+            inbound_lookups: InboundLookups { found: 9, unknown: 1 },
         };
         let expected = "\
 schedule pipeline, 2 workers (auto), wait poll, affinity 0,1
@@ -179,6 +189,7 @@ seal     10       440      1.0 MiB  44.0       1.50 s  3 of 32 batches     -
 receive  0        0        0 B      -          0.00 s  2.0 KiB of 1.0 MiB  -
 
 SA known from the flow for 91.7 % of 12 packets read; rules searched for 1
+SA found by the SPI for 90.0 % of 10 packets received; no SA for 1
 ";
         assert_eq!(workers(&shown, Colour(false)), expected);
         shown.threads.clear();

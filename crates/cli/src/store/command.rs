@@ -24,7 +24,7 @@ Examples:
   vpnctl policy put --force site.xml          replaces objects that have the same name
   vpnctl policy put --swap from-the-peer.xml  the file was written for the other side
 
-A file may refer to objects in the store. If it has an error, nothing is changed. Tunnels that it does not
+A file may refer to objects in the store. If it has an error, nothing is changed. Tunnels that it does not \
 change stay up. If no vpnd runs, the objects are stored for the next start.")]
     Put(Put),
     /// Prints stored objects as a policy file
@@ -316,7 +316,7 @@ impl Diff {
             return Ok(ExitCode::SUCCESS);
         }
         let mut access = Access::open(control, self.put.place.directory.as_deref())?;
-        match access.ask(Command::Reload { dry_run: true })? {
+        match access.ask(Command::Reload { dry_run: true, undo_after_seconds: None })? {
             Reply::Reloaded(reloaded) if self.put.json => print_json(out, &reloaded)?,
             Reply::Reloaded(reloaded) => {
                 reloaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));

@@ -28,8 +28,12 @@ pub(super) struct Columns {
     pub name: usize,
     /// The peer's address; `None`: there is no room for the longest.
     pub peer: Option<usize>,
-    /// The sparkline.
-    pub last: usize,
+    /// The sparkline; `None` and the two below: a name needs the room.
+    pub last: Option<usize>,
+    /// The time until the keys are renewed.
+    pub rekey: bool,
+    /// Packets per second.
+    pub packets: bool,
 }
 
 impl Columns {
@@ -37,8 +41,7 @@ impl Columns {
     pub fn of<'r>(width: usize, rows: impl Iterator<Item = &'r Row> + Clone) -> Self {
         let longest = |of: fn(&Row) -> usize| rows.clone().map(of).max().unwrap_or(0);
         if width < WIDE {
-            let name = width.saturating_sub(OTHERS + LAST.0);
-            return Self { wide: false, name, peer: None, last: LAST.0 };
+            return Self::narrow(width);
         }
         let room = width - OTHERS_WIDE - LAST.0;
         let name = longest(|row| label(row).chars().count()).max("TUNNEL▾".chars().count());
@@ -47,7 +50,25 @@ impl Columns {
         let room = room - peer.unwrap_or(0);
         let last = LAST.0 + room.saturating_sub(name).min(LAST.1 - LAST.0);
         let name = room + LAST.0 - last;
-        Self { wide: true, name, peer: peer.map(|peer| peer - 1), last }
+        let peer = peer.map(|peer| peer - 1);
+        Self { wide: true, name, peer, last: Some(last), rekey: true, packets: true }
+    }
+
+    /// The widths where names come first: without some columns, if there is no room for all.
+    fn narrow(width: usize) -> Self {
+        const LAST_AND_BLANK: usize = LAST.0 + 1;
+        const REKEY: usize = 7 + 1;
+        const PACKETS: usize = 6 + 1;
+        let mut others = OTHERS + LAST.0;
+        let mut fits = |columns: usize| {
+            let fits = width >= others + NAME;
+            others -= if fits { 0 } else { columns };
+            fits
+        };
+        let (last, rekey, packets) = (fits(LAST_AND_BLANK), fits(REKEY), fits(PACKETS));
+        let last = last.then_some(LAST.0);
+        let name = width.saturating_sub(others);
+        Self { wide: false, name, peer: None, last, rekey, packets }
     }
 }
 
@@ -96,11 +117,17 @@ mod tests {
         for width in 0..300 {
             let columns = Columns::of(width, rows.iter());
             assert!(columns.peer.is_none_or(|peer| peer == long.len()), "{width}: {columns:?}");
-            let used = columns.name + columns.peer.map_or(0, |peer| peer + 1) + columns.last;
-            let others = if columns.wide { OTHERS_WIDE } else { OTHERS };
-            assert!(width < 70 || used + others == width, "{width}: {columns:?}");
+            let used = columns.name + columns.peer.map_or(0, |peer| peer + 1);
+            let last = columns.last.map_or(0, |last| last + 1);
+            let others = if columns.wide { OTHERS_WIDE - 1 } else { OTHERS - 1 };
+            let left_out = usize::from(!columns.rekey) * 8 + usize::from(!columns.packets) * 7;
+            assert!(width < 40 || used + last + others - left_out == width, "{width}: {columns:?}");
+            assert!(width < 54 || columns.name >= NAME || columns.wide, "{width}: {columns:?}");
         }
         assert_eq!(Columns::of(80, rows.iter()).name, 16);
+        assert_eq!(Columns::of(80, rows.iter()).last, Some(10));
+        assert_eq!(Columns::of(70, rows.iter()).name, 17);
+        assert!(!Columns::of(60, rows.iter()).packets);
         assert_eq!(Columns::of(120, rows.iter()).peer, None);
         assert_eq!(Columns::of(140, rows.iter()).peer, Some(long.len()));
         assert_eq!(Columns::of(110, rows[..1].iter()).peer, Some("192.0.2.2".len()));

@@ -12,6 +12,8 @@ fn sa(step: u64, weight: u64) -> ChildSa {
     let packets = step * 1000 * weight;
     ChildSa {
         suite: "AES-GCM-16-256".to_owned(),
+        quantum_safe: false,
+        not_quantum_safe: None,
         esn: false,
         encapsulation: "udp".to_owned(),
         inbound_spi: "c0000001".to_owned(),
@@ -60,11 +62,14 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
             fault: None,
             findings: Vec::new(),
             last_failure: None,
+            down: None,
             policy: None,
         }],
         last_failure: None,
+        down: None,
         policy: None,
         keys_exported_to: None,
+        peer_product: None,
     }
 }
 
@@ -128,6 +133,25 @@ fn a_frame_of_80_columns_is_as_documented() {
     assert_eq!(shown, block, "docs/top.md should have:\n{text}");
     assert_eq!(text.lines().count(), 24);
     assert!(text.lines().all(|line| line.chars().count() <= 80));
+}
+
+#[test]
+fn a_narrow_frame_has_names_and_whole_keys() {
+    let text = frame(&model(), &screen(), 60, 12);
+    let header = text.lines().nth(6).expect("a header");
+    assert!(header.starts_with("TUNNEL▾ ") && header.ends_with("REFUSED"), "{text}");
+    assert!(text.contains("\nsite_lan               established"), "{text}");
+    assert!(
+        text.trim_end().ends_with("q quit  s sort  r reverse  / filter  a all  h help"),
+        "{text}"
+    );
+    let mut screen = screen();
+    press(&mut screen, "/nowhere");
+    assert!(frame(&model(), &screen, 60, 12).contains("no tunnel that is shown"));
+    let mut none = Model::default();
+    none.take(Ok(Sample { tunnels: Vec::new(), ..sample(1) }));
+    let up = Screen::new(Sort::Name, "", false, Duration::from_secs(1));
+    assert!(frame(&none, &up, 60, 12).contains("no tunnel is up; a shows"));
 }
 
 #[test]

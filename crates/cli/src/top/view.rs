@@ -28,7 +28,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, screen: &Screen, colour: Colou
             .areas(frame.area());
     frame.render_widget(Paragraph::new(heading(model, screen, head.width, paint)), head);
     tunnels(frame, table, model, screen, paint);
-    frame.render_widget(Paragraph::new(footing(model, screen, paint)), foot);
+    frame.render_widget(Paragraph::new(footing(model, screen, foot.width, paint)), foot);
     if screen.shows_help() {
         help(frame, paint);
     }
@@ -160,19 +160,38 @@ fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, pa
     if wide {
         header.extend([title("IN pkt/s", Sort::Packets, true), none("OUT pkt/s").right_aligned()]);
         widths.extend([Constraint::Length(9), Constraint::Length(9)]);
-    } else {
+    } else if columns.packets {
         header.push(title("PKT/s", Sort::Packets, true));
         widths.push(Constraint::Length(6));
     }
-    header.extend([title("REFUSED", Sort::Refused, true), title("REKEY", Sort::Rekey, true)]);
-    widths.extend([Constraint::Length(8), Constraint::Length(7)]);
-    header.push(none("LAST"));
-    widths.push(length(columns.last));
+    header.push(title("REFUSED", Sort::Refused, true));
+    widths.push(Constraint::Length(8));
+    if columns.rekey {
+        header.push(title("REKEY", Sort::Rekey, true));
+        widths.push(Constraint::Length(7));
+    }
+    if let Some(last) = columns.last {
+        header.push(none("LAST"));
+        widths.push(length(last));
+    }
 
+    if rows.is_empty() && model.last().is_some() {
+        let [_, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+        frame.render_widget(Paragraph::new(nothing(screen)), below);
+    }
     let line = |row: &&Row| tunnel(row, columns, paint);
     let shown = rows.iter().skip(offset).take(room).map(line);
     let table = Table::new(shown, widths).header(TableRow::new(header)).column_spacing(1);
     frame.render_widget(table, area);
+}
+
+/// The words in place of tunnels.
+fn nothing(screen: &Screen) -> &'static str {
+    match (screen.filter().is_empty(), screen.shows_all()) {
+        (false, _) => "no tunnel that is shown has such a name",
+        (true, false) => "no tunnel is up; a shows those that are down, too",
+        (true, true) => "the policy has no tunnel",
+    }
 }
 
 fn length(columns: usize) -> Constraint {
@@ -194,14 +213,17 @@ fn tunnel(row: &Row, columns: Columns, paint: Paint) -> TableRow<'static> {
     cells.extend([number(rates.bits_in), number(rates.bits_out)]);
     if columns.wide {
         cells.extend([number(rates.packets_in), number(rates.packets_out)]);
-    } else {
+    } else if columns.packets {
         cells.push(number(rates.packets_in + rates.packets_out));
     }
     let refused = number(row.refused_ever);
     cells.push(if row.refused > 0 { refused.style(paint.of(Color::Red)) } else { refused });
-    let rekey = row.rekey_in.map_or("-".to_owned(), short);
-    cells.push(right(rekey));
-    cells.push(Line::styled(sparkline(&row.history, columns.last), paint.of(Color::Cyan)));
+    if columns.rekey {
+        cells.push(right(row.rekey_in.map_or("-".to_owned(), short)));
+    }
+    if let Some(last) = columns.last {
+        cells.push(Line::styled(sparkline(&row.history, last), paint.of(Color::Cyan)));
+    }
     TableRow::new(cells)
 }
 
@@ -210,7 +232,20 @@ fn short(time: Duration) -> String {
     duration(time).replace(' ', "")
 }
 
-fn footing(model: &Model, screen: &Screen, paint: Paint) -> Line<'static> {
+/// The keys, the most important ones at the ends.
+const KEYS: [&str; 7] =
+    ["q quit", "s sort", "r reverse", "/ filter", "a all", "blank pause", "h help"];
+
+/// As many keys as there is room for.
+fn keys(width: u16) -> String {
+    let mut keys = KEYS.to_vec();
+    while keys.len() > 2 && keys.join("  ").len() > usize::from(width) {
+        keys.remove(keys.len() - 2);
+    }
+    keys.join("  ")
+}
+
+fn footing(model: &Model, screen: &Screen, width: u16, paint: Paint) -> Line<'static> {
     if let Some(trouble) = &model.trouble {
         let first = trouble.lines().next().unwrap_or_default();
         return Line::styled(format!("{}; trying again", plain(first)), paint.of(Color::Red));
@@ -221,14 +256,14 @@ fn footing(model: &Model, screen: &Screen, paint: Paint) -> Line<'static> {
     if !screen.shows_keys() {
         return Line::default();
     }
-    let keys = "q quit  s sort  r reverse  / filter  a all  blank pause  h help";
     if screen.filter().is_empty() {
-        return Line::styled(keys, paint.faint());
+        return Line::styled(keys(width), paint.faint());
     }
     let filter = format!("only names with \"{}\" (Esc: all)  ", plain(screen.filter()));
+    let room = width.saturating_sub(u16::try_from(filter.chars().count()).unwrap_or(u16::MAX));
     Line::from(vec![
         Span::styled(filter, paint.of(Color::Yellow)),
-        Span::styled(keys, paint.faint()),
+        Span::styled(keys(room), paint.faint()),
     ])
 }
 

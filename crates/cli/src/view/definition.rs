@@ -31,6 +31,9 @@ fn tunnel_policy(tunnel: &IkeTunnel, definitions: &Definitions) -> TunnelPolicy 
         }
         .to_owned(),
         lifetime_seconds: tunnel.lifetime.hard.as_secs(),
+        lifetime_as_responder_seconds: Some(tunnel.lifetime.of(false).hard)
+            .filter(|hard| *hard != tunnel.lifetime.hard)
+            .map(|hard| hard.as_secs()),
         overlap_percent: tunnel.lifetime.overlap_percent,
         auto_start: tunnel.auto_start,
     }

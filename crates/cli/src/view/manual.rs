@@ -6,7 +6,7 @@ use vpn::manual::{ManualStatus, Way};
 
 /// Shows an SA whose keys were given by hand.
 pub fn manual_sa(status: &ManualStatus) -> ManualSaInfo {
-    let ManualStatus { sa, usage, sequence } = status;
+    let ManualStatus { sa, usage, sequence, added } = status;
     let (here, there) = (sa.path.local.ip(), sa.path.remote.ip());
     let (source, destination) = match sa.way {
         Way::In => (there, here),
@@ -28,5 +28,6 @@ pub fn manual_sa(status: &ManualStatus) -> ManualSaInfo {
         bytes: usage.bytes,
         refused: usage.refused,
         sequence: *sequence,
+        added: *added,
     }
 }

@@ -1,11 +1,13 @@
 //! Tunnels and their SAs.
 
 use super::{encapsulation_name, mode_name};
+use crate::why::down;
 use control::protocol::{Activation, Change, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
 use ike::failure::Failure;
+use ike::quantum::QuantumSafety;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus};
 use policy::Selector;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Shows a failed negotiation.
 pub fn failure(failure: &Failure) -> FailureInfo {
@@ -22,8 +24,8 @@ pub fn activation(activation: vpn::Activation) -> Activation {
     Activation { name: activation.name, up: failure.is_none(), failure }
 }
 
-/// Shows a phase 1 tunnel with its children, without the policy's settings.
-pub fn tunnel(status: &IkeStatus) -> Tunnel {
+/// Shows a phase 1 tunnel with its children, without the policy's settings. `now` is the time of the status.
+pub fn tunnel(status: &IkeStatus, now: SystemTime) -> Tunnel {
     Tunnel {
         name: status.name.clone(),
         number: 0,
@@ -32,9 +34,11 @@ pub fn tunnel(status: &IkeStatus) -> Tunnel {
         remote_id: status.remote_id.clone(),
         local_address: status.local_address,
         remote_address: status.remote_address,
+        peer_product: status.product.as_ref().map(ToString::to_string),
         ike_sa: status.sa.as_ref().map(ike_sa),
-        children: status.children.iter().map(child).collect(),
+        children: status.children.iter().map(|c| child(c, now)).collect(),
         last_failure: last_failure(status.last_failure.as_ref()),
+        down: status.ended.as_ref().map(|ended| down(ended, &status.name, now)),
         policy: None,
         keys_exported_to: None,
     }
@@ -50,6 +54,9 @@ fn ike_sa(sa: &IkeSaStatus) -> IkeSa {
         nat_local: sa.nat_local,
         nat_remote: sa.nat_remote,
         suite: sa.suite.map(|suite| suite.to_string()).unwrap_or_default(),
+        ppk: sa.ppk,
+        quantum_safe: sa.quantum_safety == Some(QuantumSafety::Safe),
+        not_quantum_safe: sa.quantum_safety.and_then(not_quantum_safe),
         established_seconds: sa.established_for.map(|d| d.as_secs()),
         rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
         expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
@@ -57,7 +64,11 @@ fn ike_sa(sa: &IkeSaStatus) -> IkeSa {
     }
 }
 
-fn child(child: &ChildStatus) -> Child {
+fn not_quantum_safe(safety: QuantumSafety) -> Option<String> {
+    (safety != QuantumSafety::Safe).then(|| safety.to_string())
+}
+
+fn child(child: &ChildStatus, now: SystemTime) -> Child {
     Child {
         name: child.name.clone(),
         number: 0,
@@ -70,6 +81,7 @@ fn child(child: &ChildStatus) -> Child {
         fault: child.fault.clone(),
         findings: Vec::new(),
         last_failure: last_failure(child.last_failure.as_ref()),
+        down: child.ended.as_ref().map(|ended| down(ended, &child.name, now)),
         policy: None,
     }
 }
@@ -87,6 +99,8 @@ fn narrowed(narrowed: &ike::status::Narrowed) -> Narrowed {
 fn child_sa(sa: &ChildSaStatus) -> ChildSa {
     ChildSa {
         suite: sa.suite.to_string(),
+        quantum_safe: sa.quantum_safety == QuantumSafety::Safe,
+        not_quantum_safe: not_quantum_safe(sa.quantum_safety),
         esn: sa.esn,
         encapsulation: encapsulation_name(sa.encapsulation).to_owned(),
         inbound_spi: sa.inbound_spi.to_string(),

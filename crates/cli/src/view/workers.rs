@@ -1,7 +1,7 @@
 //! The workers' report and settings.
 
 use control::protocol::WorkersChange;
-use control::protocol::workers::{Lookups, Passed, Queue, Stage, Thread, Workers};
+use control::protocol::workers::{InboundLookups, Lookups, Passed, Queue, Stage, Thread, Workers};
 use userspace::workers::{Change, Report, StageReport, ThreadReport};
 
 /// Shows the threads that carry packets.
@@ -15,6 +15,10 @@ pub fn workers(report: &Report) -> Workers {
         threads: report.threads.iter().map(thread).collect(),
         stages: report.stages.iter().map(stage).collect(),
         lookups: Lookups { known: report.lookups.known, searched: report.lookups.searched },
+        inbound_lookups: InboundLookups {
+            found: report.inbound_lookups.found,
+            unknown: report.inbound_lookups.unknown,
+        },
     }
 }
 

@@ -15,10 +15,10 @@ Examples:
   vpnd check site.xml --config vpnd.toml
   vpnd check site.xml --format json | jq -r '.findings[].message'
 
-If the policy has tunnels with certificates, the certificates and private keys of the configuration are read, too,
+If the policy has tunnels with certificates, the certificates and private keys of the configuration are read, too, \
 which needs root.
 
-The exit status is 0 if vpnd would run this policy, otherwise 1. Every error is shown with its line and a fix.
+The exit status is 0 if vpnd would run this policy, otherwise 1. Every error is shown with its line and a fix. \
 The check needs no privilege and changes nothing.")]
 pub struct Check {
     /// AIX_VPN XML policy

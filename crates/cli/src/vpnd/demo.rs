@@ -14,8 +14,8 @@ Examples:
   vpnd demo --seconds 60                    as an ordinary user, if user namespaces are allowed
   vpnd demo --json | jq .packets_lost
 
-Two vpnd negotiate a tunnel between two network namespaces. Traffic runs through it while its keys are renewed
-again and again, and everything on the wire is watched for packets that are not encrypted. The
+Two vpnd negotiate a tunnel between two network namespaces. Traffic runs through it while its keys are renewed \
+again and again, and everything on the wire is watched for packets that are not encrypted. The \
 network of this machine is not touched, and nothing is left behind.")]
 pub struct Demo {
     /// Duration of the traffic in seconds

@@ -24,7 +24,7 @@ Examples:
   sudo vpnd guard --show
   sudo vpnd release                       the traffic takes the host's other routes again
 
-config/vpn-guard.service is a systemd unit for it. A policy that changes while vpnd runs changes the guard, too. After a
+config/vpn-guard.service is a systemd unit for it. A policy that changes while vpnd runs changes the guard, too. After a \
 change while vpnd does not run, call vpnd guard again.")]
 pub struct Guard {
     /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes

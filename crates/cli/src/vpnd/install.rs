@@ -16,9 +16,9 @@ use std::process::ExitCode;
 Examples:
   cargo build --release && sudo target/release/vpnd install
   vpnd install --dry-run                              shows what it would do
-  vpnd install --prefix /usr --root build/package     for a package: everything is below build/package
+  vpnd install --prefix /usr --root build/package     everything is below build/package
 
-Running it again installs a new version. The files are listed in PREFIX/share/vpnd/installed; vpnd uninstall
+Running it again installs a new version. The files are listed in PREFIX/share/vpnd/installed; vpnd uninstall \
 removes them.")]
 pub struct Install {
     /// The places of the files.

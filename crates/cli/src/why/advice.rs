@@ -1,10 +1,12 @@
 //! Advice on a failure: what the operator can do about it.
 
+use super::peer_settings;
 use control::protocol::{Defined, Row};
 use ike::failure::facts::{
-    Addresses, Facts, Identities, Layer, Offers, Proof, Silence, Traffic, Unsendable,
+    Addresses, Facts, Identities, Layer, Offers, Ppk, PpkLack, Proof, Silence, Traffic, Unsendable,
 };
 use ike::failure::{Failure, FailureKind};
+use ike::product::Product;
 use ike::unreachable::{Lack, Obstacle, Unreachable};
 use std::net::SocketAddr;
 
@@ -15,6 +17,8 @@ const KEY: &str = "IKEPresharedKey";
 pub(super) struct Advice<'a> {
     pub defined: &'a [Defined],
     pub by_stranger: bool,
+    /// The peer's daemon, if it is known.
+    pub peer: Option<&'a Product>,
 }
 
 impl Advice<'_> {
@@ -28,6 +32,13 @@ impl Advice<'_> {
     }
 
     pub fn on(&self, failure: &Failure, comparison: &[Row]) -> Vec<String> {
+        let mut cure = self.here(failure, comparison);
+        cure.extend(peer_settings::advice(&failure.facts, self.peer));
+        cure
+    }
+
+    /// Advice in the words of this side's policy.
+    fn here(&self, failure: &Failure, comparison: &[Row]) -> Vec<String> {
         match &*failure.facts {
             Facts::Silence(silence) => self.on_silence(silence),
             Facts::Offers(offers) => self.on_offers(offers, comparison),
@@ -40,10 +51,16 @@ impl Advice<'_> {
                 ),
             ],
             Facts::Proof(proof) => self.on_key(proof),
+            Facts::Ppk(ppk) => self.on_ppk(ppk),
             Facts::Unsendable(unsendable) => self.on_unsendable(unsendable),
             Facts::Unprovable(_) => vec![
                 "vpnctl certs lists the certificates of this side; after a change of the files: vpnctl reload".to_owned(),
             ],
+            Facts::FamilyOff(off) => vec![
+                format!("to switch it on: vpnctl family {} on", off.family.name()),
+                "its traffic is blocked meanwhile; to see both families: vpnctl family".to_owned(),
+            ],
+            Facts::Unsigned(unsigned) => vec![unsigned.cure.clone()],
             Facts::Traffic(traffic) => self.on_traffic(traffic),
             Facts::Shadowed(claim) => vec![
                 format!(
@@ -79,6 +96,7 @@ impl Advice<'_> {
             (false, Some(other)) => format!(" of {KEY} in {}", other.file),
             _ => self.place(KEY).replacen(" in ", " of ", 1),
         };
+        let ppk = proof.ppk.as_deref().map(compare_ppk);
         // The likeliest first: a peer never says which of the two it is, but its log does.
         vec![
             format!(
@@ -90,6 +108,33 @@ impl Advice<'_> {
                 proof.local, proof.remote
             ),
         ]
+        .into_iter()
+        .chain(ppk)
+        .collect()
+    }
+
+    fn on_ppk(&self, ppk: &Ppk) -> Vec<String> {
+        let place = self.place("IKETunnel");
+        let first = ppk.known.first().map_or("NAME", String::as_str);
+        let here = format!(
+            "put the peer's key into /etc/vpnd/ppk/{}, or where [certificates] of vpnd.toml says, then: vpnctl reload",
+            ppk.asked.as_deref().unwrap_or(first)
+        );
+        let optional = format!("to go on without it meanwhile, append NONE to vpn:PPK{place}");
+        match ppk.lack {
+            PpkLack::Key => vec![here, optional],
+            PpkLack::Unknown => vec![
+                format!(
+                    "append {} to vpn:PPK{place}, or have the peer use a name that stands there",
+                    ppk.asked.as_deref().unwrap_or("the peer's name")
+                ),
+                here,
+            ],
+            PpkLack::Differs => vec![compare_ppk(ppk.asked.as_deref().unwrap_or(first))],
+            PpkLack::Unannounced | PpkLack::Unnamed | PpkLack::Unused | PpkLack::Unshared => {
+                vec![format!("give the peer the key of {first}, by the same name"), optional]
+            }
+        }
     }
 
     fn on_unsendable(&self, unsendable: &Unsendable) -> Vec<String> {
@@ -192,7 +237,9 @@ impl Advice<'_> {
             cure.push(match offers.layer {
                 Layer::Ike => "a peer also answers so if its policy has no tunnel between these addresses".to_owned(),
                 Layer::Child => {
-                    "a peer also answers so if it wants another mode (ESP_EncapsulationMode), or another key exchange (IPSec_InitiatorDHGroup)".to_owned()
+                    "a peer also answers so if it wants another mode (ESP_EncapsulationMode) or another key exchange \
+                     (IPSec_InitiatorDHGroup), or if its kernel does not take the keys: its log says so"
+                        .to_owned()
                 }
             });
         }
@@ -223,6 +270,15 @@ impl Advice<'_> {
     }
 
     fn on_traffic(&self, traffic: &Traffic) -> Vec<String> {
+        if traffic.renewal {
+            return vec![
+                "the Child SA that is up carries the packets meanwhile: vpnd asks for its successor in other ways".to_owned(),
+                format!(
+                    "write the same traffic in both policies: libreswan refuses this if its own is wider than IPSecLocalIdentity and IPSecRemoteIdentity{}",
+                    self.place("IPSecTunnel")
+                ),
+            ];
+        }
         let mut cure = vec![format!(
             "IPSecLocalIdentity{} must be the peer's remote traffic, and IPSecRemoteIdentity its local traffic",
             self.place("IPSecTunnel")
@@ -237,6 +293,10 @@ impl Advice<'_> {
 }
 
 /// Advice about failures of which only the kind is known.
+fn compare_ppk(id: &str) -> String {
+    format!("compare the octets of the PPK {id} on both sides; here its file is /etc/vpnd/ppk/{id}")
+}
+
 fn on_kind(kind: FailureKind) -> Vec<String> {
     let cure: &[&str] = match kind {
         FailureKind::DataPlane => &[
@@ -244,6 +304,10 @@ fn on_kind(kind: FailureKind) -> Vec<String> {
         ],
         FailureKind::ProtocolError => &[
             "see the log with vpnctl log debug at the next attempt; if the peer is no vpnd, see whether it is up to date",
+        ],
+        FailureKind::BadCertificate => &[
+            "vpnctl certs on each side lists its certificates, authorities and revocation lists",
+            "after a change of the files there: vpnctl reload on that side",
         ],
         FailureKind::Refused => &["see the log of the peer at that time: it knows the reason"],
         FailureKind::NoAnswer => &["see the log of vpnd at that time"],

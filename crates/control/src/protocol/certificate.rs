@@ -19,6 +19,12 @@ pub struct CertificateInfo {
     pub serial: String,
     /// Kind of the key, with the bits of RSA; `null` for revocation lists.
     pub key: Option<String>,
+    /// The file with the private key, or with the URI of one in a token; `null` but for own certificates.
+    #[serde(default)]
+    pub private_key: Option<String>,
+    /// The token and the object in it that is the private key; `null`: it is in a file.
+    #[serde(default)]
+    pub token: Option<String>,
     /// The beginning of its validity, as in `2026-01-31T00:00:00Z`.
     pub not_before: String,
     /// The end of its validity, or the time of the next list; `null`: none.

@@ -1,6 +1,7 @@
 //! Requests of a client.
 
 use super::filter::DefaultAction;
+use super::manual::KeyedText;
 use super::stored::{GetPolicy, Objects, PutPolicy};
 use super::workers::WorkersChange;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,9 @@ pub enum Command {
         /// Only reports the changes that it would make.
         #[serde(default)]
         dry_run: bool,
+        /// The filter of before comes back after so many seconds, unless the new one is confirmed.
+        #[serde(default)]
+        undo_after_seconds: Option<u64>,
     },
     /// Puts the objects of a file into the policy store, and the resulting policy in force.
     PolicyPut(PutPolicy),
@@ -114,10 +118,37 @@ pub enum Command {
     },
     /// Asks for the work done by the CPU's instructions, in software, in the kernel and in network cards.
     CryptoStats,
+    /// Asks for the address families that tunnels may use.
+    Families,
+    /// Switches IPsec of an address family off or on.
+    SetFamily {
+        /// `ipv4` or `ipv6`.
+        family: String,
+        /// `null`: as the configuration says.
+        on: Option<bool>,
+        /// Also after the daemon has been restarted.
+        #[serde(default)]
+        persist: bool,
+    },
     /// Asks for an overview of the daemon.
     Overview,
     /// Asks for SAs that are keyed by hand.
     ManualSas,
+    /// Asks for the same, and for the traffic that is blocked since such SAs were removed.
+    SaList,
+    /// Adds SAs that are keyed by hand, until the daemon stops.
+    SaAdd {
+        /// `[[sa]]` tables as in `vpnd.toml`, with the keys in the text itself.
+        text: KeyedText,
+    },
+    /// Removes the SAs of a name that are keyed by hand.
+    SaRemove {
+        /// The name.
+        name: String,
+        /// Their traffic stays blocked.
+        #[serde(default)]
+        keep_blocked: bool,
+    },
     /// Asks for the offload of SAs to network cards.
     Offload,
     /// Asks for the daemon's SAs and policies in the kernel, as commands of `ip xfrm`.

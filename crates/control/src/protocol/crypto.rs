@@ -59,7 +59,7 @@ pub struct CryptoStats {
 /// The work of one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionWork {
-    /// `esp` (and AH) or `ike`.
+    /// `esp` (and AH), `ike`, or `engine`: requests that went to the engine, in the column `software`.
     pub user: String,
     /// As in `AES-GCM-256`.
     pub function: String,

@@ -17,10 +17,21 @@ pub struct TunnelPolicy {
     pub authentication: String,
     /// Seconds that an IKE SA lives.
     pub lifetime_seconds: u64,
+    /// The same of an IKE SA that the peer asks for, if the responder's window makes it another.
+    #[serde(default)]
+    pub lifetime_as_responder_seconds: Option<u64>,
     /// Percent of it during which old and new keys coexist.
     pub overlap_percent: u8,
     /// True if it starts with the daemon.
     pub auto_start: bool,
+}
+
+impl TunnelPolicy {
+    /// Seconds that an IKE SA lives that this side has asked for, or that the peer has.
+    pub fn lifetime_seconds_of(&self, initiator: bool) -> u64 {
+        let peers = self.lifetime_as_responder_seconds.filter(|_| !initiator);
+        peers.unwrap_or(self.lifetime_seconds)
+    }
 }
 
 /// The policy's settings of a phase 2 tunnel.

@@ -25,6 +25,9 @@ pub struct Explanation {
     pub fault: Option<String>,
     /// The event that it waits for; `null` while up, and for phase 1 unless it is being deleted.
     pub waits: Option<Waits>,
+    /// The request that the peer has not answered yet although it was sent again, or for which ICMP tells why; of phase 1.
+    #[serde(default)]
+    pub unanswered: Option<Unanswered>,
     /// Recent failures, the last one first.
     pub failures: Vec<Story>,
     /// Refusals of those who have not proved who they are, and may have meant this tunnel.
@@ -41,7 +44,8 @@ pub struct Explanation {
 /// A reason why packets do not pass through a tunnel that is up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingInfo {
-    /// `forwarding`, `rp_filter`, `firewall`, `route`, `no_route_behind`, `duplicate_subnet`, `narrowed` or `one_way`.
+    /// `forwarding`, `rp_filter`, `firewall`, `route`, `no_route_behind`, `duplicate_subnet`, `shadowed`, `narrowed`
+    /// or `one_way`.
     pub kind: String,
     /// True if packets do not pass for this reason; false if they may not.
     pub certain: bool,
@@ -77,6 +81,15 @@ pub struct Sent {
     pub most: u32,
 }
 
+/// A request that the peer does not answer: the exchange is not given up yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unanswered {
+    /// For people.
+    pub message: String,
+    /// Advice, the likeliest cure first.
+    pub cure: Vec<String>,
+}
+
 /// The end of a tunnel that was up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Down {
@@ -86,6 +99,9 @@ pub struct Down {
     pub seconds_ago: u64,
     /// When it happened, UTC, RFC 3339.
     pub since: String,
+    /// Advice, if the peer has ended it.
+    #[serde(default)]
+    pub cure: Vec<String>,
 }
 
 /// A failure.

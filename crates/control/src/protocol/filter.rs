@@ -57,6 +57,9 @@ pub struct FilterChange {
     pub effect: String,
     /// For people: the rule, or the default of a family.
     pub message: String,
+    /// True if it may drop ssh to this host, which passed before.
+    #[serde(default)]
+    pub may_shut_out: bool,
 }
 
 /// The fate of packets that no rule and no tunnel covers: `permit` or `deny`.

@@ -5,9 +5,10 @@ use super::command::VERSION;
 use super::course::TraceInfo;
 use super::crypto::{CryptoState, CryptoStats};
 use super::explanation::Explanation;
+use super::family::FamiliesInfo;
 use super::filter::FilterInfo;
 use super::happening::Happening;
-use super::manual::ManualSaInfo;
+use super::manual::{ManualSaInfo, SaList, SaName, SaRemoved};
 use super::offload::{OffloadInfo, ResyncInfo};
 use super::overview::Overview;
 use super::refusal::Refusal;
@@ -87,10 +88,18 @@ pub enum Reply {
     Crypto(CryptoState),
     /// The work of the crypto facility.
     CryptoStats(CryptoStats),
+    /// The address families that tunnels may use.
+    Families(FamiliesInfo),
     /// An overview of the daemon.
     Overview(Box<Overview>),
     /// SAs that are keyed by hand.
     ManualSas(Vec<ManualSaInfo>),
+    /// The same, and the traffic that is blocked.
+    SaList(SaList),
+    /// The names of the SAs that were added.
+    SaAdded(Vec<SaName>),
+    /// SAs that are keyed by hand were removed.
+    SaRemoved(SaRemoved),
     /// Offload to network cards.
     Offload(OffloadInfo),
     /// Commands, one a line.

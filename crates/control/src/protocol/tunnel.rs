@@ -1,7 +1,7 @@
 //! Tunnels and their SAs, and how a negotiation failed.
 
 use super::definition::{ChildPolicy, TunnelPolicy};
-use super::explanation::FindingInfo;
+use super::explanation::{Down, FindingInfo};
 use super::offload::PlacedInfo;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -24,12 +24,18 @@ pub struct Tunnel {
     pub local_address: Option<IpAddr>,
     /// The policy's address of the peer; `null`: any.
     pub remote_address: Option<IpAddr>,
+    /// The peer's IKE daemon and its version, as it introduced itself last; `null`: it did not.
+    #[serde(default)]
+    pub peer_product: Option<String>,
     /// The IKE SA; `null` while down.
     pub ike_sa: Option<IkeSa>,
     /// Its phase 2 tunnels.
     pub children: Vec<Child>,
     /// The last failed negotiation of the IKE SA.
     pub last_failure: Option<FailureInfo>,
+    /// The last end of the tunnel; `null` while it is up, and if it was never up.
+    #[serde(default)]
+    pub down: Option<Down>,
     /// The policy's other settings of it.
     #[serde(default)]
     pub policy: Option<TunnelPolicy>,
@@ -57,6 +63,15 @@ pub struct IkeSa {
     pub nat_remote: bool,
     /// Algorithms; empty while unknown.
     pub suite: String,
+    /// True if a postquantum preshared key (RFC 8784) is in the keys of its Child SAs.
+    #[serde(default)]
+    pub ppk: bool,
+    /// True if its keys withstand a quantum computer.
+    #[serde(default)]
+    pub quantum_safe: bool,
+    /// Why they do not; `null` where they do, and while it is not up.
+    #[serde(default)]
+    pub not_quantum_safe: Option<String>,
     /// Seconds since the tunnel came up.
     pub established_seconds: Option<u64>,
     /// Seconds to the next rekey.
@@ -96,6 +111,9 @@ pub struct Child {
     pub findings: Vec<FindingInfo>,
     /// The last failed negotiation of the Child SA.
     pub last_failure: Option<FailureInfo>,
+    /// As [`Tunnel::down`].
+    #[serde(default)]
+    pub down: Option<Down>,
     /// The policy's other settings of it.
     #[serde(default)]
     pub policy: Option<ChildPolicy>,
@@ -117,6 +135,12 @@ pub struct Narrowed {
 pub struct ChildSa {
     /// Algorithms.
     pub suite: String,
+    /// True if its keys withstand a quantum computer.
+    #[serde(default)]
+    pub quantum_safe: bool,
+    /// Why they do not; `null` where they do.
+    #[serde(default)]
+    pub not_quantum_safe: Option<String>,
     /// True if sequence numbers have 64 bits.
     pub esn: bool,
     /// `native` (IP protocol 50) or `udp`.

@@ -23,6 +23,18 @@ pub struct Workers {
     /// Searches for the SAs of outbound packets, over all threads since the start.
     #[serde(default)]
     pub lookups: Lookups,
+    /// Searches for the SAs of inbound packets, over all threads since the start.
+    #[serde(default)]
+    pub inbound_lookups: InboundLookups,
+}
+
+/// Lookups of SAs for inbound packets, by SPI, destination and protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboundLookups {
+    /// Lookups that found an SA.
+    pub found: u64,
+    /// Lookups that found none, or none yet.
+    pub unknown: u64,
 }
 
 /// Lookups of SAs for outbound packets: by a known flow, or by a search of the rules.

@@ -190,6 +190,7 @@ fn connection(
         kernel,
     };
     Ok(Some(Connection {
+        ppk: None,
         name: block.name.clone(),
         location: block.location.clone(),
         what: "conn",

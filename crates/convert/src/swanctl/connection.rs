@@ -8,7 +8,7 @@ use crate::kernel::{self, Kernel};
 use crate::quantity::{read_time, read_volume, time};
 use crate::settings::{self, Level};
 use crate::source::{Location, Value};
-use policy::KeyKind;
+use policy::{KeyKind, Ppk};
 use std::time::Duration;
 
 const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
@@ -34,10 +34,14 @@ const CONNECTION_GAPS: &[Gap] = &[
     ),
     ("send_certreq", &["yes"], "vpnd asks for certificates of the authorities it trusts", ""),
     ("send_cert", &["always", "ifasked"], "vpnd sends its certificate always", ""),
-    ("childless", &["allow", "never"], "every IKE SA of vpnd carries a Child SA", ""),
+    (
+        "childless",
+        &["allow", "never"],
+        "vpnd asks for the first Child SA in IKE_AUTH, unless the peer refuses it there",
+        "",
+    ),
     ("ocsp", &[], "see ocsp in docs/certificates.md", ""),
-    ("ppk_id", &[], "vpnd has no postquantum preshared keys", ""),
-    ("ppk_required", &["no"], "vpnd has no postquantum preshared keys", ""),
+    ("ppk_required", &["no"], "it names no ppk_id", "write ppk_id"),
     ("mediation", &["no"], "vpnd knows no mediation", ""),
     ("mediated_by", &[], "vpnd knows no mediation", ""),
     ("mediation_peer", &[], "vpnd knows no mediation", ""),
@@ -123,6 +127,7 @@ fn connection(
     let remote_address = section.take("remote_addrs");
     let proposals = section.take("proposals").into_iter().collect();
     let times = ike_times(section, report);
+    let ppk = ppk(section, report);
     let local = side(section, "local", local_address, report)?;
     let remote = side(section, "remote", remote_address, report)?;
     let mut children = Vec::new();
@@ -147,7 +152,31 @@ fn connection(
     gap::take(&mut section.settings, CONNECTION_GAPS, report);
     section.leave("connection", report);
     let (name, location) = (section.name.clone(), section.location.clone());
-    Ok(Connection { name, location, what: "connection", local, remote, proposals, times, children })
+    Ok(Connection {
+        name,
+        location,
+        what: "connection",
+        local,
+        remote,
+        proposals,
+        times,
+        ppk,
+        children,
+    })
+}
+
+/// The postquantum preshared key of a connection.
+fn ppk(section: &mut Section, report: &mut Report) -> Option<Ppk> {
+    let id = section.take("ppk_id")?;
+    let required = section.take("ppk_required").is_some_and(|v| v.text.trim() == "yes");
+    let name = id.text.trim();
+    if !Ppk::is_id(name) {
+        let message = format!("{}: vpnd has no PPKs by such names", id.shown("ppk_id"));
+        let help = "use letters, digits and . _ @ + = -, on both sides (docs/post-quantum.md)";
+        report.dropped(&id.location, message, help);
+        return None;
+    }
+    Some(Ppk { ids: vec![name.to_owned()], required })
 }
 
 fn side(

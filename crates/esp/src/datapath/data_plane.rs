@@ -2,13 +2,15 @@
 
 use super::{Datapath, Installed, lock};
 use crate::discard::Discard;
+use crate::families::Families;
 use crate::filter::{Filter, FilterCounts, FilterStatus};
 use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path_mtu::Fit;
 use crate::plane::{
-    Capabilities, DataPlane, EarlyPackets, Encapsulation, Filtering, InboundSa, ManualKeying,
-    OutboundSa, PacketSummary, Path, PathMtu, PlaneError, Rule, RuleId, SaId, Spi, Usage,
+    Capabilities, DataPlane, EarlyPackets, Encapsulation, FamilySwitching, Filtering, InboundSa,
+    ManualKeying, OutboundSa, PacketSummary, Path, PathMtu, PlaneError, Rule, RuleId, SaId, Spi,
+    Usage,
 };
 use crate::sequence::Sequence;
 use crate::trace::Trace;
@@ -57,13 +59,14 @@ impl DataPlane for Datapath {
         spi_is_lawful(sa.id, sa.spi)?;
         may_travel(sa.suite, &sa.path)?;
         let sad = shared.sad(sa.suite);
-        if sad.find(sa.spi).is_some() {
+        if sad.has(sa.spi, sa.path.local.ip()) {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
         let (id, spi, path) = (sa.id, sa.spi, sa.path);
         let provider = shared.settings.crypto.provider(sa.suite);
         shared.enter_path(&path, id, None);
-        let sa = Inbound::new(sa, provider, shared.room(&path)).map_err(|error| {
+        let families = Arc::clone(&shared.families);
+        let sa = Inbound::new(sa, provider, shared.room(&path), families).map_err(|error| {
             shared.leave_path(&path, id, None);
             no_cipher(spi, error)
         })?;
@@ -71,7 +74,8 @@ impl DataPlane for Datapath {
         sad.insert(Arc::clone(&sa));
         installed.insert(id, Installed::Inbound(Arc::clone(&sa)));
         drop(installed);
-        if !sa.suite.is_ah() {
+        // Nobody has announced one that is keyed by hand.
+        if !sa.suite.is_ah() && !id.is_manual() {
             shared.open_early(&sa);
         }
         Ok(())
@@ -140,7 +144,7 @@ impl DataPlane for Datapath {
         let removed = installed.remove(&sa)?;
         match &removed {
             Installed::Inbound(sa) => {
-                shared.sad(sa.suite).remove(sa.spi);
+                shared.sad(sa.suite).remove(sa);
                 sa.close();
                 shared.leave_path(&sa.path(), sa.id, None);
             }
@@ -178,6 +182,19 @@ impl Capabilities for Datapath {
 
     fn early_packets(&mut self) -> Option<&mut dyn EarlyPackets> {
         Some(self)
+    }
+
+    fn family_switching(&mut self) -> Option<&mut dyn FamilySwitching> {
+        Some(self)
+    }
+}
+
+impl FamilySwitching for Datapath {
+    fn set_families(&mut self, families: Families) -> Result<(), PlaneError> {
+        let _one_at_a_time = lock(&self.0.installed);
+        self.0.families.set(families);
+        self.0.spd.changed();
+        Ok(())
     }
 }
 

@@ -7,10 +7,11 @@
 
 use crate::arrival::Arrival;
 use crate::plane::Spi;
+use crate::sync::{AtomicUsize, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::DerefMut;
+use std::sync::PoisonError;
 
 /// SPIs that are expected at the same time. Packets of others are dropped.
 const SPIS: usize = 1024;
@@ -50,14 +51,15 @@ impl Early {
         let mut state = self.state();
         if state.expected.len() < SPIS {
             state.expected.entry(spi).or_insert(Expected { peer, packets: Vec::new() });
-            self.count.store(state.expected.len(), Relaxed);
+            self.count.store(state.expected.len(), Release);
         }
     }
 
     /// Keeps a packet. Returns `false` if it is of no SA that is to come, or there is no room for it.
     #[cold]
     pub fn keep(&self, spi: Spi, datagram: &[u8], arrival: &Arrival) -> bool {
-        if self.count.load(Relaxed) == 0 {
+        // Whoever is told that no SA is to come finds the SA that has come.
+        if self.count.load(Acquire) == 0 {
             return false;
         }
         let state = &mut *self.state();
@@ -81,11 +83,11 @@ impl Early {
         let mut state = self.state();
         let Some(Expected { packets, .. }) = state.expected.remove(&spi) else { return Vec::new() };
         state.octets -= packets.iter().map(|kept| kept.octets.len()).sum::<usize>();
-        self.count.store(state.expected.len(), Relaxed);
+        self.count.store(state.expected.len(), Release);
         packets
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> impl DerefMut<Target = State> + '_ {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

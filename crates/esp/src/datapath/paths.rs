@@ -34,6 +34,7 @@ pub(super) struct Surroundings {
     tellable: Mutex<Bucket>,
     answers: Mutex<Vec<Vec<u8>>>,
     fragments: Mutex<Reassembly>,
+    defragmented: DefragCounts,
     /// The number of SAs that send in transport mode. Without any, fragments are not collected.
     transports: AtomicUsize,
 }
@@ -46,9 +47,28 @@ impl Surroundings {
             tellable: Mutex::new(Bucket::new(ANSWERS, ANSWER_EVERY)),
             answers: Mutex::default(),
             fragments: Mutex::default(),
+            defragmented: DefragCounts::default(),
             transports: AtomicUsize::new(0),
         }
     }
+}
+
+/// The fragments of this host's own packets that were collected, and the packets that came of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defragmented {
+    /// Fragments that were taken in.
+    pub fragments: u64,
+    /// Octets of these.
+    pub octets: u64,
+    /// Packets that were put together.
+    pub packets: u64,
+}
+
+#[derive(Default)]
+struct DefragCounts {
+    fragments: AtomicU64,
+    octets: AtomicU64,
+    packets: AtomicU64,
 }
 
 /// The decision about a refused packet, after a second look.
@@ -95,6 +115,14 @@ impl Datapath {
     /// beginning of a connection, profits from a call now and then.
     pub fn age_paths(&self, now: Instant) {
         self.0.age_paths(self.0.since_epoch(now));
+    }
+
+    /// The fragments that were collected for SAs in transport mode.
+    pub fn defragmented(&self) -> Defragmented {
+        let counts = &self.0.surroundings.defragmented;
+        let [fragments, octets, packets] =
+            [&counts.fragments, &counts.octets, &counts.packets].map(|count| count.load(Relaxed));
+        Defragmented { fragments, octets, packets }
     }
 
     /// ICMP messages for the hosts behind the tunnel since the last call, oldest first; always empty with
@@ -211,7 +239,14 @@ impl Shared {
             return Retry::Refused(refused);
         }
         let expired = || _ = self.counters.count(Discard::TransportFragment);
-        match lock(&self.surroundings.fragments).take(now, packet, &header, &expired) {
+        let taken = lock(&self.surroundings.fragments).take(now, packet, &header, &expired);
+        let counts = &self.surroundings.defragmented;
+        if let Ok(whole) = &taken {
+            counts.fragments.fetch_add(1, Relaxed);
+            counts.octets.fetch_add(packet.len() as u64, Relaxed);
+            counts.packets.fetch_add(u64::from(whole.is_some()), Relaxed);
+        }
+        match taken {
             Ok(Some(whole)) => Retry::Whole(whole),
             Ok(None) => Retry::Kept,
             Err(discard) => Retry::Refused(discard),

@@ -75,9 +75,10 @@ impl Datapath {
     ) {
         let segment_len = segment_len.max(1);
         let (message, at) = place;
-        self.0.for_each_run(datagrams, segment_len, &arrival, |sa, offset, run| {
+        let lookups = self.0.for_each_run(datagrams, segment_len, &arrival, |sa, offset, run| {
             opened.open((message, at + offset), run, segment_len, sa, arrival, queue);
         });
+        queue.looked_up(lookups);
     }
 
     /// Commits what was opened ahead, now that everything before it has been, and hands what passes to `write`.

@@ -19,12 +19,14 @@ use std::net::{IpAddr, SocketAddr};
 mod authentication;
 mod cost;
 mod early;
+mod families;
 mod fit_to_mtu;
 mod flows;
 mod foreign;
 mod fragments;
 mod hostile;
 mod limits;
+mod look_up;
 mod path;
 mod providers;
 mod published;
@@ -226,7 +228,7 @@ impl Pair {
     }
 
     fn inbound(&self) -> Arc<Inbound> {
-        Arc::clone(&self.receiver.0.sad(self.kind.suite).find(Spi(SPI)).expect("an inbound SA"))
+        Arc::clone(&self.receiver.0.sad(self.kind.suite).find_any(Spi(SPI)).expect("an inbound SA"))
     }
 
     fn count(&self, discard: Discard) -> u64 {

@@ -78,7 +78,7 @@ impl Receiving<'_> {
                 Header::parse(packet).ok_or(Discard::InboundMalformed)?
             }
         };
-        self.sa.vet(packet, &header, &mut self.vetted)?;
+        self.sa.vet(packet, &header, arrival, &mut self.vetted)?;
         self.account(now, header.len as u64)?;
         Ok(header)
     }

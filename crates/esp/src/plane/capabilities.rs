@@ -14,6 +14,7 @@
 //! ```
 
 use super::{DataPlane, PlaneError, Restored, Resynced, Rule, RuleId, SaId, Spi};
+use crate::families::Families;
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::trace::Trace;
@@ -26,6 +27,10 @@ use std::sync::Arc;
 pub trait Capabilities {
     /// Adds and removes many rules faster than one by one.
     fn bulk_rules(&mut self) -> Option<&mut dyn BulkRules> {
+        None
+    }
+    /// Has to prepare for a rule, which takes time.
+    fn preparation(&mut self) -> Option<&mut dyn Preparation> {
         None
     }
     /// Serves SAs without IKE, whose keys outlive a restart.
@@ -50,6 +55,10 @@ pub trait Capabilities {
     }
     /// Keeps SAs in the kernel or in network cards, where they can get lost.
     fn maintenance(&mut self) -> Option<&mut dyn Maintenance> {
+        None
+    }
+    /// Blocks the tunnels' traffic of one address family.
+    fn family_switching(&mut self) -> Option<&mut dyn FamilySwitching> {
         None
     }
     /// Has its cryptography done elsewhere, where it has to be counted.
@@ -83,6 +92,21 @@ pub fn remove_rules<P: DataPlane + ?Sized>(plane: &mut P, rules: &[RuleId]) {
     match plane.bulk_rules() {
         Some(bulk) => bulk.remove_rules(rules),
         None => rules.iter().for_each(|rule| plane.remove_rule(*rule)),
+    }
+}
+
+/// Rules for which the plane has to prepare: it may ask another program to block their traffic first.
+pub trait Preparation {
+    /// Begins to prepare for a rule that is going to be added. Returns `true` once the plane is prepared:
+    /// [`DataPlane::add_rule`] does not wait then. `false`: a [`Notice::Prepared`](super::Notice::Prepared) follows, and this
+    /// is to be called again. A rule that is not added after all is to be removed ([`DataPlane::remove_rule`]).
+    fn prepare(&mut self, rule: &Rule) -> bool;
+}
+
+impl<T: Preparation + ?Sized> Preparation for Option<&mut T> {
+    /// Without the capability, nothing has to be prepared.
+    fn prepare(&mut self, rule: &Rule) -> bool {
+        self.as_mut().is_none_or(|plane| plane.prepare(rule))
     }
 }
 
@@ -147,6 +171,33 @@ impl<T: ManualKeying + ?Sized> ManualKeying for Option<&mut T> {
     }
 }
 
+/// Reads the filter in force with its counters.
+pub type FilterReader = Box<dyn FnOnce() -> Option<FilterStatus> + Send>;
+
+/// A part of a change of the filter, which any thread may do.
+#[must_use = "the change is not complete without it"]
+pub struct FilterWork(Box<dyn FnOnce() -> Result<(), PlaneError> + Send>);
+
+impl FilterWork {
+    /// Work.
+    pub fn new(work: impl FnOnce() -> Result<(), PlaneError> + Send + 'static) -> Self {
+        Self(Box::new(work))
+    }
+
+    /// There is nothing to do.
+    pub fn nothing() -> Self {
+        Self::new(|| Ok(()))
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn run(self) -> Result<(), PlaneError> {
+        (self.0)()
+    }
+}
+
 /// The filter for traffic that belongs to no tunnel.
 pub trait Filtering {
     /// Replaces the filter.
@@ -154,8 +205,34 @@ pub trait Filtering {
     /// # Errors
     /// If the plane has no filter or the system refuses; the old filter stays in force.
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError>;
+    /// Begins to replace the filter. Returns the part of the change that may wait for another program. Any thread may run it;
+    /// then its result goes to [`finish_filter`](Self::finish_filter), before another change begins.
+    ///
+    /// # Errors
+    /// As [`set_filter`](Self::set_filter).
+    fn begin_filter(&mut self, filter: Arc<Filter>) -> Result<FilterWork, PlaneError> {
+        self.set_filter(filter).map(|()| FilterWork::nothing())
+    }
+    /// Ends a change of the filter that has begun. The new filter is in force once the work that this returns is done.
+    ///
+    /// # Errors
+    /// As [`set_filter`](Self::set_filter).
+    fn finish_filter(&mut self, outcome: Result<(), PlaneError>) -> Result<FilterWork, PlaneError> {
+        outcome.map(|()| FilterWork::nothing())
+    }
+    /// The work that puts back the parts of the filter on the host that others have changed. `None` if there are none, or while
+    /// the filter is being changed.
+    fn restore_filter(&mut self) -> Option<FilterWork> {
+        None
+    }
     /// The filter in force, and its counters; `None` if the plane has none.
     fn filter_status(&mut self) -> Option<FilterStatus>;
+    /// As [`filter_status`](Self::filter_status), but the function that this returns, for any thread, waits for another program
+    /// if one has the counters.
+    fn filter_reader(&mut self) -> FilterReader {
+        let status = self.filter_status();
+        Box::new(move || status)
+    }
     /// Predicts the tunnel or the filter's rule that decides about a packet; `None` if the plane cannot tell.
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace>;
 }
@@ -168,6 +245,35 @@ impl<T: Filtering + ?Sized> Filtering for Option<&mut T> {
             why: "this data plane has none".to_owned(),
         };
         self.as_mut().ok_or_else(absent)?.set_filter(filter)
+    }
+
+    /// Without the capability, an error.
+    fn begin_filter(&mut self, filter: Arc<Filter>) -> Result<FilterWork, PlaneError> {
+        match self {
+            Some(plane) => plane.begin_filter(filter),
+            None => self.set_filter(filter).map(|()| FilterWork::nothing()),
+        }
+    }
+
+    /// Without the capability, the outcome.
+    fn finish_filter(&mut self, outcome: Result<(), PlaneError>) -> Result<FilterWork, PlaneError> {
+        match self {
+            Some(plane) => plane.finish_filter(outcome),
+            None => outcome.map(|()| FilterWork::nothing()),
+        }
+    }
+
+    /// Without the capability, `None`.
+    fn restore_filter(&mut self) -> Option<FilterWork> {
+        self.as_mut()?.restore_filter()
+    }
+
+    /// Without the capability, `None`.
+    fn filter_reader(&mut self) -> FilterReader {
+        match self {
+            Some(plane) => plane.filter_reader(),
+            None => Box::new(|| None),
+        }
     }
 
     /// Without the capability, `None`.
@@ -248,7 +354,8 @@ pub trait Maintenance {
     /// The host's links, addresses or routes have changed: looks for devices that are gone.
     fn network_changed(&mut self);
     /// Puts back the parts of the plane that others have removed from the host: its device, routing rules, routes and tables of
-    /// nftables.
+    /// nftables. Parts that take time are among the result of a later call, after a
+    /// [`Notice::HostChanged`](super::Notice::HostChanged).
     ///
     /// # Errors
     /// If the system refuses something; the rest is put back all the same.
@@ -295,6 +402,30 @@ impl<T: Maintenance + ?Sized> Maintenance for Option<&mut T> {
     /// Without the capability, there are none.
     fn unserved(&mut self) -> BTreeMap<String, u64> {
         self.as_mut().map_or_else(BTreeMap::new, |plane| plane.unserved())
+    }
+}
+
+/// IPsec of one address family, switched off and on.
+pub trait FamilySwitching {
+    /// From now on, no packet of a family that is off passes an SA, and no packet passes an SA between addresses of such a
+    /// family, in either direction. The traffic of the rules is dropped and counted. At first, both families are on.
+    ///
+    /// # Errors
+    /// If the plane cannot, or the system refuses a part of it.
+    fn set_families(&mut self, families: Families) -> Result<(), PlaneError>;
+}
+
+impl<T: FamilySwitching + ?Sized> FamilySwitching for Option<&mut T> {
+    /// Without the capability, an error unless both are on.
+    fn set_families(&mut self, families: Families) -> Result<(), PlaneError> {
+        match self {
+            Some(plane) => plane.set_families(families),
+            None if families == Families::default() => Ok(()),
+            None => Err(PlaneError::System {
+                what: "switching off an address family".to_owned(),
+                why: "this data plane cannot".to_owned(),
+            }),
+        }
     }
 }
 

@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn one_host_with_many_tunnels_makes_no_crowd() {
-        let spd = super::super::Spd::new();
+        let spd = super::super::Spd::new(Default::default());
         let host = |last| Selector::all_of(AddressRange::from(IpAddr::from([10, 0, last, 1])));
         for n in 0..200_u8 {
             let selectors = TrafficSelectors { local: vec![host(n)], remote: vec![host(255)] };
@@ -274,7 +274,7 @@ mod tests {
         /// The first rule that a search in order finds, after any changes; and nothing is left when all rules are gone.
         #[test]
         fn finds_what_a_search_finds(steps in prop::collection::vec(step(), 1..80)) {
-            let spd = super::super::Spd::new();
+            let spd = super::super::Spd::new(Default::default());
             let mut rules: BTreeMap<RuleId, TrafficSelectors> = BTreeMap::new();
             for step in steps {
                 match step {

@@ -1,11 +1,15 @@
-//! One authority, and a certificate for either side.
+//! One authority, a certificate for either side, and a postquantum preshared key for both.
 
 use ike::proof::trust::{Item, Material, Trust};
 use policy::Secret;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
+
+/// Name of the postquantum preshared key that both sides have.
+pub(super) const PPK: &str = "k";
 
 /// What the left and the right side trust and own; made once, because it takes its time.
 static SIDES: LazyLock<[Arc<Trust>; 2]> = LazyLock::new(|| {
@@ -33,6 +37,7 @@ fn side(name: &str, root: &[u8], issuer: &Issuer<'_, &KeyPair>) -> Arc<Trust> {
         authorities: vec![item(root)],
         certificates: vec![item(&certificate)],
         keys: vec![Item { name: name.into(), der: Secret::new(key.serialize_der()) }],
+        ppks: BTreeMap::from([(PPK.to_owned(), Secret::new(vec![7; 32]))]),
         ..Material::default()
     });
     assert_eq!(defects, []);

@@ -68,6 +68,27 @@ pub(super) fn statement_of<'a>(statement: &'a Value, packet: &Packet) -> Stateme
             Statement::Verdicts(vec![(Verdict::Accept, true)])
         }
         "vmap" => verdicts(body, packet),
+        "xt" => extension(body, packet),
+        _ => Statement::Unknown,
+    }
+}
+
+/// An extension of `iptables`, of which `nft` shows the name alone.
+fn extension<'a>(body: &Value, packet: &Packet) -> Statement<'a> {
+    let word = |field: &str| body[field].as_str().unwrap_or_default();
+    match (word("type"), word("name")) {
+        ("match", "comment") => Statement::Nothing,
+        ("match", "conntrack" | "state") if packet.guessed => {
+            Statement::Condition(if packet.established { Match::Yes } else { Match::No })
+        }
+        ("match", _) => Statement::Condition(Match::Unknown),
+        ("target", "REJECT" | "DROP") => Statement::Verdicts(vec![(Verdict::Drop, true)]),
+        ("target", "LOG" | "NFLOG" | "TRACE" | "AUDIT" | "MARK" | "CONNMARK" | "TCPMSS" | "CT") => {
+            Statement::Nothing
+        }
+        ("target", "CHECKSUM" | "CLASSIFY" | "DSCP" | "TOS" | "TTL" | "HL" | "SET") => {
+            Statement::Nothing
+        }
         _ => Statement::Unknown,
     }
 }

@@ -70,10 +70,15 @@ fn hook(name: &str) -> Option<Hook> {
 
 /// A remark, if the kernel has rules of the old `iptables`, which `nft` does not list.
 pub(super) fn legacy() -> Option<String> {
+    has_legacy_tables()
+        .then(|| "this host has tables of iptables-legacy, which nft does not list".to_owned())
+}
+
+/// Returns `true` if the kernel has tables of the old `iptables`, which `nft` does not list.
+pub fn has_legacy_tables() -> bool {
     let has = |file: &str| {
         fs::read_to_string(format!("/proc/thread-self/net/{file}"))
             .is_ok_and(|tables| !tables.trim().is_empty())
     };
-    let found = has("ip_tables_names") || has("ip6_tables_names");
-    found.then(|| "this host has tables of iptables-legacy, which nft does not list".to_owned())
+    has("ip_tables_names") || has("ip6_tables_names")
 }

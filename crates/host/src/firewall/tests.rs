@@ -17,6 +17,7 @@ fn inward() -> Packet {
         destination: range("10.1.0.0/24"),
         protocol: None,
         established: false,
+        guessed: false,
     }
 }
 
@@ -123,6 +124,25 @@ fn flows_that_are_known_may_pass_where_new_ones_do_not() {
     assert_eq!(fate("drop", &[&map], &inward()), dropped(None));
     let mark = json!([{"vmap": {"key": {"ct": {"key": "mark"}}, "data": {"set": [[1, {"accept": null}]]}}}]);
     assert!(matches!(fate("drop", &[&mark], &reply), Fate::Unknown(_)));
+}
+
+#[test]
+fn extensions_of_iptables_are_known_by_their_names() {
+    let xt = |kind: &str, name: &str| json!({"xt": {"type": kind, "name": name}});
+    let counter = json!({"counter": {"packets": 3, "bytes": 252}});
+    let known = json!([xt("match", "conntrack"), counter, {"accept": null}]);
+    let log = json!([xt("match", "comment"), xt("target", "LOG")]);
+    let refused = json!([counter, xt("target", "REJECT")]);
+    assert_eq!(fate("accept", &[&log, &refused], &inward()), dropped(Some(11)));
+    assert_eq!(fate("accept", &[&known, &refused], &inward()), unknown(Some(11)));
+    let guessed = Packet { guessed: true, ..inward() };
+    assert_eq!(fate("accept", &[&known, &refused], &guessed), dropped(Some(11)));
+    let reply = Packet { established: true, ..guessed };
+    assert_eq!(fate("accept", &[&known, &refused], &reply), Fate::Passes);
+    let hashed = json!([xt("match", "hashlimit"), {"drop": null}]);
+    assert_eq!(fate("accept", &[&hashed], &inward()), unknown(Some(10)));
+    let other = json!([xt("target", "TARPIT")]);
+    assert_eq!(fate("accept", &[&other], &inward()), unknown(Some(10)));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5114, RFC 5903, RFC 8031) with the checks of RFC 6989.
+//! Key exchange methods: Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5114, RFC 5903, RFC 8031) with the checks of
+//! RFC 6989, and ML-KEM (FIPS 203, draft-ietf-ipsecme-ikev2-mlkem).
 
 mod modp;
 #[cfg(test)]
@@ -6,6 +7,7 @@ mod tests;
 
 use super::tally::{self, Operation};
 use aws_lc_rs::agreement::{self, UnparsedPublicKey};
+use aws_lc_rs::kem::{self, Ciphertext, DecapsulationKey, EncapsulationKey};
 use modp::{Exponent, Modp};
 use policy::{Group, Secret};
 use std::fmt;
@@ -21,7 +23,7 @@ pub struct InvalidPublicValue {
     pub group: Group,
 }
 
-/// This side's half of a key exchange; its memory is wiped when it is dropped or used up.
+/// The initiator's half of a key exchange; its memory is wiped when it is dropped or used up.
 pub struct PrivateKey {
     group: Group,
     public_value: Vec<u8>,
@@ -32,12 +34,15 @@ enum PrivateValue {
     Modp(&'static dyn Modp, Exponent),
     /// AWS-LC wipes it.
     Curve(agreement::PrivateKey),
+    /// AWS-LC wipes it.
+    Kem(DecapsulationKey),
 }
 
 /// Where the arithmetic of a group is.
 enum Arithmetic {
     Modp(&'static dyn Modp),
     Curve(&'static agreement::Algorithm),
+    Kem(&'static kem::Algorithm),
 }
 
 /// Returns `true` if a value may be a public value of the group. Only cheap checks are made: the length, and for MODP
@@ -52,7 +57,55 @@ pub fn is_plausible(group: Group, value: &[u8]) -> bool {
             Group::Ecp521 => value.len() == 132,
             _ => value.len() == 32,
         },
+        Arithmetic::Kem(_) => value.len() == encapsulation_key_len(group),
     }
+}
+
+/// Octets of an initiator's public value (FIPS 203, table 3).
+fn encapsulation_key_len(group: Group) -> usize {
+    match group {
+        Group::MlKem512 => 800,
+        Group::MlKem768 => 1184,
+        _ => 1568,
+    }
+}
+
+/// Octets of a responder's public value (FIPS 203, table 3).
+fn ciphertext_len(group: Group) -> usize {
+    match group {
+        Group::MlKem512 => 768,
+        Group::MlKem768 => 1088,
+        _ => 1568,
+    }
+}
+
+/// The responder's half of a key exchange.
+pub struct Response {
+    /// The KE payload's key exchange data.
+    pub public_value: Vec<u8>,
+    /// The shared secret.
+    pub shared: Secret,
+}
+
+/// Answers an initiator's public value.
+///
+/// # Errors
+/// As [`PrivateKey::agree`]; of ML-KEM, if the peer's value has the wrong length or is no encapsulation key (FIPS 203 §7.2).
+pub fn respond(group: Group, peer: &[u8]) -> Result<Response, InvalidPublicValue> {
+    let Arithmetic::Kem(algorithm) = arithmetic(group) else {
+        let key = PrivateKey::generate(group);
+        let shared = key.agree(peer)?;
+        return Ok(Response { public_value: key.public_value, shared });
+    };
+    let invalid = |_| InvalidPublicValue { group };
+    tally::count(Operation::Agree(group));
+    // AWS-LC checks the length here, and the coefficients when it encapsulates.
+    let key = EncapsulationKey::new(algorithm, peer).map_err(|_| InvalidPublicValue { group })?;
+    let (ciphertext, shared) = key.encapsulate().map_err(invalid)?;
+    Ok(Response {
+        public_value: ciphertext.as_ref().to_vec(),
+        shared: Secret::new(shared.as_ref().to_vec()),
+    })
 }
 
 impl PrivateKey {
@@ -65,6 +118,10 @@ impl PrivateKey {
                 agreement::PrivateKey::generate(curve)
                     .expect("the system's randomness never runs dry"),
             ),
+            Arithmetic::Kem(algorithm) => PrivateValue::Kem(
+                DecapsulationKey::generate(algorithm)
+                    .expect("the system's randomness never runs dry"),
+            ),
         };
         Self::from_private_value(group, private_value)
     }
@@ -75,7 +132,7 @@ impl PrivateKey {
     }
 
     /// The KE payload's key exchange data: MODP padded to the modulus' length, ECP `x | y` without a prefix, X25519 32
-    /// octets.
+    /// octets, ML-KEM the encapsulation key.
     pub fn public_value(&self) -> &[u8] {
         &self.public_value
     }
@@ -84,11 +141,16 @@ impl PrivateKey {
     ///
     /// # Errors
     /// If the peer's value has the wrong length, is 0, 1 or p − 1, is outside the subgroup of group 24 or no point of
-    /// the curve (RFC 6989 §2), or makes X25519 give zero (RFC 8031 §5).
+    /// the curve (RFC 6989 §2), or makes X25519 give zero (RFC 8031 §5). A ciphertext of ML-KEM of the right length always
+    /// gives a secret, of which only its maker knows the same (FIPS 203 §7.3).
     pub fn agree(&self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
         let invalid = InvalidPublicValue { group: self.group };
-        // Every group's values have one length, so the peer's has this side's.
-        if peer.len() != self.public_value.len() {
+        let expected = match &self.private_value {
+            PrivateValue::Kem(_) => ciphertext_len(self.group),
+            // Both sides' values have one length.
+            _ => self.public_value.len(),
+        };
+        if peer.len() != expected {
             return Err(invalid);
         }
         tally::count(Operation::Agree(self.group));
@@ -104,6 +166,10 @@ impl PrivateKey {
                     Ok(Secret::new(x.to_vec()))
                 })
             }
+            PrivateValue::Kem(key) => {
+                let shared = key.decapsulate(Ciphertext::from(peer)).map_err(|_| invalid)?;
+                Ok(Secret::new(shared.as_ref().to_vec()))
+            }
         }
     }
 
@@ -116,6 +182,11 @@ impl PrivateKey {
                     Group::Curve25519 => public.as_ref().to_vec(),
                     _ => public.as_ref()[1..].to_vec(),
                 }
+            }
+            PrivateValue::Kem(key) => {
+                let public =
+                    key.encapsulation_key().and_then(|key| Ok(key.key_bytes()?.as_ref().to_vec()));
+                public.expect("a decapsulation key has an encapsulation key")
             }
         };
         Self { group, public_value, private_value }
@@ -134,6 +205,9 @@ fn arithmetic(group: Group) -> Arithmetic {
         Group::Ecp384 => Arithmetic::Curve(&agreement::ECDH_P384),
         Group::Ecp521 => Arithmetic::Curve(&agreement::ECDH_P521),
         Group::Curve25519 => Arithmetic::Curve(&agreement::X25519),
+        Group::MlKem512 => Arithmetic::Kem(&kem::ML_KEM_512),
+        Group::MlKem768 => Arithmetic::Kem(&kem::ML_KEM_768),
+        Group::MlKem1024 => Arithmetic::Kem(&kem::ML_KEM_1024),
         _ => unreachable!("every Group has its arithmetic here"),
     }
 }

@@ -2,27 +2,33 @@
 
 use super::tally::{self, Operation};
 use ::crypto::mac::{Algorithm, Key};
+use ::crypto::{CryptoProviders, Provider};
 use policy::{Prf, Secret};
 
-/// `prf(key, parts[0] | parts[1] | …)`; [`output_len`] octets.
-pub fn prf(algorithm: Prf, key: &[u8], parts: &[&[u8]]) -> Secret {
-    tally::count(Operation::Prf(algorithm));
-    Secret::new(keyed(algorithm, key).tag(parts).as_ref().to_vec())
+/// The provider that computes a PRF now.
+pub fn provider(of: &CryptoProviders, algorithm: Prf) -> Provider {
+    of.mac_provider(mac(algorithm))
+}
+
+/// `prf(key, parts[0] | parts[1] | …)`; [`output_len`] octets. Every provider computes the same.
+pub fn prf(by: Provider, algorithm: Prf, key: &[u8], parts: &[&[u8]]) -> Secret {
+    tally::count(Operation::Prf(algorithm, by));
+    Secret::new(keyed(by, algorithm, key).tag(parts).as_ref().to_vec())
 }
 
 /// `prf+(key, seed[0] | seed[1] | …)`, the first `len` octets.
 ///
 /// # Panics
 /// If `len` is above 255 × [`output_len`].
-pub fn prf_plus(algorithm: Prf, key: &[u8], seed: &[&[u8]], len: usize) -> Secret {
-    let key = keyed(algorithm, key);
+pub fn prf_plus(by: Provider, algorithm: Prf, key: &[u8], seed: &[&[u8]], len: usize) -> Secret {
+    let key = keyed(by, algorithm, key);
     let step = output_len(algorithm);
     let blocks = u8::try_from(len.div_ceil(step)).expect("prf+ ends after 255 blocks");
     // All room at once: a vector that grows leaves copies of the secret behind.
     let mut out = Vec::with_capacity(usize::from(blocks) * step);
     for block in 1..=blocks {
         let last = &out[out.len().saturating_sub(step)..];
-        tally::count(Operation::Prf(algorithm));
+        tally::count(Operation::Prf(algorithm, by));
         let tag = key.tag(&[&[last], seed, &[&[block]]].concat());
         out.extend_from_slice(tag.as_ref());
     }
@@ -41,17 +47,22 @@ pub fn is_long_enough(algorithm: Prf, nonce: &[u8]) -> bool {
 }
 
 /// `prf(Ni | Nr, parts[0] | …)`, the beginning of an IKE SA's keys (RFC 7296 §2.14).
-pub fn prf_of_nonces(algorithm: Prf, [ni, nr]: [&[u8]; 2], parts: &[&[u8]]) -> Secret {
+pub fn prf_of_nonces(
+    by: Provider,
+    algorithm: Prf,
+    [ni, nr]: [&[u8]; 2],
+    parts: &[&[u8]],
+) -> Secret {
     let half = match algorithm {
         // The two that take no more than the first 64 bits of each nonce.
         Prf::Aes128Xcbc | Prf::Aes128Cmac => 8,
         _ => usize::MAX,
     };
     let key = [&ni[..ni.len().min(half)], &nr[..nr.len().min(half)]].concat();
-    prf(algorithm, &key, parts)
+    prf(by, algorithm, &key, parts)
 }
 
-fn keyed(algorithm: Prf, key: &[u8]) -> Key {
+fn keyed(by: Provider, algorithm: Prf, key: &[u8]) -> Key {
     const LEN: usize = 16;
     let mac = mac(algorithm);
     match (algorithm, key.len()) {
@@ -59,13 +70,13 @@ fn keyed(algorithm: Prf, key: &[u8]) -> Key {
         (Prf::Aes128Xcbc, ..LEN) => {
             let mut padded = zeroize::Zeroizing::new([0; LEN]);
             padded[..key.len()].copy_from_slice(key);
-            Key::new(mac, &*padded)
+            by.mac(mac, &*padded)
         }
         // RFC 4434 §2, RFC 4615 §3: any other length is brought to the right one by the MAC itself.
         (Prf::Aes128Xcbc | Prf::Aes128Cmac, len) if len != LEN => {
-            Key::new(mac, Key::new(mac, &[0; LEN]).tag(&[key]).as_ref())
+            by.mac(mac, by.mac(mac, &[0; LEN]).tag(&[key]).as_ref())
         }
-        _ => Key::new(mac, key),
+        _ => by.mac(mac, key),
     }
 }
 

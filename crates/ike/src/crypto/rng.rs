@@ -1,5 +1,6 @@
 //! The engine's only source of randomness, seeded from outside.
 
+use super::tally::{self, Operation};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -43,11 +44,13 @@ impl Rng {
 
     /// Fills a slice.
     pub fn fill(&mut self, octets: &mut [u8]) {
+        tally::count(Operation::Random);
         self.generator.fill_bytes(octets);
     }
 
     /// A random number.
     pub fn u64(&mut self) -> u64 {
+        tally::count(Operation::Random);
         self.generator.next_u64()
     }
 

@@ -1,15 +1,25 @@
 //! Counters of the cryptographic functions of IKE in this process, over all engines. Only reports read them, so that
 //! they need not be passed to every place that computes.
 
+use ::crypto::{Function, Provider};
 use policy::{Group, KeyKind, Prf};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// An operation that a handshake or a rekey needs once or a few times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
+    /// A hash function by itself: of addresses behind a NAT, of a peer's first request.
+    Hash(Hash),
+    /// Octets of the engine's random generator: a nonce, an SPI, a jitter.
+    Random,
     /// A pseudorandom function of one input; prf+ takes several.
-    Prf(Prf),
+    Prf(Prf, Provider),
+    /// A function of a cipher has sealed a message, or a fragment of one.
+    Encrypt(Function, Provider),
+    /// A function of a cipher has opened a message or a fragment, or refused it.
+    Decrypt(Function, Provider),
     /// A public value was made.
     Generate(Group),
     /// A shared secret was made.
@@ -18,6 +28,24 @@ pub enum Operation {
     Sign(KeyKind),
     /// A signature in an AUTH payload was checked.
     Verify(KeyKind),
+}
+
+/// A hash function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Hash {
+    /// SHA-1, only where RFC 7296 names it.
+    Sha1,
+    /// SHA2-256.
+    Sha2_256,
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sha1 => "SHA1",
+            Self::Sha2_256 => "SHA2-256",
+        })
+    }
 }
 
 static DONE: Mutex<BTreeMap<Operation, u64>> = Mutex::new(BTreeMap::new());

@@ -10,7 +10,7 @@ use crate::proof::trust::Trust;
 use crate::sa::State;
 use crate::sa::active::Active;
 use crate::sa::child::ChildState;
-use crate::sa::path::{IKE_PORT, Path};
+use crate::sa::path::Path;
 use crate::session::Session;
 use crate::session_id::SessionId;
 use crate::task::Task;
@@ -63,7 +63,8 @@ impl<P: DataPlane> Engine<P> {
             }));
         }
         let (local, remote) = startable.addresses()?;
-        let path = Path::new(SocketAddr::new(local, IKE_PORT), SocketAddr::new(remote, IKE_PORT));
+        let port = self.config.first_port();
+        let path = Path::new(SocketAddr::new(local, port), SocketAddr::new(remote, port));
         let first = Arc::clone(&children[0]);
         let mut session = sa_init::begin(&mut self.cx(now), tunnel, &first, path);
         packet.into_iter().for_each(|p| session.note_packet(&first.name, p));
@@ -155,6 +156,7 @@ impl<P: DataPlane> Engine<P> {
         for (spi, half) in std::mem::take(&mut self.half_open) {
             self.forget_half_open(spi, half.begun.init());
         }
+        self.settle_preparations();
         for id in self.sessions.ids() {
             self.with_session(now, id, |session, cx| session.close(cx, CloseReason::Stopping));
         }
@@ -178,14 +180,17 @@ impl Session {
         });
         let waiting = waiting.cloned();
         for sa in &mut self.sas {
-            match (&mut sa.state, &waiting) {
-                (State::InitSent(i), Some(next_child)) if i.child.name == name => {
-                    i.child = Arc::clone(next_child);
+            match (sa.state.intended_child(), &waiting) {
+                (Some(child), Some(next_child)) if child.name == name => {
+                    *child = Arc::clone(next_child);
                     self.tasks
                         .retain(|t| !matches!(t, Task::CreateChild(n) if *n == next_child.name));
                     return true;
                 }
-                (State::InitSent(i), None) if i.child.name != name => return true,
+                (Some(child), None) if child.name != name => return true,
+                _ => {}
+            }
+            match (&mut sa.state, &waiting) {
                 (State::AuthSent(a), _) if a.child.name == name => a.unwanted = true,
                 (State::AuthSent(a), None) if !a.unwanted => return true,
                 _ => {}

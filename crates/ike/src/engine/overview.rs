@@ -4,11 +4,16 @@ use super::Engine;
 use crate::config::Config;
 use crate::deadlines::Waiter;
 use crate::failure::Failure;
+use crate::failure::facts::Silence;
+use crate::families::{between_off, off, present};
+use crate::quantum::QuantumSafety;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState, History};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
-use crate::status::{ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, State};
+use crate::status::{
+    ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PastFailure, State,
+};
 use crate::unreachable::UNPROTECTED;
 use esp::plane::{DataPlane, Maintenance, PathMtu, Usage};
 use policy::{ChildTunnel, IkeTunnel};
@@ -44,6 +49,7 @@ impl<P: DataPlane> Engine<P> {
             retries: (self.retries.keys())
                 .filter(|name| self.deadlines.of(&Waiter::Retry((*name).clone())).is_some())
                 .count(),
+            farewells: self.out.farewells(),
             deadlines: self.deadlines.len(),
             stale_deadlines: self.deadlines.waiters().filter(|w| !self.is_there(w)).count(),
         }
@@ -73,6 +79,10 @@ impl<P: DataPlane> Engine<P> {
             tunnel.children.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
         let closing_next =
             session.filter(|s| s.is_closing()).and_then(|s| answer_to(now, s, &self.config));
+        let off_now = between_off(self.config.families, tunnel).map(present);
+        let children_off: Vec<_> = (tunnel.children.iter())
+            .map(|child| off(self.config.families, tunnel, child).map(present))
+            .collect();
         let plane = &mut self.plane;
         let ends = &self.out.ends;
         let ended = |name: &str| {
@@ -81,6 +91,8 @@ impl<P: DataPlane> Engine<P> {
         };
         let failures = &self.out.failures;
         let ago = |(f, at): (&Failure, Instant)| (f.clone(), now.saturating_duration_since(at));
+        let last =
+            |off: &Option<PastFailure>| Some((off.as_ref()?.failure.clone(), Duration::ZERO));
         let sa = session.and_then(|s| Some((s, s.sas.get(s.current_index())?)));
         let up = session.is_some_and(Session::is_established);
         let stranger = || failures.last_stranger(tunnel).filter(|_| !up);
@@ -91,21 +103,28 @@ impl<P: DataPlane> Engine<P> {
             remote_id: tunnel.remote.identity.to_string(),
             local_address: tunnel.local.address,
             remote_address: tunnel.remote.address,
+            product: self.out.products.of(&tunnel.name).cloned(),
             sa: sa.map(|(session, sa)| ike_sa(now, session, sa)),
-            ended: ended(&tunnel.name).filter(|_| !up),
+            ended: ended(&tunnel.name).filter(|_| !up || session.is_some_and(Session::is_closing)),
             next: closing_next,
-            children: (tunnel.children.iter().map(|c| &**c).zip(next))
-                .chain(asked_for(tunnel, session).into_iter().map(|c| (c, None)))
-                .map(|(c, next)| ChildStatus {
-                    last_failure: failures.last(&c.name).map(ago),
-                    failures: failures.of(now, &c.name),
-                    next,
-                    ..child(now, plane, session, c)
-                })
-                .map(|c| ChildStatus { ended: ended(&c.name).filter(|_| c.sa.is_none()), ..c })
-                .collect(),
-            last_failure: failures.last(&tunnel.name).or_else(stranger).map(ago),
-            failures: failures.of(now, &tunnel.name),
+            unanswered: session.filter(|s| !s.is_closing()).and_then(unanswered),
+            children: (tunnel
+                .children
+                .iter()
+                .map(|c| &**c)
+                .zip(next.into_iter().zip(children_off)))
+            .chain(asked_for(tunnel, session).into_iter().map(|c| (c, (None, None))))
+            .map(|(c, (next, off))| ChildStatus {
+                last_failure: last(&off).or_else(|| failures.last(&c.name).map(ago)),
+                failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
+                next,
+                ..child(now, plane, session, c)
+            })
+            .map(|c| ChildStatus { ended: ended(&c.name).filter(|_| c.sa.is_none()), ..c })
+            .collect(),
+            last_failure: last(&off_now)
+                .or_else(|| failures.last(&tunnel.name).or_else(stranger).map(ago)),
+            failures: off_now.into_iter().chain(failures.of(now, &tunnel.name)).collect(),
             turned_away: failures.of_strangers(now, tunnel),
         }
     }
@@ -121,6 +140,9 @@ impl<P: DataPlane> Engine<P> {
         let session = session.filter(|s| !s.is_closing());
         if session.is_some_and(|s| s.serving_child(&child.name).is_some()) {
             return None;
+        }
+        if let Some(off) = off(self.config.families, tunnel, child) {
+            return Some(Next::Family(off.family));
         }
         let wanting = session.filter(|s| s.has_or_wants_child(&child.name));
         if let Some(answer) = wanting.and_then(|s| answer_to(now, s, &self.config)) {
@@ -190,6 +212,8 @@ pub struct Inventory {
     pub pending_spis: usize,
     /// Child tunnels that are to be tried again.
     pub retries: usize,
+    /// IKE SAs that the peer has deleted, and whose last answer is kept for a while: it may be lost. They have one deadline.
+    pub farewells: usize,
     /// The number of deadlines.
     pub deadlines: usize,
     /// SAs in the plane whose notices reach a session.
@@ -222,6 +246,15 @@ fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
     })
 }
 
+/// The request that a session has sent in vain so far.
+fn unanswered(session: &Session) -> Option<Silence> {
+    let sa = session.sas.get(session.current_index())?;
+    sa.window.due()?;
+    let silence = session.silence(sa);
+    let in_vain = silence.sent > 1 || silence.unsent.is_some() || silence.icmp.is_some();
+    in_vain.then_some(silence)
+}
+
 fn left(now: Instant, at: Instant) -> Duration {
     at.saturating_duration_since(now)
 }
@@ -238,6 +271,8 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa) -> IkeSaStatus {
         nat_local: session.path.nat_local,
         nat_remote: session.path.nat_remote,
         suite: established.map(|e| e.keys.suite),
+        ppk: established.is_some_and(|e| e.keys.ppk.is_some()),
+        quantum_safety: established.map(|e| QuantumSafety::of_ike(&session.tunnel, e.keys.shield)),
         established_for: session.established_at.map(|at| now.saturating_duration_since(at)),
         rekey_in: established.map(|e| left(now, e.rekey_at)),
         expires_in: established.map(|e| left(now, e.expire_at)),
@@ -309,11 +344,18 @@ fn child_sa(
 ) -> ChildSaStatus {
     let (inbound, outbound) = usage(plane, child);
     let total = total(plane, session, child, session.children.len());
+    let shield = session.sas[session.current_index()].established().map(|e| e.keys.shield);
     let lifetime = child.choice.lifetime;
     let used = inbound.bytes.max(outbound.bytes);
     ChildSaStatus {
         suite: child.choice.algorithms(),
         esn: child.choice.esn,
+        quantum_safety: QuantumSafety::of_child(
+            &session.tunnel,
+            shield,
+            &child.tunnel.pfs,
+            child.is_quantum_safe,
+        ),
         encapsulation: session.path.of_plane(child.suite()).encapsulation,
         inbound_spi: child.spi_in,
         outbound_spi: child.spi_out,

@@ -8,7 +8,7 @@ use crate::datagram::Transmit;
 use crate::deadlines::{Deadline, Waiter};
 use crate::effect::Effects;
 use crate::failure::FailureKind;
-use crate::failure::facts::Unsendable;
+use crate::failure::facts::{Silence, Unsendable};
 use crate::sa::{IkeSa, State};
 use crate::session::Session;
 use crate::unreachable::{Lack, Unreachable, Unsent};
@@ -130,6 +130,19 @@ impl Retry {
 }
 
 impl Session {
+    /// The request of an IKE SA of this session that is not answered.
+    pub(crate) fn silence(&self, sa: &IkeSa) -> Silence {
+        Silence {
+            request: sa.awaited().to_string(),
+            sent: sa.window.retransmissions() + 1,
+            local: self.path.local.ip(),
+            remote: self.path.remote,
+            was_up: self.is_established(),
+            unsent: self.unsent.as_ref().map(ToString::to_string),
+            icmp: self.icmp,
+        }
+    }
+
     /// A message could not leave this host.
     fn note_unsent(&mut self, cx: &mut Cx<'_>, unsent: Unsent) -> Effects {
         if let Unsent::Lack(lack) = unsent

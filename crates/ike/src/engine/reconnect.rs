@@ -147,6 +147,10 @@ impl<P: DataPlane> Engine<P> {
         if self.deactivated.contains(child) {
             return;
         }
+        if self.why_off(child).is_some() {
+            self.interrupted.insert(child.into());
+            return;
+        }
         let at = self.pause(now, child, lasted, LONGEST_PAUSE);
         self.retries.entry(child.into()).and_modify(|r| r.persistent = true);
         self.deadlines

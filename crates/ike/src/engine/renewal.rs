@@ -3,7 +3,7 @@
 use super::{CommandError, Engine};
 use crate::effect::Effects;
 use crate::exchange::sa_init;
-use crate::sa::path::{IKE_PORT, Path};
+use crate::sa::path::Path;
 use crate::session_id::SessionId;
 use crate::task::Task;
 use esp::plane::DataPlane;
@@ -46,7 +46,8 @@ impl<P: DataPlane> Engine<P> {
         if begun || self.stopping {
             return;
         }
-        let at = |address: SocketAddr| SocketAddr::new(address.ip(), IKE_PORT);
+        let port = self.config.first_port();
+        let at = |address: SocketAddr| SocketAddr::new(address.ip(), port);
         let path = Path::new(at(session.path.local), at(session.path.remote));
         let mut successor = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
         successor.renewal.succeeds = Some(id);

@@ -51,6 +51,7 @@ impl<P: DataPlane> Engine<P> {
         for half in self.half_open.values_mut() {
             half.reconsider(&self.policy);
         }
+        self.forget_preparations();
         let fresh = self.bring_rules_in_order(now, withdrawn);
         // Of all tunnels: a new rule may cover the address of an old peer.
         for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
@@ -145,6 +146,7 @@ impl<P: DataPlane> Engine<P> {
         }
         gone.children.iter().for_each(|child| self.forget_child_tunnel(child));
         self.out.failures.forget(&gone.name);
+        self.out.products.forget(&gone.name);
         gone.children.iter().map(|child| child.name.clone()).collect()
     }
 
@@ -152,6 +154,7 @@ impl<P: DataPlane> Engine<P> {
     fn forget_child_tunnel(&mut self, child: &ChildTunnel) {
         self.forget_retry(&child.name);
         self.deactivated.remove(&child.name);
+        self.interrupted.remove(&child.name);
         self.out.failures.forget(&child.name);
     }
 

@@ -18,7 +18,7 @@ impl<P: DataPlane> Engine<P> {
     pub fn overhear(&mut self, octets: &[u8]) -> Option<(Header, Vec<Payload>)> {
         let header = Header::parse(octets).ok()?;
         let local = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
-        let payloads = self.keys_of(local)?.open(&header, octets).ok()?;
+        let payloads = self.keys_of(local)?.open(&header, octets).ok()?.read(&header).ok()?;
         Some((header, payloads))
     }
 

@@ -6,7 +6,7 @@ use crate::datagram::Datagram;
 use crate::deadlines::Waiter;
 use crate::discard::Discard;
 use crate::exchange::half_open::{HalfOpen, Init, Stage};
-use crate::exchange::{auth, sa_init};
+use crate::exchange::{auth, intermediate, sa_init};
 use crate::failure::facts::{Addresses, KEPT};
 use crate::impossible::impossible;
 use crate::rejection::Rejection;
@@ -62,6 +62,9 @@ impl<P: DataPlane> Engine<P> {
     pub(super) fn handle_init(&mut self, now: Instant, header: &Header, datagram: Datagram<'_>) {
         if self.stopping {
             return self.out.discard(Discard::Stopping);
+        }
+        if !self.config.families.has_address(datagram.remote.ip()) {
+            return self.out.discard(Discard::FamilyOff);
         }
         if self.sessions.of_spi(header.initiator_spi).is_some() {
             return self.out.discard(Discard::Reflected);
@@ -171,7 +174,11 @@ impl<P: DataPlane> Engine<P> {
             self.half_open.insert(spi, half);
             return;
         }
-        let answer = auth::answer(&mut self.cx(now), *half, header, datagram);
+        let cx = &mut self.cx(now);
+        let answer = match header.exchange {
+            ExchangeType::IKE_INTERMEDIATE => intermediate::answer(cx, *half, header, datagram),
+            _ => auth::answer(cx, *half, header, datagram),
+        };
         self.settle_auth(now, spi, (datagram.local, datagram.remote), answer);
     }
 
@@ -184,8 +191,8 @@ impl<P: DataPlane> Engine<P> {
         answer: auth::Answer,
     ) {
         match answer {
-            auth::Answer::Waits(half) => self.keep_half_open(half),
-            auth::Answer::Refused(half, answer) => {
+            auth::Answer::Waits(half) => self.keep_preparing(half),
+            auth::Answer::Answered(half, answer) | auth::Answer::Refused(half, answer) => {
                 self.out.transmit_all(local, remote, &answer);
                 self.keep_half_open(half);
             }
@@ -195,6 +202,7 @@ impl<P: DataPlane> Engine<P> {
                 self.adopt(now, *session, initial_contact, effects);
             }
         }
+        self.settle_preparations();
     }
 
     pub(super) fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
@@ -203,7 +211,11 @@ impl<P: DataPlane> Engine<P> {
         };
         match auth::give_up(&mut self.cx(now), *half) {
             Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
-            Err(half) => self.forget_half_open(spi, half.begun.init()),
+            Err(half) => {
+                self.forget_half_open(spi, half.begun.init());
+                drop(half);
+                self.settle_preparations();
+            }
         }
     }
 

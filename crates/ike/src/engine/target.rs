@@ -1,6 +1,7 @@
 //! Tunnels by the names that commands give them. A command looks its name up once and passes on the result.
 
 use super::{CommandError, Engine};
+use crate::families::off;
 use esp::plane::DataPlane;
 use policy::{ChildTunnel, IkeTunnel};
 use std::iter;
@@ -83,10 +84,25 @@ impl<P: DataPlane> Engine<P> {
         if self.stopping {
             return Err(CommandError::Stopping);
         }
-        startable(self.find(name)?)
+        self.without_off(startable(self.find(name)?)?)
     }
 
-    /// Every IKE tunnel that this side may start.
+    /// The same without the child tunnels of address families that are off.
+    fn without_off(&self, mut startable: Startable) -> Result<Startable, CommandError> {
+        let tunnel = Arc::clone(&startable.target.tunnel);
+        let mut reason = None;
+        startable.children.retain(|child| {
+            let off = off(self.config.families, &tunnel, child);
+            reason = reason.or(off);
+            off.is_none()
+        });
+        match reason.filter(|_| startable.children.is_empty()) {
+            Some(off) => Err(CommandError::FamilyOff(startable.target.name().to_owned(), off)),
+            None => Ok(startable),
+        }
+    }
+
+    /// Every IKE tunnel that this side may start; without those of address families that are off.
     pub fn startable_tunnels(&self) -> Vec<Startable> {
         if self.stopping {
             return Vec::new();
@@ -94,7 +110,7 @@ impl<P: DataPlane> Engine<P> {
         let all = self.policy.tunnels.iter();
         let targets = all.map(|tunnel| Target { tunnel: Arc::clone(tunnel), child: None });
         targets
-            .filter_map(|target| startable(target).ok())
+            .filter_map(|target| self.without_off(startable(target).ok()?).ok())
             .filter(|startable| startable.addresses().is_ok())
             .collect()
     }

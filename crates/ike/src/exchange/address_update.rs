@@ -142,7 +142,9 @@ pub(crate) fn answer(
         session.learn_addresses(cx, datagram.remote, list);
     }
     if parts.notify(NotifyType::UPDATE_SA_ADDRESSES).is_some() {
-        if !is_acceptable(session, datagram.remote) {
+        if !is_acceptable(session, datagram.remote)
+            || !cx.config.families.has_address(datagram.remote.ip())
+        {
             let text = format!("the peer may not move to {}", datagram.remote);
             cx.out.event(&session.tunnel.name, None, EventKind::Warning(text));
             answer.push(status(NotifyType::UNACCEPTABLE_ADDRESSES, vec![]));

@@ -1,5 +1,7 @@
 //! IKE_AUTH (RFC 7296 §1.2, §2.15): both prove who they are, and the first Child SA.
 
+mod ppk;
+pub(crate) mod preparing;
 pub(crate) mod proving;
 
 use super::address_update;
@@ -17,15 +19,16 @@ use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
 use crate::negotiation::description::describe;
-use crate::negotiation::proposal::{accept_child, offer_child};
+use crate::negotiation::proposal::{Offered, accept_child, offer_child};
 use crate::proof::wishes::Wanted;
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::auth_sent::{self, AuthSent, Handshake};
 use crate::sa::child::{Blueprint, History};
-use crate::sa::keys::{Keys, Nonces};
+use crate::sa::keys::{Keys, Mixed, Nonces, PpkUse, ProofKeys};
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::message::Message;
+use crate::sa::path::Path;
 use crate::sa::reassembly::Received;
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase, State};
@@ -36,7 +39,7 @@ use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{ChildTunnel, IkeTunnel, Mode};
+use policy::{ChildTunnel, IkeTunnel, Lifetime, Mode};
 use proving::{Proving, Said};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,33 +55,42 @@ fn asked(child: &ChildTunnel) -> TrafficSelectors {
     TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() }
 }
 
+/// The first Child SA of an IKE SA.
+pub(crate) struct First {
+    pub child: Arc<ChildTunnel>,
+    /// Whether it is asked for after IKE_AUTH only (RFC 6023).
+    pub childless: bool,
+}
+
 /// Begins to make our proof.
 pub(crate) fn ask(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
     keys: Keys,
-    child: Arc<ChildTunnel>,
+    first: First,
     handshake: Handshake,
 ) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
+    let First { child, childless } = first;
     if session.path.carries(&child.proposals).is_empty() {
         let failure = child_sa::ah_and_nat(session, &child);
         return session.end(cx, CloseReason::AhBehindNat, Some(failure));
     }
-    let octets = SignedOctets {
-        message: &handshake.request,
-        nonce: &handshake.responder_nonce,
-        sk_p: &handshake.proof_keys.initiator,
-        id: &Identification::of(&tunnel.local.identity),
-    };
-    let proving = match proving::prove(&tunnel, keys.suite.prf, octets, &handshake.wishes) {
-        Ok(proving) => proving,
+    let auth_id = session.sas[index].window.next_id();
+    let begun = ppk::choose(&tunnel, cx.trust, &keys, &handshake).and_then(|mixed| {
+        let proof_keys = mixed.as_ref().map_or(&handshake.proof_keys, |m| &m.proof_keys);
+        Ok((prove_to_responder(&tunnel, &keys, &handshake, auth_id, proof_keys)?, mixed))
+    });
+    let (proving, mixed) = match begun {
+        Ok(begun) => begun,
         Err(failure) => return session.end(cx, CloseReason::NoProof, Some(failure)),
     };
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
-    let spi_in = cx.offer_spi(session.path.remote.ip());
-    let stage = auth_sent::Stage::Proving { until: cx.now + WORK_FOR };
+    // RFC 6023 §3: only if the responder has said that it supports this.
+    let childless = childless && handshake.childless;
+    let spi_in = (!childless).then(|| cx.offer_spi(session.path.remote.ip()));
+    let stage = auth_sent::Stage::Proving { until: cx.now + WORK_FOR, mixed: None };
     let sa = &mut session.sas[index];
     sa.state = State::AuthSent(Box::new(AuthSent {
         keys,
@@ -86,19 +98,75 @@ pub(crate) fn ask(
         spi_in,
         unwanted: false,
         handshake,
+        mixed,
         stage,
     }));
     match proving {
-        Proving::Ready(proof) => send(session, cx, index, &proof),
+        Proving::Ready(proof) => proved(session, cx, index, proof),
         Proving::Signing(signing) => {
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
+            Effects::none()
         }
     }
-    Effects::none()
 }
 
-/// Sends our proof and asks for the first Child SA.
-fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) {
+fn prove_to_responder(
+    tunnel: &IkeTunnel,
+    keys: &Keys,
+    handshake: &Handshake,
+    auth_id: u32,
+    proof_keys: &ProofKeys,
+) -> Result<Proving, Failure> {
+    let octets = SignedOctets {
+        message: &handshake.request,
+        nonce: &handshake.responder_nonce,
+        sk_p: &proof_keys.initiator,
+        id: &Identification::of(&tunnel.local.identity),
+        by: keys.prf_provider(),
+        intermediate: &handshake.int_auth.octets(auth_id),
+    };
+    proving::prove(tunnel, keys.suite.prf, octets, &handshake.wishes)
+}
+
+/// Goes on with a proof of ours. If it needs a PPK that the responder may lack, another one without it is made, too.
+fn proved(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: Evidence) -> Effects {
+    let tunnel = Arc::clone(&session.tunnel);
+    let auth_id = session.sas[index].window.next_id();
+    let spi = session.sas[index].local_spi;
+    let State::AuthSent(auth) = &mut session.sas[index].state else {
+        impossible!(cx.out, "a proof is made in IKE_AUTH only")
+    };
+    let first = match &mut auth.stage {
+        auth_sent::Stage::Proving { mixed, .. } => mixed.take(),
+        _ => None,
+    };
+    if auth.mixed.is_none() || !ppk::may_do_without(&tunnel) {
+        return send(session, cx, index, &proof, None);
+    }
+    if let Some(first) = first {
+        return send(session, cx, index, &first, Some(&proof));
+    }
+    let plain = &auth.handshake.proof_keys;
+    match prove_to_responder(&tunnel, &auth.keys, &auth.handshake, auth_id, plain) {
+        Ok(Proving::Ready(without)) => send(session, cx, index, &proof, Some(&without)),
+        Ok(Proving::Signing(signing)) => {
+            let until = cx.now + WORK_FOR;
+            auth.stage = auth_sent::Stage::Proving { until, mixed: Some(proof) };
+            proving::hand_out(cx, spi, None, Some(signing));
+            Effects::none()
+        }
+        Err(failure) => session.end(cx, CloseReason::NoProof, Some(failure)),
+    }
+}
+
+/// Sends our proof and asks for the first Child SA. `without` is the proof without the PPK, where that is optional.
+fn send(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    proof: &Evidence,
+    without: Option<&Evidence>,
+) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
     let State::AuthSent(auth) = &mut session.sas[index].state else {
         impossible!(cx.out, "a proof is sent in IKE_AUTH only")
@@ -106,6 +174,10 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) 
     auth.stage = auth_sent::Stage::Asked;
     let child = Arc::clone(&auth.child);
     let spi_in = auth.spi_in;
+    // RFC 8784 §3: the method of both proofs is the same. It is not if the certificates were replaced between them.
+    let without = without.filter(|without| without.method == proof.method);
+    let without = without.map(|without| without.data.as_slice());
+    let ppk = auth.mixed.as_ref().map(|mixed| ppk::request(&mixed.base.ppk.id, without));
     let (certificates, proof) = proving::payloads(proof);
     let mut payloads = vec![Payload::IdInitiator(Identification::of(&tunnel.local.identity))];
     payloads.extend(certificates);
@@ -115,15 +187,21 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) 
     payloads.extend(proving::request(Wanted::of(&tunnel), cx.trust));
     payloads.push(Payload::IdResponder(Identification::of(&tunnel.remote.identity)));
     payloads.push(proof);
-    if child.mode == Mode::Transport {
-        payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
+    payloads.extend(ppk.into_iter().flatten());
+    if let Some(spi_in) = spi_in {
+        if child.mode == Mode::Transport {
+            payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
+        }
+        let offer =
+            offer_child(&session.path.carries(&child.proposals), Offered::default(), spi_in);
+        payloads.push(Payload::Sa(offer));
+        payloads.extend(session.asked_selectors(&child));
     }
-    payloads.push(Payload::Sa(offer_child(&session.path.carries(&child.proposals), &[], spi_in)));
-    payloads.extend(session.asked_selectors(&child));
     if session.path.traverses && session.may_be_mobile(cx) {
         payloads.extend(address_update::introduction(session, cx));
     }
     session.send_request(cx, index, ExchangeType::IKE_AUTH, &payloads, None);
+    Effects::none()
 }
 
 /// Takes the responder's answer, and begins to check its proof.
@@ -134,10 +212,12 @@ pub(crate) fn conclude(
     payloads: Vec<Payload>,
 ) -> Effects {
     let spi = session.sas[index].local_spi;
+    // Its answer is here, so the next number is one further.
+    let auth_id = session.sas[index].window.next_id() - 1;
     let State::AuthSent(auth) = &mut session.sas[index].state else {
         impossible!(cx.out, "the dispatcher has seen that IKE_AUTH is asked");
     };
-    match check(cx, &session.tunnel, auth, &payloads) {
+    match check(cx, &session.tunnel, auth, auth_id, &payloads) {
         Ok(None) => finish(session, cx, index, &payloads, Ok(None)),
         Ok(Some(claim)) => {
             auth.stage = auth_sent::Stage::Checking { until: cx.now + WORK_FOR, payloads };
@@ -158,9 +238,9 @@ pub(crate) fn resume(
     // The job was given up, and its IKE SA has gone on.
     let State::AuthSent(auth) = &mut session.sas[index].state else { return Effects::none() };
     match (std::mem::replace(&mut auth.stage, auth_sent::Stage::Asked), outcome) {
-        (auth_sent::Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
-            send(session, cx, index, &proof);
-            Effects::none()
+        (stage @ auth_sent::Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
+            auth.stage = stage;
+            proved(session, cx, index, proof)
         }
         (auth_sent::Stage::Proving { .. }, Err(failure)) => {
             session.end(cx, CloseReason::NoProof, Some(failure))
@@ -207,15 +287,19 @@ fn finish(
     else {
         impossible!(cx.out, "an answer of IKE_AUTH is concluded in IKE_AUTH only");
     };
-    let AuthSent { keys, child, spi_in, unwanted, handshake, .. } = *auth;
+    let AuthSent { mut keys, child, spi_in, unwanted, handshake, mixed, .. } = *auth;
     let parts = Parts::of(payloads);
+    if let Some(mixed) = mixed.filter(|_| parts.notify(NotifyType::PPK_IDENTITY).is_some()) {
+        keys.adopt(&mixed);
+    }
+    let has_ppk = keys.ppk.is_some();
     let tunnel = Arc::clone(&session.tunnel);
     let suite = keys.suite;
-    session.sas[index].state = State::Established(Box::new(established(cx, &tunnel, keys)));
+    session.sas[index].state = State::Established(Box::new(established(cx, tunnel.lifetime, keys)));
     let warning = match verdict {
         Ok(warning) => warning,
         Err(failure) => {
-            cx.release_spi(spi_in);
+            release(cx, spi_in);
             session.failed.push(child.name.clone());
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
             let told = parts
@@ -228,11 +312,11 @@ fn finish(
             return session.end(cx, CloseReason::ProofRefused, Some(failure));
         }
     };
-    if let Some(warning) = warning {
+    for warning in warning.into_iter().chain(ppk::warning(&tunnel, has_ppk)) {
         cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
     }
     if session.is_closing() {
-        cx.release_spi(spi_in);
+        release(cx, spi_in);
         return Effects::none();
     }
     let nonces = handshake.nonces();
@@ -241,6 +325,13 @@ fn finish(
     if session.path.traverses && session.may_be_mobile(cx) {
         address_update::agree(session, &parts);
     }
+    let Some(spi_in) = spi_in else {
+        if unwanted {
+            return effects.and(session.close_when_idle(cx));
+        }
+        session.tasks.push_front(Task::CreateChild(child.name.clone()));
+        return effects;
+    };
     if unwanted {
         cx.release_spi(spi_in);
         if parts.sa.is_some() {
@@ -265,14 +356,19 @@ fn finish(
     effects
 }
 
-fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
+pub(super) fn release(cx: &mut Cx<'_>, spi_in: Option<Spi>) {
+    spi_in.into_iter().for_each(|spi| cx.release_spi(spi));
+}
+
+fn established(cx: &mut Cx<'_>, lifetime: Lifetime, keys: Keys) -> Established {
     Established {
         keys,
         active: None,
+        awaited: Vec::new(),
         phase: Phase::Serving,
         unproven: false,
-        rekey_at: cx.jittered(tunnel.lifetime.soft(), tunnel.lifetime.hard),
-        expire_at: after(cx.now, tunnel.lifetime.hard),
+        rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
+        expire_at: after(cx.now, lifetime.hard),
     }
 }
 
@@ -281,6 +377,7 @@ fn check(
     cx: &mut Cx<'_>,
     tunnel: &IkeTunnel,
     auth: &AuthSent,
+    auth_id: u32,
     payloads: &[Payload],
 ) -> Result<Option<Claim>, Failure> {
     let parts = Parts::of(payloads);
@@ -297,12 +394,19 @@ fn check(
             Some(error)
                 if proving::signs(tunnel) && error.kind == NotifyType::AUTHENTICATION_FAILED =>
             {
-                proving::unaccepted(tunnel)
+                let named = auth.mixed.as_ref().map(|mixed| mixed.base.ppk.id.as_str());
+                ppk::name_it(proving::unaccepted(tunnel), named)
             }
-            Some(error) => failure_of(
-                error,
-                Asked { proof: Some(unproven(tunnel, false)), ..Asked::ike(&tunnel.proposals) },
-            ),
+            Some(error) => {
+                // What IKE_AUTH offers is for the Child SA. OpenIKED refuses the IKE SA with it.
+                let asked = match auth.spi_in {
+                    Some(_) => Asked::child(&auth.child, Offered::default()),
+                    None => Asked::ike(&tunnel.proposals),
+                };
+                let named = auth.mixed.as_ref().map(|mixed| mixed.base.ppk.id.clone());
+                let proof = Proof { ppk: named, ..Proof::of(tunnel, false) };
+                failure_of(error, Asked { proof: Some(proof), ..asked })
+            }
             None => Failure::new(FailureKind::ProtocolError, "the answer has no proof".into()),
         });
     };
@@ -315,23 +419,23 @@ fn check(
         let kind = FailureKind::AuthenticationFailed;
         return Err(Failure::with(kind, Facts::Identities(identities)));
     };
+    let used = ppk::concluded(tunnel, auth.mixed.as_ref(), &parts)?;
+    let proof_keys = if used { auth.proof_keys() } else { &auth.handshake.proof_keys };
     let octets = SignedOctets {
         message: &auth.handshake.response,
         nonce: &auth.handshake.initiator_nonce,
-        sk_p: &auth.handshake.proof_keys.responder,
+        sk_p: &proof_keys.responder,
         id,
+        by: auth.keys.prf_provider(),
+        intermediate: &auth.handshake.int_auth.octets(auth_id),
     };
     let said = Said { identity: identity.clone(), method, data, payloads };
+    let id = auth.mixed.as_ref().filter(|_| used).map(|mixed| mixed.base.ppk.id.as_str());
     proving::check(cx, tunnel, auth.keys.suite.prf, octets, said)
+        .map_err(|failure| ppk::name_it(failure, id))
 }
 
 /// A proof that was not accepted, by us or by the peer.
-fn unproven(tunnel: &IkeTunnel, by_us: bool) -> Proof {
-    let (local, remote) = (tunnel.local.identity.to_string(), tunnel.remote.identity.to_string());
-    let certificate = !matches!(tunnel.credential, policy::Credential::PresharedKey(_));
-    Proof { by_us, certificate, local, remote }
-}
-
 fn conclude_child(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -342,16 +446,15 @@ fn conclude_child(
     parts: &Parts<'_>,
 ) -> Result<Effects, Failure> {
     let asked = asked(child);
-    let agreed = child_sa::read_answer(child, &asked, &[], parts)?;
+    let agreed = child_sa::read_answer(child, &asked, Offered::default(), parts)?;
     let (choice, spi_out) =
-        accept_child(&session.path.carries(&child.proposals), &[], agreed.proposals).ok_or_else(
-            || {
+        accept_child(&session.path.carries(&child.proposals), Offered::default(), agreed.proposals)
+            .ok_or_else(|| {
                 Failure::new(
                     FailureKind::ProtocolError,
                     format!("the peer chose {}, which was not offered", describe(agreed.proposals)),
                 )
-            },
-        )?;
+            })?;
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
     let Some(established) = session.sas[index].established() else {
@@ -365,7 +468,7 @@ fn conclude_child(
         selectors: agreed.selectors,
         spi_in,
         spi_out,
-        keys: established.keys.child(suite, None, nonces),
+        keys: established.keys.child(suite, &[], nonces, None),
         initiator: true,
         standby: false,
         path: session.child_path(),
@@ -381,6 +484,8 @@ fn conclude_child(
 pub(crate) enum Answer {
     /// It stays, and nothing is answered now.
     Waits(Box<HalfOpen>),
+    /// It stays and goes on after this answer.
+    Answered(Box<HalfOpen>, Vec<Vec<u8>>),
     /// It stays, and only repeats this answer from now on.
     Refused(Box<HalfOpen>, Vec<Vec<u8>>),
     /// Both sides have proved who they are: a session takes the place of the half-open IKE SA.
@@ -405,7 +510,6 @@ pub(crate) fn answer(
     let waits = |begun, stage| Answer::Waits(Box::new(HalfOpen { begun, stage }));
     if header.response
         || header.exchange != ExchangeType::IKE_AUTH
-        || header.message_id != 1
         || (header.initiator_spi, header.responder_spi) != begun.spis()
         || !header.from_initiator
     {
@@ -414,7 +518,7 @@ pub(crate) fn answer(
     }
     let mut unproven = match stage {
         Stage::Waiting(unproven) => unproven,
-        Stage::Checking(..) => {
+        Stage::Checking(..) | Stage::Preparing(..) => {
             cx.out.discard(Discard::AnswerPending);
             return waits(begun, stage);
         }
@@ -423,10 +527,14 @@ pub(crate) fn answer(
             return waits(begun, stage);
         }
     };
+    if !unproven.window.expects(header.message_id) || unproven.goes_on(&begun.keys) {
+        cx.out.discard(Discard::WrongExchange);
+        return waits(begun, Stage::Waiting(unproven));
+    }
     let requests = &mut unproven.window.requests;
     let received = requests.receive(cx.now, &begun.path, &begun.keys, header, datagram.octets);
     let (payloads, fragments) = match received {
-        Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
+        Ok(Received::Message { payloads, fragments, .. }) => (payloads, fragments),
         Ok(Received::Fragment) => return waits(begun, Stage::Waiting(unproven)),
         Err(reason) => {
             cx.out.discard(reason);
@@ -439,20 +547,27 @@ pub(crate) fn answer(
         begun.path.follow_fragments(fragments.largest);
     }
     let request = Request {
-        reply: begun.answer_header(ExchangeType::IKE_AUTH, 1),
+        reply: begun.answer_header(ExchangeType::IKE_AUTH, header.message_id),
         path: (datagram.local, datagram.remote),
         octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
     };
     let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
-    let judged = payloads.and_then(|p| Ok((authenticate(cx, &begun, &unproven, &p, datagram)?, p)));
-    let ((tunnel, claim), payloads) = match judged {
+    let judged = payloads.and_then(|p| {
+        let id = header.message_id;
+        Ok((authenticate(cx, &begun, &unproven, (id, &p), datagram)?, p))
+    });
+    let (Authentic { tunnel, claim, mixed }, payloads) = match judged {
         Ok(judged) => judged,
         Err(rejection) => return refuse(cx, begun, &unproven, request, &rejection),
     };
+    if let Some(mixed) = mixed {
+        begun.keys.adopt(&mixed);
+        unproven.proof_keys = mixed.proof_keys;
+    }
     unproven.wishes.add(&payloads);
-    match (prove(&begun, &unproven, &tunnel), claim) {
+    match (prove(&begun, &unproven, &tunnel, header.message_id), claim) {
         (Ok(Proving::Ready(proof)), None) => {
-            establish(cx, begun, *unproven, &request, tunnel, &payloads, &proof)
+            preparing::establish(cx, begun, unproven, request, tunnel, payloads, proof)
         }
         (Ok(Proving::Signing(signing)), Some(claim)) => {
             proving::hand_out(cx, begun.local_spi, Some(claim), Some(signing));
@@ -481,22 +596,16 @@ pub(crate) fn resume_answer(
     };
     let Checking { tunnel, payloads, request } = *checking;
     let path = request.path;
-    // The policy may have changed meanwhile: what was proved counts only for what it was proved to.
-    let lasts = |c: &&Arc<IkeTunnel>| {
-        c.name == tunnel.name && tunnel.difference(c).0 < policy::Effect::Reestablished
-    };
-    let present = unproven.candidates.of_peer(&tunnel.remote.identity);
-    let Some(tunnel) = present.into_iter().find(lasts).cloned() else {
-        let detail = format!("{} is no longer in the policy as it was", tunnel.name);
-        let rejection = Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail);
-        return Ok((path, refuse(cx, begun, &unproven, request, &rejection)));
+    let tunnel = match still_there(&unproven, &tunnel) {
+        Ok(tunnel) => tunnel,
+        Err(rejection) => return Ok((path, refuse(cx, begun, &unproven, request, &rejection))),
     };
     let answer = match outcome {
         Ok(Proved { proof: Some(proof), warning }) => {
             if let Some(warning) = warning {
                 cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
             }
-            establish(cx, begun, *unproven, &request, tunnel, &payloads, &proof)
+            preparing::establish(cx, begun, unproven, request, tunnel, payloads, proof)
         }
         Ok(Proved { proof: None, .. }) => {
             cx.out.bug("a job that was to make a proof made none");
@@ -513,6 +622,18 @@ pub(crate) fn resume_answer(
     Ok((path, answer))
 }
 
+/// The tunnel as the policy has it now. It may have changed meanwhile: a proof counts only for the tunnel it was given for.
+fn still_there(unproven: &Unproven, tunnel: &IkeTunnel) -> Result<Arc<IkeTunnel>, Rejection> {
+    let lasts = |c: &&Arc<IkeTunnel>| {
+        c.name == tunnel.name && tunnel.difference(c).0 < policy::Effect::Reestablished
+    };
+    let present = unproven.candidates.of_peer(&tunnel.remote.identity);
+    present.into_iter().find(lasts).cloned().ok_or_else(|| {
+        let detail = format!("{} is no longer in the policy as it was", tunnel.name);
+        Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail)
+    })
+}
+
 /// Refuses a request whose job nobody does. `Err`: there is none.
 pub(crate) fn give_up(
     cx: &mut Cx<'_>,
@@ -521,17 +642,24 @@ pub(crate) fn give_up(
     resume_answer(cx, half, Err(too_late()))
 }
 
-fn prove(begun: &Begun, unproven: &Unproven, tunnel: &IkeTunnel) -> Result<Proving, Failure> {
+fn prove(
+    begun: &Begun,
+    unproven: &Unproven,
+    tunnel: &IkeTunnel,
+    auth_id: u32,
+) -> Result<Proving, Failure> {
     let octets = SignedOctets {
         message: &begun.response,
         nonce: &unproven.initiator_nonce,
         sk_p: &unproven.proof_keys.responder,
         id: &Identification::of(&tunnel.local.identity),
+        by: begun.keys.prf_provider(),
+        intermediate: &unproven.int_auth.octets(auth_id),
     };
     proving::prove(tunnel, begun.keys.suite.prf, octets, &unproven.wishes)
 }
 
-fn refuse(
+pub(super) fn refuse(
     cx: &mut Cx<'_>,
     begun: Begun,
     unproven: &Unproven,
@@ -559,14 +687,23 @@ fn refuse_silently(
     Answer::Refused(Box::new(HalfOpen { begun, stage }), answer)
 }
 
+/// A request of IKE_AUTH whose proof is good, as far as it is checked.
+struct Authentic {
+    tunnel: Arc<IkeTunnel>,
+    /// What a job is still to check.
+    claim: Option<Claim>,
+    /// The keys with the PPK that both sides have.
+    mixed: Option<Mixed>,
+}
+
 /// Finds the tunnel that the peer's identity names and checks its proof.
 fn authenticate(
     cx: &mut Cx<'_>,
     begun: &Begun,
     unproven: &Unproven,
-    payloads: &[Payload],
+    (auth_id, payloads): (u32, &[Payload]),
     datagram: Datagram<'_>,
-) -> Result<(Arc<IkeTunnel>, Option<Claim>), Rejection> {
+) -> Result<Authentic, Rejection> {
     let mut id = None;
     let mut wanted = None;
     let mut auth = None;
@@ -606,16 +743,40 @@ fn authenticate(
             known: unproven.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
         }));
     };
+    let derived = (&begun.keys, &unproven.proof_keys);
+    let parts = Parts::of(payloads);
+    let (mixed, proof) = match ppk::judge(tunnel, cx.trust, unproven.ppk, derived, &parts)? {
+        ppk::Use::None => (None, proof.as_slice()),
+        ppk::Use::Mixed(mixed) => (Some(mixed), proof.as_slice()),
+        ppk::Use::Waived(without) => (None, without),
+    };
     let octets = SignedOctets {
         message: &begun.request,
         nonce: &unproven.responder_nonce,
-        sk_p: &unproven.proof_keys.initiator,
+        sk_p: &mixed.as_ref().map_or(&unproven.proof_keys, |m| &m.proof_keys).initiator,
         id,
+        by: begun.keys.prf_provider(),
+        intermediate: &unproven.int_auth.octets(auth_id),
     };
     let said = Said { identity, method, data: proof, payloads };
+    let id = mixed.as_ref().map(|mixed| mixed.base.ppk.id.as_str());
     let claim = proving::check(cx, tunnel, begun.keys.suite.prf, octets, said)
-        .map_err(Rejection::unproven)?;
-    Ok((Arc::clone(tunnel), claim))
+        .map_err(|failure| Rejection::unproven(ppk::name_it(failure, id)))?;
+    Ok(Authentic { tunnel: Arc::clone(tunnel), claim, mixed })
+}
+
+/// The path of the peer's messages from its IKE_AUTH request on.
+fn path_of(cx: &Cx<'_>, begun: &Begun, request: &Request) -> Path {
+    let (local, remote) = request.path;
+    let mut path = begun.path;
+    // RFC 7296 §2.23: the peer may have moved to the port of NAT traversal meanwhile, but to another address only behind a NAT: a copy
+    // sent from elsewhere must not draw the tunnel there.
+    if path.nat_remote || path.remote.ip() == remote.ip() {
+        (path.local, path.remote) = (local, remote);
+    } else if local.port() == cx.config.natt_port {
+        path.float(cx.config.natt_port);
+    }
+    path
 }
 
 fn establish(
@@ -627,28 +788,24 @@ fn establish(
     payloads: &[Payload],
     proof: &Evidence,
 ) -> Answer {
-    let init = begun.init();
-    let Begun { local_spi, remote_spi, path, keys, begun_at, .. } = begun;
+    let (init, path) = (begun.init(), path_of(cx, &begun, request));
+    let Begun { local_spi, remote_spi, keys, begun_at, .. } = begun;
     let parts = Parts::of(payloads);
-    let (local, remote) = request.path;
-    let suite = keys.suite;
-    let mut path = path;
-    // RFC 7296 §2.23: the peer may have moved to the port of NAT traversal meanwhile, but to another address only behind a NAT: a copy
-    // sent from elsewhere must not draw the tunnel there.
-    if path.nat_remote || path.remote.ip() == remote.ip() {
-        (path.local, path.remote) = (local, remote);
-    } else if local.port() == cx.config.natt_port {
-        path.float(cx.config.natt_port);
-    }
+    let (suite, has_ppk) = (keys.suite, keys.ppk.is_some());
+    let in_proofs = has_ppk && unproven.ppk == PpkUse::InProofs;
     let sa = IkeSa {
         local_spi,
         remote_spi,
         initiator: false,
         window: Window::default(),
-        state: State::Established(Box::new(established(cx, &tunnel, keys))),
+        state: State::Established(Box::new(established(cx, tunnel.lifetime.of(false), keys))),
     };
     let mut session = Session::new(Arc::clone(&tunnel), path, sa, false, begun_at, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
+    cx.out.products.note(&tunnel.name, unproven.product.clone());
+    if let Some(warning) = ppk::warning(&tunnel, has_ppk) {
+        cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
+    }
     let nonces = unproven.nonces();
     let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
     if cx.contacts.knows(&tunnel) && !initial_contact {
@@ -659,6 +816,7 @@ fn establish(
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
     answer.push(proof);
+    answer.extend(in_proofs.then(ppk::answer));
     answer.extend(session.limit_authentication(cx));
     if path.traverses && session.may_be_mobile(cx) {
         address_update::agree(&mut session, &parts);
@@ -685,7 +843,7 @@ fn establish(
         Some(keys) => {
             let message = Message::seal(request.reply, &answer, keys, &path, cx.rng);
             datagrams.extend_from_slice(message.datagrams());
-            session.sas[0].window = Window::after_auth_answered(message);
+            session.sas[0].window = Window::after_auth_answered(request.reply.message_id, message);
         }
         None => cx.out.bug("an established IKE SA has keys"),
     }

@@ -4,20 +4,21 @@
 mod generic;
 mod matching;
 
-use super::Granted;
+use super::{Granted, follow_up, ppk};
 use crate::context::Cx;
-use crate::crypto::key_exchange::PrivateKey;
+use crate::crypto::key_exchange::{PrivateKey, respond};
 use crate::effect::Effects;
-use crate::failure::facts::{KEPT, Offers, Shadowed, Wanted};
+use crate::failure::facts::{KEPT, Offers, Shadowed, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
-use crate::negotiation::proposal::{ChildKeyExchange, choose_child};
+use crate::negotiation::proposal::{ChildKeyExchange, Offered, choose_child};
 use crate::negotiation::selectors;
-use crate::negotiation::suite::ChildChoice;
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::rules::Ruled;
-use crate::sa::child::{Blueprint, History};
-use crate::sa::keys::Nonces;
+use crate::sa::active::{Active, ChildRival};
+use crate::sa::child::{Blueprint, ChildState, History};
+use crate::sa::follow_up::{Agreed, AwaitedChild, OwnNonces, Purpose};
+use crate::sa::keys::{Base, Nonces};
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::session::Session;
 use crate::session::most_children;
@@ -25,6 +26,7 @@ use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::NotifyType;
 use esp::plane::{Spi, TrafficSelectors};
+pub(crate) use matching::Asker;
 use matching::{Match, as_sent, differing, find_tunnel};
 use policy::{ChildTunnel, Group, Mode, Secret, Selector};
 use std::sync::Arc;
@@ -76,10 +78,11 @@ fn try_grant(
     if session.children.len() >= most_children(&session.tunnel) {
         return Err(Rejection::no_additional_sas(session.children.len()));
     }
-    let Match { tunnel, selectors, seen } =
-        find_tunnel(session, cx, request.rekeys, transport, tsi, tsr)?;
+    let asker = Asker::from(&*session);
+    let old = request.rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|c| &c.tunnel);
+    let Match { tunnel, selectors, seen } = find_tunnel(asker, cx, old, transport, tsi, tsr)?;
     if request.rekeys.is_none() {
-        refuse_claimed(session, cx, &tunnel, &selectors)?;
+        refuse_claimed(asker, cx, &tunnel, &selectors)?;
     }
     let spi_in = cx.spis.allocate(cx.rng);
     let wanted = match request.in_auth {
@@ -92,11 +95,23 @@ fn try_grant(
             true => Rejection::not_through_nat(ah_and_nat(session, &tunnel)),
             false => no_proposal(&tunnel, theirs, request.in_auth),
         })
-        .and_then(|(choice, spi_out, proposal)| {
-            let (shared, public) = exchange_keys(choice.group, parts)?;
-            let offer = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
-            let effects = install(session, cx, index, &tunnel, offer, shared.as_ref(), request)?;
-            Ok((proposal, public, effects))
+        .and_then(|(mut choice, spi_out, proposal)| {
+            choice.lifetime = choice.lifetime.of(false);
+            let (shared, mut public) = exchange_keys(choice.group, parts)?;
+            let agreed = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
+            let (rekeys, nonces) = (request.rekeys, OwnNonces::of(request.nonces));
+            let tunnel = Arc::clone(&tunnel);
+            let (base, selected) = fresh_ppk(session, cx, index, parts, request).unzip();
+            public.extend(selected);
+            let awaited = AwaitedChild { tunnel, agreed, rekeys, nonces, base };
+            if choice.additional.is_empty() {
+                let effects = complete(session, cx, index, awaited, &shared)?;
+                return Ok((proposal, public, effects));
+            }
+            let purpose = Purpose::Child(Box::new(awaited));
+            let told = follow_up::expect(session, cx, index, choice.additional, shared, purpose)?;
+            public.push(told);
+            Ok((proposal, public, Effects::none()))
         });
     let (proposal, public, effects) = match made {
         Ok(made) => made,
@@ -121,14 +136,29 @@ fn try_grant(
     Ok(Granted { payloads, effects })
 }
 
+/// Has the plane prepare for the Child SA that a request asks for, where the peer names its traffic. Returns its child tunnel as
+/// long as the plane is not prepared: the request has to wait. A request that is going to be refused waits for nothing.
+pub(crate) fn unprepared(
+    asker: Asker<'_>,
+    cx: &mut Cx<'_>,
+    parts: &Parts<'_>,
+) -> Option<Arc<ChildTunnel>> {
+    asker.tunnel.generic.as_ref()?;
+    let (_, tsi, tsr) = (parts.sa?, parts.ts_initiator?, parts.ts_responder?);
+    let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
+    let Match { tunnel, selectors, .. } = find_tunnel(asker, cx, None, transport, tsi, tsr).ok()?;
+    refuse_claimed(asker, cx, &tunnel, &selectors).ok()?;
+    (!generic::prepare(asker, cx, &tunnel)).then_some(tunnel)
+}
+
 /// Refuses traffic that goes to another peer, whatever is agreed with this one (RFC 3948 §5.2).
 fn refuse_claimed(
-    session: &Session,
+    asker: Asker<'_>,
     cx: &Cx<'_>,
     tunnel: &ChildTunnel,
     selectors: &TrafficSelectors,
 ) -> Result<(), Rejection> {
-    let peer = &session.tunnel.remote.identity;
+    let peer = &asker.tunnel.remote.identity;
     match cx.rules.shadowing_rule(&tunnel.name, peer, selectors) {
         Some(rule) => Err(claimed(tunnel, &selectors.local, &selectors.remote, rule)),
         None => Ok(()),
@@ -161,10 +191,26 @@ pub(crate) fn ah_and_nat(session: &Session, tunnel: &ChildTunnel) -> Failure {
 }
 
 fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], in_auth: bool) -> Rejection {
-    let groups: &[Group] = if in_auth { &[] } else { &tunnel.pfs.accept };
-    let ours = Asked::child(tunnel, groups).offers;
-    let group_optional = tunnel.pfs.accept_none && !groups.is_empty();
+    let offered = match in_auth {
+        true => Offered::default(),
+        false => Offered { groups: &tunnel.pfs.accept, additional: &tunnel.pfs.additional },
+    };
+    let ours = Asked::child(tunnel, offered).offers;
+    let group_optional = tunnel.pfs.accept_none && !offered.groups.is_empty();
     Rejection::no_proposal_chosen(Offers { group_optional, ..ours.beside(theirs) })
+}
+
+/// A PPK that the peer proposes for a Child SA, and the payload that selects it. In IKE_AUTH there is none.
+fn fresh_ppk(
+    session: &Session,
+    cx: &Cx<'_>,
+    index: usize,
+    parts: &Parts<'_>,
+    request: &ChildRequest<'_>,
+) -> Option<(Base, Payload)> {
+    let (nonce, spis) = (request.nonces.initiator, session.sas[index].spis());
+    let keys = &session.sas[index].established().filter(|_| !request.in_auth)?.keys;
+    ppk::for_new_sa(&session.tunnel, cx.trust, keys, nonce, spis, parts)
 }
 
 /// The payload KE of a key exchange of the Child SA's own.
@@ -172,50 +218,43 @@ pub(super) fn public_value(key: &PrivateKey) -> Payload {
     Payload::KeyExchange { group: group_id(key.group()), data: key.public_value().to_vec() }
 }
 
-/// Our half of a key exchange of the Child SA's own.
+/// Our half of a key exchange of the Child SA's own: the shared secret, and the payload of the answer. Both are empty if there
+/// is none.
 fn exchange_keys(
     group: Option<Group>,
     parts: &Parts<'_>,
-) -> Result<(Option<Secret>, Option<Payload>), Rejection> {
-    let Some(group) = group else { return Ok((None, None)) };
+) -> Result<(Vec<Secret>, Vec<Payload>), Rejection> {
+    let Some(group) = group else { return Ok((Vec::new(), Vec::new())) };
     let (sent, public) =
         parts.key_exchange.ok_or_else(|| Rejection::invalid_ke(group_id(group)))?;
     if group_of(sent) != Some(group) {
         return Err(Rejection::invalid_ke(group_id(group)));
     }
-    let key = PrivateKey::generate(group);
-    let answer = public_value(&key);
-    let shared = key.agree(public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
-    Ok((Some(shared), Some(answer)))
+    let made = respond(group, public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
+    let answer = Payload::KeyExchange { group: group_id(group), data: made.public_value };
+    Ok((vec![made.shared], vec![answer]))
 }
 
-/// The agreement of both sides on a Child SA.
-struct Agreed {
-    choice: ChildChoice,
-    spi_in: Spi,
-    spi_out: Spi,
-    selectors: Arc<TrafficSelectors>,
-}
-
-fn install(
+/// Makes the Child SA that the peer has asked for, once all keys are exchanged.
+pub(super) fn complete(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
-    tunnel: &Arc<ChildTunnel>,
-    agreed: Agreed,
-    shared: Option<&Secret>,
-    request: &ChildRequest<'_>,
+    awaited: AwaitedChild,
+    shared: &[Secret],
 ) -> Result<Effects, Rejection> {
+    let AwaitedChild { tunnel, agreed, rekeys, nonces, base } = awaited;
+    let nonces = nonces.as_nonces();
     let suite =
         agreed.choice.suite().expect("a chosen proposal has cipher and integrity that go together");
     let keys = match session.sas[index].established() {
-        Some(established) => established.keys.child(suite, shared, request.nonces),
+        Some(established) => established.keys.child(suite, shared, nonces, base.as_ref()),
         None => return Err(Rejection::temporary()),
     };
-    generic::add_rule(session, cx, tunnel)?;
-    let history = successor_history(session, cx, request.rekeys);
+    generic::add_rule(&session.tunnel, cx, &tunnel)?;
+    let history = successor_history(session, cx, rekeys);
     let blueprint = Blueprint {
-        tunnel,
+        tunnel: &tunnel,
         choice: agreed.choice,
         mode: tunnel.mode,
         selectors: agreed.selectors,
@@ -224,17 +263,30 @@ fn install(
         keys,
         initiator: false,
         // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
-        standby: request.rekeys.is_some() || session.renewal.relieves_at.is_some(),
+        standby: rekeys.is_some() || session.renewal.relieves_at.is_some(),
         path: session.child_path(),
         history,
-        lowest_nonce: LowestNonce::of(request.nonces),
+        lowest_nonce: session.inherited_nonce(rekeys, LowestNonce::of(nonces)),
     };
     let child = blueprint.install(cx).map_err(|e| Rejection::plane(&e))?;
-    let effects = session.add_child(cx, child, request.rekeys.is_some());
-    if request.rekeys.is_none() {
-        session.settle_duplicates(&tunnel.name);
+    let effects = session.add_child(cx, child, rekeys.is_some());
+    match rekeys {
+        Some(old) => note_successor(session, index, old, LowestNonce::of(nonces)),
+        None => session.settle_duplicates(&tunnel.name),
     }
     Ok(effects)
+}
+
+/// The Child SA just granted replaces `old`, and may meet a rekey of ours that is in flight.
+fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: LowestNonce) {
+    let Some(new) = session.children.last().map(|c| c.spi_in) else { return };
+    session.set_state(old, ChildState::Replaced(new));
+    if let Some(established) = session.sas[index].established_mut()
+        && let Some(Active::Child(pending)) = &mut established.active
+        && pending.rekeys == Some(old)
+    {
+        pending.rival = Some(ChildRival { child: new, lowest_nonce });
+    }
 }
 
 pub(super) fn successor_history(
@@ -258,16 +310,16 @@ pub(crate) struct Answered<'a> {
     pub selectors: Arc<TrafficSelectors>,
 }
 
-/// Reads an answer to a request for `tunnel`'s Child SA that offered these groups.
+/// Reads an answer to a request for `tunnel`'s Child SA that offered these key exchanges.
 pub(crate) fn read_answer<'a>(
     tunnel: &ChildTunnel,
     asked: &TrafficSelectors,
-    groups: &[Group],
+    offered: Offered<'_>,
     parts: &Parts<'a>,
 ) -> Result<Answered<'a>, Failure> {
     // RFC 7296 §3.10.1: with an error the request has failed, whatever else the answer holds.
     if let Some(error) = parts.error() {
-        return Err(failure_of(error, Asked::child(tunnel, groups)));
+        return Err(failure_of(error, Asked::child(tunnel, offered)));
     }
     let (Some(proposals), Some(tsi), Some(tsr)) =
         (parts.sa, parts.ts_initiator, parts.ts_responder)
@@ -280,14 +332,17 @@ pub(crate) fn read_answer<'a>(
         return Err(differing(tunnel).into());
     }
     let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| {
-        Failure::new(
-            FailureKind::TsUnacceptable,
-            format!(
-                "the peer answers {} to {}, more than was asked for",
-                selectors::describe_wire(tsi),
-                selectors::describe_wire(tsr)
-            ),
-        )
+        // OpenIKED answers with its own traffic, whatever it was asked for.
+        let theirs = Wanted {
+            child: String::new(),
+            local: selectors::known(tsi),
+            remote: selectors::known(tsr),
+        };
+        Failure::from(Traffic {
+            ours: vec![Wanted::by(tunnel)],
+            theirs: Some(theirs),
+            renewal: false,
+        })
     })?;
     Ok(Answered { proposals, selectors: Arc::new(selectors) })
 }

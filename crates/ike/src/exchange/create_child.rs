@@ -1,9 +1,13 @@
 //! CREATE_CHILD_SA for Child SAs: new ones and rekeys (RFC 7296 §1.3.1, §1.3.3, §2.8).
 
+pub(super) mod handover;
+mod refusal;
+
 use super::child_sa::{
-    ChildRequest, ah_and_nat, grant, public_value, read_answer, successor_history,
+    Asker, ChildRequest, ah_and_nat, grant, public_value, read_answer, successor_history,
 };
-use super::{Answer, Granted, rekey_ike};
+use super::follow_up::{self, Step};
+use super::{Answer, Granted, child_sa, ppk, rekey_ike};
 use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
 use crate::context::Cx;
@@ -14,33 +18,37 @@ use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::description::describe;
-use crate::negotiation::proposal::{accept_child, offer_child};
+use crate::negotiation::proposal::{Offered, accept_child, offer_child};
+use crate::negotiation::selectors;
 use crate::negotiation::transforms::group_of;
-use crate::rejection::{Asked, Rejection, SHORT_NONCE, failure_of};
-use crate::sa::active::{Active, ChildRival, PendingChild};
-use crate::sa::child::{Blueprint, ChildSa, ChildState, History};
+use crate::rejection::{Rejection, SHORT_NONCE};
+use crate::sa::active::{Active, PendingChild};
+use crate::sa::child::{Blueprint, ChildSa, ChildState, History, Way};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::{self, LowestNonce};
-use crate::session::Session;
+use crate::session::{Session, most_children};
 use crate::task::Task;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{ChildTunnel, Group, Mode};
+use policy::{ChildTunnel, Group, Mode, Secret};
+use refusal::refused;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The number of times that a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
+/// A peer that answers TEMPORARY_FAILURE so often to the request for a new Child SA in place of another one refuses it.
+const FAILURES_OF_A_NEW_ONE: u32 = 3;
+
 /// A Child SA that is wanted of the peer.
 struct Wish {
     tunnel: Arc<ChildTunnel>,
     /// The Child SA that it is to replace, by inbound SPI.
     rekeys: Option<Spi>,
-    /// The request does not name that one.
-    anew: bool,
+    way: Way,
     group: Option<Group>,
     /// The number of times that the peer has asked for another group so far.
     restarts: u8,
@@ -51,16 +59,15 @@ pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name
     let Some(tunnel) = cx.policy.child_of(&session.tunnel, name).cloned() else {
         return Effects::none();
     };
-    if session.serving_child(name).is_some_and(|c| c.state == ChildState::Established) {
+    if session.serving_child(name).is_some() {
         return Effects::none();
     }
     cx.out.event(&session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
     let group = tunnel.pfs.offer.first().copied();
-    ask(session, cx, index, Wish { tunnel, rekeys: None, anew: false, group, restarts: 0 })
+    ask(session, cx, index, Wish { tunnel, rekeys: None, way: Way::Rekey, group, restarts: 0 })
 }
 
-/// Asks for the successor of a Child SA: with REKEY_SA (RFC 7296 §1.3.3), or without it if the peer has refused that for the one
-/// before.
+/// Asks for the successor of a Child SA, in the way that was good for the one before.
 pub(crate) fn ask_rekey(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -72,20 +79,20 @@ pub(crate) fn ask_rekey(
     else {
         return Effects::none();
     };
-    let wish = successor(child, child.history.rekey_refused);
+    let wish = successor(child, child.history.way);
     ask(session, cx, index, wish)
 }
 
-fn successor(child: &ChildSa, anew: bool) -> Wish {
+fn successor(child: &ChildSa, way: Way) -> Wish {
     let tunnel = Arc::clone(&child.tunnel);
     // The peer has agreed to this group before, so that it need not refuse another one first.
     let agreed = child.choice.group.filter(|g| tunnel.pfs.offer.contains(g));
     let group = agreed.or(tunnel.pfs.offer.first().copied());
-    Wish { tunnel, rekeys: Some(child.spi_in), anew, group, restarts: 0 }
+    Wish { tunnel, rekeys: Some(child.spi_in), way, group, restarts: 0 }
 }
 
 fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effects {
-    let Wish { tunnel, rekeys, anew, group, restarts } = wish;
+    let Wish { tunnel, rekeys, way, group, restarts } = wish;
     let proposals = session.child_path().carries(&tunnel.proposals);
     if proposals.is_empty() {
         // As if the peer had refused it.
@@ -95,8 +102,12 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effe
     let spi_in = cx.offer_spi(session.child_path().remote.ip());
     let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
+    let spis = session.sas[index].spis();
+    let keys = session.sas[index].established().map(|established| &established.keys);
+    let fresh = keys.and_then(|keys| ppk::fresh(&session.tunnel, cx.trust, keys, &nonce, spis));
+    let (base, proposed) = fresh.unzip();
     let mut payloads = Vec::new();
-    payloads.extend(rekeys.filter(|_| !anew).map(|spi| {
+    payloads.extend(rekeys.filter(|_| way != Way::Anew).map(|spi| {
         let replaced = session.child_by_inbound(spi);
         let protocol = replaced.map_or(ProtocolId::ESP, |c| c.choice.protocol());
         let spi = spi.0.to_be_bytes().to_vec();
@@ -105,18 +116,27 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effe
     if tunnel.mode == Mode::Transport {
         payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
     }
-    payloads.push(Payload::Sa(offer_child(&proposals, &tunnel.pfs.offer, spi_in)));
+    payloads.push(Payload::Sa(offer_child(&proposals, Offered::by(&tunnel.pfs), spi_in)));
     payloads.push(Payload::Nonce(nonce.clone()));
     payloads.extend(key_exchange.as_ref().map(public_value));
-    payloads.extend(session.asked_selectors(&tunnel));
+    payloads.extend(match way {
+        Way::Widened => [
+            Payload::TsInitiator(selectors::any(&tunnel.local)),
+            Payload::TsResponder(selectors::any(&tunnel.remote)),
+        ],
+        Way::Rekey | Way::Anew => session.asked_selectors(&tunnel),
+    });
+    payloads.extend(proposed);
     let pending = PendingChild {
         tunnel,
         proposals,
         rekeys,
-        anew,
+        way,
         spi_in,
         nonce,
         key_exchange,
+        base,
+        follow_up: None,
         restarts,
         unwanted: false,
         rival: None,
@@ -125,6 +145,20 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effe
     let active = Some(Active::Child(Box::new(pending)));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
     Effects::none()
+}
+
+/// The child tunnel that a CREATE_CHILD_SA request asks for, as long as the plane is not prepared for it.
+pub(crate) fn unprepared(
+    session: &Session,
+    cx: &mut Cx<'_>,
+    payloads: &[Payload],
+) -> Option<Arc<ChildTunnel>> {
+    let parts = Parts::of(payloads);
+    let is_refused = session.children.len() >= most_children(&session.tunnel);
+    if is_refused || parts.notify(NotifyType::REKEY_SA).is_some() {
+        return None;
+    }
+    child_sa::unprepared(Asker::from(session), cx, &parts)
 }
 
 /// Answers a CREATE_CHILD_SA request.
@@ -181,24 +215,7 @@ fn answer_child(
     let old = old.map(|c| c.spi_in);
     let nonce = cx.rng.nonce();
     let nonces = Nonces { initiator: initiator_nonce, responder: &nonce };
-    let granted =
-        grant(session, cx, index, parts, &ChildRequest { rekeys: old, in_auth: false, nonces })?;
-    if let Some(old) = old {
-        note_successor(session, index, old, LowestNonce::of(nonces));
-    }
-    Ok(granted)
-}
-
-/// The Child SA just granted replaces `old`, and may meet a rekey of ours that is in flight.
-fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: LowestNonce) {
-    let Some(new) = session.children.last().map(|c| c.spi_in) else { return };
-    session.set_state(old, ChildState::Replaced(new));
-    if let Some(established) = session.sas[index].established_mut()
-        && let Some(Active::Child(pending)) = &mut established.active
-        && pending.rekeys == Some(old)
-    {
-        pending.rival = Some(ChildRival { child: new, lowest_nonce });
-    }
+    grant(session, cx, index, parts, &ChildRequest { rekeys: old, in_auth: false, nonces })
 }
 
 /// Takes the answer to a request of ours.
@@ -206,9 +223,42 @@ pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
-    pending: PendingChild,
+    mut pending: PendingChild,
     payloads: Vec<Payload>,
 ) -> Effects {
+    let offered = Offered::by(&pending.tunnel.pfs);
+    let chosen = |parts: &Parts<'_>| {
+        let accepted = parts.sa.and_then(|sa| accept_child(&pending.proposals, offered, sa));
+        accepted.map(|(choice, _)| choice.additional).unwrap_or_default()
+    };
+    let step = follow_up::take(pending.follow_up.take(), payloads, chosen);
+    let (payloads, additional) = match step {
+        // The peer makes the Child SA at the end of the key exchanges only.
+        Step::Ask(..) if pending.unwanted || session.is_closing() => {
+            cx.release_spi(pending.spi_in);
+            return Effects::none();
+        }
+        Step::Ask(follow_up, request) => {
+            pending.follow_up = Some(follow_up);
+            let active = Some(Active::Child(Box::new(pending)));
+            session.send_request(cx, index, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
+            return Effects::none();
+        }
+        Step::Conclude(answer, shared) => (answer, shared),
+        Step::Refused(error, payloads) => {
+            cx.release_spi(pending.spi_in);
+            if pending.unwanted || session.is_closing() {
+                return Effects::none();
+            }
+            return conclude_error(session, cx, index, pending, error, &Parts::of(&payloads));
+        }
+        Step::Broken(detail) => {
+            cx.release_spi(pending.spi_in);
+            let failure = Failure::new(FailureKind::ProtocolError, detail);
+            session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+            return fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
+        }
+    };
     let parts = Parts::of(&payloads);
     let refused = parts.error().filter(|_| parts.sa.is_none());
     if pending.unwanted || session.is_closing() {
@@ -224,10 +274,15 @@ pub(crate) fn conclude(
         cx.release_spi(pending.spi_in);
         return conclude_error(session, cx, index, pending, error.clone(), &parts);
     }
-    match conclude_success(session, cx, index, &pending, &parts) {
+    match conclude_success(session, cx, index, &pending, &parts, additional) {
         Ok(effects) => effects,
         Err(failure) => {
             // The peer has a Child SA that we do not want.
+            if pending.way == Way::Widened
+                && let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old))
+            {
+                old.history.way = Way::Anew;
+            }
             session.tasks.push_front(Task::DeleteChild(pending.spi_in));
             cx.release_spi(pending.spi_in);
             fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
@@ -241,13 +296,15 @@ fn conclude_success(
     index: usize,
     pending: &PendingChild,
     parts: &Parts<'_>,
+    additional: Vec<Secret>,
 ) -> Result<Effects, Failure> {
     let broken = |detail: String| Failure::new(FailureKind::ProtocolError, detail);
     let tunnel = &pending.tunnel;
     let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
-    let answered = read_answer(tunnel, &asked, &tunnel.pfs.offer, parts)?;
+    let offered = Offered::by(&tunnel.pfs);
+    let answered = read_answer(tunnel, &asked, offered, parts)?;
     let Some(nonce) = parts.nonce else { return Err(broken("the answer has no nonce".into())) };
-    let (choice, spi_out) = accept_child(&pending.proposals, &tunnel.pfs.offer, answered.proposals)
+    let (choice, spi_out) = accept_child(&pending.proposals, offered, answered.proposals)
         .ok_or_else(|| {
             broken(format!(
                 "the peer chose {}, which was not offered",
@@ -279,8 +336,9 @@ fn conclude_success(
     // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since. A request that
     // did not name the old Child SA is no rekey to the peer: its own rekey stands.
     let rival = pending.rival.as_ref();
-    let survives = rival
-        .is_none_or(|r| !pending.anew && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce));
+    let survives = rival.is_none_or(|r| {
+        pending.way != Way::Anew && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)
+    });
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
     let Some(established) = session.sas[index].established() else {
@@ -290,9 +348,11 @@ fn conclude_success(
     if !prf::is_long_enough(established.keys.suite.prf, nonce) {
         return Err(broken(SHORT_NONCE.into()));
     }
-    let keys = established.keys.child(suite, shared.as_ref(), nonces);
-    let history =
-        History { rekey_refused: pending.anew, ..successor_history(session, cx, pending.rekeys) };
+    let shared: Vec<Secret> = shared.into_iter().chain(additional).collect();
+    let base = ppk::base_of(pending.base.as_ref(), parts).map_err(|e| broken(e.into()))?;
+    let keys = established.keys.child(suite, &shared, nonces, base);
+    let waits = survives && pending.rekeys.is_some() && handover::waits(session, cx);
+    let history = History { way: pending.way, ..successor_history(session, cx, pending.rekeys) };
     let blueprint = Blueprint {
         tunnel,
         choice,
@@ -302,10 +362,14 @@ fn conclude_success(
         spi_out,
         keys,
         initiator: true,
-        standby: !survives,
+        standby: !survives || waits,
         path: session.child_path(),
         history,
-        lowest_nonce: our_lowest,
+        // To the peer, a request that did not name the old Child SA has set up a new one.
+        lowest_nonce: match pending.way {
+            Way::Anew => our_lowest,
+            Way::Rekey | Way::Widened => session.inherited_nonce(pending.rekeys, our_lowest),
+        },
     };
     let mut child =
         blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
@@ -324,16 +388,15 @@ fn conclude_success(
     if let Some(redundant) = rival {
         session.set_state(redundant, ChildState::Unwanted);
     }
-    match pending.rekeys {
-        Some(old) => {
-            if session.set_state(old, ChildState::Replaced(new)) {
-                // At once: strongSwan (5.9) installs its outbound half with this Delete, and if another rekey comes first,
-                // with keys that it has wiped.
-                session.tasks.push_front(Task::DeleteChild(old));
-            }
-        }
-        None => session.settle_duplicates(&tunnel.name),
+    if let Some(old) = pending.rekeys
+        && session.set_state(old, ChildState::Replaced(new))
+    {
+        // At once: strongSwan (5.9) installs its outbound half with this Delete, and if another rekey comes first,
+        // with keys that it has wiped.
+        handover::retire(session, old, waits);
     }
+    // The peer may have set the tunnel up once more while this side waited.
+    session.settle_duplicates(&tunnel.name);
     Ok(effects)
 }
 
@@ -402,8 +465,15 @@ fn conclude_error(
         None => Task::CreateChild(pending.tunnel.name.clone()),
     };
     match error.kind {
-        NotifyType::TEMPORARY_FAILURE => session.delay(cx, again),
-        NotifyType::NO_ADDITIONAL_SAS if pending.rekeys.is_some() && !pending.anew => {
+        // libreswan (5.2) answers so as long as the old Child SA is there.
+        NotifyType::TEMPORARY_FAILURE
+            if pending.way == Way::Anew && session.temporary_failures >= FAILURES_OF_A_NEW_ONE =>
+        {
+            session.temporary_failures = 0;
+            refused(session, cx, index, &pending, &error)
+        }
+        NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => session.delay(cx, again),
+        NotifyType::NO_ADDITIONAL_SAS if pending.rekeys.is_some() && pending.way != Way::Anew => {
             rekey_ike::replace_whole(session, cx, &error)
         }
         NotifyType::INVALID_KE_PAYLOAD => {
@@ -413,14 +483,14 @@ fn conclude_error(
                 .filter(|g| pending.tunnel.pfs.offer.contains(g));
             match wanted {
                 Some(group) if pending.restarts < RESTARTS => {
-                    let PendingChild { tunnel, rekeys, anew, restarts, .. } = pending;
+                    let PendingChild { tunnel, rekeys, way, restarts, .. } = pending;
                     let (group, restarts) = (Some(group), restarts + 1);
-                    ask(session, cx, index, Wish { tunnel, rekeys, anew, group, restarts })
+                    ask(session, cx, index, Wish { tunnel, rekeys, way, group, restarts })
                 }
                 _ => refused(session, cx, index, &pending, &error),
             }
         }
-        NotifyType::CHILD_SA_NOT_FOUND if !pending.anew => {
+        NotifyType::CHILD_SA_NOT_FOUND if pending.way != Way::Anew => {
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
             // The request named no Child SA that the peer could have lost.
             let Some(old) = pending.rekeys else { return Effects::none() };
@@ -431,47 +501,6 @@ fn conclude_error(
             effects
         }
         _ => refused(session, cx, index, &pending, &error),
-    }
-}
-
-/// The peer refuses for good. A Child SA that it does not rekey is replaced in other ways: first by a new Child SA whose request
-/// does not name the old one, then with the whole IKE SA. If the algorithms do not match, no way helps.
-fn refused(
-    session: &mut Session,
-    cx: &mut Cx<'_>,
-    index: usize,
-    pending: &PendingChild,
-    error: &Notify,
-) -> Effects {
-    let tunnel = &pending.tunnel;
-    let failure = failure_of(error, Asked::child(tunnel, &tunnel.pfs.offer));
-    let effects = fail(session, cx, (tunnel, pending.rekeys), failure);
-    if matches!(error.kind, NotifyType::NO_PROPOSAL_CHOSEN | NotifyType::INVALID_KE_PAYLOAD) {
-        return effects;
-    }
-    let begun_here = session.begun_here;
-    let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old)) else {
-        return effects;
-    };
-    // After the last way, the first one is tried again.
-    old.history.rekey_refused = !pending.anew;
-    let wish = successor(&old, true);
-    drop(old);
-    let warn = |cx: &mut Cx<'_>, session: &Session, what: &str| {
-        let warning = EventKind::Warning(format!("the peer refuses {what}"));
-        cx.out.event(&session.tunnel.name, Some(&tunnel.name), warning);
-    };
-    match pending.anew {
-        false => {
-            warn(cx, session, "to rekey the Child SA: it is asked for a new one in its place");
-            effects.and(ask(session, cx, index, wish))
-        }
-        // The side that began the IKE SA knows how to reach the other one.
-        true if begun_here => {
-            warn(cx, session, "a new Child SA, too: a new IKE SA replaces all");
-            effects.and(Effect::SuccessorDue)
-        }
-        true => effects,
     }
 }
 

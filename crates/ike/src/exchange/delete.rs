@@ -1,6 +1,6 @@
 //! INFORMATIONAL with Delete (RFC 7296 §1.4.1).
 
-use super::{create_child, rekey_ike};
+use super::{create_child, follow_up, rekey_ike};
 use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::effect::{Effect, Effects};
@@ -19,6 +19,7 @@ const DELETED_UNKNOWN: usize = 16;
 
 /// Asks the peer to delete a Child SA.
 pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
+    create_child::handover::take_over(session, cx, spi_in);
     let of_it = session.child_mut(spi_in).map(|mut child| {
         if child.state == ChildState::Established {
             child.state = ChildState::Unwanted;
@@ -187,6 +188,8 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> 
     }
     let mut sa = session.sas.remove(index);
     let mut effects = Effects::from(Effect::SpiGivenUp(sa.local_spi));
+    let awaited = sa.established_mut().map(|e| std::mem::take(&mut e.awaited));
+    awaited.iter().flatten().for_each(|awaited| follow_up::give_up(cx, awaited));
     // Whoever has its predecessor deleted knows the new one; if nobody does, waiting is over, too.
     session.sas.iter_mut().filter_map(|s| s.established_mut()).for_each(|e| e.unproven = false);
     match sa.established_mut().and_then(|e| e.active.take()) {

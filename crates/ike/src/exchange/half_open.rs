@@ -1,17 +1,21 @@
 //! A responder between its answer to IKE_SA_INIT and the peer's proof: the states of a half-open IKE SA.
 
+use crate::crypto::tally::{self, Hash, Operation};
 use crate::deadlines::Deadline;
 use crate::negotiation::proposal::choose_ike;
 use crate::policy_index::{Candidates, PolicyIndex};
+use crate::product::Product;
+use crate::proof::Evidence;
 use crate::proof::wishes::Wishes;
-use crate::sa::keys::{Keys, Nonces, ProofKeys};
+use crate::sa::int_auth::IntAuth;
+use crate::sa::keys::{Keys, Nonces, PpkUse, ProofKeys};
 use crate::sa::path::Path;
 use crate::sa::window::Window;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::{ExchangeType, GroupId, PayloadType};
 use aws_lc_rs::digest::{SHA256, digest};
-use policy::IkeTunnel;
+use policy::{ChildTunnel, Group, IkeTunnel};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,6 +32,7 @@ pub(crate) struct Init {
 impl Init {
     /// The name of the request with these octets.
     pub fn of(source: SocketAddr, octets: &[u8]) -> Self {
+        tally::count(Operation::Hash(Hash::Sha2_256));
         let hash = digest(&SHA256, octets).as_ref().try_into();
         Self { source, hash: hash.expect("SHA-256 makes 32 octets") }
     }
@@ -57,10 +62,12 @@ pub(crate) struct Begun {
 
 /// The stages of a half-open IKE SA. Each owns what is true in it.
 pub(crate) enum Stage {
-    /// The initiator's IKE_AUTH is awaited.
+    /// The initiator's IKE_AUTH is awaited, or its next IKE_INTERMEDIATE.
     Waiting(Box<Unproven>),
     /// A job checks the initiator's proof and makes this side's.
     Checking(Box<Unproven>, Box<Checking>),
+    /// Both proofs are there. The plane prepares for the Child SA that is asked for.
+    Preparing(Box<Unproven>, Box<Preparing>),
     /// The proof was refused: only the answer is repeated. `request` is fragment 1 of the request, or all of it.
     Refused { request: Vec<u8>, answer: Vec<Vec<u8>> },
 }
@@ -73,9 +80,19 @@ pub(crate) struct Unproven {
     pub proposal: Proposal,
     pub window: Window,
     pub proof_keys: ProofKeys,
+    /// The number of additional key exchanges so far.
+    pub done: usize,
+    /// The keys before the last of them: its request may come again.
+    pub before: Option<Keys>,
+    pub int_auth: IntAuth,
     pub initiator_nonce: Vec<u8>,
     pub responder_nonce: Vec<u8>,
     pub wishes: Wishes,
+    /// The agreement on postquantum preshared keys.
+    pub ppk: PpkUse,
+    /// One that was agreed on before the proofs is settled, or that there is none.
+    pub ppk_settled: bool,
+    pub product: Option<Product>,
 }
 
 /// An IKE_AUTH request whose proof is being checked.
@@ -83,6 +100,17 @@ pub(crate) struct Checking {
     pub tunnel: Arc<IkeTunnel>,
     pub payloads: Vec<Payload>,
     pub request: Request,
+}
+
+/// An IKE_AUTH request whose proof is good, and whose answer waits for the plane.
+pub(crate) struct Preparing {
+    pub tunnel: Arc<IkeTunnel>,
+    pub payloads: Vec<Payload>,
+    pub request: Request,
+    /// The proof of this side.
+    pub proof: Evidence,
+    /// The child tunnel that is asked for. Its rule stays as long as this is there.
+    pub child: Arc<ChildTunnel>,
 }
 
 /// An IKE_AUTH request as its answer needs it.
@@ -99,7 +127,9 @@ impl HalfOpen {
     pub fn reconsider(&mut self, policy: &PolicyIndex) {
         let path = &self.begun.path;
         match &mut self.stage {
-            Stage::Waiting(unproven) | Stage::Checking(unproven, _) => {
+            Stage::Waiting(unproven)
+            | Stage::Checking(unproven, _)
+            | Stage::Preparing(unproven, _) => {
                 let only = std::slice::from_ref(&unproven.proposal);
                 let mut candidates = policy.candidates(path.local.ip(), path.remote.ip());
                 candidates.retain(|ours| choose_ike(ours, only, GroupId::NONE, &[]).is_some());
@@ -107,6 +137,11 @@ impl HalfOpen {
             }
             Stage::Refused { .. } => {}
         }
+    }
+
+    /// Returns `true` if its IKE_AUTH request waits for the plane.
+    pub fn is_preparing(&self) -> bool {
+        matches!(self.stage, Stage::Preparing(..))
     }
 
     pub fn deadline(&self) -> Deadline {
@@ -142,6 +177,21 @@ impl Begun {
 }
 
 impl Unproven {
+    /// The method of the additional key exchange that is next.
+    pub fn next_additional(&self, keys: &Keys) -> Option<Group> {
+        keys.suite.additional.methods().nth(self.done)
+    }
+
+    /// Returns `true` if an IKE_INTERMEDIATE is to come before IKE_AUTH.
+    pub fn goes_on(&self, keys: &Keys) -> bool {
+        self.next_additional(keys).is_some() || self.awaits_ppk()
+    }
+
+    /// Returns `true` if the initiator is still to propose postquantum preshared keys.
+    pub fn awaits_ppk(&self) -> bool {
+        self.ppk == PpkUse::BeforeProofs && !self.ppk_settled
+    }
+
     pub fn nonces(&self) -> Nonces<'_> {
         Nonces { initiator: &self.initiator_nonce, responder: &self.responder_nonce }
     }

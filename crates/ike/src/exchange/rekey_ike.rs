@@ -1,10 +1,11 @@
 //! CREATE_CHILD_SA for the IKE SA itself (RFC 7296 §1.3.2, §2.8, §2.18).
 
-use super::Granted;
+use super::follow_up::{self, Step};
+use super::{Granted, ppk};
 use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
 use crate::context::Cx;
-use crate::crypto::key_exchange::PrivateKey;
+use crate::crypto::key_exchange::{PrivateKey, respond};
 use crate::crypto::prf;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
@@ -17,6 +18,7 @@ use crate::negotiation::suite::IkeSuite;
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::rejection::{Asked, Rejection, SHORT_NONCE, failure_of, unasked};
 use crate::sa::active::{Active, IkeRival, PendingRekey};
+use crate::sa::follow_up::{AwaitedIke, OwnNonces, Purpose};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::sa::window::Window;
@@ -27,7 +29,7 @@ use crate::wire::header::IkeSpi;
 use crate::wire::parts::Parts;
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::{ExchangeType, NotifyType};
-use policy::Group;
+use policy::{Group, Secret};
 use std::time::Duration;
 
 /// The number of times that a peer may ask for another group.
@@ -53,12 +55,18 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, group: Group, rest
     let spi = cx.new_ike_spi();
     let nonce = cx.rng.nonce();
     let key_exchange = PrivateKey::generate(group);
-    let payloads = [
+    let spis = session.sas[index].spis();
+    let keys = session.sas[index].established().map(|established| &established.keys);
+    let fresh = keys.and_then(|keys| ppk::fresh(&session.tunnel, cx.trust, keys, &nonce, spis));
+    let (base, proposed) = fresh.unzip();
+    let mut payloads = vec![
         Payload::Sa(offer_ike(&session.tunnel.proposals, &spi.0.to_be_bytes())),
         Payload::Nonce(nonce.clone()),
         Payload::KeyExchange { group: group_id(group), data: key_exchange.public_value().to_vec() },
     ];
-    let pending = PendingRekey { spi, nonce, key_exchange, restarts, rival: None };
+    payloads.extend(proposed);
+    let (follow_up, rival) = (None, None);
+    let pending = PendingRekey { spi, nonce, key_exchange, base, follow_up, restarts, rival };
     let active = Some(Active::Rekey(Box::new(pending)));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
 }
@@ -102,12 +110,46 @@ pub(crate) fn answer(
     if group_of(sent) != Some(suite.group) {
         return Err(Rejection::invalid_ke(group_id(suite.group)));
     }
-    let key = PrivateKey::generate(suite.group);
-    let our_public = key.public_value().to_vec();
-    let shared = key.agree(public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
+    let made = respond(suite.group, public);
+    let made = made.map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
     let our_nonce = cx.rng.nonce();
-    let nonces = Nonces { initiator: nonce, responder: &our_nonce };
-    let keys = established.keys.successor(suite, &shared, nonces, (remote_spi, spi), false);
+    let nonces = OwnNonces { initiator: nonce.to_vec(), responder: our_nonce.clone() };
+    let spis = session.sas[index].spis();
+    let keys = &established.keys;
+    let fresh = ppk::for_new_sa(&session.tunnel, cx.trust, keys, nonce, spis, parts);
+    let (base, selected) = fresh.unzip();
+    let awaited = AwaitedIke { suite, spi, remote_spi, nonces, base };
+    let mut payloads = vec![
+        Payload::Sa(vec![proposal]),
+        Payload::Nonce(our_nonce),
+        Payload::KeyExchange { group: group_id(suite.group), data: made.public_value },
+    ];
+    payloads.extend(selected);
+    let shared = vec![made.shared];
+    if suite.additional.is_empty() {
+        let effects = complete(session, cx, index, &awaited, &shared)?;
+        return Ok(Granted { payloads, effects });
+    }
+    let purpose = Purpose::Rekey(Box::new(awaited));
+    payloads.push(follow_up::expect(session, cx, index, suite.additional, shared, purpose)?);
+    Ok(Granted { payloads, effects: Effects::none() })
+}
+
+/// Makes the IKE SA that the peer has asked for, once all keys are exchanged.
+pub(super) fn complete(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    awaited: &AwaitedIke,
+    shared: &[Secret],
+) -> Result<Effects, Rejection> {
+    let &AwaitedIke { suite, spi, remote_spi, ref nonces, ref base } = awaited;
+    let base = base.as_ref();
+    let Some(established) = session.sas[index].established() else {
+        return Err(Rejection::temporary());
+    };
+    let nonces = nonces.as_nonces();
+    let keys = established.keys.successor(suite, shared, nonces, (remote_spi, spi), false, base);
     let old = session.sas[index].local_spi;
     let effects = take_in(session, cx, spi, remote_spi, false, keys);
     let lowest_nonce = LowestNonce::of(nonces);
@@ -117,12 +159,7 @@ pub(crate) fn answer(
         }
         _ => succeed(session, cx, old, spi, suite),
     }
-    let payloads = vec![
-        Payload::Sa(vec![proposal]),
-        Payload::Nonce(our_nonce),
-        Payload::KeyExchange { group: group_id(suite.group), data: our_public },
-    ];
-    Ok(Granted { payloads, effects })
+    Ok(effects)
 }
 
 fn take_in(
@@ -135,10 +172,11 @@ fn take_in(
 ) -> Effects {
     let spis = if initiator { (spi, remote_spi) } else { (remote_spi, spi) };
     cx.out.log_keys(|| keys.logged(spis, initiator));
-    let lifetime = session.tunnel.lifetime;
+    let lifetime = session.tunnel.lifetime.of(initiator);
     let established = Established {
         keys,
         active: None,
+        awaited: Vec::new(),
         phase: Phase::Serving,
         unproven: !initiator,
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
@@ -184,14 +222,30 @@ pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
-    pending: PendingRekey,
+    mut pending: PendingRekey,
     payloads: Vec<Payload>,
 ) -> Effects {
-    let parts = Parts::of(&payloads);
+    let ours = &session.tunnel.proposals;
+    let chosen = |parts: &Parts<'_>| {
+        parts.sa.and_then(|sa| accept_ike(ours, sa)).map(|s| s.additional).unwrap_or_default()
+    };
     let old = session.sas[index].local_spi;
+    let (payloads, additional) = match follow_up::take(pending.follow_up.take(), payloads, chosen) {
+        Step::Ask(..) if session.is_closing() => return Effects::none(),
+        Step::Ask(follow_up, request) => {
+            pending.follow_up = Some(follow_up);
+            let active = Some(Active::Rekey(Box::new(pending)));
+            session.send_request(cx, index, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
+            return Effects::none();
+        }
+        Step::Conclude(answer, shared) => (answer, shared),
+        Step::Refused(_, payloads) => (payloads, Vec::new()),
+        Step::Broken(detail) => return break_off(session, cx, detail),
+    };
+    let parts = Parts::of(&payloads);
     if session.is_closing() {
         // The successor was not there when the session began to close, and has to go like the rest.
-        if let Ok((keys, remote_spi, _)) = read(session, index, &pending, &parts) {
+        if let Ok((keys, remote_spi, _)) = read(session, index, &pending, &parts, additional) {
             session.tasks.push_front(Task::DeleteIke(pending.spi));
             return take_in(session, cx, pending.spi, remote_spi, true, keys);
         }
@@ -205,7 +259,7 @@ pub(crate) fn conclude(
         }
         return conclude_error(session, cx, index, &pending, error.clone(), &parts);
     }
-    match read(session, index, &pending, &parts) {
+    match read(session, index, &pending, &parts, additional) {
         Ok((keys, remote_spi, lowest_nonce)) => {
             let suite = keys.suite;
             let spi = pending.spi;
@@ -230,13 +284,15 @@ pub(crate) fn conclude(
             }
             effects
         }
-        Err(detail) => {
-            // The peer holds an IKE SA that we cannot use: there is no safe way on.
-            let failure = Failure::new(FailureKind::ProtocolError, detail);
-            cx.out.fail(cx.now, &session.tunnel.name, None, failure);
-            session.close_and_reconnect(cx, CloseReason::RekeyFailed)
-        }
+        Err(detail) => break_off(session, cx, detail),
     }
+}
+
+/// The peer holds an IKE SA that we cannot use: there is no safe way on.
+fn break_off(session: &mut Session, cx: &mut Cx<'_>, detail: String) -> Effects {
+    let failure = Failure::new(FailureKind::ProtocolError, detail);
+    cx.out.fail(cx.now, &session.tunnel.name, None, failure);
+    session.close_and_reconnect(cx, CloseReason::RekeyFailed)
 }
 
 fn read(
@@ -244,6 +300,7 @@ fn read(
     index: usize,
     pending: &PendingRekey,
     parts: &Parts<'_>,
+    additional: Vec<Secret>,
 ) -> Result<(Keys, IkeSpi, LowestNonce), String> {
     let (Some(chosen), Some((sent, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
@@ -258,10 +315,13 @@ fn read(
     }
     let remote_spi =
         chosen.first().and_then(peer_spi).ok_or("the new IKE SA has no SPI of eight octets")?;
-    let shared = pending.key_exchange.agree(public).map_err(|e| e.to_string())?;
+    let mut shared = vec![pending.key_exchange.agree(public).map_err(|e| e.to_string())?];
+    shared.extend(additional);
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let established = session.sas[index].established().ok_or("the IKE SA is gone")?;
-    let keys = established.keys.successor(suite, &shared, nonces, (pending.spi, remote_spi), true);
+    let base = ppk::base_of(pending.base.as_ref(), parts)?;
+    let spis = (pending.spi, remote_spi);
+    let keys = established.keys.successor(suite, &shared, nonces, spis, true, base);
     Ok((keys, remote_spi, LowestNonce::of(nonces)))
 }
 
@@ -274,7 +334,7 @@ fn conclude_error(
     parts: &Parts<'_>,
 ) -> Effects {
     match error.kind {
-        NotifyType::TEMPORARY_FAILURE => {
+        NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => {
             let spi = session.sas[index].local_spi;
             return session.delay(cx, Task::RekeyIke(spi));
         }

@@ -1,18 +1,19 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
+use super::auth::First;
 use super::auth::proving;
 use super::half_open::{Begun, HalfOpen, Stage, Unproven};
-use super::{address_update, auth};
+use super::{address_update, intermediate, ppk};
 use crate::admission::HALF_OPEN_FOR;
 use crate::close_reason::CloseReason;
 use crate::config::Config;
 use crate::config::Encap;
 use crate::context::Cx;
-use crate::crypto::key_exchange::{PrivateKey, is_plausible};
+use crate::crypto::key_exchange::{PrivateKey, is_plausible, respond};
 use crate::crypto::prf;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
-use crate::effect::Effects;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
@@ -21,11 +22,13 @@ use crate::negotiation::description::{describe, describe_group};
 use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::policy_index::Candidates;
+use crate::product::{Product, VENDOR_ID};
 use crate::proof::wishes::{Wanted, Wishes};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::auth_sent::Handshake;
 use crate::sa::init_sent::InitSent;
-use crate::sa::keys::{Keys, Nonces};
+use crate::sa::int_auth::IntAuth;
+use crate::sa::keys::{Keys, Nonces, PpkUse};
 use crate::sa::message::Message;
 use crate::sa::path::{Path, announce, detect};
 use crate::sa::window::Window;
@@ -37,10 +40,9 @@ use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload, Proposal};
 use crate::wire::registry::{ExchangeType, GroupId, NotifyType, ProtocolId};
 use policy::{ChildTunnel, IkeProposal, IkeTunnel};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Identifies this implementation to itself, so that two of it can agree on what the RFCs leave open.
-const VENDOR_ID: &[u8] = b"vpnd IKEv2/ESP userspace 1";
 /// The number of times that a peer may send us back to the start (cookie, other group).
 const RESTARTS: u8 = 5;
 
@@ -52,28 +54,51 @@ pub(crate) fn begin(
     mut path: Path,
 ) -> Session {
     path.pretended = cx.config.encap == Encap::Always;
+    let sa = new_sa(cx, tunnel, Arc::clone(child), false);
+    let mut session = Session::new(Arc::clone(tunnel), path, sa, true, cx.now, cx.now);
+    cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: true });
+    ask(&mut session, cx, 0);
+    session
+}
+
+/// Begins again with a new IKE SA, whose IKE_AUTH asks for no Child SA (RFC 6023).
+pub(crate) fn begin_childless(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    child: Arc<ChildTunnel>,
+) -> Effects {
+    let [local, remote] = [session.path.local, session.path.remote]
+        .map(|address| SocketAddr::new(address.ip(), cx.config.first_port()));
+    session.path = Path::new(local, remote);
+    session.path.pretended = cx.config.encap == Encap::Always;
+    let sa = new_sa(cx, &session.tunnel, child, true);
+    let new = sa.local_spi;
+    let old = std::mem::replace(&mut session.sas[index], sa);
+    session.current = new;
+    ask(session, cx, index);
+    Effects::from(Effect::SpiGivenUp(old.local_spi)).and(Effect::SpiTaken(new))
+}
+
+fn new_sa(cx: &mut Cx<'_>, tunnel: &IkeTunnel, child: Arc<ChildTunnel>, childless: bool) -> IkeSa {
     let local_spi = cx.new_ike_spi();
-    let nonce = cx.rng.nonce();
-    let state = State::InitSent(Box::new(InitSent {
-        child: Arc::clone(child),
-        nonce,
+    let init = InitSent {
+        child,
+        childless,
+        nonce: cx.rng.nonce(),
         key_exchange: PrivateKey::generate(tunnel.proposals[0].groups[0]),
         request: Vec::new(),
         cookie: None,
         restarts: 0,
         refusal: None,
-    }));
-    let sa = IkeSa {
+    };
+    IkeSa {
         local_spi,
         remote_spi: IkeSpi(0),
         initiator: true,
         window: Window::default(),
-        state,
-    };
-    let mut session = Session::new(Arc::clone(tunnel), path, sa, true, cx.now, cx.now);
-    cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: true });
-    ask(&mut session, cx, 0);
-    session
+        state: State::InitSent(Box::new(init)),
+    }
 }
 
 fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
@@ -96,6 +121,11 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     payloads.extend(introduction(cx.config));
     payloads.extend(cx.config.fragment_size.map(|_| takes_fragments()));
     payloads.extend(proving::announcement(Wanted::of(&session.tunnel)));
+    let adds = |proposal: &IkeProposal| !proposal.additional.is_empty();
+    let ppk = ppk::announcements(&session.tunnel, cx.trust, cx.config);
+    let may_go_on = session.tunnel.proposals.iter().any(adds) || ppk.len() > 1;
+    payloads.extend(may_go_on.then(goes_on));
+    payloads.extend(ppk);
     init.request = message::encode(&header, &payloads);
     cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
     let request = Message::unprotected(init.request.clone());
@@ -109,6 +139,18 @@ fn introduction(config: &Config) -> Option<Payload> {
 
 fn takes_fragments() -> Payload {
     status(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, vec![])
+}
+
+/// Announces IKE_INTERMEDIATE (RFC 9242 §3.1).
+fn goes_on() -> Payload {
+    status(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED, vec![])
+}
+
+/// The proposals for a peer that has not announced IKE_INTERMEDIATE: those that can do without.
+fn without_additional(ours: &[IkeProposal]) -> Vec<IkeProposal> {
+    let can_do_without = |p: &&IkeProposal| p.additional.iter().all(|a| a.optional);
+    let bare = |p: &IkeProposal| IkeProposal { additional: Vec::new(), ..p.clone() };
+    ours.iter().filter(can_do_without).map(bare).collect()
 }
 
 /// Tells an initiator that IKE_AUTH needs no Child SA (RFC 6023 §3).
@@ -161,8 +203,13 @@ pub(crate) fn answer(
     };
     // The group that was sent does not count: an attacker who forges INVALID_KE_PAYLOAD can have the initiator send any of
     // its groups (RFC 7296 §1.2).
-    let choose =
-        |ours: &[IkeProposal], theirs: &[Proposal]| choose_ike(ours, theirs, GroupId::NONE, &[]);
+    let goes_on_there = parts.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
+    let choose = |ours: &[IkeProposal], theirs: &[Proposal]| {
+        if goes_on_there || ours.iter().all(|p| p.additional.is_empty()) {
+            return choose_ike(ours, theirs, GroupId::NONE, &[]);
+        }
+        choose_ike(&without_additional(ours), theirs, GroupId::NONE, &[])
+    };
     let chosen = candidates.proposals().find_map(|p| choose(p, theirs));
     let Some((suite, proposal)) = chosen else {
         let ours: Vec<IkeProposal> = candidates.proposals().flatten().take(KEPT).cloned().collect();
@@ -184,9 +231,7 @@ pub(crate) fn answer(
         cx.out.discard(Discard::InvalidPublicValue);
         return None;
     }
-    let key_exchange = PrivateKey::generate(suite.group);
-    let our_public = key_exchange.public_value().to_vec();
-    let Ok(shared) = key_exchange.agree(public) else {
+    let Ok(made) = respond(suite.group, public) else {
         cx.out.discard(Discard::InvalidPublicValue);
         return Some(Answer::Wasted);
     };
@@ -200,7 +245,7 @@ pub(crate) fn answer(
     let our_nonce = cx.rng.nonce();
     let mut answer = vec![
         Payload::Sa(vec![proposal.clone()]),
-        Payload::KeyExchange { group: group_id(suite.group), data: our_public },
+        Payload::KeyExchange { group: group_id(suite.group), data: made.public_value },
         Payload::Nonce(our_nonce.clone()),
     ];
     if traverses {
@@ -211,8 +256,13 @@ pub(crate) fn answer(
     answer.push(sets_up_without_child());
     answer.extend(proving::announcement(candidates.wanted()));
     answer.extend(proving::request(candidates.wanted(), cx.trust));
+    let (ppk, announced) = ppk::agree(candidates.wanted().ppk, cx.config, &parts);
+    let will_go_on = !suite.additional.is_empty() || ppk == PpkUse::BeforeProofs;
+    answer.extend(will_go_on.then(goes_on));
+    answer.extend(announced);
     let nonces = Nonces { initiator: nonce, responder: &our_nonce };
-    let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, false);
+    let (keys, proof_keys) =
+        Keys::initial(&cx.config.crypto, suite, &made.shared, nonces, spis, false);
     let mut begun = Begun {
         local_spi,
         remote_spi: header.initiator_spi,
@@ -229,9 +279,15 @@ pub(crate) fn answer(
         proposal,
         window: Window::of_stranger(),
         proof_keys,
+        done: 0,
+        before: None,
+        int_auth: IntAuth::default(),
         initiator_nonce: nonce.to_vec(),
         responder_nonce: our_nonce,
         wishes: Wishes::of(payloads),
+        ppk,
+        ppk_settled: false,
+        product: Product::of(payloads),
     };
     let stage = Stage::Waiting(Box::new(unproven));
     Some(Answer::HalfOpen(Box::new(HalfOpen { begun, stage })))
@@ -281,12 +337,21 @@ pub(crate) fn conclude(
     if header.responder_spi == IkeSpi(0) {
         return cx.discard(Discard::Malformed);
     }
+    let goes_on_there = parts.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
     let Some(suite) = accept_ike(&session.tunnel.proposals, chosen)
         .filter(|s| group_id(s.group) == group && init.key_exchange.group() == s.group)
+        .filter(|s| s.additional.is_empty() || goes_on_there)
     else {
         let detail = format!("the peer chose {}, which was not offered", describe(chosen));
         refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
         return Effects::none();
+    };
+    let ppk = match ppk::agreed(&session.tunnel, cx.trust, cx.config, &parts) {
+        Ok(ppk) => ppk,
+        Err(failure) => {
+            refuse(session, cx, index, failure);
+            return Effects::none();
+        }
     };
     if !prf::is_long_enough(suite.prf, nonce) {
         return cx.discard(Discard::ShortNonce);
@@ -298,6 +363,7 @@ pub(crate) fn conclude(
         restart(session, cx, index);
         return Effects::none();
     };
+    cx.out.products.note(&session.tunnel.name, Product::of(&payloads));
     let sa = &mut session.sas[index];
     let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else {
         impossible!(cx.out, "it was in this state a moment ago");
@@ -315,7 +381,7 @@ pub(crate) fn conclude(
         session.path.float(cx.config.natt_port);
     }
     let nonces = Nonces { initiator: &init.nonce, responder: nonce };
-    let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, true);
+    let (keys, proof_keys) = Keys::initial(&cx.config.crypto, suite, &shared, nonces, spis, true);
     cx.out.log_keys(|| keys.logged(spis, true));
     let handshake = Handshake {
         initiator_nonce: init.nonce.clone(),
@@ -323,9 +389,13 @@ pub(crate) fn conclude(
         request: init.request,
         response: datagram.octets.to_vec(),
         proof_keys,
+        int_auth: IntAuth::default(),
         wishes: Wishes::of(&payloads),
+        childless: parts.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
+        ppk,
     };
-    auth::ask(session, cx, index, keys, init.child, handshake)
+    let first = First { child: init.child, childless: init.childless };
+    intermediate::ask(session, cx, index, keys, first, handshake, 0)
 }
 
 fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {

@@ -1,8 +1,13 @@
 //! The facts of a failure as values, such as the offers of both sides, so that a reader can put them side by side.
 
+mod ppk;
+
+pub use ppk::{Ppk, PpkLack};
+
 use crate::negotiation::description::offers;
 use crate::unreachable::{Lack, UNPROTECTED, Unreachable};
 use crate::wire::payload::Proposal;
+use esp::families::Family;
 use policy::{ChildTunnel, IkeTunnel, Mode, Selector};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -18,14 +23,20 @@ pub enum Facts {
     Silence(Silence),
     /// This host cannot send to the peer.
     Unsendable(Unsendable),
+    /// IPsec of an address family is switched off.
+    FamilyOff(FamilyOff),
     /// This side has no certificate with which it can prove who it is: the reason.
     Unprovable(String),
+    /// A private key outside of this process did not sign.
+    Unsigned(Unsigned),
     /// Algorithms.
     Offers(Offers),
     /// The identities of both sides.
     Identities(Identities),
     /// A proof that was not accepted.
     Proof(Proof),
+    /// A postquantum preshared key that one side lacks.
+    Ppk(Ppk),
     /// Traffic.
     Traffic(Traffic),
     /// Traffic that belongs to another peer.
@@ -66,6 +77,28 @@ pub struct Unsendable {
     pub local: IpAddr,
     /// The peer's address.
     pub remote: IpAddr,
+}
+
+/// An address family that is switched off, although a tunnel needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct FamilyOff {
+    /// The family.
+    pub family: Family,
+    /// All traffic of the tunnel is of the family; otherwise the tunnel runs between addresses of the family.
+    pub of_traffic: bool,
+}
+
+/// A private key, as in a token, that did not sign for this side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Unsigned {
+    /// Where the key is configured, and its place.
+    pub key: String,
+    /// The cause.
+    pub cause: String,
+    /// The remedy.
+    pub cure: String,
 }
 
 /// The kind of SA that an offer is for.
@@ -171,6 +204,17 @@ pub struct Proof {
     pub local: String,
     /// The peer's.
     pub remote: String,
+    /// The postquantum preshared key that was used, too: both sides must have the same octets by this name.
+    pub ppk: Option<String>,
+}
+
+impl Proof {
+    /// The proof that one side did not accept, of the identities of this tunnel.
+    pub(crate) fn of(tunnel: &IkeTunnel, by_us: bool) -> Self {
+        let [local, remote] = [&tunnel.local, &tunnel.remote].map(|end| end.identity.to_string());
+        let certificate = !matches!(tunnel.credential, policy::Credential::PresharedKey(_));
+        Self { by_us, certificate, local, remote, ppk: None }
+    }
 }
 
 /// The traffic that each side wants protected.
@@ -181,6 +225,8 @@ pub struct Traffic {
     pub ours: Vec<Wanted>,
     /// The peer's, as seen from here; `None` where it refused ours without a word about its own.
     pub theirs: Option<Wanted>,
+    /// It was asked for in place of a Child SA that is up with traffic that both sides had agreed on.
+    pub renewal: bool,
 }
 
 /// Traffic that is to be protected.
@@ -250,10 +296,15 @@ impl fmt::Display for Facts {
             Self::Words(words) => f.write_str(words),
             Self::Silence(silence) => silence.fmt(f),
             Self::Unsendable(unsendable) => unsendable.fmt(f),
+            Self::FamilyOff(off) => off.fmt(f),
             Self::Unprovable(why) => write!(f, "we cannot prove who we are: {why}"),
+            Self::Unsigned(Unsigned { key, cause, cure }) => {
+                write!(f, "we cannot prove who we are: {key} did not sign: {cause}; {cure}")
+            }
             Self::Offers(offers) => offers.fmt(f),
             Self::Identities(identities) => identities.fmt(f),
             Self::Proof(proof) => proof.fmt(f),
+            Self::Ppk(ppk) => ppk.fmt(f),
             Self::Traffic(traffic) => traffic.fmt(f),
             Self::Shadowed(claim) => claim.fmt(f),
             Self::Modes(modes) => modes.fmt(f),
@@ -296,6 +347,18 @@ impl fmt::Display for Unsendable {
                 "this host has no route to {remote}; bring up the interface that leads there, or add a route"
             ),
         }
+    }
+}
+
+impl fmt::Display for FamilyOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { family, of_traffic } = self;
+        let part = if *of_traffic { "all of its traffic is" } else { "its addresses are" };
+        write!(
+            f,
+            "IPsec of {family} is switched off, and {part} {family}; to switch it on: vpnctl family {} on",
+            family.name()
+        )
     }
 }
 
@@ -352,7 +415,7 @@ impl fmt::Display for Identities {
 
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { by_us, certificate, local, remote } = self;
+        let Self { by_us, certificate, local, remote, ppk } = self;
         match (by_us, certificate) {
             (true, _) => {
                 write!(f, "{remote} does not have the preshared key that the policy has for it")
@@ -365,7 +428,8 @@ impl fmt::Display for Proof {
                 f,
                 "the peer does not accept our certificate, or has none itself; its log says why: does it trust our authority, is our certificate still valid, does its policy expect {local} here and name itself {remote}?"
             ),
-        }
+        }?;
+        ppk.as_ref().map_or(Ok(()), |id| write!(f, "; or the octets of the PPK {id} differ"))
     }
 }
 
@@ -373,6 +437,14 @@ impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pair = |w: &Wanted| format!("{} to {}", listed(&w.local), listed(&w.remote));
         match &self.theirs {
+            None if self.renewal => {
+                let ours: Vec<String> = self.ours.iter().map(pair).collect();
+                write!(
+                    f,
+                    "the peer does not renew the Child SA of {}, although it has agreed to that traffic before",
+                    ours.join("; ")
+                )
+            }
             None => {
                 let ours: Vec<String> = self.ours.iter().map(pair).collect();
                 write!(
@@ -386,7 +458,7 @@ impl fmt::Display for Traffic {
                 let ours: Vec<String> = self.ours.iter().map(named).collect();
                 write!(
                     f,
-                    "the peer asks for {} (ours) to {} (its own); the policy has {}",
+                    "the peer wants {} (ours) to {} (its own); the policy has {}",
                     listed(&theirs.local),
                     listed(&theirs.remote),
                     if ours.is_empty() { "no phase 2 tunnel".into() } else { ours.join("; ") }

@@ -38,6 +38,9 @@ fn describe_kind(kind: TransformType) -> &'static str {
         TransformType::INTEG => "integrity",
         TransformType::KE => "group",
         TransformType::ESN => "sequence numbers",
+        TransformType::ADDKE1 => "first additional key exchange",
+        TransformType::ADDKE2 => "second additional key exchange",
+        kind if TransformType::ADDITIONAL.contains(&kind) => "further additional key exchange",
         _ => "other",
     }
 }
@@ -58,6 +61,7 @@ fn describe_transform(transform: &Transform) -> String {
         TransformType::PRF => plain_name(&PrfId(transform.id).to_string()),
         TransformType::INTEG => plain_name(&IntegrityId(transform.id).to_string()),
         TransformType::KE => describe_group(GroupId(transform.id)),
+        kind if TransformType::ADDITIONAL.contains(&kind) => describe_group(GroupId(transform.id)),
         TransformType::ESN => {
             return if transform.id == 1 { "ESN".into() } else { "no ESN".into() };
         }

@@ -4,14 +4,15 @@
 //! of its own. In CREATE_CHILD_SA it prefers the group whose public value the peer already sent. In IKE_SA_INIT it does
 //! not: an attacker can have an initiator send the public value of any group that it offers.
 
-use super::suite::{ChildChoice, IkeSuite};
+use super::suite::{Additional, ChildChoice, IkeSuite};
 use super::transforms::{
-    algorithms, esn, group_of, ike_encryption, integrity, key_exchange, plain, prf, protocol,
+    additional, algorithms, esn, group_of, ike_encryption, integrity, key_exchange, plain, prf,
+    protocol,
 };
 use crate::wire::payload::{Proposal, Transform};
 use crate::wire::registry::{GroupId, ProtocolId, TransformType};
 use esp::plane::Spi;
-use policy::{ChildProposal, Group, IkeProposal, Pfs};
+use policy::{AdditionalKe, ChildProposal, Group, IkeProposal, Pfs};
 
 /// One transform of a chosen proposal per type, and whether any type went unanswered.
 struct Chooser<'a> {
@@ -41,10 +42,38 @@ impl<'a> Chooser<'a> {
         !self.offers(kind) || self.offered.transforms.contains(&plain(kind, 0))
     }
 
+    /// Takes additional key exchanges; no method is used twice (RFC 9370 §2.2.2). `first`: the method of the first key exchange,
+    /// without which there are no additional ones.
+    fn take_additional(
+        &mut self,
+        ours: &[AdditionalKe],
+        first: Option<Group>,
+    ) -> Option<Additional> {
+        let mut chosen = Additional::default();
+        for (i, kind) in TransformType::ADDITIONAL.into_iter().enumerate() {
+            let our = ours.get(i).filter(|_| first.is_some());
+            let is_free = |m: &Group| first != Some(*m) && !chosen.methods().any(|c| c == *m);
+            let free: Vec<Group> =
+                our.iter().flat_map(|our| &our.methods).copied().filter(is_free).collect();
+            let taken = self.take(&free, |method| additional(kind, Some(method)));
+            if taken.is_none() {
+                let may_be_left_out = our.is_none_or(|our| our.optional) && self.none(kind);
+                may_be_left_out.then_some(())?;
+                if self.offers(kind) {
+                    self.chosen.push(additional(kind, None));
+                }
+            }
+            chosen.0[i] = taken;
+        }
+        Some(chosen)
+    }
+
     /// The answer, if every type that was offered is known.
     fn finish(self, known: &[TransformType], spi: Vec<u8>) -> Option<Proposal> {
         // RFC 7296 §3.3.6: a proposal with a transform type that is not understood must not be chosen.
-        self.offered.transforms.iter().all(|t| known.contains(&t.kind)).then_some(Proposal {
+        let is_known =
+            |t: &Transform| known.contains(&t.kind) || TransformType::ADDITIONAL.contains(&t.kind);
+        self.offered.transforms.iter().all(is_known).then_some(Proposal {
             number: self.offered.number,
             protocol: self.offered.protocol,
             spi,
@@ -58,6 +87,14 @@ const IKE_TYPES: [TransformType; 4] =
 const CHILD_TYPES: [TransformType; 4] =
     [TransformType::ENCR, TransformType::INTEG, TransformType::KE, TransformType::ESN];
 
+/// The transforms of additional key exchanges.
+fn offer_additional(ours: &[AdditionalKe]) -> impl Iterator<Item = Transform> + '_ {
+    TransformType::ADDITIONAL.into_iter().zip(ours).flat_map(|(kind, our)| {
+        let methods = our.methods.iter().map(move |method| additional(kind, Some(*method)));
+        methods.chain(our.optional.then(|| additional(kind, None)))
+    })
+}
+
 fn number(index: usize) -> u8 {
     u8::try_from(index + 1).unwrap_or(u8::MAX)
 }
@@ -69,6 +106,7 @@ pub fn offer_ike(ours: &[IkeProposal], spi: &[u8]) -> Vec<Proposal> {
             .chain(p.integrity.iter().map(|i| integrity(*i)))
             .chain(p.prf.iter().map(|p| prf(*p)))
             .chain(p.groups.iter().map(|g| key_exchange(*g)))
+            .chain(offer_additional(&p.additional))
             .collect()
     };
     (ours.iter().enumerate().take(255))
@@ -104,8 +142,9 @@ pub fn choose_ike(
         let sent = group_of(sent_group).filter(|g| our.groups.contains(g));
         let group = (sent.and_then(|g| chooser.take(&[g], key_exchange)))
             .or_else(|| chooser.take(&our.groups, key_exchange))?;
+        let additional = chooser.take_additional(&our.additional, Some(group))?;
         let answer = chooser.finish(&IKE_TYPES, spi.to_vec())?;
-        Some((IkeSuite { encryption, integrity, prf, group }, answer))
+        Some((IkeSuite { encryption, integrity, prf, group, additional }, answer))
     };
     ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
 }
@@ -122,20 +161,47 @@ pub fn accept_ike(ours: &[IkeProposal], answer: &[Proposal]) -> Option<IkeSuite>
 /// Returns `true` if an answer holds the chosen transforms and, at most, explicit NONEs.
 fn exactly(answer: &Proposal, chosen: &Proposal) -> bool {
     let rest = answer.transforms.iter().filter(|t| !chosen.transforms.contains(t));
-    rest.clone().all(|t| t.id == 0 && matches!(t.kind, TransformType::INTEG | TransformType::KE))
+    let may_be_none = |kind| {
+        matches!(kind, TransformType::INTEG | TransformType::KE)
+            || TransformType::ADDITIONAL.contains(&kind)
+    };
+    rest.clone().all(|t| t.id == 0 && may_be_none(t.kind))
         && answer.transforms.len() - rest.count() == chosen.transforms.len()
 }
 
+/// The key exchanges that a request for a Child SA offers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Offered<'a> {
+    /// Of these, one takes place.
+    pub groups: &'a [Group],
+    /// And then these.
+    pub additional: &'a [AdditionalKe],
+}
+
+impl<'a> Offered<'a> {
+    /// One of these, and no other.
+    pub fn one_of(groups: &'a [Group]) -> Self {
+        Self { groups, additional: &[] }
+    }
+
+    /// The offer of a request outside of IKE_AUTH.
+    pub fn by(pfs: &'a Pfs) -> Self {
+        let additional = if pfs.offer.is_empty() { &[][..] } else { &pfs.additional };
+        Self { groups: &pfs.offer, additional }
+    }
+}
+
 /// The SA payload of a request for a Child SA.
-pub fn offer_child(ours: &[ChildProposal], groups: &[Group], spi: Spi) -> Vec<Proposal> {
+pub fn offer_child(ours: &[ChildProposal], offered: Offered<'_>, spi: Spi) -> Vec<Proposal> {
     (ours.iter().enumerate().take(255))
         .map(|(i, p)| Proposal {
             number: number(i),
             protocol: protocol(p.protection),
             spi: spi.0.to_be_bytes().to_vec(),
             transforms: algorithms(p.protection)
-                .chain(groups.iter().map(|g| key_exchange(*g)))
+                .chain(offered.groups.iter().map(|g| key_exchange(*g)))
                 .chain(std::iter::once(esn(p.esn)))
+                .chain(offer_additional(offered.additional))
                 .collect(),
         })
         .collect()
@@ -168,9 +234,11 @@ pub fn choose_child(
             let chosen = algorithms(our.protection).any(|algorithm| algorithm.kind == kind);
             (chosen || chooser.none(kind)).then_some(())?;
         }
-        let group = match key_exchange_wanted {
-            ChildKeyExchange::Never => None,
-            ChildKeyExchange::Policy(pfs, sent) => choose_group(pfs, sent, &mut chooser)?,
+        let (group, additional): (_, &[AdditionalKe]) = match key_exchange_wanted {
+            ChildKeyExchange::Never => (None, &[]),
+            ChildKeyExchange::Policy(pfs, sent) => {
+                (choose_group(pfs, sent, &mut chooser)?, &pfs.additional)
+            }
         };
         // RFC 7296 §3.3.2: ESN is mandatory in proposals of ESP and AH; some peers leave it out to mean "no".
         if chooser.offers(TransformType::ESN) {
@@ -178,9 +246,14 @@ pub fn choose_child(
         } else if our.esn {
             return None;
         }
+        // RFC 7296 §1.2: in IKE_AUTH nothing is made of key exchanges, whatever is offered.
+        let additional = match key_exchange_wanted {
+            ChildKeyExchange::Never => Additional::default(),
+            ChildKeyExchange::Policy(..) => chooser.take_additional(additional, group)?,
+        };
         let answer = chooser.finish(&CHILD_TYPES, spi.0.to_be_bytes().to_vec())?;
         let ChildProposal { protection, esn, lifetime, .. } = *our;
-        Some((ChildChoice { protection, esn, lifetime, group }, peer_spi, answer))
+        Some((ChildChoice { protection, esn, lifetime, group, additional }, peer_spi, answer))
     };
     ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
 }
@@ -207,15 +280,21 @@ fn peer_spi(proposal: &Proposal, protocol: ProtocolId) -> Option<Spi> {
     (proposal.protocol == protocol && spi > 255).then_some(Spi(spi))
 }
 
-/// Checks that the answer to an offer of `ours` with `groups` is one of its combinations; returns the peer's SPI, too.
+/// Checks that the answer to an offer of `ours` with these key exchanges is one of its combinations; returns the peer's SPI,
+/// too.
 pub fn accept_child(
     ours: &[ChildProposal],
-    groups: &[Group],
+    offered: Offered<'_>,
     answer: &[Proposal],
 ) -> Option<(ChildChoice, Spi)> {
     let [answer] = answer else { return None };
     let our = ours.get(usize::from(answer.number).checked_sub(1)?)?;
-    let pfs = Pfs { offer: Vec::new(), accept: groups.to_vec(), accept_none: groups.is_empty() };
+    let pfs = Pfs {
+        offer: Vec::new(),
+        accept: offered.groups.to_vec(),
+        accept_none: offered.groups.is_empty(),
+        additional: offered.additional.to_vec(),
+    };
     let wanted = ChildKeyExchange::Policy(&pfs, None);
     let (choice, spi, chosen) =
         choose_child(std::slice::from_ref(our), wanted, std::slice::from_ref(answer), Spi(0))?;

@@ -4,7 +4,7 @@ use crate::wire::payload::TrafficSelector;
 use esp::plane::TrafficSelectors;
 pub use policy::selector::covered;
 use policy::{AddressRange, ChildTunnel, PortRange, Selector};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The most selectors kept of one list after narrowing: what the one octet of a TS payload's count can say.
 const LIMIT: usize = 255;
@@ -28,6 +28,20 @@ pub fn asking(
     });
     let all = first.into_iter().chain(selectors.iter().copied());
     all.take(LIMIT).map(TrafficSelector::Range).collect()
+}
+
+/// Any traffic of the address families that selectors have.
+pub fn any(selectors: &[Selector]) -> Vec<TrafficSelector> {
+    let mut all: Vec<TrafficSelector> = Vec::new();
+    for selector in selectors {
+        let (first, last): (IpAddr, IpAddr) = match selector.addresses.start() {
+            IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
+            IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into()),
+        };
+        let any = AddressRange::new(first, last).map(Selector::all_of).map(TrafficSelector::Range);
+        all.extend(any.filter(|any| !all.contains(any)));
+    }
+    all
 }
 
 fn ranges(selectors: &[TrafficSelector]) -> impl Iterator<Item = &Selector> + Clone {
@@ -132,11 +146,6 @@ pub fn describe<'a>(selectors: impl IntoIterator<Item = &'a Selector>) -> String
 /// A payload's selectors, a bounded number of them.
 pub fn known(selectors: &[TrafficSelector]) -> Vec<Selector> {
     ranges(selectors).take(crate::failure::facts::KEPT).copied().collect()
-}
-
-/// A payload's selectors in words.
-pub fn describe_wire(selectors: &[TrafficSelector]) -> String {
-    describe(ranges(selectors))
 }
 
 #[cfg(test)]

@@ -3,8 +3,39 @@
 use super::transforms::protocol;
 use crate::wire::registry::ProtocolId;
 use ::crypto::Suite;
-use policy::{Group, IkeEncryption, Integrity, Lifetime, Prf, Protection};
+use policy::{Group, IkeEncryption, Integrity, Lifetime, MAX_ADDITIONAL, Prf, Protection};
 use std::fmt;
+
+/// The additional key exchanges that were chosen, by transform type (RFC 9370 §2.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Additional(pub [Option<Group>; MAX_ADDITIONAL]);
+
+impl Additional {
+    /// The methods, in the order in which they take place.
+    pub fn methods(&self) -> impl Iterator<Item = Group> + '_ {
+        self.0.iter().copied().flatten()
+    }
+
+    /// Returns `true` if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.methods().next().is_none()
+    }
+}
+
+impl fmt::Display for Additional {
+    /// Each behind a plus: `+ML-KEM-768`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.methods().try_for_each(|method| write!(f, "+{method}"))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Additional {
+    /// The methods in their order.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.methods())
+    }
+}
 
 /// The algorithms of an IKE SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +50,9 @@ pub struct IkeSuite {
     pub prf: Prf,
     /// Key exchange.
     pub group: Group,
+    /// Key exchanges in addition to that.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Additional::is_empty"))]
+    pub additional: Additional,
 }
 
 impl IkeSuite {
@@ -29,7 +63,12 @@ impl IkeSuite {
         prf: Prf,
         group: Group,
     ) -> Self {
-        Self { encryption, integrity, prf, group }
+        Self { encryption, integrity, prf, group, additional: Additional::default() }
+    }
+
+    /// Returns `true` if one of its key exchanges withstands a quantum computer.
+    pub fn is_quantum_safe(&self) -> bool {
+        self.group.is_quantum_safe() || self.additional.methods().any(Group::is_quantum_safe)
     }
 
     /// The suite of SK payloads; `None` if cipher and integrity do not go together.
@@ -49,7 +88,7 @@ impl fmt::Display for IkeSuite {
         if let Some(integrity) = self.integrity {
             write!(f, "/{integrity}")?;
         }
-        write!(f, "/{}/{}", self.prf, self.group)
+        write!(f, "/{}/{}{}", self.prf, self.group, self.additional)
     }
 }
 
@@ -62,6 +101,9 @@ pub struct ChildSuite {
     pub protection: Protection,
     /// Key exchange of its own (PFS).
     pub group: Option<Group>,
+    /// Key exchanges in addition to that.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Additional::is_empty"))]
+    pub additional: Additional,
     /// Extended sequence numbers.
     pub esn: bool,
 }
@@ -69,7 +111,7 @@ pub struct ChildSuite {
 impl ChildSuite {
     /// A suite without a key exchange of its own and without extended sequence numbers.
     pub fn new(protection: Protection) -> Self {
-        Self { protection, group: None, esn: false }
+        Self { protection, group: None, additional: Additional::default(), esn: false }
     }
 }
 
@@ -77,7 +119,7 @@ impl fmt::Display for ChildSuite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.protection)?;
         if let Some(group) = self.group {
-            write!(f, "/{group}")?;
+            write!(f, "/{group}{}", self.additional)?;
         }
         f.write_str(if self.esn { "/ESN" } else { "" })
     }
@@ -94,9 +136,16 @@ pub struct ChildChoice {
     pub lifetime: Lifetime,
     /// Key exchange of its own (PFS).
     pub group: Option<Group>,
+    /// Key exchanges in addition to that.
+    pub additional: Additional,
 }
 
 impl ChildChoice {
+    /// Returns `true` if one of its key exchanges withstands a quantum computer.
+    pub fn is_quantum_safe(&self) -> bool {
+        self.group.into_iter().chain(self.additional.methods()).any(Group::is_quantum_safe)
+    }
+
     /// The protocol of these SAs.
     pub fn protocol(&self) -> ProtocolId {
         protocol(self.protection)
@@ -109,6 +158,7 @@ impl ChildChoice {
 
     /// The algorithms alone.
     pub fn algorithms(&self) -> ChildSuite {
-        ChildSuite { protection: self.protection, group: self.group, esn: self.esn }
+        let Self { protection, group, additional, esn, .. } = *self;
+        ChildSuite { protection, group, additional, esn }
     }
 }

@@ -19,26 +19,16 @@ pub fn group_id(group: Group) -> GroupId {
         Group::Ecp521 => GroupId::ECP_521,
         Group::Modp2048Sub256 => GroupId::MODP_2048_256,
         Group::Curve25519 => GroupId::CURVE25519,
+        Group::MlKem512 => GroupId::ML_KEM_512,
+        Group::MlKem768 => GroupId::ML_KEM_768,
+        Group::MlKem1024 => GroupId::ML_KEM_1024,
         _ => unreachable!("every Group has its number here"),
     }
 }
 
-const GROUPS: [Group; 10] = [
-    Group::Modp1024,
-    Group::Modp1536,
-    Group::Modp2048,
-    Group::Modp3072,
-    Group::Modp4096,
-    Group::Ecp256,
-    Group::Ecp384,
-    Group::Ecp521,
-    Group::Modp2048Sub256,
-    Group::Curve25519,
-];
-
 /// The group of a number, where this implementation has it.
 pub fn group_of(id: GroupId) -> Option<Group> {
-    GROUPS.into_iter().find(|g| group_id(*g) == id)
+    Group::ALL.into_iter().find(|g| group_id(*g) == id)
 }
 
 pub(super) fn plain(kind: TransformType, id: u16) -> Transform {
@@ -111,6 +101,11 @@ pub(super) fn integrity(integrity: Integrity) -> Transform {
 
 pub(super) fn key_exchange(group: Group) -> Transform {
     plain(TransformType::KE, group_id(group).0)
+}
+
+/// A method of an additional key exchange; `None`: none takes place.
+pub(super) fn additional(kind: TransformType, method: Option<Group>) -> Transform {
+    plain(kind, method.map_or(0, |method| group_id(method).0))
 }
 
 pub(super) fn esn(esn: bool) -> Transform {

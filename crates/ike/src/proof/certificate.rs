@@ -296,6 +296,14 @@ fn public_key(info: &SubjectPublicKeyInfo) -> Result<PublicKey, CertificateError
     Ok(PublicKey { kind, bits, info: info.to_der().map_err(encoding)? })
 }
 
+impl PublicKey {
+    /// Reads a SubjectPublicKeyInfo in DER.
+    pub(crate) fn read(der: &[u8]) -> Result<Self, CertificateError> {
+        let encoding = |e: x509_cert::der::Error| CertificateError::Encoding(e.to_string());
+        public_key(&SubjectPublicKeyInfo::from_der(der).map_err(encoding)?)
+    }
+}
+
 /// Bits of the modulus of an RSAPublicKey (RFC 8017 §A.1.1).
 fn rsa_bits(der: &[u8]) -> x509_cert::der::Result<usize> {
     let mut reader = SliceReader::new(der)?;

@@ -5,12 +5,16 @@
 
 use super::certificate::Certificate;
 use super::crl::Crl;
+use super::key::PrivateKey;
 use super::ocsp::Ocsp;
+use super::outside::{self, Order, OutsideKey, Unsigned};
 use super::path::{Judge, Link, Path, out_of_time};
 use super::revocation::Statements;
-use super::signature::{self, Scheme};
+use super::scheme::{Hash, Scheme};
+use super::signature::{self, Plan};
 use super::trust::{KeyHash, Own, Trust};
-use crate::failure::{Facts, Failure, FailureKind};
+use crate::crypto::tally::{self, Operation};
+use crate::failure::{Facts, Failure, FailureKind, facts};
 use crate::wire::header::IkeSpi;
 use crate::wire::registry::{AuthMethod, HashId};
 use policy::{DistinguishedName, Identity, Signature as Rules};
@@ -21,10 +25,12 @@ use std::time::Duration;
 
 /// A proof to check, one to make, or first one and then the other.
 pub struct Job {
-    pub(crate) spi: IkeSpi,
-    pub(crate) trust: Arc<Trust>,
-    pub(crate) claim: Option<Claim>,
-    pub(crate) signing: Option<Signing>,
+    spi: IkeSpi,
+    trust: Arc<Trust>,
+    claim: Option<Box<Claim>>,
+    signing: Option<Signing>,
+    /// What a key outside has made.
+    made: Option<Box<Made>>,
 }
 
 /// Names its IKE SA and its parts, not what they hold.
@@ -85,6 +91,8 @@ pub enum Step {
     Done(Done),
     /// It needs revocation lists first.
     Fetch(Box<Fetch>),
+    /// It needs a signature by a key that is not in this process.
+    Sign(Box<Sign>),
 }
 
 /// The end of a job.
@@ -100,6 +108,70 @@ pub(crate) struct Proved {
     pub proof: Option<Evidence>,
     /// A warning to the operator about the peer's proof.
     pub warning: Option<String>,
+}
+
+/// A job that waits for a signature.
+pub struct Sign {
+    spi: IkeSpi,
+    trust: Arc<Trust>,
+    octets: Vec<u8>,
+    draft: Draft,
+}
+
+/// All of a proof but its signature.
+struct Draft {
+    key: Arc<OutsideKey>,
+    plan: Plan,
+    /// Its data is missing.
+    evidence: Evidence,
+    /// Of the check of the peer's proof.
+    warning: Option<String>,
+}
+
+/// The end of a [`Sign`].
+struct Made {
+    sign: Sign,
+    signature: Result<Vec<u8>, Unsigned>,
+}
+
+impl Sign {
+    /// Has the key begin to sign.
+    pub fn begin(&self) -> outside::Signature {
+        let Draft { key, plan, .. } = &self.draft;
+        tally::count(Operation::Sign(key.public.kind));
+        key.sign(Order { scheme: plan.scheme, octets: self.octets.clone() })
+    }
+
+    /// Goes on with what has been had. The job asks once only.
+    pub fn resume(self, signature: Result<Vec<u8>, Unsigned>) -> Job {
+        let (spi, trust) = (self.spi, Arc::clone(&self.trust));
+        let made = Some(Box::new(Made { sign: self, signature }));
+        Job { spi, trust, claim: None, signing: None, made }
+    }
+}
+
+impl Made {
+    /// The proof, once it is sure that the signature is that of the certificate's key: the peer could not tell what is wrong.
+    fn proved(self) -> Result<Proved, Failure> {
+        let Self { sign: Sign { octets, draft, .. }, signature } = self;
+        let Draft { key, plan, evidence, warning } = draft;
+        let kind = key.public.kind;
+        let made = signature.and_then(|made| {
+            let is_ecdsa = matches!(plan.scheme, Scheme::Ecdsa(_));
+            let made = if is_ecdsa { signature::sig_value(&made) } else { Some(made) };
+            let right = |made: &Vec<u8>| signature::is_by(&key.public, plan.scheme, &octets, made);
+            let made = made.filter(right).and_then(|made| plan.payload(kind, &made));
+            made.ok_or_else(|| Unsigned {
+                cause: format!("its signature ({}) is not that of the certificate's key", plan.scheme),
+                cure: "see the documentation of the token whether it can make such signatures, and its log".into(),
+            })
+        });
+        let (method, data) = made.map_err(|Unsigned { cause, cure }| {
+            let key = key.item.clone();
+            Failure::from(facts::Unsigned { key, cause, cure })
+        })?;
+        Ok(Proved { proof: Some(Evidence { method, data, ..evidence }), warning })
+    }
 }
 
 /// A job that waits for revocation lists.
@@ -137,8 +209,20 @@ impl Fetch {
 }
 
 impl Job {
+    pub(crate) fn new(
+        spi: IkeSpi,
+        trust: Arc<Trust>,
+        claim: Option<Claim>,
+        signing: Option<Signing>,
+    ) -> Self {
+        Self { spi, trust, claim: claim.map(Box::new), signing, made: None }
+    }
+
     /// Does the work. `unix_time` is the present, since 1970. Takes milliseconds, and does no I/O.
-    pub fn run(self, unix_time: Duration) -> Step {
+    pub fn run(mut self, unix_time: Duration) -> Step {
+        if let Some(made) = self.made.take() {
+            return self.done(made.proved());
+        }
         let mut proved = Proved::default();
         let mut like = None;
         if let Some(claim) = &self.claim {
@@ -157,7 +241,13 @@ impl Job {
         }
         if let Some(signing) = &self.signing {
             match signing.sign(&self.trust, like, unix_time) {
-                Ok(proof) => proved.proof = Some(proof),
+                Ok(Attempt::Signed(proof)) => proved.proof = Some(proof),
+                Ok(Attempt::Outside(draft)) => {
+                    let draft = Draft { warning: proved.warning, ..draft };
+                    let octets = signing.octets.clone();
+                    let (spi, trust) = (self.spi, self.trust);
+                    return Step::Sign(Box::new(Sign { spi, trust, octets, draft }));
+                }
                 Err(why) => {
                     let kind = FailureKind::AuthenticationFailed;
                     return self.done(Err(Failure::with(kind, Facts::Unprovable(why))));
@@ -276,7 +366,7 @@ impl Claim {
     }
 
     fn warning(&self, scheme: Scheme) -> Option<String> {
-        (scheme == Scheme::Pkcs1(signature::Hash::Sha1)).then(|| {
+        (scheme == Scheme::Pkcs1(Hash::Sha1)).then(|| {
             format!(
                 "{} signs with SHA-1, which can be forged; let it use SHA-256, and name no SHA in the policy",
                 self.identity
@@ -297,13 +387,20 @@ fn few_alike(certificates: impl Iterator<Item = Certificate>) -> Vec<Certificate
     kept
 }
 
+/// How far this side's proof has got.
+enum Attempt {
+    Signed(Evidence),
+    /// The key is not in this process.
+    Outside(Draft),
+}
+
 impl Signing {
     fn sign(
         &self,
         trust: &Trust,
         like: Option<Scheme>,
         unix_time: Duration,
-    ) -> Result<Evidence, String> {
+    ) -> Result<Attempt, String> {
         let mut own = trust.own_for(&self.identity, &self.rules.keys)?;
         let asked = |own: &Own| {
             self.requested.is_empty() || self.requested.iter().any(|r| own.authorities.contains(r))
@@ -318,11 +415,18 @@ impl Signing {
             return Err(problem);
         }
         let hashes = self.hashes.as_deref();
-        let (method, data) = signature::sign(&own.key, hashes, like, &self.octets)?;
         let certificates = own.chain.iter().map(|c| c.der().to_vec()).collect();
         let current = |answer: &&Ocsp| self.ocsp && unix_time < answer.validity().1;
         let ocsp = own.staples.iter().filter(current).map(|answer| answer.der().to_vec()).collect();
-        Ok(Evidence { method, data, certificates, ocsp })
+        if let PrivateKey::Outside(key) = &*own.key {
+            let plan = Plan::new(key.public.kind, key.signer.knows_pss(), hashes, like)?;
+            let (method, data) = (AuthMethod::DIGITAL_SIGNATURE, Vec::new());
+            let evidence = Evidence { method, data, certificates, ocsp };
+            let draft = Draft { key: Arc::clone(key), plan, evidence, warning: None };
+            return Ok(Attempt::Outside(draft));
+        }
+        let (method, data) = signature::sign(&own.key, hashes, like, &self.octets)?;
+        Ok(Attempt::Signed(Evidence { method, data, certificates, ocsp }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Private keys that sign proofs.
 
 use super::certificate::PublicKey;
+use super::outside::OutsideKey;
 use aws_lc_rs::encoding::AsDer;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING,
@@ -8,12 +9,14 @@ use aws_lc_rs::signature::{
 };
 use policy::{KeyKind, Secret};
 use std::fmt;
+use std::sync::Arc;
 
 /// A private key.
 pub(crate) enum PrivateKey {
     Rsa(RsaKeyPair),
     Ecdsa(KeyKind, EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
+    Outside(Arc<OutsideKey>),
 }
 
 /// A private key cannot be used.
@@ -50,6 +53,15 @@ impl PrivateKey {
             Self::Rsa(_) => KeyKind::Rsa,
             Self::Ecdsa(kind, _) => *kind,
             Self::Ed25519(_) => KeyKind::Ed25519,
+            Self::Outside(key) => key.public.kind,
+        }
+    }
+
+    /// The place of a key that is not in this process.
+    pub fn place(&self) -> Option<String> {
+        match self {
+            Self::Outside(key) => Some(key.place.clone()),
+            _ => None,
         }
     }
 
@@ -59,6 +71,7 @@ impl PrivateKey {
             Self::Rsa(key) => key.public_key().as_der(),
             Self::Ecdsa(_, key) => key.public_key().as_der(),
             Self::Ed25519(key) => key.public_key().as_der(),
+            Self::Outside(key) => return key.public.info == public.info,
         };
         info.is_ok_and(|info| info.as_ref() == public.info)
     }

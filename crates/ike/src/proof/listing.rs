@@ -24,6 +24,10 @@ pub struct Listed {
     pub serial: String,
     /// Kind and bits of the key; `None` for revocation lists.
     pub key: Option<(KeyKind, usize)>,
+    /// Where the private key came from, as its loader called it; `None` but for a certificate of this side.
+    pub private_key: Option<String>,
+    /// The place of that key if it is not in this process: the token and the object in it.
+    pub token: Option<String>,
     /// From when it counts, since 1970.
     pub not_before: Duration,
     /// Until when it counts, since 1970; `None`: for ever.
@@ -68,9 +72,21 @@ impl Listed {
             names: certificate.names().iter().map(ToString::to_string).collect(),
             serial: certificate.serial().iter().map(|o| format!("{o:02x}")).collect(),
             key: Some((certificate.key().kind, certificate.key().bits)),
+            private_key: None,
+            token: None,
             not_before,
             not_after: Some(not_after),
         }
+    }
+
+    pub(super) fn own(
+        item: &str,
+        certificate: &Certificate,
+        private_key: String,
+        token: Option<String>,
+    ) -> Self {
+        let private_key = Some(private_key);
+        Self { private_key, token, ..Self::certificate(Role::Own, item, certificate) }
     }
 
     pub(super) fn ocsp(item: &str, answer: &Ocsp, about: &Certificate) -> Self {
@@ -91,6 +107,8 @@ impl Listed {
             names: Vec::new(),
             serial: String::new(),
             key: None,
+            private_key: None,
+            token: None,
             not_before: crl.this_update(),
             not_after: crl.next_update(),
         }

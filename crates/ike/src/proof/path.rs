@@ -235,7 +235,7 @@ pub(super) fn out_of_time(certificate: &Certificate, unix_time: Duration) -> Opt
     }
     (unix_time < from).then(|| {
         format!(
-            "the certificate {certificate} is valid only from {} on; is the clock here right? It says {}",
+            "the certificate {certificate} is valid only from {} on; use one that is valid now (or the clock here is wrong: it says {})",
             date(from),
             date(unix_time)
         )

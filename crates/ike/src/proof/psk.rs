@@ -7,9 +7,10 @@ use subtle::ConstantTimeEq;
 
 /// The AUTH value of a side.
 pub fn sign(algorithm: Prf, key: &Secret, octets: SignedOctets<'_>) -> Secret {
-    let padded = prf(algorithm, key.expose(), &[b"Key Pad for IKEv2"]);
+    let padded = prf(octets.by, algorithm, key.expose(), &[b"Key Pad for IKEv2"]);
     let maced_id = octets.maced_id(algorithm);
-    prf(algorithm, padded.expose(), &[octets.message, octets.nonce, maced_id.expose()])
+    let parts = [octets.message, octets.nonce, maced_id.expose(), octets.intermediate];
+    prf(octets.by, algorithm, padded.expose(), &parts)
 }
 
 /// Returns `true` if an AUTH value is the one that the key gives. The comparison takes the same time wherever they

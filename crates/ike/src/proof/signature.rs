@@ -1,39 +1,24 @@
 //! Signatures of AUTH payloads: RFC 7427's, and the methods of RFC 7296 and RFC 4754 for peers that name no hash
 //! algorithms.
 
+mod make;
+
+pub(crate) use make::{Plan, sig_value, sign};
+
 use super::certificate::PublicKey;
-use super::key::PrivateKey;
+use super::scheme::{Hash, Scheme};
 use super::trust::listed;
 use crate::crypto::tally::{self, Operation};
 use crate::wire::registry::{AuthMethod, HashId};
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{self, RsaEncoding, UnparsedPublicKey, VerificationAlgorithm};
+use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use policy::{KeyKind, Signature as Rules};
-use std::fmt;
-use x509_cert::der::asn1::{AnyRef, ObjectIdentifier, UintRef};
+use x509_cert::der::asn1::{AnyRef, ObjectIdentifier};
 use x509_cert::der::{Decode, Reader, SliceReader, TagMode, TagNumber, Tagged};
 use x509_cert::spki::AlgorithmIdentifierRef;
 
 /// The hash algorithms that this side verifies, in order of preference (RFC 8247 §3.2).
 pub(crate) const HASHES: [HashId; 4] =
     [HashId::SHA2_256, HashId::SHA2_384, HashId::SHA2_512, HashId::IDENTITY];
-
-/// The algorithm of a signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheme {
-    Pkcs1(Hash),
-    Pss(Hash),
-    Ecdsa(Hash),
-    Ed25519,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hash {
-    Sha1,
-    Sha256,
-    Sha384,
-    Sha512,
-}
 
 const SHA2: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 
@@ -86,28 +71,6 @@ impl Hash {
             Self::Sha384 => "1.2.840.10045.4.3.3",
             Self::Sha512 => "1.2.840.10045.4.3.4",
         })
-    }
-}
-
-impl fmt::Display for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sha1 => "SHA-1",
-            Self::Sha256 => "SHA-256",
-            Self::Sha384 => "SHA-384",
-            Self::Sha512 => "SHA-512",
-        })
-    }
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pkcs1(hash) => write!(f, "RSA (PKCS#1 v1.5) with {hash}"),
-            Self::Pss(hash) => write!(f, "RSA (PSS) with {hash}"),
-            Self::Ecdsa(hash) => write!(f, "ECDSA with {hash}"),
-            Self::Ed25519 => f.write_str("Ed25519"),
-        }
     }
 }
 
@@ -198,75 +161,6 @@ fn pss(parameters: Option<AnyRef<'_>>) -> Option<Hash> {
     read(parameters.value()).ok().flatten()
 }
 
-// ---- signing
-
-/// Signs with what the peer takes: `hashes` are those it has named, `like` how it has signed itself.
-///
-/// # Errors
-/// If it takes nothing that the key can do; completes "we cannot sign: …".
-pub(crate) fn sign(
-    key: &PrivateKey,
-    hashes: Option<&[HashId]>,
-    like: Option<Scheme>,
-    octets: &[u8],
-) -> Result<(AuthMethod, Vec<u8>), String> {
-    tally::count(Operation::Sign(key.kind()));
-    let takes = |hash: HashId| hashes.is_some_and(|h| h.contains(&hash));
-    let failed = || "the cryptographic library failed".to_owned();
-    let tagged = |scheme: Scheme, signature: &[u8]| {
-        let algorithm = scheme.encode();
-        let length = u8::try_from(algorithm.len()).expect("algorithm identifiers are short");
-        (AuthMethod::DIGITAL_SIGNATURE, [&[length], &algorithm[..], signature].concat())
-    };
-    match key {
-        PrivateKey::Rsa(pair) => {
-            let hash = SHA2.into_iter().find(|h| takes(h.id()));
-            let scheme = match (hash, like) {
-                // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
-                (Some(hash), Some(Scheme::Pkcs1(_))) => Scheme::Pkcs1(hash),
-                (Some(hash), _) => Scheme::Pss(hash),
-                // RFC 7296 §3.8: the method names no hash algorithm. The peer knows the one that it has used itself.
-                (None, Some(Scheme::Pkcs1(theirs))) if SHA2.contains(&theirs) => {
-                    Scheme::Pkcs1(theirs)
-                }
-                // aws-lc-rs verifies signatures with SHA-1, but makes none.
-                (None, _) => Scheme::Pkcs1(Hash::Sha256),
-            };
-            let padding: &'static dyn RsaEncoding = match scheme {
-                Scheme::Pss(Hash::Sha512) => &signature::RSA_PSS_SHA512,
-                Scheme::Pss(Hash::Sha384) => &signature::RSA_PSS_SHA384,
-                Scheme::Pss(_) => &signature::RSA_PSS_SHA256,
-                Scheme::Pkcs1(Hash::Sha512) => &signature::RSA_PKCS1_SHA512,
-                Scheme::Pkcs1(Hash::Sha384) => &signature::RSA_PKCS1_SHA384,
-                _ => &signature::RSA_PKCS1_SHA256,
-            };
-            let mut signature = vec![0; pair.public_modulus_len()];
-            pair.sign(padding, &SystemRandom::new(), octets, &mut signature)
-                .map_err(|_| failed())?;
-            match hash {
-                Some(_) => Ok(tagged(scheme, &signature)),
-                None => Ok((AuthMethod::RSA_DIGITAL_SIGNATURE, signature)),
-            }
-        }
-        PrivateKey::Ecdsa(kind, pair) => {
-            let signature = pair.sign(&SystemRandom::new(), octets).map_err(|_| failed())?;
-            let curve = Curve::of(*kind).ok_or_else(failed)?;
-            if takes(curve.hash.id()) {
-                return Ok(tagged(Scheme::Ecdsa(curve.hash), signature.as_ref()));
-            }
-            Ok((curve.method, fixed(signature.as_ref(), curve.octets).ok_or_else(failed)?))
-        }
-        PrivateKey::Ed25519(pair) => {
-            if !takes(HashId::IDENTITY) {
-                return Err("our key is Ed25519, which the peer does not know (it does not name the identity hash, \
-                            RFC 8420); use an ECDSA or RSA certificate with this peer"
-                    .into());
-            }
-            Ok(tagged(Scheme::Ed25519, pair.try_sign(octets).map_err(|_| failed())?.as_ref()))
-        }
-    }
-}
-
 /// A curve of RFC 4754: its hash, its method, and the octets of a number.
 struct Curve {
     hash: Hash,
@@ -301,20 +195,6 @@ impl Curve {
             };
         Some(Self { hash, method, octets, verifies })
     }
-}
-
-/// r and s, one after the other (RFC 4754 §7), from ECDSA-Sig-Value.
-fn fixed(der: &[u8], octets: usize) -> Option<Vec<u8>> {
-    let mut reader = SliceReader::new(der).ok()?;
-    let read = reader.sequence(|reader| -> x509_cert::der::Result<_> {
-        Ok([UintRef::decode(reader)?, UintRef::decode(reader)?])
-    });
-    let mut out = Vec::with_capacity(2 * octets);
-    for number in read.ok()? {
-        out.resize(out.len() + octets.checked_sub(number.as_bytes().len())?, 0);
-        out.extend_from_slice(number.as_bytes());
-    }
-    Some(out)
 }
 
 // ---- verifying
@@ -380,6 +260,11 @@ pub(crate) fn verify(
             check(curve.verifies, key, octets, data).then_some(scheme).ok_or_else(|| wrong(scheme))
         }
     }
+}
+
+/// Returns `true` if a signature is of these octets by this key.
+pub(crate) fn is_by(key: &PublicKey, scheme: Scheme, octets: &[u8], signature: &[u8]) -> bool {
+    algorithm_of(key.kind, scheme).is_some_and(|algorithm| check(algorithm, key, octets, signature))
 }
 
 fn wrong(scheme: Scheme) -> String {

@@ -5,9 +5,10 @@ use super::crl::Crl;
 use super::key::PrivateKey;
 pub use super::listing::{Listed, Role};
 use super::ocsp::Ocsp;
+use super::outside::OutsideKey;
 use aws_lc_rs::digest;
 use policy::{Identity, KeyKind, Secret};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +36,14 @@ pub struct Material {
     pub certificates: Vec<Item>,
     /// Private keys (PKCS#8, PKCS#1 or SEC1) of this side's certificates.
     pub keys: Vec<Item<Secret>>,
+    /// Private keys outside of this process, with the names of where they are configured.
+    pub outside_keys: Vec<(String, OutsideKey)>,
     /// Revocation lists.
     pub crls: Vec<Item>,
     /// Answers of OCSP responders about this side's certificates, for peers that want them (RFC 4806).
     pub ocsp: Vec<Item>,
+    /// Postquantum preshared keys by their names (RFC 8784).
+    pub ppks: BTreeMap<String, Secret>,
     /// Where a policy wants revocation lists and there is none to be had: whether the certificate passes all the same.
     pub lenient_revocation: bool,
     /// The age that an OCSP response may have; `None`: the response itself decides.
@@ -63,6 +68,7 @@ pub struct Trust {
     pub(crate) own: Vec<Own>,
     /// The newest first.
     pub(crate) crls: Vec<Arc<Crl>>,
+    ppks: BTreeMap<String, Secret>,
     pub(crate) lenient_revocation: bool,
     pub(crate) ocsp_max_age: Option<Duration>,
     listing: Vec<Listed>,
@@ -91,6 +97,7 @@ impl Trust {
         let mut trust = Self {
             lenient_revocation: material.lenient_revocation,
             ocsp_max_age: material.ocsp_max_age,
+            ppks: material.ppks,
             ..Self::default()
         };
         for (item, certificate) in read(material.authorities, &mut defects) {
@@ -110,16 +117,21 @@ impl Trust {
                 Err(error) => defects.push(Defect { item: name, problem: error.to_string() }),
             }
         }
+        for (name, key) in material.outside_keys {
+            let key = Arc::new(OutsideKey { item: name.clone(), ..key });
+            keys.push((name, Arc::new(PrivateKey::Outside(key)), false));
+        }
         let mut own = Vec::new();
+        let mut keyless = Vec::new();
         for (item, certificate) in read(material.certificates, &mut defects) {
             let mut found = None;
-            for (_, key, used) in keys.iter_mut().filter(|k| k.1.belongs_to(certificate.key())) {
+            for (name, key, used) in keys.iter_mut().filter(|k| k.1.belongs_to(certificate.key())) {
                 *used = true;
-                found = Some(Arc::clone(key));
+                found = Some((name.clone(), Arc::clone(key)));
             }
             match found {
-                Some(key) => {
-                    trust.listing.push(Listed::certificate(Role::Own, &item, &certificate));
+                Some((name, key)) => {
+                    trust.listing.push(Listed::own(&item, &certificate, name, key.place()));
                     own.push((item, certificate, key));
                 }
                 None if certificate.is_authority() => {
@@ -133,13 +145,13 @@ impl Trust {
                 None => {
                     let problem =
                         "has no private key here: put the key that it was made with among the keys";
+                    keyless.push(item.clone());
                     defects.push(Defect { item, problem: problem.into() });
                 }
             }
         }
-        for (item, ..) in keys.into_iter().filter(|(.., used)| !used) {
-            let problem = "belongs to no certificate here: put the certificate that was made with it among the certificates";
-            defects.push(Defect { item, problem: problem.into() });
+        for (item, key, _) in keys.into_iter().filter(|(.., used)| !used) {
+            defects.push(Defect { item, problem: stray(&key, &keyless) });
         }
         trust.own = own.into_iter().map(|(item, c, key)| trust.complete(item, c, key)).collect();
         for Item { name, der } in material.crls {
@@ -166,6 +178,11 @@ impl Trust {
     /// Everything that is loaded and can be used.
     pub fn listing(&self) -> &[Listed] {
         &self.listing
+    }
+
+    /// The postquantum preshared key of this name.
+    pub fn ppk(&self, id: &str) -> Option<&Secret> {
+        self.ppks.get(id)
     }
 
     /// Checks that this side can prove that it is `identity`, with a key of one of these kinds.
@@ -273,6 +290,18 @@ impl fmt::Debug for Trust {
         let own: Vec<&Certificate> = self.own.iter().map(Own::leaf).collect();
         f.debug_struct("Trust").field("authorities", &self.authorities).field("own", &own).finish()
     }
+}
+
+/// The text for a key without a certificate. `keyless` are certificates without a key.
+fn stray(key: &PrivateKey, keyless: &[String]) -> String {
+    let mut text = "belongs to no certificate here: put the certificate that was made with it among the certificates".to_owned();
+    if matches!(key, PrivateKey::Outside(_)) && !keyless.is_empty() {
+        text += &format!(
+            ", or name the object that has the key of {}: its public key and that of this object differ",
+            keyless.join(", ")
+        );
+    }
+    text
 }
 
 /// Reads certificates, each once.

@@ -60,13 +60,18 @@ pub(crate) struct Wanted {
     pub signatures: bool,
     /// One of them wants to know what is revoked.
     pub revocation: bool,
+    /// One of them has postquantum preshared keys.
+    pub ppk: bool,
 }
 
 impl Wanted {
     pub fn of(tunnel: &IkeTunnel) -> Self {
+        let ppk = tunnel.ppk.is_some();
         match &tunnel.credential {
-            Credential::Signature(rules) => Self { signatures: true, revocation: rules.use_crl },
-            _ => Self::default(),
+            Credential::Signature(rules) => {
+                Self { signatures: true, revocation: rules.use_crl, ppk }
+            }
+            _ => Self { ppk, ..Self::default() },
         }
     }
 
@@ -74,6 +79,7 @@ impl Wanted {
         Self {
             signatures: self.signatures || other.signatures,
             revocation: self.revocation || other.revocation,
+            ppk: self.ppk || other.ppk,
         }
     }
 }

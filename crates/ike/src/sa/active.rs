@@ -1,9 +1,13 @@
 //! The exchange of ours in flight on an established IKE SA, with everything that its conclusion needs.
 
+use super::child::Way;
+use super::follow_up::FollowUp;
+use super::keys::Base;
 use super::lowest_nonce::LowestNonce;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
+use crate::wire::registry::ExchangeType;
 use esp::plane::Spi;
 use policy::{ChildProposal, ChildTunnel};
 use std::sync::Arc;
@@ -21,6 +25,16 @@ pub(crate) enum Active {
 }
 
 impl Active {
+    /// The exchange whose answer is awaited.
+    pub fn exchange(&self) -> ExchangeType {
+        let follows_up = match self {
+            Self::Child(pending) => pending.follow_up.is_some(),
+            Self::Rekey(pending) => pending.follow_up.is_some(),
+            _ => return ExchangeType::INFORMATIONAL,
+        };
+        if follows_up { ExchangeType::IKE_FOLLOWUP_KE } else { ExchangeType::CREATE_CHILD_SA }
+    }
+
     /// Returns `true` if the exchange creates, rekeys or deletes a Child SA.
     pub fn concerns_child(&self) -> bool {
         matches!(self, Self::Child(_) | Self::DeleteChildren(_))
@@ -34,11 +48,15 @@ pub(crate) struct PendingChild {
     pub proposals: Vec<ChildProposal>,
     /// The Child SA it replaces, by inbound SPI.
     pub rekeys: Option<Spi>,
-    /// The request did not name that one with REKEY_SA: to the peer it is a new Child SA.
-    pub anew: bool,
+    /// How that was asked for.
+    pub way: Way,
     pub spi_in: Spi,
     pub nonce: Vec<u8>,
     pub key_exchange: Option<PrivateKey>,
+    /// SK_d with the postquantum preshared key that this side proposes.
+    pub base: Option<Base>,
+    /// Its additional key exchanges, once the request is answered.
+    pub follow_up: Option<Box<FollowUp>>,
     pub restarts: u8,
     /// The operator has meanwhile taken the tunnel down.
     pub unwanted: bool,
@@ -61,6 +79,10 @@ pub(crate) struct PendingRekey {
     pub spi: IkeSpi,
     pub nonce: Vec<u8>,
     pub key_exchange: PrivateKey,
+    /// SK_d with the postquantum preshared key that this side proposes.
+    pub base: Option<Base>,
+    /// Its additional key exchanges, once the request is answered.
+    pub follow_up: Option<Box<FollowUp>>,
     pub restarts: u8,
     /// The peer's request to rekey the same IKE SA, answered meanwhile.
     pub rival: Option<IkeRival>,

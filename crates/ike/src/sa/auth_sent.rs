@@ -1,6 +1,8 @@
 //! An initiator that proves who it is.
 
-use super::keys::{Keys, Nonces, ProofKeys};
+use super::int_auth::IntAuth;
+use super::keys::{Keys, Mixed, Nonces, PpkUse, ProofKeys};
+use crate::proof::Evidence;
 use crate::proof::wishes::Wishes;
 use crate::wire::payload::Payload;
 use esp::plane::Spi;
@@ -15,7 +17,12 @@ pub(crate) struct Handshake {
     pub request: Vec<u8>,
     pub response: Vec<u8>,
     pub proof_keys: ProofKeys,
+    pub int_auth: IntAuth,
     pub wishes: Wishes,
+    /// The responder takes IKE_AUTH without a Child SA (RFC 6023).
+    pub childless: bool,
+    /// What is still to be done about postquantum preshared keys.
+    pub ppk: PpkUse,
 }
 
 impl Handshake {
@@ -28,17 +35,20 @@ impl Handshake {
 pub(crate) struct AuthSent {
     pub keys: Keys,
     pub child: Arc<ChildTunnel>,
-    pub spi_in: Spi,
+    /// Its inbound SPI; `None`: IKE_AUTH asks for no Child SA (RFC 6023).
+    pub spi_in: Option<Spi>,
     /// The child has meanwhile been taken down.
     pub unwanted: bool,
     pub handshake: Handshake,
+    /// The keys of the proofs if the responder has the PPK, too.
+    pub mixed: Option<Mixed>,
     pub stage: Stage,
 }
 
 /// Where an initiator stands.
 pub(crate) enum Stage {
-    /// Our proof is being made.
-    Proving { until: Instant },
+    /// Our proof is being made. With `mixed`, it is there, and the one without the PPK is being made.
+    Proving { until: Instant, mixed: Option<Evidence> },
     /// The request is out.
     Asked,
     /// The responder's proof is being checked; its answer.
@@ -46,6 +56,11 @@ pub(crate) enum Stage {
 }
 
 impl AuthSent {
+    /// The keys of our proof, and of that of a responder that has the PPK, too.
+    pub fn proof_keys(&self) -> &ProofKeys {
+        self.mixed.as_ref().map_or(&self.handshake.proof_keys, |mixed| &mixed.proof_keys)
+    }
+
     /// Returns `true` if the responder may have our proof.
     pub fn has_asked(&self) -> bool {
         !matches!(self.stage, Stage::Proving { .. })
@@ -54,7 +69,7 @@ impl AuthSent {
     /// When a job is given up.
     pub fn working_until(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Proving { until } | Stage::Checking { until, .. } => Some(until),
+            Stage::Proving { until, .. } | Stage::Checking { until, .. } => Some(until),
             Stage::Asked => None,
         }
     }

@@ -12,6 +12,7 @@ use crate::sa::keys::ChildKeys;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::path::Path;
 use crate::status::Narrowed;
+use crate::wire::registry::NotifyType;
 use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
 use policy::{ChildTunnel, Mode, Selector};
@@ -29,12 +30,13 @@ pub(crate) struct ChildSa {
     /// Names the Child SA on this side.
     pub spi_in: Spi,
     pub spi_out: Spi,
+    pub is_quantum_safe: bool,
     pub state: ChildState,
     /// The outbound half waits for the peer to have the SA.
     pub standby: bool,
     /// This side asked for it.
     pub created_here: bool,
-    /// Decides between Child SAs of crossing requests.
+    /// Decides between Child SAs of crossing requests. A successor has that of its predecessor.
     pub lowest_nonce: LowestNonce,
     pub rekey_at: Instant,
     pub expire_at: Instant,
@@ -58,8 +60,33 @@ pub(crate) struct History {
     pub rekeys: u64,
     pub inbound: Usage,
     pub outbound: Usage,
-    /// The peer has refused to rekey the Child SA before: the next one is asked for without REKEY_SA.
-    pub rekey_refused: bool,
+    /// The way in which the successor is asked for: the first one that the peer has not refused.
+    pub way: Way,
+}
+
+/// A way to ask for the successor of a Child SA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// A rekey with the traffic of the policy (RFC 7296 §1.3.3).
+    #[default]
+    Rekey,
+    /// A rekey that asks for any traffic (RFC 7296 §2.9.2: a superset). The answer must not exceed the policy.
+    Widened,
+    /// A new Child SA, whose request does not name the old one.
+    Anew,
+}
+
+impl Way {
+    /// The way to try when the peer has refused this one; `None`: there is no other with this IKE SA.
+    pub fn after(self, refusal: NotifyType, mode: Mode) -> Option<Self> {
+        match self {
+            Self::Rekey if refusal == NotifyType::TS_UNACCEPTABLE && mode == Mode::Tunnel => {
+                Some(Self::Widened)
+            }
+            Self::Rekey | Self::Widened => Some(Self::Anew),
+            Self::Anew => None,
+        }
+    }
 }
 
 impl History {
@@ -69,7 +96,7 @@ impl History {
             rekeys: 0,
             inbound: Usage::default(),
             outbound: Usage::default(),
-            rekey_refused: false,
+            way: Way::Rekey,
         }
     }
 }
@@ -160,6 +187,7 @@ impl Blueprint<'_> {
             what: format!("setting up {}", self.tunnel.name),
             why: "the policy no longer has it".into(),
         })?;
+        let is_quantum_safe = self.keys.is_quantum_safe || self.choice.is_quantum_safe();
         let lifetime = self.choice.lifetime;
         let hard_bytes = lifetime.bytes;
         let soft_bytes = lifetime.soft_bytes();
@@ -223,6 +251,7 @@ impl Blueprint<'_> {
             outbound,
             spi_in: self.spi_in,
             spi_out: self.spi_out,
+            is_quantum_safe,
             state: ChildState::Established,
             standby: self.standby,
             created_here: self.initiator,

@@ -10,8 +10,10 @@ use std::time::Instant;
 
 /// An initiator that has asked.
 pub(crate) struct InitSent {
-    /// The first Child SA, which IKE_AUTH will ask for.
+    /// The first Child SA.
     pub child: Arc<ChildTunnel>,
+    /// Whether it is asked for after IKE_AUTH only (RFC 6023).
+    pub childless: bool,
     pub nonce: Vec<u8>,
     pub key_exchange: PrivateKey,
     pub request: Vec<u8>,

@@ -1,15 +1,17 @@
 //! SK_* and KEYMAT (RFC 7296 §2.14, §2.17, §2.18).
 
-use crate::crypto::prf::{output_len, prf, prf_of_nonces, prf_plus};
+use crate::crypto::prf::{self, output_len, prf, prf_of_nonces, prf_plus};
 use crate::crypto::rng::Rng;
+use crate::crypto::tally::{self, Hash, Operation};
 use crate::key_log::{DirectionKeys, IkeKeys, LoggedKeys};
 use crate::negotiation::suite::IkeSuite;
 use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::{Header, IkeSpi};
-use crate::wire::payload::Payload;
 use crate::wire::protected::{self, Content, OpenError};
-use ::crypto::{Cipher, Provider, Suite, integrity_key_len};
-use policy::{IkeEncryption, Secret};
+use ::crypto::{Cipher, CryptoProviders, Function, Provider, Suite, integrity_key_len};
+use aws_lc_rs::digest::{SHA256, digest};
+use policy::{Group, IkeEncryption, Secret};
+use std::sync::Arc;
 
 /// The keys of an IKE SA, seen from this side.
 pub(crate) struct Keys {
@@ -18,7 +20,27 @@ pub(crate) struct Keys {
     /// SK_d, then SK_e and SK_a of ours, then those of the peer's, in one piece: there is one for every tunnel. A cipher made
     /// from them takes much more memory, and little time to make.
     secrets: Secret,
+    /// The last postquantum preshared key in SK_d (RFC 8784), or in that of an IKE SA that this one has replaced.
+    pub ppk: Option<Arc<UsedPpk>>,
+    pub shield: Shield,
     sealed: u64,
+    /// The providers of ciphers and PRFs, which may change at any time: all of them compute the same.
+    crypto: Arc<CryptoProviders>,
+}
+
+/// What a quantum computer cannot find, although it breaks every group: what has come of ML-KEM, or of a postquantum preshared key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shield {
+    /// The keys of this IKE SA's messages.
+    pub messages: bool,
+    /// SK_d, and with it all keys that are derived from it.
+    pub derived: bool,
+}
+
+impl Shield {
+    fn of(safe: bool) -> Self {
+        Self { messages: safe, derived: safe }
+    }
 }
 
 /// The keys of both sides' proofs. Only a first IKE SA has them.
@@ -28,6 +50,48 @@ pub(crate) struct ProofKeys {
     /// SK_pr.
     pub responder: Secret,
 }
+
+/// Keys that a postquantum preshared key has changed.
+pub(crate) struct Mixed {
+    pub base: Base,
+    pub proof_keys: ProofKeys,
+}
+
+/// SK_d that a postquantum preshared key has changed, for the keys of a new SA.
+pub(crate) struct Base {
+    pub ppk: Arc<UsedPpk>,
+    sk_d: Secret,
+}
+
+/// Names a postquantum preshared key and its octets, which may change.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct UsedPpk {
+    pub id: String,
+    /// SHA-256 of the octets.
+    hash: [u8; 32],
+}
+
+impl UsedPpk {
+    pub fn of(id: &str, ppk: &Secret) -> Self {
+        tally::count(Operation::Hash(Hash::Sha2_256));
+        let hash = digest(&SHA256, ppk.expose()).as_ref().try_into();
+        Self { id: id.to_owned(), hash: hash.expect("SHA-256 makes 32 octets") }
+    }
+}
+
+/// The agreement of both sides, in IKE_SA_INIT, on postquantum preshared keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PpkUse {
+    /// No agreement, or nothing more to do.
+    None,
+    /// One changes the keys of the proofs (RFC 8784).
+    InProofs,
+    /// One changes all keys with the last IKE_INTERMEDIATE (RFC 9867).
+    BeforeProofs,
+}
+
+/// Octets of the confirmation of a postquantum preshared key.
+pub(crate) const CONFIRMATION: usize = 8;
 
 /// Nonces in the order of the exchange: initiator's, responder's.
 #[derive(Clone, Copy)]
@@ -40,11 +104,21 @@ pub(crate) struct Nonces<'a> {
 pub(crate) struct ChildKeys {
     pub to_responder: Secret,
     pub to_initiator: Secret,
+    /// What they are derived from withstands a quantum computer; the key exchanges of the Child SA do not count here.
+    pub is_quantum_safe: bool,
+}
+
+/// The first shared secret, the nonces, and the other secrets.
+fn seed<'a>(shared: &'a [Secret], nonces: Nonces<'a>) -> Vec<&'a [u8]> {
+    let mut secrets = shared.iter().map(Secret::expose);
+    let first = secrets.next();
+    first.into_iter().chain([nonces.initiator, nonces.responder]).chain(secrets).collect()
 }
 
 impl Keys {
     /// Keys of a first IKE SA: SKEYSEED = prf(Ni | Nr, g^ir).
     pub fn initial(
+        crypto: &Arc<CryptoProviders>,
         suite: IkeSuite,
         shared: &Secret,
         nonces: Nonces<'_>,
@@ -52,30 +126,62 @@ impl Keys {
         ours: bool,
     ) -> (Self, ProofKeys) {
         let pair = [nonces.initiator, nonces.responder];
-        let seed = prf_of_nonces(suite.prf, pair, &[shared.expose()]);
-        Self::expand(suite, &seed, nonces, spis, ours)
+        let by = prf::provider(crypto, suite.prf);
+        let seed = prf_of_nonces(by, suite.prf, pair, &[shared.expose()]);
+        let shield = Shield::of(suite.group.is_quantum_safe());
+        Self::expand(crypto, (suite, shield), &seed, nonces, spis, ours)
     }
 
-    /// Keys of an IKE SA that replaces this one: SKEYSEED = prf(SK_d, g^ir | Ni | Nr) with the old PRF.
+    /// Keys of an IKE SA that replaces this one: SKEYSEED = prf(SK_d, g^ir | Ni | Nr | SK(1) | …) with the old PRF (RFC
+    /// 9370 §2.2.4). `shared` has g^ir first. `base` stands in for SK_d.
     pub fn successor(
         &self,
         suite: IkeSuite,
-        shared: &Secret,
+        shared: &[Secret],
         nonces: Nonces<'_>,
         spis: (IkeSpi, IkeSpi),
         ours: bool,
+        base: Option<&Base>,
     ) -> Self {
-        let seed = prf(
-            self.suite.prf,
-            self.sk_d(),
-            &[shared.expose(), nonces.initiator, nonces.responder],
-        );
-        Self::expand(suite, &seed, nonces, spis, ours).0
+        let sk_d = base.map_or(self.sk_d(), |base| base.sk_d.expose());
+        let safe = self.shield.derived || base.is_some() || suite.is_quantum_safe();
+        let suite = (suite, Shield::of(safe));
+        let mut keys = self.renewed(suite, sk_d, shared, nonces, spis, ours).0;
+        keys.ppk = base.map(|base| &base.ppk).or(self.ppk.as_ref()).cloned();
+        keys
+    }
+
+    /// Keys after an additional key exchange before the proofs: SKEYSEED(n) = prf(SK_d(n−1), SK(n) | Ni | Nr) (RFC 9370
+    /// §2.2.2).
+    pub fn after_additional(
+        &self,
+        (method, shared): (Group, &Secret),
+        nonces: Nonces<'_>,
+        spis: (IkeSpi, IkeSpi),
+        ours: bool,
+    ) -> (Self, ProofKeys) {
+        let shared = std::slice::from_ref(shared);
+        let suite = (self.suite, Shield::of(self.shield.derived || method.is_quantum_safe()));
+        self.renewed(suite, self.sk_d(), shared, nonces, spis, ours)
+    }
+
+    fn renewed(
+        &self,
+        suite: (IkeSuite, Shield),
+        sk_d: &[u8],
+        shared: &[Secret],
+        nonces: Nonces<'_>,
+        spis: (IkeSpi, IkeSpi),
+        ours: bool,
+    ) -> (Self, ProofKeys) {
+        let seed = prf(self.prf_provider(), self.suite.prf, sk_d, &seed(shared, nonces));
+        Self::expand(&self.crypto, suite, &seed, nonces, spis, ours)
     }
 
     /// `ours`: whether this side is the original initiator. `spis`: initiator's, responder's.
     fn expand(
-        suite: IkeSuite,
+        crypto: &Arc<CryptoProviders>,
+        (suite, shield): (IkeSuite, Shield),
         seed: &Secret,
         nonces: Nonces<'_>,
         spis: (IkeSpi, IkeSpi),
@@ -91,6 +197,7 @@ impl Keys {
             _ => protection.key_material_len(),
         };
         let material = prf_plus(
+            prf::provider(crypto, suite.prf),
             suite.prf,
             seed.expose(),
             &[nonces.initiator, nonces.responder, &spis.0.0.to_be_bytes(), &spis.1.0.to_be_bytes()],
@@ -109,10 +216,65 @@ impl Keys {
         let (pi, pr) = (take(proof), take(proof));
         let secrets =
             if ours { [sk_d, ei, ai, er, ar].concat() } else { [sk_d, er, ar, ei, ai].concat() };
-        let keys = Self { suite, protection, secrets: Secret::new(secrets), sealed: 0 };
+        let (secrets, crypto) = (Secret::new(secrets), Arc::clone(crypto));
+        let keys = Self { suite, protection, secrets, ppk: None, shield, sealed: 0, crypto };
         let proofs =
             ProofKeys { initiator: Secret::new(pi.to_vec()), responder: Secret::new(pr.to_vec()) };
         (keys, proofs)
+    }
+
+    /// SK_d, SK_pi and SK_pr with a PPK: each is prf+(PPK, SK') (RFC 8784 §3).
+    pub fn mixed(&self, id: &str, ppk: &Secret, proofs: &ProofKeys) -> Mixed {
+        let proof_keys = ProofKeys {
+            initiator: self.mix(ppk, proofs.initiator.expose()),
+            responder: self.mix(ppk, proofs.responder.expose()),
+        };
+        Mixed { base: self.base(id, ppk), proof_keys }
+    }
+
+    /// SK_d with a PPK: SK_d' = prf+(PPK, SK_d) (RFC 9867 §3.2.1).
+    pub fn base(&self, id: &str, ppk: &Secret) -> Base {
+        Base { ppk: Arc::new(UsedPpk::of(id, ppk)), sk_d: self.mix(ppk, self.sk_d()) }
+    }
+
+    fn mix(&self, ppk: &Secret, key: &[u8]) -> Secret {
+        prf_plus(self.prf_provider(), self.suite.prf, ppk.expose(), &[key], key.len())
+    }
+
+    /// Keys after a PPK before the proofs: SKEYSEED' = prf+(PPK, SK_d) (RFC 9867 §3.1.1).
+    pub fn after_ppk(
+        &self,
+        id: &str,
+        ppk: &Secret,
+        nonces: Nonces<'_>,
+        spis: (IkeSpi, IkeSpi),
+        ours: bool,
+    ) -> (Self, ProofKeys) {
+        let Base { ppk, sk_d } = self.base(id, ppk);
+        let suite = (self.suite, Shield::of(true));
+        let (keys, proofs) = Self::expand(&self.crypto, suite, &sk_d, nonces, spis, ours);
+        (Self { ppk: Some(ppk), ..keys }, proofs)
+    }
+
+    /// By these octets a peer sees that it has the same PPK by a name (RFC 9867 §3.1, §3.2).
+    pub fn confirmation(
+        &self,
+        ppk: &Secret,
+        nonces: &[&[u8]],
+        spis: (IkeSpi, IkeSpi),
+    ) -> [u8; CONFIRMATION] {
+        let (initiator, responder) = (spis.0.0.to_be_bytes(), spis.1.0.to_be_bytes());
+        let parts = [nonces, &[&initiator[..], &responder[..]]].concat();
+        let whole = prf(self.prf_provider(), self.suite.prf, ppk.expose(), &parts);
+        *whole.expose().first_chunk().expect("a PRF makes more octets")
+    }
+
+    /// Takes SK_d with a PPK. The keys of messages stay as they are.
+    pub fn adopt(&mut self, mixed: &Mixed) {
+        let Base { ppk, sk_d } = &mixed.base;
+        self.secrets = Secret::new([sk_d.expose(), self.of_directions()].concat());
+        self.ppk = Some(Arc::clone(ppk));
+        self.shield.derived = true;
     }
 
     /// A copy for a sink. `spis` and `ours` as the keys were made with.
@@ -129,16 +291,28 @@ impl Keys {
         })
     }
 
-    /// KEYMAT of a Child SA: prf+(SK_d, [g^ir |] Ni | Nr).
-    pub fn child(&self, suite: Suite, shared: Option<&Secret>, nonces: Nonces<'_>) -> ChildKeys {
+    /// KEYMAT of a Child SA: prf+(SK_d, [g^ir |] Ni | Nr [| SK(1) | …]) (RFC 9370 §2.2.4). `shared` has g^ir first, and is
+    /// empty without a key exchange of the Child SA's own. `base` stands in for SK_d.
+    pub fn child(
+        &self,
+        suite: Suite,
+        shared: &[Secret],
+        nonces: Nonces<'_>,
+        base: Option<&Base>,
+    ) -> ChildKeys {
         let len = suite.key_material_len();
-        let shared = shared.map_or(&[][..], Secret::expose);
-        let seed = [shared, nonces.initiator, nonces.responder];
-        let material = prf_plus(self.suite.prf, self.sk_d(), &seed, 2 * len);
+        let material = prf_plus(
+            self.prf_provider(),
+            self.suite.prf,
+            base.map_or(self.sk_d(), |base| base.sk_d.expose()),
+            &seed(shared, nonces),
+            2 * len,
+        );
         let (to_responder, to_initiator) = material.expose().split_at(len);
         ChildKeys {
             to_responder: Secret::new(to_responder.to_vec()),
             to_initiator: Secret::new(to_initiator.to_vec()),
+            is_quantum_safe: self.shield.derived || base.is_some(),
         }
     }
 
@@ -161,9 +335,24 @@ impl Keys {
         Secret::new(both[both.len() / 2..].to_vec())
     }
 
-    fn cipher(&self, keys: Secret) -> Box<dyn Cipher> {
-        (Provider::AwsLc.cipher(self.protection, &keys))
-            .expect("AWS-LC has every suite that can be negotiated")
+    /// The provider that computes this IKE SA's PRF now.
+    pub fn prf_provider(&self) -> Provider {
+        prf::provider(&self.crypto, self.suite.prf)
+    }
+
+    /// The cipher of the provider that serves now; `operation` is counted for each of its functions.
+    fn cipher(
+        &self,
+        keys: Secret,
+        operation: fn(Function, Provider) -> Operation,
+    ) -> Box<dyn Cipher> {
+        let by = self.crypto.provider(self.protection);
+        self.protection.functions().for_each(|function| tally::count(operation(function, by)));
+        by.cipher(self.protection, &keys).expect("a provider serves only suites that it has")
+    }
+
+    fn theirs_cipher(&self) -> Box<dyn Cipher> {
+        self.cipher(self.theirs(), Operation::Decrypt)
     }
 
     /// Protects a message of ours, in as many fragments as it takes for none to exceed `room` octets; of fragments
@@ -176,7 +365,7 @@ impl Keys {
         least: usize,
         rng: &mut Rng,
     ) -> Vec<Vec<u8>> {
-        let cipher = self.cipher(self.ours());
+        let cipher = self.cipher(self.ours(), Operation::Encrypt);
         let Self { protection, sealed, .. } = self;
         // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold (RFC 3602
         // §3).
@@ -192,14 +381,14 @@ impl Keys {
         fragment::seal(header, content, room, least, *protection, cipher.as_ref(), next_iv)
     }
 
-    /// Checks and reads a message of the peer.
-    pub fn open(&self, header: &Header, datagram: &[u8]) -> Result<Vec<Payload>, OpenError> {
-        protected::open(header, datagram, self.protection, self.cipher(self.theirs()).as_ref())
+    /// Checks and opens a message of the peer.
+    pub fn open(&self, header: &Header, datagram: &[u8]) -> Result<Content, OpenError> {
+        protected::open_content(header, datagram, self.protection, self.theirs_cipher().as_ref())
     }
 
     /// Checks and opens a fragment of a message of the peer.
     pub fn open_fragment(&self, header: &Header, datagram: &[u8]) -> Result<Fragment, OpenError> {
-        fragment::open(header, datagram, self.protection, self.cipher(self.theirs()).as_ref())
+        fragment::open(header, datagram, self.protection, self.theirs_cipher().as_ref())
     }
 
     /// Returns `true` if a datagram is from the peer; it may be a message or a fragment.
@@ -207,5 +396,51 @@ impl Keys {
         let not_authentic = |e: &OpenError| matches!(e, OpenError::NotAuthentic(_));
         !(self.open(header, datagram).err().as_ref().is_some_and(not_authentic)
             && self.open_fragment(header, datagram).err().as_ref().is_some_and(not_authentic))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::crypto::{Choice, Cpu};
+    use policy::{Group, KeyBits, Prf};
+
+    fn keys(crypto: &Arc<CryptoProviders>) -> Keys {
+        let suite = IkeSuite {
+            encryption: IkeEncryption::AesGcm16(KeyBits::B256),
+            integrity: None,
+            prf: Prf::HmacSha2_256,
+            group: Group::Curve25519,
+            additional: Default::default(),
+        };
+        let nonces = Nonces { initiator: &[1; 32], responder: &[2; 32] };
+        let shared = Secret::new(vec![3; 32]);
+        Keys::initial(crypto, suite, &shared, nonces, (IkeSpi(1), IkeSpi(2)), true).0
+    }
+
+    #[test]
+    fn the_choice_of_providers_reaches_the_ciphers_and_the_prf() {
+        let aes: ::crypto::Algorithm = "aes-gcm-256".parse().expect("a name");
+        let choice = Choice::of(Provider::Portable).with(aes, Provider::Ring);
+        let keys = keys(&Arc::new(CryptoProviders::new(choice)));
+        assert_eq!(keys.crypto.provider(keys.protection), Provider::Ring);
+        assert_eq!(keys.prf_provider(), Provider::Portable);
+        let before = tally::done();
+        let _cipher = keys.theirs_cipher();
+        let operation = Operation::Decrypt(Function::AesGcm(KeyBits::B256), Provider::Ring);
+        let count = |done: &std::collections::BTreeMap<_, u64>| done.get(&operation).copied();
+        // Other tests of this process may count, too.
+        assert!(count(&tally::done()) > count(&before));
+    }
+
+    #[test]
+    fn without_instructions_the_portable_provider_serves() {
+        let all = ["AES-NI", "PCLMULQDQ", "SHA-NI", "ARMv8 AES", "ARMv8 PMULL", "ARMv8 SHA2"];
+        let crypto = Arc::new(CryptoProviders::on(Cpu::with(&all), Choice::default()));
+        let keys = keys(&crypto);
+        let serving = || [crypto.provider(keys.protection), keys.prf_provider()];
+        assert_eq!(serving(), [Provider::AwsLc; 2]);
+        crypto.set_in_core(false).expect("off is always possible");
+        assert_eq!(serving(), [Provider::Portable; 2]);
     }
 }

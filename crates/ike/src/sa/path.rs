@@ -1,5 +1,6 @@
 //! Where the peer is, and whether a NAT is in between (RFC 7296 §2.23).
 
+use crate::crypto::tally::{self, Hash, Operation};
 use crate::wire::header::IkeSpi;
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{NotifyType, ProtocolId};
@@ -108,6 +109,7 @@ fn hash(spis: (IkeSpi, IkeSpi), address: SocketAddr) -> Vec<u8> {
         IpAddr::V6(a) => octets.extend(a.octets()),
     }
     octets.extend(address.port().to_be_bytes());
+    tally::count(Operation::Hash(Hash::Sha1));
     digest(&SHA1_FOR_LEGACY_USE_ONLY, &octets).as_ref().to_vec()
 }
 

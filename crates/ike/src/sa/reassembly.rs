@@ -46,7 +46,12 @@ struct Partial {
 /// The content of an authentic datagram.
 pub(crate) enum Received {
     /// A message, or why what it says cannot be read.
-    Message { payloads: Result<Vec<Payload>, WireError>, fragments: Option<Fragments> },
+    Message {
+        payloads: Result<Vec<Payload>, WireError>,
+        /// The payloads as they are written.
+        content: Option<Content>,
+        fragments: Option<Fragments>,
+    },
     /// One of several fragments, of which others are missing.
     Fragment,
 }
@@ -85,12 +90,12 @@ impl Reassembly {
     ) -> Result<Received, Discard> {
         let Some(place) = fragment::place(header, datagram).map_err(|_| Discard::NotAuthentic)?
         else {
-            let payloads = match keys.open(header, datagram) {
+            let (payloads, content) = match keys.open(header, datagram) {
                 Err(OpenError::NotAuthentic(_)) => return Err(Discard::NotAuthentic),
-                Err(OpenError::Inside(error)) => Err(error),
-                Ok(payloads) => Ok(payloads),
+                Err(OpenError::Inside(error)) => (Err(error), None),
+                Ok(content) => (content.read(header), Some(content)),
             };
-            return Ok(Received::Message { payloads, fragments: None });
+            return Ok(Received::Message { payloads, content, fragments: None });
         };
         // RFC 7383 §2.4: not unless both sides have said so.
         if path.fragment_size.is_none() {
@@ -139,9 +144,11 @@ impl Reassembly {
             self.partial = Some(partial);
             return Ok(Received::Fragment);
         }
-        let payloads = partial.join().read(header);
+        let content = partial.join();
+        let payloads = content.read(header);
         let Partial { first, largest, .. } = *partial;
-        Ok(Received::Message { payloads, fragments: Some(Fragments { first, largest }) })
+        let fragments = Some(Fragments { first, largest });
+        Ok(Received::Message { payloads, content: Some(content), fragments })
     }
 
     /// RFC 7383 §5: a peer that asks for too much is refused, and what it sent is not kept.
@@ -149,7 +156,7 @@ impl Reassembly {
         let first = self.partial.take().map(|p| p.first).filter(|f| !f.is_empty());
         let first = first.unwrap_or_else(|| datagram.to_vec());
         let fragments = Some(Fragments { first, largest: datagram.len() });
-        Received::Message { payloads: Err(error), fragments }
+        Received::Message { payloads: Err(error), content: None, fragments }
     }
 
     /// Forgets fragments whose message is no longer awaited.
@@ -208,11 +215,13 @@ mod tests {
             integrity: None,
             prf: Prf::HmacSha2_256,
             group: Group::Curve25519,
+            additional: Default::default(),
         };
         let keys = |ours| {
             let nonces = Nonces { initiator: &[1; 32], responder: &[2; 32] };
             let shared = Secret::new(vec![3; 32]);
-            Keys::initial(suite, &shared, nonces, (IkeSpi(1), IkeSpi(2)), ours).0
+            Keys::initial(&Default::default(), suite, &shared, nonces, (IkeSpi(1), IkeSpi(2)), ours)
+                .0
         };
         let address = SocketAddr::from(([192, 0, 2, 1], 500));
         let path = Path { fragment_size: Some(1280), ..Path::new(address, address) };
@@ -272,7 +281,7 @@ mod tests {
             assert_eq!(again.err(), Some(Discard::RepeatedFragment));
         }
         let whole = peer.give(&mut reassembly, &fragments[2]);
-        let Ok(Received::Message { payloads: Ok(_), fragments: Some(was) }) = whole else {
+        let Ok(Received::Message { payloads: Ok(_), fragments: Some(was), .. }) = whole else {
             panic!("it is complete")
         };
         assert_eq!(was.first, fragments[0]);

@@ -1,6 +1,7 @@
 //! Message numbering, retransmission and the kept answer, window size 1 (RFC 7296 §2.1 to §2.3).
 
 use super::message::Message;
+use super::postponed::Postponed;
 use super::reassembly::Reassembly;
 use crate::config::Config;
 use crate::deadlines::{after, times};
@@ -27,6 +28,8 @@ pub(crate) struct Window {
     kept: Option<Kept>,
     /// Fragments of the request that is expected.
     pub requests: Reassembly,
+    /// The request that is expected: it has come, and its answer has to wait.
+    pub postponed: Option<Box<Postponed>>,
     /// Fragments of the answer that is awaited.
     pub answers: Reassembly,
 }
@@ -64,15 +67,15 @@ pub(crate) enum Retransmission<'a> {
 }
 
 impl Window {
-    /// A responder's window after IKE_SA_INIT and IKE_AUTH were answered.
-    pub fn after_auth_answered(answer: Message) -> Self {
+    /// A responder's window after an IKE_AUTH request with that message ID was answered.
+    pub fn after_auth_answered(id: u32, answer: Message) -> Self {
         let kept = Some(Kept { message: answer, repetitions: 0 });
-        Self { expected: 2, kept, ..Self::default() }
+        Self { expected: id + 1, kept, ..Self::default() }
     }
 
-    /// The window of a half-open IKE SA.
+    /// The window of a half-open IKE SA, whose IKE_SA_INIT was answered.
     pub fn of_stranger() -> Self {
-        Self { requests: Reassembly::of_stranger(), ..Self::default() }
+        Self { expected: 1, requests: Reassembly::of_stranger(), ..Self::default() }
     }
 
     /// The number the next request of ours takes.

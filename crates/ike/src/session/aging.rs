@@ -133,7 +133,8 @@ impl Session {
         });
         let ike = self.sas.iter().filter_map(|s| s.established()).flat_map(|e| {
             let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
-            rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")])
+            let awaited = e.awaited.iter().map(|a| at(a.until, "IKE_FOLLOWUP_KE"));
+            rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")]).chain(awaited)
         });
         let delayed = self.delayed.iter().map(|(t, task)| match task {
             Task::DeleteChild(_) | Task::DeleteIke(_) => at(*t, "Delete of replaced SAs"),
@@ -161,11 +162,11 @@ impl IkeSa {
     pub(crate) fn awaited(&self) -> ExchangeType {
         match &self.state {
             State::InitSent(_) => ExchangeType::IKE_SA_INIT,
+            State::IntermediateSent(_) => ExchangeType::IKE_INTERMEDIATE,
             State::AuthSent(_) => ExchangeType::IKE_AUTH,
-            State::Established(e) => match e.active {
-                Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
-                _ => ExchangeType::INFORMATIONAL,
-            },
+            State::Established(e) => {
+                e.active.as_ref().map_or(ExchangeType::INFORMATIONAL, Active::exchange)
+            }
             State::Moving => ExchangeType::INFORMATIONAL,
         }
     }

@@ -254,11 +254,18 @@ mod tests {
             auto_start: false,
             on_demand: false,
         };
-        let lifetime = Lifetime { hard: Duration::from_secs(1), bytes: None, overlap_percent: 10 };
+        let lifetime = Lifetime::new(Duration::from_secs(1));
         let protection = Protection::Ah(AhIntegrity::Mac(Integrity::HmacSha2_256_128));
         ChildSa {
+            is_quantum_safe: false,
             tunnel: Arc::new(tunnel),
-            choice: ChildChoice { protection, esn: false, lifetime, group: None },
+            choice: ChildChoice {
+                protection,
+                esn: false,
+                lifetime,
+                group: None,
+                additional: Default::default(),
+            },
             mode: Mode::Tunnel,
             selectors: Arc::new(TrafficSelectors { local: vec![], remote: vec![] }),
             inbound: SaId(0),

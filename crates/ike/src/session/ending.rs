@@ -7,9 +7,11 @@ use crate::context::Cx;
 use crate::deadlines::after;
 use crate::effect::Lingering;
 use crate::effect::{Effect, Effects};
+use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState, History};
+use crate::sa::follow_up::Awaited;
 use crate::sa::{IkeSa, Phase, State};
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
@@ -48,7 +50,7 @@ impl Session {
     fn take_down(&mut self, cx: &mut Cx<'_>, reason: CloseReason, pause: Duration) -> Effects {
         // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
         let known = |s: &&IkeSa| match &s.state {
-            State::InitSent(_) | State::Moving => false,
+            State::InitSent(_) | State::IntermediateSent(_) | State::Moving => false,
             State::AuthSent(auth) => auth.has_asked(),
             State::Established(_) => true,
         };
@@ -58,6 +60,9 @@ impl Session {
             return self.end(cx, reason, Some(failure));
         }
         self.closing = Some(reason);
+        if self.is_established() {
+            cx.out.remember_end(cx.now, &self.tunnel, None, reason);
+        }
         let effects = self.remove_children(cx, reason, pause);
         self.tasks.clear();
         self.delayed.clear();
@@ -122,18 +127,22 @@ impl Session {
         }
         self.over = true;
         let mut effects: Effects = self.reconnect.drain(..).map(Effect::Reconnect).collect();
-        let reason = self.closing.take().unwrap_or(reason);
+        let begun = self.closing.take();
+        let reason = begun.unwrap_or(reason);
         let was_up = self.is_established();
         let mut pending: Vec<String> = Vec::new();
         for sa in &mut self.sas {
             effects.push(Effect::SpiGivenUp(sa.local_spi));
             match &sa.state {
                 State::InitSent(i) => pending.push(i.child.name.clone()),
+                State::IntermediateSent(i) => pending.push(i.child.name.clone()),
                 State::AuthSent(a) => {
-                    cx.release_spi(a.spi_in);
+                    a.spi_in.into_iter().for_each(|spi| cx.release_spi(spi));
                     pending.push(a.child.name.clone());
                 }
                 State::Established(e) => {
+                    let taken = e.awaited.iter().filter_map(Awaited::spi_in);
+                    taken.for_each(|spi| cx.release_spi(spi));
                     if let Some(Active::Child(p)) = &e.active {
                         cx.release_spi(p.spi_in);
                         if p.rekeys.is_none() {
@@ -171,7 +180,11 @@ impl Session {
                 cx.out.failures.note(cx.now, &self.tunnel.name, failure);
             }
             effects.push(Effect::SessionDown);
-            cx.out.close(cx.now, &self.tunnel, None, reason);
+            match begun {
+                // The end is remembered with the time when it began, which its child tunnels have, too.
+                Some(reason) => cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason }),
+                None => cx.out.close(cx.now, &self.tunnel, None, reason),
+            }
         } else {
             cx.out.fail(cx.now, &self.tunnel.name, None, failure);
         }

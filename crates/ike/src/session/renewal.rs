@@ -149,6 +149,7 @@ impl Session {
     pub fn lacks_any_of(&self, before: &Self) -> bool {
         let under_way = self.sas.iter().filter_map(|sa| match &sa.state {
             State::InitSent(i) => Some(&i.child.name),
+            State::IntermediateSent(i) => Some(&i.child.name),
             State::AuthSent(a) if !a.unwanted => Some(&a.child.name),
             State::Established(e) => match &e.active {
                 Some(Active::Child(p)) if !p.unwanted => Some(&p.tunnel.name),

@@ -82,7 +82,9 @@ impl Session {
         remotes.extend(self.tunnel.remote.address);
         remotes.extend(self.mobility.peer.iter());
         let preferred = self.tunnel.local.address.filter(|a| owned(*a));
-        let choice = remotes.into_iter().find_map(|remote| {
+        let families = cx.config.families;
+        let usable = remotes.into_iter().filter(|remote| families.has_address(*remote));
+        let choice = usable.into_iter().find_map(|remote| {
             let source = source_for(remote)?;
             let local = preferred.filter(|p| p.is_ipv4() == remote.is_ipv4()).unwrap_or(source);
             Some((local, remote))
@@ -171,7 +173,10 @@ impl Session {
     /// first show that it receives there (RFC 4555 §3.7, §3.8).
     pub fn follow_packet(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
         // The peer's new address is still being checked.
-        if !self.follows(remote) || self.mobility.verified().is_some() {
+        if !self.follows(remote)
+            || self.mobility.verified().is_some()
+            || !cx.config.families.has_address(remote.ip())
+        {
             return;
         }
         match (self.is_mobile() && cx.config.return_routability, self.begun_here) {

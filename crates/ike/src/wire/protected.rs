@@ -134,12 +134,46 @@ pub fn open(
     suite: Suite,
     cipher: &dyn Cipher,
 ) -> Result<Vec<Payload>, OpenError> {
+    Ok(open_content(header, datagram, suite, cipher)?.read(header)?)
+}
+
+/// Checks and decrypts such a message, and does not read what is in it.
+pub fn open_content(
+    header: &Header,
+    datagram: &[u8],
+    suite: Suite,
+    cipher: &dyn Cipher,
+) -> Result<Content, OpenError> {
     let payload = encrypted_payload(header, datagram)?;
     if payload.kind != PayloadType::SK {
         return Err(OpenError::NotAuthentic("there is no SK payload"));
     }
     let octets = open_envelope(datagram, payload.body, suite, cipher)?;
-    Ok(Content { first: payload.next, octets }.read(header)?)
+    Ok(Content { first: payload.next, octets })
+}
+
+/// The octets of an IKE_INTERMEDIATE message that the proofs cover: the message as it was before its protection, and in one
+/// piece (RFC 9242 §3.3.2). `datagram` is the message or its fragment 1; `None` if SK or SKF is not its first payload.
+pub fn authenticated_octets(datagram: &[u8], content: &Content) -> Option<Zeroizing<Vec<u8>>> {
+    const NEXT_PAYLOAD: usize = 16;
+    const LENGTH: usize = 24;
+    let prefix = datagram.get(..Header::LEN + GENERIC_HEADER)?;
+    let first = PayloadType(prefix[NEXT_PAYLOAD]);
+    if !matches!(first, PayloadType::SK | PayloadType::SKF) {
+        return None;
+    }
+    let payload = GENERIC_HEADER + content.octets.len();
+    let len = u32::try_from(Header::LEN + payload).ok()?;
+    // A message that came in fragments may be longer than the field can say; its sender has done the same.
+    let [.., high, low] = payload.to_be_bytes();
+    let mut out = Zeroizing::new(Vec::with_capacity(Header::LEN + payload));
+    out.extend_from_slice(prefix);
+    out[NEXT_PAYLOAD] = PayloadType::SK.0;
+    out[LENGTH..Header::LEN].copy_from_slice(&len.to_be_bytes());
+    out[Header::LEN] = content.first.0;
+    out[Header::LEN + 2..].copy_from_slice(&[high, low]);
+    out.extend_from_slice(&content.octets);
+    Some(out)
 }
 
 /// Checks and decrypts the IV ‖ ciphertext ‖ ICV at the end of a message; what comes out has no padding.

@@ -2,9 +2,12 @@
 //! they take, with a preshared key and with certificates.
 
 mod certificates;
+mod sessions;
+mod token;
 
 use super::lab::{Effort, Lab};
-use crate::load::processor;
+use super::sources::system_z;
+use crate::load::processor::{self, Split};
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
 use crate::site::{Authentication, Site, Tunnels};
@@ -31,6 +34,8 @@ struct Row {
     seconds: f64,
     /// Processor time of the initiator and of the responder.
     cpu_seconds: [f64; 2],
+    /// Shares of the whole machine's time in programs, in the kernel, and idle.
+    split: Split,
     p50_ms: f64,
     p99_ms: f64,
 }
@@ -58,17 +63,28 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let most = parallel.last().copied().unwrap_or(1);
     // One more than that stays up, so that a handshake is never the first of the daemon.
     let number = u8::try_from(most).unwrap_or(u8::MAX - 1) + 1;
-    let all = Authentication::ALL.map(|authentication| Tunnels { authentication, number });
+    let has_token = token::is_available();
+    let can = |kind: &Authentication| *kind != Authentication::RsaToken || has_token;
+    let kinds: Vec<Authentication> = Authentication::ALL.into_iter().filter(can).collect();
+    let all: Vec<Tunnels> =
+        kinds.iter().map(|&authentication| Tunnels { authentication, number }).collect();
     let directory = certificates::write(&all)?;
-    let mut site = Site::bare()?;
+    let mut site = Site::bare()?.with_environment(token::ENVIRONMENT);
     // Both daemons are shown all of it; each finds what is its own.
-    let config = format!("[certificates]\ndirectory = {:?}\n", directory.display().to_string());
+    let mut config = format!("[certificates]\ndirectory = {:?}\n", directory.display().to_string());
+    if has_token {
+        config += &token::config();
+    }
     site.start(&lab.vpnd, &Tunnels::policies(&all), &config)?;
     up(&mut |ask| site.ask(0, ask), &all[0].name(number - 1))?;
     // Kept for the whole time: a daemon takes no more than 32 clients, and closed ones go in its own time.
     let mut clients: Vec<Client> =
         (1..most).map(|_| site.node(0).and_then(|node| node.client())).collect::<Result<_, _>>()?;
-    lab.expect(rounds * all.len() * parallel.len());
+    let by_rsa = &all[Authentication::Rsa2048 as usize];
+    for end in [0, 1] {
+        site.give(end, (0..sessions::PARALLEL).map(|n| by_rsa.behind(n, end)).collect())?;
+    }
+    lab.expect(rounds * all.len() * parallel.len() + sessions::steps(rounds));
     let mut rows = Vec::new();
     for round in 0..rounds {
         for tunnels in &all {
@@ -79,10 +95,14 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
             }
         }
     }
-    let figures = Figures { rows: &rows, parallel };
+    let times = [settle, lasting * 2];
+    let sessions = sessions::run(lab, &mut site, &mut clients, by_rsa, rounds, times)?;
+    let figures = Figures { rows: &rows, parallel, kinds: &kinds };
     let mut report = Report::new("IKE handshakes");
     write(&mut report, lab, &figures, &lab.rounds(rounds, lasting));
+    sessions::write(&mut report, &sessions);
     report.data(&rows);
+    report.data(&sessions);
     Ok(report)
 }
 
@@ -143,7 +163,7 @@ fn measure(
     let course = Course::default();
     let names: Vec<String> = (0..tunnels.number).map(|n| tunnels.name(n)).take(parallel).collect();
     let node = site.node(0)?;
-    let (mut times, lasted, before, after) = scope(|scope| {
+    let (mut times, lasted, split, before, after) = scope(|scope| {
         let mut threads = Vec::new();
         for (n, client) in clients.iter_mut().take(parallel - 1).enumerate() {
             let (course, name) = (&course, &names[n + 1]);
@@ -154,20 +174,21 @@ fn measure(
         let (course, name) = (&course, &names[0]);
         threads.push(scope.spawn(move || repeat(&mut |ask| node.ask(ask), name, course)));
         sleep(settle);
-        let (before, begun) = (used(), Instant::now());
+        let (before, machine, begun) = (used(), processor::machine(), Instant::now());
         course.phase.store(1, Relaxed);
         sleep(lasting);
         while course.ended.load(Relaxed) == 0 && begun.elapsed() < PATIENCE {
             sleep(Duration::from_millis(1));
         }
         let (after, lasted) = (used(), begun.elapsed());
+        let split = Split::between(machine?, processor::machine()?);
         course.phase.store(2, Relaxed);
         let mut times = Vec::new();
         for thread in threads {
             let outcome = thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()));
             times.extend(outcome?);
         }
-        Ok::<_, String>((times, lasted, before?, after?))
+        Ok::<_, String>((times, lasted, split, before?, after?))
     })?;
     times.sort_unstable();
     let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
@@ -182,6 +203,7 @@ fn measure(
         handshakes: times.len(),
         seconds: lasted.as_secs_f64(),
         cpu_seconds: [cpu(0), cpu(1)],
+        split,
         p50_ms: at(0.5)?,
         p99_ms: at(0.99)?,
     })
@@ -191,6 +213,7 @@ fn measure(
 struct Figures<'a> {
     rows: &'a [Row],
     parallel: &'a [usize],
+    kinds: &'a [Authentication],
 }
 
 impl Figures<'_> {
@@ -213,9 +236,9 @@ impl Figures<'_> {
             caption: String::new(),
             x: Axis::steps("handshakes in parallel", self.parallel),
             y: Axis::linear(label),
-            series: [0, 2, 1]
+            series: [0, 2, 1, 3]
                 .into_iter()
-                .zip(Authentication::ALL)
+                .zip(self.kinds.iter().copied())
                 .map(|(colour, authentication)| {
                     let at =
                         |n: &usize| Some((*n as f64, self.spread(authentication, *n, figure)?));
@@ -242,15 +265,18 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
          authority above them. {rounds}",
     ));
     report.section("Rate");
-    report.plot("rate", &Plot {
-        title: "Handshakes per second".to_owned(),
-        quote: "The document: up to 4 times as many handshakes with the accelerator as without, with up to 32 connections."
-            .to_owned(),
-        panels: vec![figures.panel("handshakes/s", Row::rate)],
-        columns: 1,
-    });
+    report.plot(
+        "rate",
+        &Plot {
+            title: "Handshakes per second".to_owned(),
+            quote: system_z::HANDSHAKES.to_string(),
+            panels: vec![figures.panel("handshakes/s", Row::rate)],
+            columns: 1,
+        },
+    );
     let most = figures.parallel.last().copied().unwrap_or(1);
-    let gains: Vec<String> = Authentication::ALL
+    let gains: Vec<String> = figures
+        .kinds
         .iter()
         .map(|a| {
             let rate = |n| figures.median(*a, n, Row::rate);
@@ -263,19 +289,41 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
         gains.join(", "),
     ));
     report.section("CPU");
-    report.plot("cpu", &Plot {
-        title: "CPU of handshakes".to_owned(),
-        quote: "The document: with the accelerator about half of the CPU is saved at 32 connections.".to_owned(),
-        panels: vec![
-            figures.panel("share of the machine (%)", move |row: &Row| {
-                (row.cpu_seconds[0] + row.cpu_seconds[1]) * 100.0 / row.seconds / cores
-            }),
-            figures.panel("CPU per handshake, both ends (ms)", Row::cost),
-        ],
-        columns: 2,
-    });
+    report.plot(
+        "cpu",
+        &Plot {
+            title: "CPU of handshakes".to_owned(),
+            quote: system_z::HANDSHAKES_CPU.to_string(),
+            panels: vec![
+                figures.panel("share of the machine (%)", move |row: &Row| {
+                    (row.cpu_seconds[0] + row.cpu_seconds[1]) * 100.0 / row.seconds / cores
+                }),
+                figures.panel("CPU per handshake, both ends (ms)", Row::cost),
+            ],
+            columns: 2,
+        },
+    );
+    report.plot(
+        "split",
+        &Plot {
+            title: "CPU of the whole machine during handshakes: user, system, idle".to_owned(),
+            quote: system_z::HANDSHAKES_CPU.to_string(),
+            panels: vec![
+                figures.panel("user (% of the machine)", |row: &Row| row.split.user * 100.0),
+                figures.panel("system (% of the machine)", |row: &Row| row.split.system * 100.0),
+                figures.panel("idle (% of the machine)", |row: &Row| row.split.idle * 100.0),
+            ],
+            columns: 3,
+        },
+    );
+    report.say(
+        "User, system and idle are those of `/proc/stat`, with everything that runs on the machine: both daemons and the clients \
+         that command them. System has the interrupts, too.",
+    );
     let cost = |a| figures.median(a, most, Row::cost);
-    let [key, ecdsa, rsa] = Authentication::ALL.map(cost);
+    let [key, ecdsa, rsa] =
+        [Authentication::PresharedKey, Authentication::EcdsaP256, Authentication::Rsa2048]
+            .map(cost);
     report.say(format!(
         "There is no accelerator for public-key operations here, nor a driver for one: it could save at most the \
          difference in cost between certificates and a preshared key. At {most} in parallel that is {:.0} % of a \
@@ -284,6 +332,13 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
         100.0 * (1.0 - key / ecdsa.max(1e-9)),
         100.0 * (1.0 - key / rsa.max(1e-9)),
     ));
+    report.say(match figures.kinds.contains(&Authentication::RsaToken) {
+        true => {
+            "\"In a token\" is SoftHSM's: software behind the interface that hardware has (PKCS#11), in the same process. The \
+             difference to RSA with keys in files is the cost of that interface and of its library, not that of hardware."
+        }
+        false => "Keys in a token were not measured: SoftHSM is not installed.",
+    });
     report.section("Time until a tunnel is up");
     report.plot("time", &Plot {
         title: "Time until a tunnel is up".to_owned(),
@@ -302,10 +357,11 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
         "initiator CPU ms",
         "responder CPU ms",
         "CPU share %",
+        "user / system / idle %",
         "p50 ms",
         "p99 ms",
     ]);
-    for authentication in Authentication::ALL {
+    for &authentication in figures.kinds {
         for &n in figures.parallel {
             let middle = |digits: usize, of: &dyn Fn(&Row) -> f64| {
                 format!("{:.digits$}", figures.median(authentication, n, of))
@@ -320,6 +376,12 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
                 middle(0, &|row| {
                     (row.cpu_seconds[0] + row.cpu_seconds[1]) * 100.0 / row.seconds / cores
                 }),
+                format!(
+                    "{} / {} / {}",
+                    middle(0, &|row| row.split.user * 100.0),
+                    middle(0, &|row| row.split.system * 100.0),
+                    middle(0, &|row| row.split.idle * 100.0),
+                ),
                 middle(2, &|row| row.p50_ms),
                 middle(2, &|row| row.p99_ms),
             ]);

@@ -4,8 +4,10 @@
 mod figures;
 mod findings;
 mod measurement;
+mod mixed;
 mod model;
 mod prediction;
+mod relay;
 mod schedules;
 
 use super::lab::{Effort, Lab};
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 use userspace::Stage;
 
 use measurement::{CBC, CIPHERS, COMPLETION, FLOWS, GCM, LENGTHS, MIDDLE, PIPELINE, Row, Step};
+use mixed::Mixed;
 
 /// Of IPv4 and UDP.
 const HEADERS: usize = 28;
@@ -46,8 +49,11 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     }
     let nets = nets(ciphers);
     let mut site = Site::with_nets(&lab.vpnd, &nets, "")?;
-    lab.expect(rounds * workers.len() * nets.len() * lengths.len());
-    let mut rows = Vec::new();
+    lab.expect(
+        rounds * (workers.len() * nets.len() * lengths.len() + 1) + relay::steps(lengths, rounds),
+    );
+    let (mut rows, mut mixed) = (Vec::new(), Vec::new());
+    let most = workers.last().copied().unwrap_or(1);
     for round in 0..rounds {
         // Neither is always the first of the two.
         let mut schedules = [COMPLETION, PIPELINE];
@@ -68,11 +74,28 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
                 }
             }
         }
+        lab.step(format!("all ciphers at once, {MIDDLE} octets"))?;
+        for schedule in schedules {
+            site.set_work(Work { schedule, workers: &most.to_string(), ..Work::default() })?;
+            let rates = mixed::measure(&site, &nets, MIDDLE, [settle, lasting])?;
+            mixed.extend(rates.into_iter().map(|(cipher, beside_others_per_second)| Mixed {
+                round,
+                schedule,
+                workers: most,
+                cipher,
+                length: MIDDLE,
+                beside_others_per_second,
+            }));
+        }
     }
+    drop(site);
+    let relayed = relay::run(lab, GCM, lengths, most, rounds, [settle, lasting])?;
     let figures = figures::Figures { rows: &rows, lengths, ciphers, workers: &workers };
     let mut report = Report::new("Cores, packet lengths, ciphers and schedules");
-    findings::write(&mut report, lab, &figures, &lab.rounds(rounds, lasting));
+    findings::write(&mut report, lab, &figures, (&mixed, &relayed), &lab.rounds(rounds, lasting));
     report.data(&rows);
+    report.data(&mixed);
+    report.data(&relayed);
     Ok(report)
 }
 

@@ -1,15 +1,17 @@
-//! The measurement of the IPFire document: datagrams through one tunnel on one processor, by their size, without acceleration,
+//! The measurements of the IPFire document: datagrams through one tunnel on one processor, by their size, without acceleration,
 //! with AES-128-GCM, and with a cipher that does nothing; then through up to twelve tunnels on all processors.
+
+mod directions;
+mod findings;
 
 use super::lab::{Effort, Lab};
 use crate::load::PATIENCE;
 use crate::load::datagrams::{Count, Flow, Pace};
 use crate::load::streams::Streams;
-use crate::plot::{Axis, Panel, Plot, Series, Style};
+use crate::plot::{Series, Style};
 use crate::report::Report;
-use crate::site::{Cipher, Mode, Net, Site, Work};
+use crate::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use crate::statistics::Spread;
-use crate::table::Table;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -23,8 +25,10 @@ const LARGE: usize = 1400;
 const HEADERS: usize = 28;
 /// The document's largest number of tunnels, and some on the way.
 const TUNNELS: [u8; 5] = [1, 2, 4, 8, 12];
-/// Datagrams under way, all tunnels together: fewer than the shortest queue holds.
+/// Most datagrams of a tunnel under way.
 const UNDER_WAY: u64 = 256;
+/// Most of all tunnels together: fewer than the shortest queue holds.
+const ALL_UNDER_WAY: u64 = 900;
 
 const GCM: Net = net(1, "AES-128-GCM", "ESP_AES128_GCM_16", "NONE");
 const GMAC: Net = net(2, "NULL with AES-128-GMAC", "ESP_AES128_GMAC", "NONE");
@@ -47,7 +51,8 @@ const fn net(
 #[derive(Clone, Copy)]
 struct State {
     name: &'static str,
-    net: Net,
+    /// None: no IPsec.
+    net: Option<Net>,
     in_core: bool,
     /// By a `vpnd` whose AES-GCM only copies.
     bare: bool,
@@ -56,34 +61,43 @@ struct State {
 
 const OFF: State = State {
     name: "no acceleration",
-    net: GCM,
+    net: Some(GCM),
     in_core: false,
     bare: false,
     style: Style::solid(1),
 };
-const ON: State =
-    State { name: "AES-128-GCM", net: GCM, in_core: true, bare: false, style: Style::solid(0) };
+const ON: State = State {
+    name: "AES-128-GCM",
+    net: Some(GCM),
+    in_core: true,
+    bare: false,
+    style: Style::solid(0),
+};
 const NULL: State = State {
     name: "NULL, no integrity",
-    net: GCM,
+    net: Some(GCM),
     in_core: true,
     bare: true,
     style: Style::solid(6),
 };
-const STATES: [State; 5] = [
+/// What the wire carries, and the generator with it.
+const BARE: State =
+    State { name: "no IPsec", net: None, in_core: true, bare: false, style: Style::dashed(6) };
+const STATES: [State; 6] = [
+    BARE,
     OFF,
     ON,
     NULL,
     State {
         name: GMAC.cipher.name,
-        net: GMAC,
+        net: Some(GMAC),
         in_core: true,
         bare: false,
         style: Style::dashed(2),
     },
     State {
         name: HMAC.cipher.name,
-        net: HMAC,
+        net: Some(HMAC),
         in_core: true,
         bare: false,
         style: Style::dashed(3),
@@ -127,18 +141,27 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let bare = program(lab);
     let states: Vec<State> =
         STATES.into_iter().filter(|state| !state.bare || bare.is_some()).collect();
-    let steps = sizes.len() + 1 + tunnels.len();
-    lab.expect(rounds * states.len() * steps);
     let mut site = Site::with_nets(&lab.vpnd, &[GCM, GMAC, HMAC], "")?;
     let mut null = bare.map(|program| Site::with_nets(&program, &[GCM], "")).transpose()?;
     let traffics = sizes.iter().map(|size| Traffic::Datagrams(*size)).chain([Traffic::Stream]);
     let alone = traffics.map(|traffic| (traffic, 1, 1));
-    let many = tunnels.iter().map(|n| (Traffic::Datagrams(LARGE), *n, lab.machine.cores));
-    let cases: Vec<(Traffic, u8, usize)> = alone.chain(many).collect();
+    let workers = workers(lab.machine.cores);
+    let many = grid(tunnels, &workers).map(|(tunnels, n)| (Traffic::Datagrams(LARGE), tunnels, n));
+    let cases: Vec<Case> = alone.chain(many).collect();
+    let null_state = null_of(&states);
+    let is_measured = |state: &State, (traffic, tunnels, workers): Case| {
+        let is_grid = traffic == Traffic::Datagrams(LARGE) && tunnels > 1;
+        !is_grid || workers == lab.machine.cores || [ON.name, null_state].contains(&state.name)
+    };
+    let measured = |case: Case| states.iter().filter(move |s| is_measured(s, case));
+    let steps: usize = cases.iter().map(|case| measured(*case).count()).sum();
+    let of_cipher = lab.effort.pick(1, 1, rounds);
+    lab.expect(rounds * steps + of_cipher * SIZES.len() * 2);
+    let ciphers = directions::measure(lab, of_cipher, lasting / 4)?;
     let mut rows = Vec::new();
     for round in 0..rounds {
         for &(traffic, tunnels, workers) in &cases {
-            for state in &states {
+            for state in measured((traffic, tunnels, workers)) {
                 lab.step(format!("{}, {}", describe(traffic, tunnels), state.name))?;
                 let site = match (&mut null, state.bare) {
                     (Some(null), true) => null,
@@ -152,11 +175,36 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
         }
     }
     let mut report = Report::new("AES-128-GCM and NULL");
-    let figures =
-        Figures { rows: &rows, states: &states, sizes, tunnels, cores: lab.machine.cores };
-    write(&mut report, &figures, lab.rounds(rounds, lasting));
+    let figures = Figures { rows: &rows, states: &states, sizes, tunnels, workers: &workers };
+    findings::write(&mut report, lab, &figures, &lab.rounds(rounds, lasting));
+    directions::write(&mut report, &ciphers);
     report.data(&rows);
+    report.data(&ciphers);
     Ok(report)
+}
+
+/// Numbers of workers: one, half as many as cores, and as many.
+fn workers(cores: usize) -> Vec<usize> {
+    let mut numbers = vec![1, cores / 2, cores];
+    numbers.retain(|n| *n > 0);
+    numbers.dedup();
+    numbers
+}
+
+/// Tunnels and workers in all combinations but one of each, which is measured by size.
+fn grid<'a>(tunnels: &'a [u8], workers: &'a [usize]) -> impl Iterator<Item = (u8, usize)> + 'a {
+    let all = workers.iter().flat_map(|n| tunnels.iter().map(move |t| (*t, *n)));
+    all.filter(|case| *case != (1, 1))
+}
+
+/// Datagrams of each tunnel under way.
+fn under_way(tunnels: u8) -> u64 {
+    UNDER_WAY.min(ALL_UNDER_WAY / u64::from(tunnels))
+}
+
+/// The name of the state that the document's NULL is compared with.
+fn null_of(states: &[State]) -> &'static str {
+    if states.iter().any(|s| s.bare) { NULL.name } else { GMAC.cipher.name }
 }
 
 fn describe(traffic: Traffic, tunnels: u8) -> String {
@@ -178,12 +226,13 @@ pub(super) fn program(lab: &Lab) -> Option<PathBuf> {
 
 fn measure(
     site: &Site,
-    net: Net,
+    net: Option<Net>,
     (traffic, tunnels): (Traffic, u8),
     [settle, lasting]: [Duration; 2],
 ) -> Result<Row, String> {
-    let [left, right] = [0, 1].map(|end| net.addresses(end));
-    let ends = |pair: usize| (site.end(0, left[pair]), site.end(1, right[pair]));
+    let addresses = [0, 1].map(|end| net.map(|net| net.addresses(end)));
+    let address = |end: usize, pair: usize| addresses[end].as_ref().map_or(WIRE[end], |a| a[pair]);
+    let ends = |pair: usize| (site.end(0, address(0, pair)), site.end(1, address(1, pair)));
     let mut used = Vec::new();
     let mut datagrams_s = None;
     let (octets, per_second) = match traffic {
@@ -194,7 +243,7 @@ fn measure(
             (rate.octets, rate.per_second)
         }
         Traffic::Datagrams(size) => {
-            let share = Pace::UnderWay(UNDER_WAY / u64::from(tunnels));
+            let share = Pace::UnderWay(under_way(tunnels));
             let start = |pair| {
                 let (from, to) = ends(pair);
                 Flow::start(from, to, &[to.address], size - HEADERS, share)
@@ -241,7 +290,7 @@ struct Figures<'a> {
     states: &'a [State],
     sizes: &'a [usize],
     tunnels: &'a [u8],
-    cores: usize,
+    workers: &'a [usize],
 }
 
 /// The conditions of a measurement: traffic, number of tunnels and number of workers.
@@ -256,6 +305,11 @@ impl Figures<'_> {
 
     fn rate(&self, state: &str, case: Case) -> Option<Spread> {
         Spread::of(self.of(state, case).map(|row| row.mbit_s))
+    }
+
+    /// The largest number of workers.
+    fn most(&self) -> usize {
+        self.workers.last().copied().unwrap_or(1)
     }
 
     /// AES-128-GCM by another, round by round.
@@ -281,142 +335,16 @@ impl Figures<'_> {
 
     /// The states that AES-128-GCM is compared with.
     fn nulls(&self) -> Vec<State> {
-        self.states.iter().copied().filter(|s| ![OFF.name, ON.name].contains(&s.name)).collect()
+        self.states
+            .iter()
+            .copied()
+            .filter(|s| s.net.is_some() && ![OFF.name, ON.name].contains(&s.name))
+            .collect()
     }
 }
 
 fn alone(size: usize) -> Case {
     (Traffic::Datagrams(size), 1, 1)
-}
-
-const QUOTE: &str = "The document: on one processor AES-128-GCM with AES-NI and PCLMULQDQ carries almost exactly the same as \
-                     NULL.";
-
-fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
-    report.say(format!(
-        "The document measures strongSwan in IPFire, first one tunnel on one processor, then up to twelve tunnels on six, at \
-         10 Gbit/s: without acceleration, with AES-128-GCM by AES-NI and PCLMULQDQ, and with the cipher NULL, which shows \
-         what everything else allows. Here both hosts, generator and sink share the {} cores of one machine; *one processor* \
-         is one worker in each `vpnd`. As many datagrams are sent as arrive, {UNDER_WAY} under way. {rounds}",
-        figures.cores,
-    ));
-    report.say(match figures.states.iter().any(|state| state.bare) {
-        true => "*NULL, no integrity* is a build of `vpnd` whose AES-GCM only copies (`insecure-null-cipher`). The other \
-                 two NULLs are what peers can agree on: no secrecy, but every packet authenticated."
-            .to_owned(),
-        false => format!(
-            "The bare NULL was left out, because no such `vpnd` is there: in a checkout `{BUILD}` makes it. The other two NULLs \
-             are what peers can agree on: no secrecy, but every packet authenticated.",
-        ),
-    });
-    let null = if figures.states.iter().any(|s| s.bare) { NULL.name } else { GMAC.cipher.name };
-    if let Some(&largest) = figures.sizes.last() {
-        let datagrams = figures.ratio(null, alone(largest));
-        let stream = figures.ratio(null, (Traffic::Stream, 1, 1));
-        if let (Some(datagrams), Some(stream)) = (datagrams, stream) {
-            report.headline(format!(
-                "Throughput of AES-128-GCM relative to {null}: **{:.2}** with datagrams of {largest} octets and **{:.2}** \
-                 with a stream of TCP, where the document says almost exactly the same. A stream passes as super-packets, which make \
-                 everything but the cipher so cheap that the cipher shows; a datagram costs system calls of its own, beside \
-                 which AES-GCM is lost.",
-                datagrams.median, stream.median,
-            ));
-        }
-    }
-    report.section("One tunnel, one worker, by size");
-    let rate = |state: &State, size| figures.rate(state.name, alone(size)).map(|s| s.times(1e-3));
-    let panel =
-        |x: Axis, y: Axis, series| Panel { caption: String::new(), x, y, series, mark: None };
-    let sizes = || Axis::steps("packet length (octets)", figures.sizes);
-    report.plot(
-        "sizes",
-        &Plot {
-            title: "Throughput of one tunnel by packet size".to_owned(),
-            quote: QUOTE.to_owned(),
-            panels: vec![panel(
-                sizes(),
-                Axis::linear("throughput (Gbit/s of packets)"),
-                figures.lines(figures.states, figures.sizes, rate),
-            )],
-            columns: 1,
-        },
-    );
-    let ratio = |state: &State, size| figures.ratio(state.name, alone(size));
-    report.plot(
-        "ratio",
-        &Plot {
-            title: "Throughput of AES-128-GCM relative to NULL, by packet size".to_owned(),
-            quote: QUOTE.to_owned(),
-            panels: vec![Panel {
-                mark: Some((1.0, "the document: almost exactly the same".to_owned())),
-                ..panel(
-                    sizes(),
-                    Axis::linear("throughput of AES-128-GCM ÷ NULL"),
-                    figures.lines(&figures.nulls(), figures.sizes, ratio),
-                )
-            }],
-            columns: 1,
-        },
-    );
-    report.table(&table(figures));
-    report.section("One to twelve tunnels, all cores");
-    let numbers: Vec<usize> = figures.tunnels.iter().map(|n| usize::from(*n)).collect();
-    let of = |state: &State, n: usize| {
-        let tunnels = u8::try_from(n).unwrap_or(u8::MAX);
-        let case = (Traffic::Datagrams(LARGE), tunnels, figures.cores);
-        figures.rate(state.name, case).map(|s| s.times(1e-3))
-    };
-    report.plot(
-        "tunnels",
-        &Plot {
-            title: "Throughput by number of tunnels, as many workers as cores".to_owned(),
-            quote: "The document: with up to twelve tunnels on six processors about 9.6 Gbit/s of the card's 10.".to_owned(),
-            panels: vec![panel(
-                Axis::steps("tunnels", &numbers),
-                Axis::linear("throughput (Gbit/s of packets)"),
-                figures.lines(figures.states, &numbers, of),
-            )],
-            columns: 1,
-        },
-    );
-    let mut tunnels = Table::new(["tunnels".to_owned()].into_iter().chain(heads(figures)));
-    for number in figures.tunnels {
-        let case = (Traffic::Datagrams(LARGE), *number, figures.cores);
-        tunnels.row([number.to_string()].into_iter().chain(cells(figures, case)));
-    }
-    report.table(&tunnels);
-    report.say(format!(
-        "Datagrams of {LARGE} octets; Gbit/s of packets. Both ends, generator and sink have {} cores together, so that further \
-         workers take from the traffic what they add to the tunnels; the document had six for one end. {UNDER_WAY} datagrams are \
-         under way in all: the more tunnels share them, the fewer of one tunnel follow each other and pass together.",
-        figures.cores,
-    ));
-}
-
-fn heads(figures: &Figures<'_>) -> Vec<String> {
-    let rates = figures.states.iter().map(|state| format!("{}, Gbit/s", state.name));
-    rates.chain(figures.nulls().iter().map(|state| format!("GCM / {}", state.name))).collect()
-}
-
-fn cells(figures: &Figures<'_>, case: Case) -> Vec<String> {
-    let show = |spread: Option<Spread>| spread.map_or("–".into(), |s| s.show(2));
-    let rates =
-        figures.states.iter().map(|s| show(figures.rate(s.name, case).map(|s| s.times(1e-3))));
-    let nulls = figures.nulls();
-    rates.chain(nulls.iter().map(|state| show(figures.ratio(state.name, case)))).collect()
-}
-
-fn table(figures: &Figures<'_>) -> Table {
-    let heads = heads(figures);
-    let mut table =
-        Table::new(["traffic".to_owned()].into_iter().chain(heads).chain(["document".to_owned()]));
-    let datagrams = figures.sizes.iter().map(|size| (format!("UDP, {size} octets"), alone(*size)));
-    for (name, case) in datagrams.chain([("TCP".to_owned(), (Traffic::Stream, 1, 1))]) {
-        let cells = cells(figures, case);
-        let said = "GCM almost exactly the same as NULL".to_owned();
-        table.row([name].into_iter().chain(cells).chain([said]));
-    }
-    table
 }
 
 #[cfg(test)]
@@ -443,11 +371,19 @@ mod tests {
         ];
         let sizes = [64, 1400];
         let figures =
-            Figures { rows: &rows, states: &STATES, sizes: &sizes, tunnels: &[1], cores: 2 };
+            Figures { rows: &rows, states: &STATES, sizes: &sizes, tunnels: &[1], workers: &[2] };
         let ratio = |size| figures.ratio(NULL.name, alone(size)).map(|s| s.median);
         assert_eq!([ratio(64), ratio(1400), ratio(512)], [Some(0.8), Some(0.9), None]);
         assert_eq!(figures.nulls().len(), 3);
-        let text = table(&figures).to_string();
+        let text = findings::table(&figures).to_string();
         assert!(text.contains("| UDP, 64 octets |") && text.contains("0.80 (0.80–0.80)"), "{text}");
+    }
+
+    #[test]
+    fn many_tunnels_have_enough_under_way() {
+        assert_eq!([1, 2, 4, 8, 12].map(under_way), [256, 256, 225, 112, 75]);
+        assert_eq!([1, 2, 3, 4, 16].map(|cores| workers(cores).len()), [1, 2, 2, 3, 3]);
+        let all: Vec<_> = grid(&[1, 12], &[1, 4]).collect();
+        assert_eq!(all, [(12, 1), (1, 4), (12, 4)]);
     }
 }

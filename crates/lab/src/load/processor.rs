@@ -1,5 +1,6 @@
 //! Processor time of programs.
 
+use serde::Serialize;
 use std::fs;
 use std::time::Duration;
 
@@ -32,9 +33,70 @@ fn in_ticks(process: u32) -> Result<Duration, String> {
     Ok(TICK * fields.skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum::<u32>())
 }
 
+/// Shares of the time of all processors of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Split {
+    /// In programs.
+    pub user: f64,
+    /// In the kernel, with interrupts.
+    pub system: f64,
+    /// Without work.
+    pub idle: f64,
+}
+
+/// Ticks of all processors since the machine started: in programs, in the kernel, idle, and for other guests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks([u64; 4]);
+
+/// The present ticks of the machine.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub fn machine() -> Result<Ticks, String> {
+    let text = fs::read_to_string("/proc/stat").map_err(|e| format!("/proc/stat: {e}"))?;
+    Ticks::parse(&text)
+        .ok_or_else(|| "/proc/stat does not begin with a line of all CPUs".to_owned())
+}
+
+impl Ticks {
+    /// proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal.
+    fn parse(stat: &str) -> Option<Self> {
+        let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+        let [user, nice, system, idle, wait, irq, soft, steal, ..] = ticks[..] else { return None };
+        Some(Self([user + nice, system + irq + soft, idle + wait, steal]))
+    }
+}
+
+impl Split {
+    /// Of the time between two moments; nothing but idle where no tick has passed.
+    pub fn between(before: Ticks, after: Ticks) -> Self {
+        let passed: Vec<f64> =
+            after.0.iter().zip(before.0).map(|(a, b)| a.saturating_sub(b) as f64).collect();
+        let all: f64 = passed.iter().sum();
+        match all > 0.0 {
+            true => Self { user: passed[0] / all, system: passed[1] / all, idle: passed[2] / all },
+            false => Self { user: 0.0, system: 0.0, idle: 1.0 },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_is_split_into_user_system_and_idle() {
+        let of = |text: &str| Ticks::parse(text).expect("a line of all CPUs");
+        let before = of("cpu  10 0 5 100 0 0 0 0 0 0\ncpu0 1 2");
+        let after = of("cpu  30 10 10 140 10 5 5 5 0 0\n");
+        let split = Split::between(before, after);
+        assert_eq!(split, Split { user: 0.3, system: 0.15, idle: 0.5 });
+        assert_eq!(Split::between(after, after).idle, 1.0);
+        assert_eq!(Ticks::parse("cpu0 1 2 3"), None);
+        let now = machine().expect("there is /proc/stat");
+        assert!(now.0.iter().sum::<u64>() > 0);
+    }
 
     #[test]
     fn work_takes_processor_time() {

@@ -116,6 +116,24 @@ impl Clients {
     }
 }
 
+/// One transaction on a connection of its own, from an end to the other.
+///
+/// # Errors
+/// Where the connection does not come about, or ends early.
+pub fn once(from: End<'_>, to: End<'_>, workload: Workload) -> Result<(), String> {
+    let workload = Workload { connects: false, ..workload };
+    let (source, address) = (from.address, to.address);
+    let listener = to.space.run(move || TcpListener::bind((address, 0))).map_err(failed)?;
+    let target = listener.local_addr().map_err(failed)?;
+    let mut stream = from.space.run(move || connect(source, target)).map_err(failed)?;
+    let server = to.spawn(move || serve(&listener, workload));
+    let mut response = vec![0; workload.response];
+    let asked = stream.write_all(&vec![0x3c; workload.request]);
+    asked.and_then(|()| stream.read_exact(&mut response)).map_err(failed)?;
+    drop(stream);
+    join(server).map_err(failed)
+}
+
 struct Client {
     source: Ipv4Addr,
     target: SocketAddr,

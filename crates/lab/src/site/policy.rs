@@ -71,11 +71,13 @@ pub enum Authentication {
     EcdsaP256,
     /// By certificates with RSA keys of 2048 bits.
     Rsa2048,
+    /// The same, with the private keys in a PKCS#11 token.
+    RsaToken,
 }
 
 impl Authentication {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::PresharedKey, Self::EcdsaP256, Self::Rsa2048];
+    pub const ALL: [Self; 4] = [Self::PresharedKey, Self::EcdsaP256, Self::Rsa2048, Self::RsaToken];
 
     /// For people.
     pub fn name(self) -> &'static str {
@@ -83,6 +85,7 @@ impl Authentication {
             Self::PresharedKey => "preshared key",
             Self::EcdsaP256 => "certificate, ECDSA P-256",
             Self::Rsa2048 => "certificate, RSA-2048",
+            Self::RsaToken => "certificate, RSA-2048 in a token",
         }
     }
 
@@ -92,6 +95,7 @@ impl Authentication {
             Self::PresharedKey => "psk",
             Self::EcdsaP256 => "ecdsa",
             Self::Rsa2048 => "rsa",
+            Self::RsaToken => "token",
         }
     }
 
@@ -99,7 +103,7 @@ impl Authentication {
         match self {
             Self::PresharedKey => "Preshared_key",
             Self::EcdsaP256 => "ECDSA-256",
-            Self::Rsa2048 => "RSA_signatures",
+            Self::Rsa2048 | Self::RsaToken => "RSA_signatures",
         }
     }
 }
@@ -117,6 +121,11 @@ impl Tunnels {
     /// The name of one.
     pub fn name(&self, n: u8) -> String {
         format!("{}{n}", self.authentication.label())
+    }
+
+    /// The address behind the left (0) or right (1) host that it protects.
+    pub fn behind(&self, n: u8, end: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, [50, 60][end], 100 + self.authentication as u8, n + 1)
     }
 
     /// Its identity at the left (0) or right (1) end.
@@ -158,6 +167,37 @@ pub fn policies(nets: &[Net]) -> [String; 2] {
     })
 }
 
+/// The addresses of the second wire of three hosts in a row: of the one in the middle, and of the right one.
+pub const SECOND_WIRE: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(198, 51, 100, 10), Ipv4Addr::new(198, 51, 100, 20)];
+
+/// Policies for three hosts in a row: the left one, the one in the middle, which has a tunnel to either other, and the right
+/// one. The pairs of the net are of the outer two.
+pub fn relayed(net: &Net) -> [String; 3] {
+    let [left, right] = [0, 1].map(|end| net.addresses(end));
+    let head = || {
+        let protection = protection(Authentication::PresharedKey);
+        HEAD.to_owned() + &protection + &proposal("esp", net.cipher, net.mode)
+    };
+    // A tunnel between two addresses of a wire, for traffic from here to there.
+    let to = |name: &str, wire: [Ipv4Addr; 2], here: &[Ipv4Addr], there: &[Ipv4Addr]| {
+        let pairs = here.iter().zip(there).enumerate();
+        let children = pairs.map(|(pair, (local, remote))| {
+            child(&format!("{name}p{pair}"), name, "esp", [*local, *remote])
+        });
+        tunnel(name, wire) + &children.collect::<String>()
+    };
+    let end = "</AIX_VPN>\n";
+    let [west, east] = SECOND_WIRE;
+    let to_either =
+        to("left", [WIRE[1], WIRE[0]], &right, &left) + &to("right", SECOND_WIRE, &left, &right);
+    [
+        head() + &to("site", WIRE, &left, &right) + end,
+        head() + &to_either + end,
+        head() + &to("site", [east, west], &right, &left) + end,
+    ]
+}
+
 /// A tunnel of phase 1 between two addresses, and its key.
 fn tunnel(name: &str, [here, there]: [Ipv4Addr; 2]) -> String {
     format!(
@@ -176,7 +216,7 @@ impl Tunnels {
             let (here, there) = (WIRE[end], WIRE[1 - end]);
             let gcm = Cipher { name: "", encryption: "ESP_AES128_GCM_16", authentication: "NONE" };
             let mut text = HEAD.to_owned() + &proposal("esp", gcm, Mode::Tunnel);
-            for (kind, tunnels) in (0_u8..).zip(all) {
+            for tunnels in all {
                 text += &protection(tunnels.authentication);
                 for n in 0..tunnels.number {
                     let (local, remote) = (tunnels.identity(n, end), tunnels.identity(n, 1 - end));
@@ -196,8 +236,8 @@ impl Tunnels {
                              <PK_FQDN Value=\"{remote}\"/></IKEPresharedRemoteID></IKEPresharedKey>"
                         );
                     }
-                    let behind = |end: usize| Ipv4Addr::new(10, [50, 60][end], 100 + kind, n + 1);
-                    text += &child(&format!("{name}c"), &name, "esp", [behind(end), behind(1 - end)]);
+                    let addresses = [end, 1 - end].map(|end| tunnels.behind(n, end));
+                    text += &child(&format!("{name}c"), &name, "esp", addresses);
                 }
             }
             text + "</AIX_VPN>\n"
@@ -272,6 +312,14 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_in_the_middle_has_a_tunnel_to_either_host() {
+        let net = Net { number: 1, cipher: GCM, mode: Mode::Tunnel, pairs: 2 };
+        let policies = relayed(&net).map(|text| read(&text));
+        assert_eq!(policies.each_ref().map(|policy| policy.tunnels.len()), [1, 2, 1]);
+        assert!(policies.iter().flat_map(|p| &p.tunnels).all(|t| t.children.len() == 2));
+    }
+
+    #[test]
     fn in_transport_mode_a_pair_has_an_ike_sa_of_its_own() {
         let nets = [1, 8].map(|n| Net { number: n, cipher: GCM, mode: Mode::Transport, pairs: 4 });
         for policy in policies(&nets) {
@@ -288,7 +336,7 @@ mod tests {
     fn tunnels_of_every_kind_are_in_one_policy() {
         let all = Authentication::ALL.map(|authentication| Tunnels { authentication, number: 32 });
         for policy in Tunnels::policies(&all) {
-            assert_eq!(read(&policy).tunnels.len(), 96);
+            assert_eq!(read(&policy).tunnels.len(), 128);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
 use crate::wording::quoted;
-use crate::{EspEncryption, Identity, IkeEncryption, Lifetime};
+use crate::{EspEncryption, Identity, IkeEncryption, Lifetime, MAX_ADDITIONAL, Ppk};
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,6 +23,12 @@ pub enum Problem {
     TooManyProposals(usize),
     /// More algorithms than [`MAX_IKE_ALGORITHMS`].
     TooManyAlgorithms(usize),
+    /// More additional key exchanges than [`MAX_ADDITIONAL`].
+    TooManyKeyExchanges(usize),
+    /// More names of postquantum preshared keys than [`Ppk::MOST`](crate::Ppk::MOST).
+    TooManyPpks(usize),
+    /// A text that cannot be the name of a postquantum preshared key.
+    NotAPpkId(String),
     /// AEAD and other ciphers in one proposal.
     MixedCiphers,
     /// An IKE proposal of AEAD ciphers has integrity algorithms.
@@ -70,6 +76,8 @@ pub enum Problem {
     TooSmall(u64),
     /// The overlap is not 1 to 50 percent.
     Overlap(u8),
+    /// A lower bound is above the upper one, or the upper one is less than any lifetime may be.
+    Bounds,
 }
 
 impl fmt::Display for Problem {
@@ -86,6 +94,13 @@ impl fmt::Display for Problem {
                 f,
                 "{count} algorithms in all proposals, more than the {MAX_IKE_ALGORITHMS} that fit into IKE_SA_INIT"
             ),
+            Self::TooManyKeyExchanges(count) => {
+                write!(f, "{count} additional key exchanges, more than {MAX_ADDITIONAL}")
+            }
+            Self::TooManyPpks(count) => {
+                write!(f, "{count} PPKs, more than {}", Ppk::MOST)
+            }
+            Self::NotAPpkId(id) => write!(f, "{} is not the name of a PPK", quoted(id)),
             Self::MixedCiphers => f.write_str("AEAD ciphers and others are in one proposal"),
             Self::IkeIntegrityUnused(cipher) => {
                 write!(f, "{cipher} protects integrity itself")
@@ -134,6 +149,7 @@ impl fmt::Display for Problem {
                 write!(f, "{bytes} octets are fewer than {}", Lifetime::SMALLEST)
             }
             Self::Overlap(percent) => write!(f, "{percent} percent is not 1 to 50"),
+            Self::Bounds => f.write_str("no lifetime is within these bounds"),
         }
     }
 }
@@ -146,8 +162,12 @@ impl Problem {
             Self::NameTaken(_) => "rename one of the two",
             Self::Missing(_) => "add at least one",
             Self::Repeated(_) => "remove one of the two",
-            Self::TooManyProposals(_) | Self::TooManyAlgorithms(_) => {
-                "remove those that the peer does not need"
+            Self::TooManyProposals(_)
+            | Self::TooManyAlgorithms(_)
+            | Self::TooManyPpks(_)
+            | Self::TooManyKeyExchanges(_) => "remove those that the peer does not need",
+            Self::NotAPpkId(_) => {
+                "use 1 to 64 letters, digits and . _ @ + = -, a letter or digit first; NONE stands last"
             }
             Self::MixedCiphers => "write two proposals (RFC 7296 §3.3)",
             Self::IkeIntegrityUnused(_) => "leave the list of integrity algorithms empty",
@@ -177,6 +197,7 @@ impl Problem {
             Self::TooShort(_) => "use a longer time; `Duration::MAX` means no limit",
             Self::TooSmall(_) => "use a larger volume; `None` means no limit",
             Self::Overlap(_) => "use 10 percent",
+            Self::Bounds => "put the smaller bound first; `LifetimeBounds::NONE` bounds nothing",
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
 use super::problem::Problem;
 use crate::{
-    AddressRange, Endpoint, EspEncryption, Identity, IkeProposal, Lifetime, Pfs, PortRange,
-    Protection, Role, Selector,
+    AdditionalKe, AddressRange, Endpoint, EspEncryption, Identity, IkeProposal, Lifetime,
+    LifetimeBounds, MAX_ADDITIONAL, Pfs, PortRange, Ppk, Protection, Role, Selector,
 };
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -38,6 +38,18 @@ pub(crate) fn distinct<T: PartialEq + Display>(list: &[T]) -> Result<(), Problem
 
 pub(crate) fn key(octets: &[u8]) -> Result<(), Problem> {
     if octets.is_empty() { Err(Problem::EmptyKey) } else { Ok(()) }
+}
+
+/// The names of postquantum preshared keys.
+pub(crate) fn ppk(ppk: &Ppk) -> Result<(), Problem> {
+    not_empty("PPK", &ppk.ids)?;
+    if ppk.ids.len() > Ppk::MOST {
+        return Err(Problem::TooManyPpks(ppk.ids.len()));
+    }
+    if let Some(id) = ppk.ids.iter().find(|id| !Ppk::is_id(id)) {
+        return Err(Problem::NotAPpkId(id.clone()));
+    }
+    distinct(&ppk.ids)
 }
 
 // ---- who
@@ -114,8 +126,10 @@ pub(crate) fn number_of_proposals(count: usize) -> Result<(), Problem> {
 }
 
 pub(crate) fn number_of_algorithms(proposals: &[IkeProposal]) -> Result<(), Problem> {
-    let count =
-        |p: &IkeProposal| p.encryption.len() + p.integrity.len() + p.prf.len() + p.groups.len();
+    let count = |p: &IkeProposal| {
+        let additional: usize = p.additional.iter().map(|a| a.methods.len() + 1).sum();
+        p.encryption.len() + p.integrity.len() + p.prf.len() + p.groups.len() + additional
+    };
     match proposals.iter().map(count).sum() {
         0..=MAX_IKE_ALGORITHMS => Ok(()),
         all => Err(Problem::TooManyAlgorithms(all)),
@@ -124,7 +138,7 @@ pub(crate) fn number_of_algorithms(proposals: &[IkeProposal]) -> Result<(), Prob
 
 /// The lists of a proposal for an IKE SA that are wrong.
 pub(crate) fn ike_proposal(proposal: &IkeProposal) -> Vec<(&'static str, Problem)> {
-    let IkeProposal { encryption, integrity, prf, groups } = proposal;
+    let IkeProposal { encryption, integrity, prf, groups, additional } = proposal;
     let aead = encryption.iter().find(|e| e.is_aead());
     let other = encryption.iter().find(|e| !e.is_aead());
     let together = match (aead, other, integrity.is_empty()) {
@@ -142,9 +156,22 @@ pub(crate) fn ike_proposal(proposal: &IkeProposal) -> Vec<(&'static str, Problem
         ("prf", distinct(prf)),
         ("groups", not_empty("group", groups)),
         ("groups", distinct(groups)),
+        ("additional", self::additional(additional)),
     ];
     let wrong = |(field, outcome): (_, Result<(), Problem>)| Some((field, outcome.err()?));
     outcomes.into_iter().filter_map(wrong).collect()
+}
+
+/// Additional key exchanges (RFC 9370 §2.2.1).
+pub(crate) fn additional(additional: &[AdditionalKe]) -> Result<(), Problem> {
+    if additional.len() > MAX_ADDITIONAL {
+        return Err(Problem::TooManyKeyExchanges(additional.len()));
+    }
+    for exchange in additional {
+        not_empty("method", &exchange.methods)?;
+        distinct(&exchange.methods)?;
+    }
+    Ok(())
 }
 
 /// The algorithms of a Child SA.
@@ -163,7 +190,7 @@ pub(crate) fn protection(protection: Protection) -> Result<(), Problem> {
 pub(crate) fn pfs(pfs: &Pfs) -> Result<(), Problem> {
     match pfs.accept.is_empty() && !pfs.accept_none {
         true => Err(Problem::AcceptsNothing),
-        false => Ok(()),
+        false => additional(&pfs.additional),
     }
 }
 
@@ -178,6 +205,15 @@ pub(crate) fn lifetime(lifetime: &Lifetime) -> Vec<(&'static str, Problem)> {
     }
     if !(1..=50).contains(&lifetime.overlap_percent) {
         wrong.push(("overlap_percent", Problem::Overlap(lifetime.overlap_percent)));
+    }
+    let LifetimeBounds { age: [shortest, longest], bytes: [smallest, largest] } =
+        lifetime.as_responder;
+    if shortest > longest
+        || smallest > largest
+        || longest < Lifetime::SHORTEST
+        || largest < Lifetime::SMALLEST
+    {
+        wrong.push(("as_responder", Problem::Bounds));
     }
     wrong
 }

@@ -1,5 +1,6 @@
 //! Elements → values: every attribute read, every reference resolved.
 
+mod additional;
 mod address;
 mod algorithm;
 mod child;
@@ -12,12 +13,14 @@ mod ike;
 mod ikev1;
 mod key;
 mod offer;
+mod ppk;
 mod protection;
 mod shadowed;
 mod table;
 mod traffic;
 mod tunnel;
 mod value;
+pub(in crate::xml) mod words;
 
 use super::conformance;
 use super::element::Element;
@@ -60,6 +63,7 @@ pub(crate) fn lower(
     let padded = BTreeMap::new();
     let mut cx = Context { report, options, ikev1, misspelt, peers_of_groups: 0, padded };
 
+    additional::check_namespace(&mut cx, root);
     let keys = key::keys(&mut cx, root);
     let groups = group::groups(&mut cx, root);
     let offers = offer::offers(&mut cx, root);

@@ -1,6 +1,9 @@
 //! Options for reading a file.
 
-use crate::{IkeEncryption, Protection};
+use crate::{Identity, IkeEncryption, Protection, Secret};
+
+/// Finds the preshared key of a peer.
+pub type FindKey<'a> = &'a dyn Fn(&Identity) -> Option<Secret>;
 
 /// Options for reading a file; the default is strict, as AIX is.
 #[derive(Clone, Copy, Default)]
@@ -11,6 +14,9 @@ pub struct Options<'a> {
     /// Asked about each cipher or protection that the file names; what it answers becomes a warning at that place. It
     /// knows of the machine what this crate does not.
     pub advise: Option<&'a dyn Fn(Algorithm) -> Option<Advice>>,
+    /// Asked for the preshared key of a peer for which the file has none, by the identity of the peer: a program's own store of
+    /// secrets.
+    pub keys: Option<FindKey<'a>>,
 }
 
 /// An algorithm that a file names.

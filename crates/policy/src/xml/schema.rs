@@ -23,6 +23,15 @@ const fn element(
     Kind { name, required, optional, children }
 }
 
+/// The attribute of the document element that declares the prefix of this project's own vocabulary, and its value.
+pub(crate) const NAMESPACE: (&str, &str) = ("xmlns:vpn", "urn:vpnd:policy");
+
+/// Additional key exchanges (RFC 9370).
+pub(crate) const ADDITIONAL_KE: &str = "vpn:AdditionalKE";
+
+/// The attribute with the names of postquantum preshared keys, in this project's own vocabulary.
+pub(crate) const PPK: &str = "vpn:PPK";
+
 const ADDRESSES: &[&str] = &["IPV4_Address", "IPV6_Address"];
 
 const IDENTITIES: &[&str] = &[
@@ -96,7 +105,7 @@ const KINDS: &[Kind] = &[
     element(
         "AIX_VPN",
         &[],
-        &["Version"],
+        &["Version", NAMESPACE.0],
         &[
             "IKEProtection",
             "IKETunnel",
@@ -136,6 +145,7 @@ const KINDS: &[Kind] = &[
             "IKE_Hash",
             "IKE_PRF",
             "IKE_DHGroup",
+            ADDITIONAL_KE,
             "IKE_KeyRefreshMinutes",
             "IKE_KeyRefreshKB",
         ],
@@ -144,7 +154,7 @@ const KINDS: &[Kind] = &[
     element(
         "IKETunnel",
         &["IKE_TunnelName", "IKE_ProtectionRef"],
-        &["IKE_Flags_AutoStart", "IKE_Flags_MakeRuleWithOptionalIP"],
+        &["IKE_Flags_AutoStart", "IKE_Flags_MakeRuleWithOptionalIP", PPK],
         &["IKELocalIdentity", "IKERemoteIdentity"],
     ),
     element("IKELocalIdentity", &[], &[], IDENTITIES),
@@ -225,6 +235,7 @@ const KINDS: &[Kind] = &[
             "IPSec_Flags_UseCommitBit",
             "IPSec_InitiatorDHGroup",
             "IPSec_ResponderDHGroup",
+            ADDITIONAL_KE,
             "IPSec_ResponderKeyRefreshMinMinutes",
             "IPSec_ResponderKeyRefreshMaxMinutes",
             "IPSec_ResponderKeyRefreshMinKB",

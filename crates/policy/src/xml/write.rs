@@ -1,6 +1,7 @@
 //! Elements → text that reads back to the same.
 
 use super::Node;
+use super::schema::NAMESPACE;
 use zeroize::Zeroizing;
 
 /// Characters up to which a tag stands in one line.
@@ -10,15 +11,25 @@ const WIDTH: usize = 110;
 pub fn write<'n>(objects: impl IntoIterator<Item = &'n Node>) -> Zeroizing<String> {
     let objects: Vec<&Node> = objects.into_iter().collect();
     // All at once: a buffer that grows leaves copies of the keys in freed memory.
-    let size = objects.iter().map(|node| bound(node, 1)).sum::<usize>() + 128;
+    let size = objects.iter().map(|node| bound(node, 1)).sum::<usize>() + 256;
     let mut text = Zeroizing::new(String::with_capacity(size));
-    text.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<AIX_VPN Version=\"2.1\">\n");
+    text.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<AIX_VPN Version=\"2.1\"");
+    if objects.iter().any(|node| has_prefix(node)) {
+        let (name, uri) = NAMESPACE;
+        text.push_str(&format!(" {name}=\"{uri}\""));
+    }
+    text.push_str(">\n");
     for node in objects {
         element(&mut text, node, 1);
     }
     text.push_str("</AIX_VPN>\n");
     debug_assert!(text.len() <= size, "the buffer has grown");
     text
+}
+
+/// Returns `true` if an attribute is of this project's own vocabulary.
+fn has_prefix(node: &Node) -> bool {
+    node.attributes().any(|(name, _)| name.contains(':')) || node.children().iter().any(has_prefix)
 }
 
 /// Octets that an element takes at most.

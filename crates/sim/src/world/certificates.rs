@@ -3,9 +3,11 @@
 use super::World;
 use crate::host::{Host, HostId};
 use ike::proof::crl::Crl;
+use ike::proof::outside::{Signature, Unsigned};
 use ike::proof::trust::Trust;
 use ike::proof::{Job, Step, Wanted};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// When every world begins, since 1970: 2026-01-01.
@@ -58,8 +60,20 @@ impl World {
                     let results = results.collect();
                     job = fetch.resume(results);
                 }
+                Step::Sign(sign) => {
+                    let signature = poll_once(sign.begin());
+                    job = sign.resume(signature);
+                }
             }
         }
+    }
+}
+
+/// The signature of a key outside, which must be there at once: virtual time does not pass meanwhile.
+fn poll_once(mut signature: Signature) -> Result<Vec<u8>, Unsigned> {
+    match signature.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(made) => made,
+        Poll::Pending => panic!("a key of a simulated host does not wait"),
     }
 }
 

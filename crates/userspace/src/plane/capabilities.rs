@@ -2,11 +2,13 @@
 
 use super::Userspace;
 use crate::refusal::refused;
+use esp::families::Families;
 use esp::filter::{Always, Direction, Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
-    Capabilities, DataPlane, EarlyPackets, Filtering, Maintenance, ManualKeying, PacketSummary,
-    PathMtu, PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId, Spi,
+    Capabilities, DataPlane, EarlyPackets, FamilySwitching, FilterReader, FilterWork, Filtering,
+    Maintenance, ManualKeying, PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored,
+    Resynced, RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, Trace};
 use std::collections::BTreeMap;
@@ -36,6 +38,16 @@ impl Capabilities for Userspace {
 
     fn maintenance(&mut self) -> Option<&mut dyn Maintenance> {
         Some(self)
+    }
+
+    fn family_switching(&mut self) -> Option<&mut dyn FamilySwitching> {
+        Some(self)
+    }
+}
+
+impl FamilySwitching for Userspace {
+    fn set_families(&mut self, families: Families) -> Result<(), PlaneError> {
+        self.datapath.set_families(families)
     }
 }
 
@@ -135,16 +147,32 @@ impl PeerExceptions for Userspace {
 
 impl Filtering for Userspace {
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
-        self.enforcement.apply(&filter, &mut self.journal)?;
-        self.datapath.set_filter(filter)
+        let outcome = self.begin_filter(filter)?.run();
+        self.finish_filter(outcome)?.run()
+    }
+
+    fn begin_filter(&mut self, filter: Arc<Filter>) -> Result<FilterWork, PlaneError> {
+        self.enforcement.begin(&filter, &mut self.journal)
+    }
+
+    fn finish_filter(&mut self, outcome: Result<(), PlaneError>) -> Result<FilterWork, PlaneError> {
+        let filter = self.enforcement.finish(outcome)?;
+        self.datapath.set_filter(filter)?;
+        Ok(FilterWork::nothing())
+    }
+
+    fn restore_filter(&mut self) -> Option<FilterWork> {
+        self.enforcement.restore_table()
     }
 
     fn filter_status(&mut self) -> Option<FilterStatus> {
-        Some(FilterStatus {
-            filter: Arc::clone(self.enforcement.filter()),
-            counts: self.enforcement.counts(),
-            inbound_guard: false,
-        })
+        self.filter_reader()()
+    }
+
+    fn filter_reader(&mut self) -> FilterReader {
+        let filter = Arc::clone(self.enforcement.filter());
+        let counts = self.enforcement.counter_reader();
+        Box::new(move || Some(FilterStatus { filter, counts: counts(), inbound_guard: false }))
     }
 
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {

@@ -12,6 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// How long packets under way on the SA before are waited for: key management does nothing else meanwhile.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// The shortest time between two devices: one that fails at once keeps key management busy otherwise.
 const REPLACED_EVERY: Duration = Duration::from_secs(1);
 
@@ -78,13 +81,19 @@ impl DataPlane for Userspace {
             device.routing.refresh(rule);
         }
         self.expect_work(id)?;
+        let standby = sa.standby;
         self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
         self.outbound.insert(id, form);
+        if !standby {
+            self.shared.under_way.settle(PATIENCE);
+        }
         Ok(())
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        self.datapath.promote(sa)
+        self.datapath.promote(sa)?;
+        self.shared.under_way.settle(PATIENCE);
+        Ok(())
     }
 
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {

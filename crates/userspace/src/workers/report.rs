@@ -4,7 +4,7 @@ use super::super::pipeline;
 use super::super::stage::{Flow, Stage};
 use super::super::steering::fill;
 use super::{Settings, State, Thread};
-use esp::datapath::Lookups;
+use esp::datapath::{Defragmented, Lookups, SaLookups};
 use esp::discard::Discard;
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,6 +25,8 @@ pub struct Report {
     pub stages: Vec<StageReport>,
     /// The look-ups of outbound packets' SAs since the start, over all threads so far.
     pub lookups: Lookups,
+    /// The look-ups of inbound packets' SAs since the start, over all threads so far.
+    pub inbound_lookups: SaLookups,
 }
 
 /// One thread.
@@ -88,16 +90,18 @@ impl State {
     pub(super) fn report(&mut self) -> Report {
         let threads: Vec<ThreadReport> =
             self.team.iter().flat_map(|team| &team.threads).map(Thread::report).collect();
-        let mut lookups = self.past_lookups;
+        let (mut lookups, mut inbound_lookups) = self.past_lookups;
         for thread in self.team.iter().flat_map(|team| &team.threads) {
             lookups += thread.stats.lookups();
+            inbound_lookups += thread.stats.inbound_lookups();
         }
         Report {
             settings: self.settings.clone(),
-            number: self.settings.number(),
+            number: self.number(),
             stages: Stage::ALL.map(|stage| self.stage(stage, &threads)).into(),
             threads,
             lookups,
+            inbound_lookups,
         }
     }
 
@@ -113,6 +117,9 @@ impl State {
             return StageReport { stage, flow, depth: None, drops: BTreeMap::new() };
         };
         plane.account(open);
+        if stage == Stage::Defrag {
+            flow = put_together(plane.shared.datapath.defragmented());
+        }
         let mut drops: BTreeMap<&'static str, u64> = plane.shared.datapath.counters();
         if let Some(unknown) = drops.get_mut(Discard::UnknownSpi.name()) {
             *unknown += plane.declined;
@@ -146,13 +153,21 @@ impl State {
     }
 }
 
+/// All threads collect fragments in one place. A packet that was put together is a batch.
+fn put_together(counts: Defragmented) -> Flow {
+    let Defragmented { fragments, octets, packets } = counts;
+    Flow { batches: packets, packets: fragments, octets, busy: Duration::ZERO }
+}
+
 /// The queue in the pipeline. Batches that are under way and not queued are being worked on, or wait for their turn.
 fn in_batches(stage: Stage, depth: pipeline::Depth) -> Option<Depth> {
     let (waiting, room) = match stage {
         Stage::Seal | Stage::Open => (depth.queued, depth.outgoing.1 + depth.incoming.1),
         Stage::Send => depth.outgoing,
         Stage::Write => depth.incoming,
-        Stage::Read | Stage::Receive => return None,
+        Stage::Read | Stage::Defrag | Stage::LookupOut | Stage::Receive | Stage::LookupIn => {
+            return None;
+        }
     };
     Some(Depth { waiting: waiting as u64, room: room as u64, unit: "batches" })
 }

@@ -70,7 +70,7 @@ fn everything_passes_without_what_the_kernel_offers() {
 }
 
 /// Has the kernel cut what is sent into datagrams of so many octets.
-fn cut_into(socket: &UdpSocket, octets: libc::c_int) {
+pub fn cut_into(socket: &UdpSocket, octets: libc::c_int) {
     let (value, len) = ((&raw const octets).cast(), size_of_val(&octets) as libc::socklen_t);
     // SAFETY: the pointer and the length describe `octets`, which outlives the call.
     let outcome = unsafe {

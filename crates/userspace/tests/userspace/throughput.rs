@@ -1,10 +1,11 @@
 //! How much TCP the plane carries, by iperf3; for optimised builds, and to be read rather than to pass or fail.
 
-use crate::network::{Network, run};
-use crate::{Side, TUNNEL, connect, gateways};
-use esp::plane::Encapsulation;
+use crate::network::{Gateway, Network, run, udp};
+use crate::{Side, TUNNEL, config, connect, gateways, silent};
+use esp::plane::{DataPlane, Encapsulation};
 use std::process::{Command, Stdio};
-use userspace::workers::{Change, Count, Schedule};
+use userspace::workers::{Change, Count, Schedule, Settings, Workers};
+use userspace::{Config, Stage};
 
 /// Of one measurement.
 const SECONDS: &str = "4";
@@ -56,6 +57,64 @@ fn schedules() {
             let counters = gateway.with(|plane| plane.counters());
             println!("dropped {:?}", counters.iter().filter(|(_, n)| **n > 0).collect::<Vec<_>>());
         }
+    }
+}
+
+/// The CPU time of the reading thread for each request, by size, if it does the cryptography and if the engine does.
+#[test]
+#[ignore = "a measurement: run it alone, with --release --ignored --nocapture"]
+fn engine_sizes() {
+    const REQUESTS: usize = 20_000;
+    let Some(network) = Network::make() else { return };
+    let workers = Workers::new(Settings::default());
+    let form = TUNNEL;
+    let gateways = [Side::A, Side::B].map(|side| {
+        let workers = match side {
+            Side::A => workers.clone(),
+            Side::B => Workers::default(),
+        };
+        let config = Config { workers, ..config(network.state_dir(side as usize)) };
+        let gateway = Gateway::start(network.namespace(side as usize), config, silent());
+        gateway.with(move |plane| plane.add_rule(form.rule(side)).expect("the rule is added"));
+        gateway
+    });
+    connect(&gateways, form);
+    let socket = udp(network.namespace(0), Side::A.inner(false));
+    let target = (Side::B.inner(false), 9);
+    for size in [64, 256, 512, 1024, 1400, 2800, 5600, 11_200, 22_400, 44_800] {
+        crate::offerings::cut_into(&socket, 1400);
+        let cost = |from: u64| {
+            workers.set_engine(Some(from)).expect("the threads start");
+            let look = || {
+                let report = workers.report();
+                let time = report.threads.iter().find(|t| t.role == "reader")?.cpu_time;
+                let read = report.stages.iter().find(|s| s.stage == Stage::Read)?;
+                Some((time?, read.flow.packets))
+            };
+            // A thread that was just started has no time yet.
+            let reader = || {
+                loop {
+                    match look() {
+                        Some(seen) => break seen,
+                        None => std::thread::yield_now(),
+                    }
+                }
+            };
+            let (before, packets) = reader();
+            let request = vec![7; size];
+            // Bursts that the device's queue has room for.
+            for burst in 1..=REQUESTS / 50 {
+                (0..50).for_each(|_| _ = socket.send_to(&request, target));
+                let enough = packets + 50 * burst as u64;
+                while reader().1 < enough {
+                    std::thread::yield_now();
+                }
+            }
+            let (after, read) = reader();
+            (after - before) / (read - packets) as u32
+        };
+        let (here, engine) = (cost(u64::MAX), cost(0));
+        println!("{size} octets: here {here:?}, engine {engine:?}");
     }
 }
 

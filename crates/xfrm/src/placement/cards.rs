@@ -6,9 +6,10 @@ use super::features::{EspFeatures, Features};
 use host::Routes;
 use policy::AddressRange;
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 /// A network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Card {
     pub name: String,
     /// Its `esp-hw-offload` is switched on; `None`: it has none.
     pub esp: Option<bool>,
+    /// The name of its driver; `None` if the kernel does not tell.
+    pub driver: Option<String>,
     /// It fills in the checksums of packets that it encrypts (`esp-tx-csum-hw-offload`).
     pub checksum: bool,
 }
@@ -89,8 +92,16 @@ impl KernelCards {
         let known = features.get(&name);
         let active = |feature| known.and_then(|features| features.get(feature)).copied();
         let esp = active("esp-hw-offload");
-        Card { index, name, esp, checksum: active("esp-tx-csum-hw-offload") == Some(true) }
+        let checksum = active("esp-tx-csum-hw-offload") == Some(true);
+        let driver = driver(&name);
+        Card { index, name, esp, driver, checksum }
     }
+}
+
+fn driver(device: &str) -> Option<String> {
+    let link = Path::new("/sys/class/net").join(device).join("device/driver");
+    let target = fs::read_link(link).ok()?;
+    target.file_name()?.to_str().map(str::to_owned)
 }
 
 impl Cards for KernelCards {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Card, OffloadMode, Reason, Wanted};
+use super::{Card, OffloadMode, Reason, Wanted, suites};
 use crypto::Suite;
 use esp::plane::Encapsulation;
 
@@ -48,13 +48,20 @@ pub fn steps(wanted: Wanted, card: Result<Card, Reason>, need: &Need) -> Steps {
     let obstacle = match card.esp {
         None => Some(Reason::NoFeature),
         Some(false) => Some(Reason::FeatureOff),
-        Some(true) => need.obstacle().map(Reason::Unsupported),
+        Some(true) => need.obstacle().map(Reason::Unsupported).or_else(|| unknown(&card, need)),
     };
     if let Some(reason) = obstacle {
         return Steps { tries: Vec::new(), passed: Some((Some(card), reason)) };
     }
     let tries = places.iter().map(|place| Step { place: *place, card: card.clone() }).collect();
     Steps { tries, passed: None }
+}
+
+/// The driver of a card is known to refuse a suite.
+fn unknown(card: &Card, need: &Need) -> Option<Reason> {
+    let driver = card.driver.as_deref()?;
+    let known = suites(driver).filter(|known| !known.contains(&need.suite))?;
+    Some(Reason::Unknown(driver.to_owned(), known))
 }
 
 impl Need {
@@ -79,7 +86,7 @@ mod tests {
         Need { suite: Suite::AesGcm16(KeyBits::B128), encapsulation: Encapsulation::Native };
 
     fn card(esp: Option<bool>) -> Card {
-        Card { index: 4, name: "eth4".to_owned(), esp, checksum: false }
+        Card { index: 4, name: "eth4".to_owned(), esp, driver: None, checksum: false }
     }
 
     fn places(steps: &Steps) -> Vec<&'static str> {
@@ -112,6 +119,14 @@ mod tests {
             assert!(steps.tries.is_empty());
             assert_eq!(steps.passed.map(|(_, reason)| reason.name()), Some(name));
         }
+        let intel = Card { driver: Some("ixgbe".to_owned()), ..card(Some(true)) };
+        let long = Need { suite: Suite::AesGcm16(KeyBits::B256), ..GCM };
+        assert_eq!(steps(Wanted::Auto, Ok(intel.clone()), &GCM).tries.len(), 2);
+        let passed = steps(Wanted::Auto, Ok(intel), &long).passed.expect("it is not tried");
+        assert_eq!(
+            passed.1.to_string(),
+            "cards of the driver ixgbe do only AES-GCM-16-128: put it first in the policy's proposals"
+        );
         let none = steps(Wanted::Auto, Err(Reason::NoRoute), &GCM);
         assert_eq!(none.passed, Some((None, Reason::NoRoute)));
     }

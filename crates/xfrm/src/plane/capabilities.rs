@@ -2,13 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::Xfrm;
+use super::{Installed, Xfrm};
 use crate::ranges::REQIDS;
 use crate::refusal::refusal;
 use crate::state;
+use esp::families::Families;
 use esp::plane::{
-    Capabilities, CryptoAccounting, Maintenance, ManualKeying, PlaneError, Restored, Resynced,
-    RuleId, SaId,
+    Capabilities, CryptoAccounting, FamilySwitching, Maintenance, ManualKeying, PlaneError,
+    Restored, Resynced, RuleId, SaId,
 };
 use netlink_packet_xfrm::XfrmMessage;
 
@@ -21,8 +22,30 @@ impl Capabilities for Xfrm {
         Some(self)
     }
 
+    fn family_switching(&mut self) -> Option<&mut dyn FamilySwitching> {
+        Some(self)
+    }
+
     fn crypto_accounting(&mut self) -> Option<&mut dyn CryptoAccounting> {
         Some(self)
+    }
+}
+
+impl FamilySwitching for Xfrm {
+    fn set_families(&mut self, families: Families) -> Result<(), PlaneError> {
+        self.families = families;
+        let mut outcome = Ok(());
+        // What the kernel refuses for one rule keeps no other as it was.
+        for rule in self.rules.keys().copied().collect::<Vec<_>>() {
+            let changed = self.guard(rule).and_then(|()| self.hold(rule));
+            outcome = outcome.and(changed);
+        }
+        let sas = self.sas.iter().map(|(id, sa)| (*id, sa.is_at_limit()));
+        for (id, is_at_limit) in sas.collect::<Vec<_>>() {
+            let changed = if is_at_limit { self.pause(id) } else { self.fit_policies(id) };
+            outcome = outcome.and(changed);
+        }
+        outcome
     }
 }
 
@@ -89,6 +112,13 @@ impl ManualKeying for Xfrm {
         }
         let (sa, is_exact) = self.take_away(id)?;
         Some(if is_exact { sa.sequence() } else { sa.beyond() })
+    }
+}
+
+impl Installed {
+    /// Returns `true` if it sends, and has used up the sequence numbers that it may use for now.
+    fn is_at_limit(&self) -> bool {
+        !self.form.inbound && self.form.allowed.is_some_and(|last| self.sequence() >= last)
     }
 }
 

@@ -28,6 +28,7 @@ impl Xfrm {
     pub(super) fn guard(&mut self, rule: RuleId) -> Result<(), PlaneError> {
         let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
         let template = ruled.receiving.last().map(|(_, template)| *template);
+        let between_off = ruled.receiving.last().is_some_and(|(sa, _)| self.is_between_off(*sa));
         let action = match (ruled.elsewhere, template) {
             (true, None) => Action::Bypass,
             // The SAs that were here before the traffic went elsewhere still receive.
@@ -46,6 +47,10 @@ impl Xfrm {
                 // Behind it, also once the card has gone and this policy has been made anew.
                 self.net(key, rank.priority + 1)?;
             }
+            let action = match action {
+                Action::Protect(_) | Action::Tolerate(_) if between_off => Action::Block,
+                action => self.unless_off(&key.flow, action),
+            };
             self.want(key, rank, action)?;
             self.want(Key { way: Way::Forward, ..key }, rank, forward(action))?;
         }
@@ -71,7 +76,7 @@ impl Xfrm {
         };
         let rank = Rank { priority: priority(rule)? + 1, serial: Reverse(0) };
         for key in keys(ruled.flows.iter().copied(), ruled.binding, Way::Out) {
-            self.want(key, rank, action)?;
+            self.want(key, rank, self.unless_off(&key.flow, action))?;
         }
         Ok(())
     }
@@ -94,9 +99,32 @@ impl Xfrm {
             if template.offload.is_some() {
                 self.net(key, rank.priority + 1)?;
             }
-            self.want(key, rank, Action::Protect(template))?;
+            let action = match self.is_between_off(id) {
+                true => Action::Block,
+                false => self.unless_off(&key.flow, Action::Protect(template)),
+            };
+            self.want(key, rank, action)?;
         }
         Ok(())
+    }
+
+    /// The action for a flow of one family: nothing that an SA would protect passes while the family is off. Traffic of
+    /// tunnels elsewhere passes the kernel; the other plane drops it.
+    fn unless_off(&self, flow: &Flow, action: Action) -> Action {
+        match action {
+            Action::Protect(_) | Action::Tolerate(_)
+                if !self.families.has_address(flow.source.address) =>
+            {
+                Action::Block
+            }
+            action => action,
+        }
+    }
+
+    /// Returns `true` if an SA is between addresses of a family that is off.
+    fn is_between_off(&self, id: SaId) -> bool {
+        let remote = self.sas.get(&id).map(|sa| sa.form.path.remote.ip());
+        remote.is_some_and(|remote| !self.families.has_address(remote))
     }
 
     /// If a device keeps a policy, the kernel forgets the policy together with the device. Packets would then pass in the clear

@@ -15,7 +15,13 @@ struct Host(Twin);
 impl Cards for Host {
     fn named(&mut self, name: &str) -> Option<Card> {
         let there = self.0.tables().card.is_some() && name == "eth4";
-        let card = Card { index: CARD, name: "eth4".to_owned(), esp: Some(true), checksum: true };
+        let card = Card {
+            index: CARD,
+            name: "eth4".to_owned(),
+            esp: Some(true),
+            driver: None,
+            checksum: true,
+        };
         there.then_some(card)
     }
 

@@ -106,6 +106,22 @@ impl Twin {
         any || halves == BTreeSet::from([0, 1 << 31])
     }
 
+    /// Whether the policies of one direction drop IPv4, and whether they drop IPv6. Those of neighbour discovery do not count,
+    /// which always passes.
+    pub(super) fn blocked(&self, way: Way) -> [bool; 2] {
+        let tables = self.tables();
+        [libc::AF_INET, libc::AF_INET6].map(|family| {
+            let of_family = tables.policies.iter().filter(|(info, ..)| {
+                info.direction == way.number()
+                    && i32::from(info.selector.family) == family
+                    && info.selector.proto == 0
+            });
+            let mut first: Vec<_> = of_family.map(|(i, ..)| (i.priority, i.action)).collect();
+            first.sort_unstable();
+            first.first().is_some_and(|(_, action)| *action == XFRM_POLICY_BLOCK)
+        })
+    }
+
     /// Whether a policy that lets packets in comes before all that drop them.
     pub(super) fn lets_in(&self) -> bool {
         let tables = self.tables();

@@ -34,7 +34,9 @@ pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCo
     } else if tunnels.is_empty() {
         session.line("the policy has no tunnel")?;
     } else if explanations.is_empty() {
-        session.line("all tunnels are up")?;
+        session.line(
+            "all tunnels are up (if packets do not pass: vpnctl why NAME, vpnctl probe NAME)",
+        )?;
     } else {
         let texts: Vec<String> =
             explanations.iter().map(|found| report::why(found, all, session.colour)).collect();
@@ -60,7 +62,7 @@ fn is_up(state: &str) -> bool {
 
 /// Returns `true` unless the tunnel and all its phase 2 tunnels are up, and packets pass as far as is known.
 fn needs_explanation(found: &Explanation) -> bool {
-    let passes = found.fault.is_none() && found.findings.is_empty();
+    let passes = found.fault.is_none() && found.findings.is_empty() && found.unanswered.is_none();
     !is_up(&found.state) || !passes || found.children.iter().any(needs_explanation)
 }
 
@@ -79,6 +81,7 @@ mod tests {
             down: None,
             fault: None,
             waits: None,
+            unanswered: None,
             failures: Vec::new(),
             turned_away: Vec::new(),
             defined: Vec::new(),

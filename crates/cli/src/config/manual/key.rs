@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Key {
 }
 
 /// Reads a file with the key in hexadecimal, which nobody but its owner may read.
-fn read(path: &Path) -> Result<Secret, String> {
+pub(crate) fn read(path: &Path) -> Result<Secret, String> {
     if !path.is_absolute() {
         return Err("name it from the root on, as in /etc/vpnd/sa.key".to_owned());
     }

@@ -26,12 +26,32 @@ pub fn restrict() -> io::Result<()> {
         }
     }
     // The kernel drops from the ambient set the capabilities that these sets lose.
-    set_capabilities(
-        None,
-        CapabilitySets {
-            effective: sets.effective & KEPT,
-            permitted: sets.permitted & KEPT,
-            inheritable: sets.inheritable & KEPT,
-        },
-    )
+    fewer(&sets).map_or(Ok(()), |fewer| set_capabilities(None, fewer))
+}
+
+/// The capabilities that stay; `None` if there are no others. Then nothing has to be set: the system call filter of the
+/// systemd service forbids that.
+fn fewer(sets: &CapabilitySets) -> Option<CapabilitySets> {
+    let all = [sets.effective, sets.permitted, sets.inheritable];
+    let [effective, permitted, inheritable] = all.map(|set| set & KEPT);
+    let fewer = CapabilitySets { effective, permitted, inheritable };
+    (all != [effective, permitted, inheritable]).then_some(fewer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_set_if_there_is_nothing_to_drop() {
+        let sets = |effective, inheritable| {
+            let sets = CapabilitySets { effective, permitted: KEPT, inheritable };
+            fewer(&sets).map(|fewer| (fewer.effective, fewer.inheritable))
+        };
+        let none = CapabilitySet::empty();
+        assert_eq!(sets(KEPT, none), None);
+        let more = KEPT | CapabilitySet::SYS_ADMIN;
+        assert_eq!(sets(more, none), Some((KEPT, none)));
+        assert_eq!(sets(KEPT, CapabilitySet::SYS_ADMIN), Some((KEPT, none)));
+    }
 }

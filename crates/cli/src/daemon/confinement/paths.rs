@@ -5,7 +5,7 @@ use crate::daemon::Options;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use vpn::certificates::Sources;
+use vpn::certificates::{Sources, tokens};
 
 /// The files and directories that are the daemon's own.
 ///
@@ -29,17 +29,25 @@ impl Paths {
             paths.read_beside(file);
         }
         paths.read.push(config.certificates.directory.clone());
-        let Sources { authorities, certificates, private_keys, crls, ocsp } =
-            config.certificates.sources();
-        let all = [authorities, certificates, private_keys, crls, ocsp];
+        let sources = config.certificates.sources();
+        // The modules of tokens, which are libraries, and files with PINs.
+        for path in tokens::paths(&sources) {
+            paths.read_beside(&path);
+        }
+        let Sources { authorities, certificates, private_keys, crls, ocsp, ppks, tokens: _ } =
+            sources;
+        let all = [authorities, certificates, private_keys, crls, ocsp, ppks];
         for source in all.into_iter().flatten() {
             paths.read_all(&source.path);
         }
         let certificates = &config.certificates;
         let cache = Some(&certificates.crl_cache).filter(|path| !path.as_os_str().is_empty());
         let store = options.policy.is_none().then_some(&config.policy.directory);
-        let sequences = Some(&config.esp.sequences).filter(|_| !config.sa.is_empty());
-        let files = [Some(&config.control.socket), Some(&config.crypto.tunables), sequences];
+        // Also without SAs keyed by hand: some may be added later.
+        let sequences = Some(&config.esp.sequences);
+        let families = Some(&config.families.file);
+        let files =
+            [Some(&config.control.socket), Some(&config.crypto.tunables), families, sequences];
         paths.write = [Some(&config.esp.state_dir), options.export_keys.as_ref(), cache, store]
             .into_iter()
             .flatten()
@@ -50,6 +58,8 @@ impl Paths {
             // If it cannot be made, the command that writes there says so.
             let _ = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         }
+        // Those belong to others, who make them.
+        paths.write.extend(certificates.token_files.iter().cloned());
         paths
     }
 
@@ -116,6 +126,8 @@ mod tests {
         config.control.socket = root.join("run/control.sock");
         config.esp.state_dir = root.join("state");
         config.crypto.tunables = root.join("crypto.toml");
+        config.families.file = root.join("kept/families.toml");
+        config.esp.sequences = root.join("lib/sequences");
         let options = Options {
             policy: Some(root.join("policy.xml")),
             lenient: false,
@@ -128,7 +140,7 @@ mod tests {
         let paths = Paths::of(&options, &config);
         assert!(paths.read.contains(&root) && paths.read.contains(&root.join("archive")));
         assert!(paths.read.contains(&PathBuf::from(".")) && !paths.read.contains(&PathBuf::new()));
-        assert_eq!(paths.write, [root.join("state"), root.join("run"), root.clone()]);
+        assert_eq!(paths.write, ["state", "run", "", "kept", "lib"].map(|name| root.join(name)));
         assert!(root.join("state").is_dir() && root.join("run").is_dir());
         assert_eq!(paths.remarks().count(), 0);
         let shared = Paths { read: vec!["/etc".into()], ..Paths::default() };

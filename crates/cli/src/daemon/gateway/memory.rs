@@ -2,8 +2,11 @@
 
 use super::Gateway;
 use esp::datapath::{Datapath, Settings};
+use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
-use esp::plane::{DataPlane, Filtering, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
+use esp::plane::{
+    DataPlane, FamilySwitching, Filtering, PacketSummary, Rule, RuleId, Spi, TrafficSelectors,
+};
 use esp::trace::Trace;
 use ike::event::{Event, EventKind, Negotiated};
 use ike::failure::Failure;
@@ -21,10 +24,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use userspace::workers::Workers;
 use vpn::findings::Finding;
-use vpn::manual::ManualStatus;
+use vpn::manual::{ManualSa, ManualSaError, ManualStatus, Removed, Way};
 use vpn::planes::Found;
 use vpn::{Activation, Begun, Events, GatewayError};
-use xfrm::placement::{Placed, Placement, Report};
+use xfrm::placement::{Choice, Placed, Placement, Report};
 
 /// The twin of [`vpn::Gateway`]. Whole phase 1 tunnels come and go, whichever child is named.
 #[derive(Clone)]
@@ -44,6 +47,7 @@ struct Inner {
     /// The failure of the next activations of each phase 1 tunnel.
     failing: BTreeMap<String, Failure>,
     findings: Vec<Finding>,
+    families: Families,
     stopped: bool,
 }
 
@@ -213,6 +217,20 @@ impl Gateway for MemoryGateway {
         if self.lock().stopped { Err(GatewayError::Stopped) } else { Ok(()) }
     }
 
+    async fn families(&self) -> Result<Families, GatewayError> {
+        Ok(self.lock().families)
+    }
+
+    async fn set_families(&self, families: Families) -> Result<(), GatewayError> {
+        self.datapath.clone().set_families(families)?;
+        let mut inner = self.lock();
+        inner.families = families;
+        let Inner { policy, up, .. } = &mut *inner;
+        let remote = |name: &str| policy.tunnel(name)?.remote.address;
+        up.retain(|name, _| remote(name).is_none_or(|remote| families.has_address(remote)));
+        Ok(())
+    }
+
     async fn filter(&self) -> Result<Option<FilterStatus>, GatewayError> {
         Ok(self.datapath.clone().filter_status())
     }
@@ -234,6 +252,26 @@ impl Gateway for MemoryGateway {
 
     async fn manual_sas(&self) -> Result<Vec<ManualStatus>, GatewayError> {
         Ok(Vec::new())
+    }
+
+    async fn add_manual_sas(
+        &self,
+        _sas: Vec<ManualSa>,
+        _offload: BTreeMap<(String, Way), Choice>,
+    ) -> Result<(), GatewayError> {
+        Err(ManualSaError::NoLedger.into())
+    }
+
+    async fn remove_manual_sas(
+        &self,
+        name: &str,
+        _keep_blocked: bool,
+    ) -> Result<Removed, GatewayError> {
+        Err(ManualSaError::Unknown { name: name.to_owned(), names: Vec::new() }.into())
+    }
+
+    fn blocked_by_hand(&self) -> Vec<String> {
+        Vec::new()
     }
 
     fn workers(&self) -> &Workers {

@@ -1,6 +1,7 @@
 //! Fragments, extension headers and padding on both ways.
 
 use super::*;
+use crate::datapath::Defragmented;
 use crate::fragment::Fragments;
 use crate::header::{DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP};
 use crate::ip::{IPIP, IPV6, NO_NEXT_HEADER, put_word};
@@ -154,6 +155,25 @@ fn fragments_of_a_packet_that_is_never_whole_are_counted() {
     pair.now += Duration::from_secs(16);
     assert_eq!(pair.protect_all(&fragments[0], Gso::NONE), Ok(Vec::new()));
     assert_eq!(pair.count(Discard::TransportFragment), fragments.len() as u64 - 1);
+}
+
+#[test]
+fn fragments_are_counted_by_themselves() {
+    let pair = Pair::new(Kind { mode: Mode::Transport, ..Kind::PLAIN });
+    pair.protect(&sample::udp(false, (1, 2), &[])).expect("an SA");
+    assert_eq!(pair.sender.defragmented(), Defragmented::default(), "that was whole");
+    let fragments = in_fragments(&sample::udp(false, (1, 2), &sample::payload(3000)), 1000);
+    for fragment in &fragments {
+        pair.protect_all(fragment, Gso::NONE).expect("kept, or whole");
+    }
+    let octets = fragments.iter().map(|fragment| fragment.len() as u64).sum();
+    let counted = Defragmented { fragments: fragments.len() as u64, octets, packets: 1 };
+    assert_eq!(pair.sender.defragmented(), counted);
+    // What is refused is counted as refused.
+    let twice = &in_fragments(&sample::udp(false, (1, 2), &sample::payload(1500)), 1000)[0];
+    pair.protect_all(twice, Gso::NONE).expect("kept");
+    assert!(pair.protect_all(twice, Gso::NONE).is_err(), "they overlap");
+    assert_eq!(pair.sender.defragmented().fragments, counted.fragments + 1);
 }
 
 #[test]

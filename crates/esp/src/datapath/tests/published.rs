@@ -80,7 +80,8 @@ fn opened_as_published() {
             };
             let room = datapath.0.room(&kind.path());
             // Past the plane's door: some of the SPIs are reserved ones.
-            let inbound = Inbound::new(sa, provider, room).map(Arc::new).expect("supported");
+            let inbound =
+                Inbound::new(sa, provider, room, Arc::default()).map(Arc::new).expect("supported");
             datapath.0.sad.insert(Arc::clone(&inbound));
             inbound.set_top(case.sequence - 1);
             let mut queue = ReceiveQueue::new(0, Coalesce::default());

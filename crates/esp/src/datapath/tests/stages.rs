@@ -20,7 +20,7 @@ fn in_turn(pair: &Pair, batches: &[Vec<Vec<u8>>]) -> Handed {
 }
 
 /// All batches are opened before the first is settled, the last one first.
-fn ahead(pair: &Pair, batches: &[Vec<Vec<u8>>]) -> Handed {
+pub(super) fn ahead(pair: &Pair, batches: &[Vec<Vec<u8>>]) -> Handed {
     let mut all: Vec<_> = batches
         .iter()
         .rev()

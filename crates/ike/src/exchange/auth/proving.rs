@@ -125,7 +125,7 @@ pub(super) fn check(
         Credential::PresharedKey(key) => {
             psk::verify(prf, key, octets, data).then_some(None).ok_or_else(|| {
                 let (local, remote) = (tunnel.local.identity.to_string(), identity.to_string());
-                facts::Proof { by_us: true, certificate: false, local, remote }.into()
+                facts::Proof { by_us: true, certificate: false, local, remote, ppk: None }.into()
             })
         }
         Credential::Signature(_) if method == AuthMethod::SHARED_KEY_MIC => Err(failed(format!(
@@ -196,7 +196,7 @@ fn certificates(
 
 /// The peer does not accept our signature; why, only its operator is told.
 pub(super) fn unaccepted(tunnel: &IkeTunnel) -> Failure {
-    super::unproven(tunnel, false).into()
+    facts::Proof::of(tunnel, false).into()
 }
 
 fn failed(detail: String) -> Failure {
@@ -211,5 +211,5 @@ pub(super) fn hand_out(
     signing: Option<Signing>,
 ) {
     let trust = Arc::clone(cx.trust);
-    cx.out.jobs.push_back(Job { spi, trust, claim, signing });
+    cx.out.jobs.push_back(Job::new(spi, trust, claim, signing));
 }

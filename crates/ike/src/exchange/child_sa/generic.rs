@@ -6,28 +6,29 @@
 //! name.
 
 use super::claimed;
-use super::matching::{Match, as_seen};
+use super::matching::{Asker, Match, as_seen};
 use crate::context::Cx;
 use crate::failure::facts::Modes;
 use crate::negotiation::selectors::{covered, describe, known};
 use crate::rejection::Rejection;
-use crate::session::Session;
 use crate::wire::payload::TrafficSelector;
-use esp::plane::{Rule, TrafficSelectors};
-use policy::{AddressRange, AllowedTraffic, ChildTunnel, GenericChild, Mode, Role, Selector};
+use esp::plane::{Preparation, Rule, TrafficSelectors};
+use policy::{
+    AddressRange, AllowedTraffic, ChildTunnel, GenericChild, IkeTunnel, Mode, Role, Selector,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The child tunnel that a request asks for; `None` where the generic policy, if there is one, does not allow it.
 pub(super) fn matching(
-    session: &Session,
+    asker: Asker<'_>,
     cx: &Cx<'_>,
     transport: bool,
     tsi: &[TrafficSelector],
     tsr: &[TrafficSelector],
 ) -> Option<Result<Match, Rejection>> {
-    let generic = session.tunnel.generic.as_ref()?;
-    let path = &session.path;
+    let Asker { tunnel, path } = asker;
+    let generic = tunnel.generic.as_ref()?;
     let seen = transport && generic.mode == Mode::Transport && (path.nat_local || path.nat_remote);
     let (here, there) = (path.local.ip(), path.remote.ip());
     let (seen_i, seen_r);
@@ -51,7 +52,7 @@ pub(super) fn matching(
     }
     let (local, remote) = (describe(&selectors.local), describe(&selectors.remote));
     let child = ChildTunnel {
-        name: format!("{}:{local}={remote}", session.tunnel.name),
+        name: format!("{}:{local}={remote}", tunnel.name),
         role: Role::Responder,
         mode: generic.mode,
         local: selectors.local.clone(),
@@ -62,7 +63,7 @@ pub(super) fn matching(
         on_demand: false,
     };
     let tunnel = match cx.rules.child(&child.name) {
-        None => match admit(session, cx, &child) {
+        None => match admit(tunnel, cx, &child) {
             Ok(()) => Arc::new(child),
             Err(rejection) => return Some(Err(rejection)),
         },
@@ -74,8 +75,8 @@ pub(super) fn matching(
 }
 
 /// Refuses a new child tunnel that is too large, or has traffic of another peer.
-fn admit(session: &Session, cx: &Cx<'_>, child: &ChildTunnel) -> Result<(), Rejection> {
-    if !cx.rules.has_room_for(&session.tunnel, child) {
+fn admit(tunnel: &IkeTunnel, cx: &Cx<'_>, child: &ChildTunnel) -> Result<(), Rejection> {
+    if !cx.rules.has_room_for(tunnel, child) {
         let named = |selectors: &[Selector]| match selectors {
             [first] => first.to_string(),
             [first, ..] => format!("{first} and {} more", selectors.len() - 1),
@@ -88,7 +89,7 @@ fn admit(session: &Session, cx: &Cx<'_>, child: &ChildTunnel) -> Result<(), Reje
             named(&child.remote)
         )));
     }
-    match cx.rules.overlapping_rule(&session.tunnel.remote.identity, child) {
+    match cx.rules.overlapping_rule(&tunnel.remote.identity, child) {
         Some(other) => Err(claimed(child, &child.local, &child.remote, other)),
         None => Ok(()),
     }
@@ -114,17 +115,33 @@ fn allowed(
     granted
 }
 
-/// Makes the rule of a child tunnel that the policy does not have.
-pub(super) fn add_rule(
-    session: &Session,
-    cx: &mut Cx<'_>,
-    tunnel: &Arc<ChildTunnel>,
-) -> Result<(), Rejection> {
-    if session.tunnel.generic.is_none() || cx.rules.of(&tunnel.name).is_some() {
-        return Ok(());
+/// Makes the rule of a child tunnel that the policy does not have, and has the plane prepare for it. Returns `true` once the
+/// plane is prepared.
+pub(super) fn prepare(asker: Asker<'_>, cx: &mut Cx<'_>, child: &Arc<ChildTunnel>) -> bool {
+    match missing(asker.tunnel, cx, child) {
+        Some(rule) => cx.plane.preparation().prepare(&rule),
+        None => true,
     }
-    let id = cx.rules.add_asked_for(&session.tunnel, tunnel);
-    let selectors = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
-    let rule = Rule { id, tunnel: tunnel.name.clone(), selectors, trap: false };
-    cx.plane.add_rule(rule).map_err(|error| Rejection::plane(&error))
+}
+
+/// Adds the rule of a child tunnel that the policy does not have.
+pub(super) fn add_rule(
+    tunnel: &IkeTunnel,
+    cx: &mut Cx<'_>,
+    child: &Arc<ChildTunnel>,
+) -> Result<(), Rejection> {
+    let Some(rule) = missing(tunnel, cx, child) else { return Ok(()) };
+    cx.plane.add_rule(rule).map_err(|error| Rejection::plane(&error))?;
+    cx.rules.note_placed(&child.name);
+    Ok(())
+}
+
+/// The rule of a child tunnel, if the plane is still to get it.
+fn missing(tunnel: &IkeTunnel, cx: &mut Cx<'_>, child: &Arc<ChildTunnel>) -> Option<Rule> {
+    if tunnel.generic.is_none() || cx.rules.is_placed(&child.name) {
+        return None;
+    }
+    let id = cx.rules.of(&child.name).unwrap_or_else(|| cx.rules.add_asked_for(tunnel, child));
+    let selectors = TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() };
+    Some(Rule { id, tunnel: child.name.clone(), selectors, trap: false })
 }

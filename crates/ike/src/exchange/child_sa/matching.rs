@@ -3,17 +3,32 @@
 use super::generic;
 use crate::context::Cx;
 use crate::failure::facts::{KEPT, Modes, Traffic, Wanted};
+use crate::families::traffic_off;
 use crate::negotiation::selectors;
 use crate::rejection::Rejection;
+use crate::sa::path::Path;
 use crate::session::Session;
 use crate::wire::payload::TrafficSelector;
-use esp::plane::{Spi, TrafficSelectors};
-use policy::{AddressRange, ChildTunnel, Mode, Selector};
+use esp::plane::TrafficSelectors;
+use policy::{AddressRange, ChildTunnel, IkeTunnel, Mode, Selector};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// So many child tunnels of a peer are compared with a request one by one; of more those that are near to it.
 const FEW: usize = 16;
+
+/// The peer that asks for a Child SA: its tunnel, and the path of its messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub tunnel: &'a Arc<IkeTunnel>,
+    pub path: &'a Path,
+}
+
+impl<'a> From<&'a Session> for Asker<'a> {
+    fn from(session: &'a Session) -> Self {
+        Self { tunnel: &session.tunnel, path: &session.path }
+    }
+}
 
 /// The child tunnel that fits a request.
 pub(super) struct Match {
@@ -23,28 +38,32 @@ pub(super) struct Match {
     pub seen: bool,
 }
 
+/// The child tunnel that fits a request, which may be the one of the Child SA that is to be replaced (`old`).
 pub(super) fn find_tunnel(
-    session: &Session,
+    asker: Asker<'_>,
     cx: &Cx<'_>,
-    rekeys: Option<Spi>,
+    old: Option<&Arc<ChildTunnel>>,
     transport: bool,
     tsi: &[TrafficSelector],
     tsr: &[TrafficSelector],
 ) -> Result<Match, Rejection> {
-    let old = rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|child| &child.tunnel);
-    let translated = transport && (session.path.nat_local || session.path.nat_remote);
+    let translated = transport && (asker.path.nat_local || asker.path.nat_remote);
     let tunnels = match old {
         Some(tunnel) => vec![tunnel],
-        None => may_fit(session, cx, translated, tsi, tsr),
+        None => may_fit(asker, cx, translated, tsi, tsr),
     };
-    let tunnels = tunnels.into_iter().filter(|tunnel| old.is_some() || tunnel.role.may_respond());
+    let families = cx.config.families;
+    let may_answer = |tunnel: &&Arc<ChildTunnel>| {
+        old.is_some() || (tunnel.role.may_respond() && traffic_off(families, tunnel).is_none())
+    };
+    let tunnels = tunnels.into_iter().filter(may_answer);
     let mut found: Option<(u8, Match)> = None;
     let mut wrong_mode = None;
     for tunnel in tunnels {
         // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
         let (seen_i, seen_r);
         let (tsi, tsr) = if translated && tunnel.mode == Mode::Transport {
-            (seen_i, seen_r) = both_as_seen(session, tsi, tsr);
+            (seen_i, seen_r) = both_as_seen(asker.path, tsi, tsr);
             (seen_i.as_slice(), seen_r.as_slice())
         } else {
             (tsi, tsr)
@@ -73,8 +92,9 @@ pub(super) fn find_tunnel(
     if let Some((_, found)) = found {
         return Ok(found);
     }
-    if rekeys.is_none()
-        && let Some(found) = generic::matching(session, cx, transport, tsi, tsr)
+    if old.is_none()
+        && let Some(found) = generic::matching(asker, cx, transport, tsi, tsr)
+        && !found.as_ref().is_ok_and(|found| traffic_off(families, &found.tunnel).is_some())
     {
         return found;
     }
@@ -86,29 +106,29 @@ pub(super) fn find_tunnel(
         local: selectors::known(tsr),
         remote: selectors::known(tsi),
     };
-    let ours = session.tunnel.children.iter().take(KEPT).map(|c| Wanted::by(c)).collect();
-    Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs) }))
+    let ours = asker.tunnel.children.iter().take(KEPT).map(|c| Wanted::by(c)).collect();
+    Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs), renewal: false }))
 }
 
 /// The child tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
 /// sides. `translated`: or of it as it is seen from this side of a NAT.
 fn may_fit<'a>(
-    session: &'a Session,
+    asker: Asker<'a>,
     cx: &'a Cx<'_>,
     translated: bool,
     tsi: &[TrafficSelector],
     tsr: &[TrafficSelector],
 ) -> Vec<&'a Arc<ChildTunnel>> {
-    let tunnels = &session.tunnel.children;
-    if tunnels.len() <= FEW || !cx.policy.has(&session.tunnel) {
+    let tunnels = &asker.tunnel.children;
+    if tunnels.len() <= FEW || !cx.policy.has(asker.tunnel) {
         return tunnels.iter().collect();
     }
-    let seen = translated.then(|| both_as_seen(session, tsi, tsr));
+    let seen = translated.then(|| both_as_seen(asker.path, tsi, tsr));
     let (seen_i, seen_r) = seen.as_ref().map_or((&[][..], &[][..]), |(i, r)| (i, r));
     let local = [tsr, seen_r].into_iter().flat_map(selectors::addresses);
     let remote = [tsi, seen_i].into_iter().flat_map(selectors::addresses);
     let names = cx.rules.meeting(local, remote);
-    names.filter_map(|name| cx.policy.child_of(&session.tunnel, name)).collect()
+    names.filter_map(|name| cx.policy.child_of(asker.tunnel, name)).collect()
 }
 
 /// The tunnel is in one mode, the peer wants the other.
@@ -122,11 +142,10 @@ pub(super) fn differing(tunnel: &ChildTunnel) -> Modes {
 
 /// TSi and TSr with the addresses that this side of a NAT sees.
 fn both_as_seen(
-    session: &Session,
+    path: &Path,
     tsi: &[TrafficSelector],
     tsr: &[TrafficSelector],
 ) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
-    let path = &session.path;
     let seen_i = as_seen(tsi, path.remote.ip(), path.nat_remote);
     (seen_i, as_seen(tsr, path.local.ip(), path.nat_local))
 }

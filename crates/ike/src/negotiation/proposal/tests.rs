@@ -19,6 +19,7 @@ fn cbc() -> IkeProposal {
         integrity: vec![Integrity::HmacSha2_256_128, Integrity::HmacSha1_96],
         prf: vec![Prf::HmacSha2_256, Prf::HmacSha1],
         groups: vec![Group::Ecp384, Group::Curve25519],
+        additional: Vec::new(),
     }
 }
 
@@ -28,6 +29,7 @@ fn gcm() -> IkeProposal {
         integrity: vec![],
         prf: vec![Prf::HmacSha2_256],
         groups: vec![Group::Curve25519],
+        additional: Vec::new(),
     }
 }
 
@@ -36,7 +38,7 @@ fn esp(key: KeyBits, esn: bool) -> ChildProposal {
         name: "p".into(),
         protection: Protection::aead(EspEncryption::AesGcm16(key)),
         esn,
-        lifetime: Lifetime { hard: Duration::from_secs(3600), bytes: None, overlap_percent: 10 },
+        lifetime: Lifetime::new(Duration::from_secs(3600)),
     }
 }
 
@@ -104,7 +106,7 @@ fn transforms_of_the_esp_suites_are_as_registered() {
     ];
     for (ours, id, key_length, words) in &cases {
         let ours = std::slice::from_ref(ours);
-        let offered = offer_child(ours, &[], Spi(0x1000));
+        let offered = offer_child(ours, Offered::default(), Spi(0x1000));
         let cipher = &offered[0].transforms[0];
         assert_eq!((cipher.id, cipher.key_length), (*id, *key_length));
         assert_eq!(describe(&offered), format!("[{words} | no ESN]"));
@@ -113,7 +115,7 @@ fn transforms_of_the_esp_suites_are_as_registered() {
             choose_child(ours, never, &offered, Spi(0x2000)).expect("our own offer");
         let suite = choice.suite().expect("they go together").to_string();
         assert_eq!(choice.algorithms().to_string(), suite);
-        assert_eq!(accept_child(ours, &[], &[answer]).map(|(c, _)| c), Some(choice));
+        assert_eq!(accept_child(ours, Offered::default(), &[answer]).map(|(c, _)| c), Some(choice));
         // None of them is taken for another one.
         for (other, ..) in cases.iter().filter(|(_, other, ..)| other != id) {
             let other = std::slice::from_ref(other);
@@ -153,7 +155,7 @@ fn ah_is_negotiated_by_its_integrity() {
     let never = ChildKeyExchange::Never;
     for (algorithm, id, words) in cases {
         let ours = [ah(algorithm)];
-        let offered = offer_child(&ours, &[], Spi(0x1000));
+        let offered = offer_child(&ours, Offered::default(), Spi(0x1000));
         assert_eq!(offered[0].protocol, ProtocolId::AH);
         assert_eq!(offered[0].transforms[0], plain(TransformType::INTEG, id));
         assert_eq!(describe(&offered), format!("[AH | {words} | ESN]"));
@@ -161,7 +163,10 @@ fn ah_is_negotiated_by_its_integrity() {
             choose_child(&ours, never, &offered, Spi(0x2000)).expect("our own offer");
         assert_eq!((choice.protocol(), spi), (ProtocolId::AH, Spi(0x1000)));
         assert_eq!(choice.suite(), Some(Suite::Ah(algorithm)));
-        assert_eq!(accept_child(&ours, &[], &[answer]).map(|(c, _)| c), Some(choice));
+        assert_eq!(
+            accept_child(&ours, Offered::default(), &[answer]).map(|(c, _)| c),
+            Some(choice)
+        );
         let mut encrypting = offered.clone();
         encrypting[0].transforms.push(keyed(EncryptionId::ENCR_AES_CBC, KeyBits::B128));
         assert!(choose_child(&ours, never, &encrypting, Spi(0x2000)).is_none());
@@ -171,7 +176,7 @@ fn ah_is_negotiated_by_its_integrity() {
     }
     // In one list with ESP, the first of the responder's that is offered at all.
     let ours = [esp(KeyBits::B128, true), ah(gmac(KeyBits::B256))];
-    let offered = offer_child(&ours, &[], Spi(0x1000));
+    let offered = offer_child(&ours, Offered::default(), Spi(0x1000));
     let numbers: Vec<_> = offered.iter().map(|p| (p.number, p.protocol)).collect();
     assert_eq!(numbers, [(1, ProtocolId::ESP), (2, ProtocolId::AH)]);
     let (choice, ..) = choose_child(&ours[1..], never, &offered, Spi(0x2000)).expect("AH");
@@ -214,10 +219,15 @@ fn words_for_an_offer_stay_few_whatever_it_holds() {
 fn child_choices_follow_pfs_and_esn() {
     let offer = offer_child(
         &[esp(KeyBits::B256, true), esp(KeyBits::B128, false)],
-        &[Group::Ecp256],
+        Offered::one_of(&[Group::Ecp256]),
         Spi(0x1000),
     );
-    let pfs = Pfs { offer: vec![], accept: vec![Group::Ecp256], accept_none: true };
+    let pfs = Pfs {
+        offer: vec![],
+        accept: vec![Group::Ecp256],
+        accept_none: true,
+        additional: Vec::new(),
+    };
     let wanted = ChildKeyExchange::Policy(&pfs, Some(GroupId::ECP_256));
     let (choice, spi, _) =
         choose_child(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).unwrap();
@@ -227,12 +237,17 @@ fn child_choices_follow_pfs_and_esn() {
         choose_child(&[esp(KeyBits::B256, true)], ChildKeyExchange::Never, &offer, Spi(0x2000))
             .unwrap();
     assert_eq!(never.0.group, None);
-    let none = offer_child(&[esp(KeyBits::B128, false)], &[], Spi(0x1000));
+    let none = offer_child(&[esp(KeyBits::B128, false)], Offered::default(), Spi(0x1000));
     let strict = Pfs { accept_none: false, ..pfs };
     let wanted = ChildKeyExchange::Policy(&strict, None);
     assert!(choose_child(&[esp(KeyBits::B128, false)], wanted, &none, Spi(0x2000)).is_none());
     // A responder does not accept a group because it would offer that group itself.
-    let other = Pfs { offer: vec![Group::Ecp256], accept: vec![Group::Ecp384], accept_none: true };
+    let other = Pfs {
+        offer: vec![Group::Ecp256],
+        accept: vec![Group::Ecp384],
+        accept_none: true,
+        additional: Vec::new(),
+    };
     let wanted = ChildKeyExchange::Policy(&other, Some(GroupId::ECP_256));
     assert!(choose_child(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).is_none());
 }
@@ -240,10 +255,10 @@ fn child_choices_follow_pfs_and_esn() {
 #[test]
 fn a_child_answer_must_name_a_usable_spi_and_the_offered_group() {
     let ours = [esp(KeyBits::B128, false)];
-    let mut answer = offer_child(&ours, &[Group::Ecp256], Spi(0x1000));
-    assert!(accept_child(&ours, &[Group::Ecp256], &answer).is_some());
-    assert!(accept_child(&ours, &[], &answer).is_none());
-    assert!(accept_child(&ours, &[Group::Ecp384], &answer).is_none());
+    let mut answer = offer_child(&ours, Offered::one_of(&[Group::Ecp256]), Spi(0x1000));
+    assert!(accept_child(&ours, Offered::one_of(&[Group::Ecp256]), &answer).is_some());
+    assert!(accept_child(&ours, Offered::default(), &answer).is_none());
+    assert!(accept_child(&ours, Offered::one_of(&[Group::Ecp384]), &answer).is_none());
     answer[0].spi = 255u32.to_be_bytes().to_vec();
-    assert!(accept_child(&ours, &[Group::Ecp256], &answer).is_none());
+    assert!(accept_child(&ours, Offered::one_of(&[Group::Ecp256]), &answer).is_none());
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::proof::certificate::Certificate;
+use crate::proof::key::PrivateKey;
 use policy::Secret;
 use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
 

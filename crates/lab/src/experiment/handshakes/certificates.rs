@@ -1,5 +1,6 @@
 //! Certificates for both ends of every tunnel that wants them.
 
+use super::token;
 use crate::site::{Authentication, Tunnels};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
@@ -10,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of the certificates; `/run` belongs to this process alone.
-const DIRECTORY: &str = "/run/vpnctl-experiment/certificates";
+pub(super) const DIRECTORY: &str = "/run/vpnctl-experiment/certificates";
 
 /// Writes them where `vpnd` looks for them, and returns the directory.
 ///
@@ -21,6 +22,9 @@ pub(super) fn write(all: &[Tunnels]) -> Result<PathBuf, String> {
     for part in ["ca", "certs", "private"] {
         let path = directory.join(part);
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    if all.iter().any(|tunnels| tunnels.authentication == Authentication::RsaToken) {
+        token::make(&directory).map_err(|error| format!("making a token: {error}"))?;
     }
     for tunnels in all {
         let Some(key) = key(tunnels.authentication) else { continue };
@@ -34,7 +38,7 @@ fn key(authentication: Authentication) -> Option<fn() -> Result<KeyPair, rcgen::
     match authentication {
         Authentication::PresharedKey => None,
         Authentication::EcdsaP256 => Some(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)),
-        Authentication::Rsa2048 => {
+        Authentication::Rsa2048 | Authentication::RsaToken => {
             Some(|| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048))
         }
     }
@@ -56,7 +60,10 @@ fn authority(
     let issuer = Issuer::new(params, root);
     for end in [0, 1] {
         let own = key()?;
-        put(directory, &format!("private/{label}{end}.der"), &own.serialize_der())?;
+        match tunnels.authentication {
+            Authentication::RsaToken => token::import(directory, &format!("{label}{end}"), &own)?,
+            _ => put(directory, &format!("private/{label}{end}.der"), &own.serialize_der())?,
+        }
         for n in 0..tunnels.number {
             let identity = tunnels.identity(n, end);
             let certificate = named(&identity, vec![identity.clone()])?.signed_by(&own, &issuer)?;
@@ -73,7 +80,7 @@ fn named(name: &str, alternatives: Vec<String>) -> Result<CertificateParams, rcg
     Ok(params)
 }
 
-fn put(directory: &Path, name: &str, octets: &[u8]) -> std::io::Result<()> {
+pub(super) fn put(directory: &Path, name: &str, octets: &[u8]) -> std::io::Result<()> {
     let path = directory.join(name);
     fs::write(&path, octets)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))

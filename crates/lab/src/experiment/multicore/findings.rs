@@ -1,9 +1,12 @@
 //! The report about the figures.
 
-use super::figures::{CLOSELY, Case, Figures, SCHEDULES};
-use super::measurement::{CBC, COMPLETION, FLOWS, GCM, MIDDLE, Row, THREE};
+use super::figures::{CLOSELY, Case, Figures, SCHEDULES, workers};
+use super::measurement::{CBC, COMPLETION, FLOWS, GCM, MIDDLE, PIPELINE, Row, THREE};
+use super::mixed::{self, Mixed};
+use super::relay::{self, Relayed};
 use super::{prediction, schedules};
 use crate::experiment::lab::Lab;
+use crate::experiment::sources::octeon;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
 use crate::site::Cipher;
@@ -19,7 +22,13 @@ fn style_of(cipher: usize) -> Style {
     }
 }
 
-pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
+pub(super) fn write(
+    report: &mut Report,
+    lab: &Lab,
+    figures: &Figures<'_>,
+    (mixed, relayed): (&[Mixed], &[Relayed]),
+    rounds: &str,
+) {
     report.say(format!(
         "The document measured IPsec (transport mode, ESP with HMAC) on one processor with 16 cores, between generators on ports \
          of 2 × 10 Gbit/s. Here datagrams of one length go in both directions at once between two hosts on one machine with {} \
@@ -31,6 +40,8 @@ pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, round
         FLOWS,
     ));
     lengths_and_ciphers(report, figures);
+    mixed::write(report, figures, mixed);
+    relay::write(report, figures, relayed);
     cores(report, lab, figures);
     schedules::write(report, figures);
     prediction::write(report, lab, figures);
@@ -40,49 +51,50 @@ pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, round
 
 fn lengths_and_ciphers(report: &mut Report, figures: &Figures<'_>) {
     report.section("Packet lengths and ciphers");
-    let alone = |cipher: &Cipher, length| Case {
+    // The document's figure first: the pipeline with all workers.
+    let most = figures.most();
+    let all = |cipher: &Cipher, length| Case {
         cipher: cipher.name,
-        schedule: COMPLETION,
-        workers: 1,
+        schedule: PIPELINE,
+        workers: most,
         length,
     };
-    let panel = |label: &str, of: fn(&Row) -> f64| Panel {
-        caption: String::new(),
-        x: Axis::steps("packet length (octets)", figures.lengths),
-        y: Axis::linear(label),
-        series: figures
-            .ciphers
-            .iter()
-            .enumerate()
-            .map(|(n, cipher)| {
-                let at = |length| figures.spread(alone(cipher, length), of);
-                figures.over_lengths(cipher.name, style_of(n), at)
-            })
-            .collect(),
-        mark: None,
-    };
-    report.plot("lengths", &Plot {
-        title: "Throughput by packet length and cipher".to_owned(),
-        quote: "The document (AES, DES and 3DES with SHA-1): AES-128 is best, and with hardware the differences are small; \
-                20 Gbit/s at 512 octets with 16 cores. The cost of a packet as such decides about small ones."
-            .to_owned(),
-        panels: vec![
-            panel("throughput (Gbit/s)", Row::gbits),
-            panel("packets/s", |row| row.packets_per_second),
-        ],
-        columns: 2,
-    });
+    let alone =
+        |cipher: &Cipher, length| Case { schedule: COMPLETION, workers: 1, ..all(cipher, length) };
+    report.plot(
+        "lengths",
+        &Plot {
+            title: format!(
+                "Pipeline, {} for each gateway: packet lengths and ciphers",
+                workers(most)
+            ),
+            quote: octeon::ALGORITHMS.to_string(),
+            panels: panels(figures, &all),
+            columns: 2,
+        },
+    );
+    report.plot(
+        "lengths-alone",
+        &Plot {
+            title: "Run to completion, one worker: packet lengths and ciphers".to_owned(),
+            quote: "The cost of a packet by itself; the document has no such figure.".to_owned(),
+            panels: panels(figures, &alone),
+            columns: 2,
+        },
+    );
     let largest = figures.lengths.last().copied().unwrap_or(MIDDLE);
     let compared = |of: Cipher, by: Cipher| {
-        let ratio = figures.ratio(alone(&of, largest), alone(&by, largest));
-        ratio.map_or_else(|| "–".to_owned(), |spread| spread.times(100.0).show(0))
+        let ratio = figures.ratio(all(&of, largest), all(&by, largest));
+        ratio.map_or_else(|| "–".to_owned(), |spread| spread.show_ratio(2))
     };
     report.headline(format!(
-        "Run to completion, one worker for each gateway. Packets per second at {largest} octets, in percent: AES-256 \
-         relative to AES-128 {} with GCM and {} with CBC; CBC with SHA-1 relative to GCM {}.",
+        "Pipeline, {} for each gateway. Packets per second at {largest} octets: AES-256 relative to AES-128 {} with GCM and \
+         {} with CBC; CBC with SHA-1 relative to GCM {}. {}",
+        workers(most),
         compared(with_key_256(figures, GCM), GCM),
         compared(with_key_256(figures, CBC), CBC),
         compared(CBC, GCM),
+        octeon::ALGORITHMS,
     ));
     let means = |of: &dyn Fn(&Row) -> f64| {
         figures.lengths.iter().map(|l| figures.median(alone(&GCM, *l), of)).collect::<Vec<_>>()
@@ -101,6 +113,26 @@ fn lengths_and_ciphers(report: &mut Report, figures: &Figures<'_>) {
              `cargo build --release -p vpn-cli --features legacy` measure them, too.",
         );
     }
+}
+
+/// Gbit/s and packets per second by length, with a line for each cipher.
+fn panels(figures: &Figures<'_>, case: &dyn Fn(&Cipher, usize) -> Case) -> Vec<Panel> {
+    let panel = |label: &str, of: fn(&Row) -> f64| Panel {
+        caption: String::new(),
+        x: Axis::steps("packet length (octets)", figures.lengths),
+        y: Axis::linear(label),
+        series: figures
+            .ciphers
+            .iter()
+            .enumerate()
+            .map(|(n, cipher)| {
+                let at = |length| figures.spread(case(cipher, length), of);
+                figures.over_lengths(cipher.name, style_of(n), at)
+            })
+            .collect(),
+        mark: None,
+    };
+    vec![panel("throughput (Gbit/s)", Row::gbits), panel("packets/s", |row| row.packets_per_second)]
 }
 
 /// The cipher with the longest key of a family; the family's own where there is no other.
@@ -148,7 +180,7 @@ fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
         "workers",
         &Plot {
             title: "Throughput by number of workers".to_owned(),
-            quote: "The document: nearly linear from 1 to 16 cores.".to_owned(),
+            quote: octeon::CORES.to_string(),
             panels: panels.collect(),
             columns: 3,
         },
@@ -175,7 +207,10 @@ fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
     }
     report.table(&table);
     report.say(format!(
-        "Efficiency: packets per second by those of one worker times the number of workers; 1 is linear. {}",
+        "Efficiency: packets per second by those of one worker times the number of workers; 1 is linear. The document went up to \
+         16 cores; this run went up to {}, as many as the machine has. The same command goes up to 64 on a machine that has them. \
+         {}",
+        figures.most(),
         match lab.machine.cores < 8 {
             true => format!(
                 "**{} cores cannot show scaling:** two gateways with one worker each, generator and sink keep them busy \

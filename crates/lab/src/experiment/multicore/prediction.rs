@@ -3,6 +3,7 @@
 use super::figures::{CLOSELY, Case, Figures, SCHEDULES, ratio};
 use super::measurement::{COMPLETION, GCM, MIDDLE, PIPELINE, THREE};
 use super::model::{Cost, packets_per_second};
+use crate::experiment::sources::octeon;
 
 use crate::experiment::lab::Lab;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
@@ -40,17 +41,15 @@ pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
             x: Axis::steps("cores of one gateway", &CORES),
             y: Axis::logarithmic("predicted throughput (Gbit/s)"),
             series: lengths.flat_map(|l| SCHEDULES.map(|s| line(l, s))).collect(),
-            mark: Some((
-                20.0,
-                "the document: 20 Gbit/s, 512 octets, AES-128 + SHA-1, 16 cores".to_owned(),
-            )),
+            mark: Some((octeon::DUPLEX_GBITS, "the document, 16 cores".to_owned())),
         }
     };
     report.plot("model", &Plot {
         title: "Predicted throughput with more cores".to_owned(),
-        quote: "The document: 20 Gbit/s full duplex (the limit of its ports) at 512 octets with 16 cores. Cores and throughput \
-                both double from line to line, so that a straight line upwards is linear scaling."
-            .to_owned(),
+        quote: format!(
+            "{} Cores and throughput both double from line to line, so that a straight line upwards is linear scaling.",
+            octeon::DUPLEX
+        ),
         panels: CLOSELY.map(panel).to_vec(),
         columns: 2,
     });

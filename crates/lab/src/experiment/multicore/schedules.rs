@@ -2,6 +2,7 @@
 
 use super::figures::{CLOSELY, Case, Figures, SCHEDULES, STEPS, ns, ratio, workers};
 use super::measurement::{COMPLETION, PIPELINE, Row, THREE};
+use crate::experiment::sources::octeon;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
 use crate::site::Cipher;
@@ -10,12 +11,15 @@ use crate::table::Table;
 
 pub(super) fn write(report: &mut Report, figures: &Figures<'_>) {
     report.section("Pipeline and run to completion");
-    report.plot("schedules", &Plot {
-        title: "Pipeline and run to completion".to_owned(),
-        quote: "The document: the pipeline is faster at every size, and the gap grows with the length.".to_owned(),
-        panels: CLOSELY.into_iter().flat_map(|cipher| panels(figures, cipher)).collect(),
-        columns: 3,
-    });
+    report.plot(
+        "schedules",
+        &Plot {
+            title: "Pipeline and run to completion".to_owned(),
+            quote: octeon::SCHEDULES.to_string(),
+            panels: CLOSELY.into_iter().flat_map(|cipher| panels(figures, cipher)).collect(),
+            columns: 3,
+        },
+    );
     report
         .say("Pipeline by run to completion, in packets per second, for every cipher and length:");
     report.table(&comparison(figures));
@@ -122,9 +126,10 @@ fn stages(report: &mut Report, figures: &Figures<'_>) {
     let panels = CLOSELY.into_iter().flat_map(|c| lengths.iter().map(move |l| (c, *l)));
     report.plot("stages", &Plot {
         title: format!("Time of each stage, {} for each gateway", workers(most)),
-        quote: "The document's stages: defragmentation, decryption, lookup, processing, encryption, output. Here reading \
-                includes lookup and sequence number, and writing the anti-replay window."
-            .to_owned(),
+        quote: format!(
+            "{} Here reading includes lookup and sequence number, and writing the anti-replay window.",
+            octeon::STAGES
+        ),
         panels: panels.map(panel).collect(),
         columns: lengths.len().max(1),
     });
@@ -263,11 +268,11 @@ fn conclusion(figures: &Figures<'_>) -> String {
     let middle = Spread::of(found.iter().map(|(gain, _)| gain.median));
     format!(
         "Signs are the pipeline's. With {} for each gateway it carries less than run to completion in {less} of {} cases, more in \
-         {more}, and in the others the rounds do not agree; in the median it carries {:.2} times as much. In the document it is \
-         ahead at every size.",
+         {more}, and in the others the rounds do not agree; in the median it carries {:.2} times as much. {}",
         workers(figures.most()),
         found.len(),
         middle.map_or(0.0, |spread| spread.median),
+        octeon::SCHEDULES,
     )
 }
 

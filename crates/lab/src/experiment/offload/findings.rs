@@ -2,6 +2,7 @@
 
 use super::found::{Found, Protection, Row};
 use crate::experiment::lab::Lab;
+use crate::experiment::sources::intel;
 use crate::nic;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
@@ -81,14 +82,15 @@ pub(super) fn write(
             format!("a guest (User-mode Linux) on one core, Linux {}", guest.kernel),
         ));
     }
-    report.plot("stream", &Plot {
-        title: "One stream of TCP in each state".to_owned(),
-        quote: "The document, on 10 Gbit/s: 200 to 330 Mbit/s in software, about 7 Gbit/s with offload at both ends, near the \
-                rate of the line with segmentation and checksum offload besides."
-            .to_owned(),
-        columns: 1,
-        panels,
-    });
+    report.plot(
+        "stream",
+        &Plot {
+            title: "One stream of TCP in each state".to_owned(),
+            quote: intel::STREAM.to_string(),
+            columns: 1,
+            panels,
+        },
+    );
     report.table(&table(here));
     if let Some(why) = here.without.get(&Protection::Kernel) {
         report.say(format!("**This machine's kernel has no IPsec to compare with:** {why}."));
@@ -184,8 +186,9 @@ fn capacity(report: &mut Report, lab: &Lab, guest: Result<&Found, &String>) {
         report.table(&table);
     }
     report.say(format!(
-        "The document's card holds 1,024 SAs for each direction. {} Throughput with offload is given only where a card does \
+        "{} {} Throughput with offload is given only where a card does \
          it: a simulated one encrypts nothing or does it in software, and its speed would say nothing.",
+        intel::CAPACITY,
         match offering.is_empty() {
             true => format!("No card of this machine offers IPsec ({} devices were asked).", devices.len()),
             false => "The cards above offer it; to use one, see the documentation of the kernel plane.".to_owned(),

@@ -196,6 +196,9 @@ impl Context<'_> {
             Some(21) => Some(Group::Ecp521),
             Some(24) => Some(Group::Modp2048Sub256),
             Some(31) => Some(Group::Curve25519),
+            Some(35) => Some(Group::MlKem512),
+            Some(36) => Some(Group::MlKem768),
+            Some(37) => Some(Group::MlKem1024),
             _ => None,
         };
         let span = attribute.part(element, value);
@@ -213,7 +216,10 @@ impl Context<'_> {
                     format!("{} cannot be {}", attribute.name, quoted(value)),
                     match nearest(value, ["NO_PFS", "GROUP_14", "GROUP_19", "GROUP_20"]) {
                         Some(near) => format!("did you mean {near:?}?"),
-                        None => "known are 2, 5, 14, 15, 16, 19, 20, 21, 24 and 31".to_owned(),
+                        None => {
+                            "known are 2, 5, 14, 15, 16, 19, 20, 21, 24, 31, and 35 to 37 (ML-KEM)"
+                                .to_owned()
+                        }
                     },
                 ),
             };

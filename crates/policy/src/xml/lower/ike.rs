@@ -1,5 +1,6 @@
 //! IKEProtection: role, proposals, lifetime and authentication of phase 1 tunnels.
 
+use super::additional::additional;
 use super::algorithm::{IKE_ENCRYPTION, IKE_HASH, IKE_PRF};
 use super::context::Context;
 use super::generic::generic;
@@ -11,9 +12,10 @@ use crate::validate::rules;
 use crate::wording::quoted;
 use crate::xml::element::Element;
 use crate::xml::options::Algorithm;
+use crate::xml::schema::ADDITIONAL_KE;
 use crate::{
-    GenericChild, Group, IkeEncryption, IkeProposal, Integrity, KeyKind, Lifetime, Prf, Role,
-    Signature,
+    AdditionalKe, GenericChild, Group, IkeEncryption, IkeProposal, Integrity, KeyKind, Lifetime,
+    Prf, Role, Signature,
 };
 use std::sync::Arc;
 
@@ -95,9 +97,8 @@ fn protection(
         let message = "IKE_Flags_UseCRL has no effect: preshared keys are not on revocation lists";
         cx.report.warning(attribute.span(element), message, "write IKE_Flags_UseCRL=\"No\"");
     }
-    cx.window(element, "IKE", "Minutes", &[minutes.unwrap_or(480)]);
-    // No volume is limited in phase 1, so that only Min ≤ Max can be wrong.
-    cx.window(element, "IKE", "KB", &[]);
+    // No volume is limited in phase 1.
+    let bounds = cx.bounds(element, "IKE", [&minutes.map_or_else(Vec::new, |m| vec![m]), &[]]);
     let role = if element.attribute("IKE_Role").is_some() { role? } else { Role::Both };
     let (keys, offers) = (keys?, offers?);
     let sha1 = keys.contains(&KeyKind::Rsa) && offers.iter().any(IkeProposal::names_sha1);
@@ -110,7 +111,7 @@ fn protection(
     Some(IkeProtection {
         role,
         proposals: offers,
-        lifetime: lifetime(minutes?, 0, overlap),
+        lifetime: lifetime(minutes?, 0, overlap, bounds),
         signature,
         generic: generic?,
     })
@@ -178,6 +179,7 @@ struct Offer {
     integrity: Vec<Integrity>,
     prf: Vec<Prf>,
     groups: Vec<Group>,
+    additional: Vec<AdditionalKe>,
 }
 
 /// Transforms with several algorithms are offers of their own, those with one are part of every offer; without any
@@ -222,6 +224,9 @@ fn proposals(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Vec<IkePropo
             append(&mut offer.integrity, &shared.integrity);
             append(&mut offer.prf, &shared.prf);
             append(&mut offer.groups, &shared.groups);
+            if offer.additional.is_empty() {
+                offer.additional.clone_from(&shared.additional);
+            }
         }
         whole
     };
@@ -276,6 +281,26 @@ fn read_transform(cx: &mut Context<'_>, transform: &Element<'_>, offer: &mut Off
     good &= add(cx, transform, "IKE_Hash", &mut offer.integrity, integrity);
     good &= add(cx, transform, "IKE_PRF", &mut offer.prf, prf);
     good &= add(cx, transform, "IKE_DHGroup", &mut offer.groups, group);
+    good &= match additional(cx, transform) {
+        None => false,
+        Some(additional) if additional.is_empty() || offer.additional == additional => true,
+        Some(additional) if offer.additional.is_empty() => {
+            offer.additional = additional;
+            true
+        }
+        Some(_) => {
+            let span =
+                transform.attribute(ADDITIONAL_KE).map_or(transform.span(), |a| a.span(transform));
+            let message =
+                format!("another IKETransform has other key exchanges in {ADDITIONAL_KE}");
+            cx.report.error(
+                span,
+                message,
+                "write all of them into one, separated by blanks or by |",
+            );
+            false
+        }
+    };
     good
 }
 
@@ -339,6 +364,7 @@ fn split(
         integrity,
         prf: offer.prf.clone(),
         groups: offer.groups.clone(),
+        additional: offer.additional.clone(),
     };
     let aead = (!aead.is_empty()).then(|| proposal(aead, Vec::new()));
     let other = (!other.is_empty()).then(|| proposal(other, offer.integrity.clone()));

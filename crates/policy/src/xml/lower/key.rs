@@ -146,6 +146,10 @@ impl Keys {
             key.used.set(true);
             return key.secret.clone();
         }
+        let asked = cx.options.keys.and_then(|keys| keys(&remote.identity));
+        if let Some(key) = asked.filter(|key| rules::key(key.expose()).is_ok()) {
+            return Some(key);
+        }
         if self.anonymous {
             return None;
         }

@@ -1,5 +1,6 @@
 //! IPSecProtection: role, mode, proposals and PFS of phase 2 tunnels.
 
+use super::additional::additional;
 use super::algorithm::STRONG_GROUPS;
 use super::context::Context;
 use super::offer::Offer;
@@ -9,6 +10,7 @@ use super::value::lifetime;
 use crate::validate::rules;
 use crate::wording::quoted;
 use crate::xml::element::Element;
+use crate::xml::schema::ADDITIONAL_KE;
 use crate::{ChildProposal, Group, Mode, Pfs, Protection, Role};
 
 /// One IPSecProtection.
@@ -69,8 +71,8 @@ fn protection(
     let mut all = named.iter().flatten().flat_map(|(_, offers)| offers.iter());
     let volume = all.find(|offer| offer.kilobytes > 0).copied();
     let kilobytes: Vec<u64> = kilobytes.into_iter().filter(|kb| *kb > 0).collect();
-    cx.window(element, "IPSec", "Minutes", &minutes);
-    cx.window(element, "IPSec", "KB", if use_life_size { &kilobytes } else { &[] });
+    let limited = if use_life_size { &kilobytes[..] } else { &[] };
+    let bounds = cx.bounds(element, "IPSec", [&minutes, limited]);
     let named = named?;
     if let (false, Some(offer)) = (use_life_size, volume) {
         let attribute = element.attribute("IPSec_Flags_UseLifeSize");
@@ -110,7 +112,7 @@ fn protection(
             name: name.clone(),
             protection: offer.protection,
             esn: offer.esn,
-            lifetime: lifetime(offer.minutes, kilobytes, overlap),
+            lifetime: lifetime(offer.minutes, kilobytes, overlap, bounds),
         });
     }
     if let Err(problem) = rules::number_of_proposals(proposals.len()) {
@@ -151,16 +153,24 @@ fn referred<'o>(
 
 /// The groups that a rekey offers and accepts. `None` after an error.
 fn pfs(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Pfs> {
+    let additional = additional(cx, element)?;
     let (offer, _) = groups(cx, element, "IPSec_InitiatorDHGroup")?;
+    if !additional.is_empty() && offer.is_empty() {
+        let message = format!("{ADDITIONAL_KE} needs a key exchange that it adds to");
+        let help = "write IPSec_InitiatorDHGroup, too, like \"GROUP_19\"";
+        cx.report.error(element.span(), message, help);
+        return None;
+    }
     let responder = element.attribute("IPSec_ResponderDHGroup");
     let Some(responder) = responder else {
         let mut accept = STRONG_GROUPS.to_vec();
         accept.extend(offer.iter().filter(|group| !STRONG_GROUPS.contains(group)));
-        return Some(Pfs { offer, accept, accept_none: true });
+        let accept_none = additional.is_empty();
+        return Some(Pfs { offer, accept, accept_none, additional });
     };
     let (accept, none_listed) = groups(cx, element, "IPSec_ResponderDHGroup")?;
     let accept_none = none_listed || offer.is_empty();
-    let pfs = Pfs { offer, accept, accept_none };
+    let pfs = Pfs { offer, accept, accept_none, additional };
     if rules::pfs(&pfs).is_err() {
         let message = "IPSec_ResponderDHGroup accepts nothing";
         cx.report.error(

@@ -5,6 +5,7 @@ use super::draft::Draft;
 use super::group::Group;
 use super::ike::IkeProtection;
 use super::key::Keys;
+use super::ppk::ppk;
 use super::table::Table;
 use crate::validate::{Problem, rules};
 use crate::xml::element::Element;
@@ -43,6 +44,7 @@ fn tunnel(
 ) -> Option<Draft> {
     let auto_start = cx.flag(element, "IKE_Flags_AutoStart");
     let optional_ip = cx.flag(element, "IKE_Flags_MakeRuleWithOptionalIP");
+    let ppk = ppk(cx, element);
     let protection = protections.resolve(cx, element, "IKE_ProtectionRef");
     let local_side = cx.only(element, Some("IKELocalIdentity"));
     let remote_side = cx.only(element, Some("IKERemoteIdentity"));
@@ -96,6 +98,7 @@ fn tunnel(
         local,
         remote,
         credential,
+        ppk: ppk?,
         proposals: protection.proposals.clone(),
         lifetime: protection.lifetime,
         auto_start,

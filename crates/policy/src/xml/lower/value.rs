@@ -4,7 +4,7 @@ use super::context::Context;
 use crate::wording::{did_you_mean, listed, quoted};
 use crate::xml::element::{Attribute, Element};
 use crate::xml::schema;
-use crate::{Lifetime, Role};
+use crate::{Lifetime, LifetimeBounds, Role};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -158,26 +158,58 @@ impl Context<'_> {
         u8::try_from(percent.min(50)).unwrap_or(50)
     }
 
-    /// Checks a responder's window `…ResponderKeyRefreshMin…` to `…Max…` and warns of own values outside it.
-    /// Lifetimes are not negotiated in IKEv2 (RFC 7296 §2.8), so there is nothing of the peer's to check.
-    pub fn window(&mut self, element: &Element<'_>, prefix: &str, unit: &str, own: &[u64]) {
+    /// The responder's windows of `IKE` or `IPSec`, and a warning of own lifetimes outside of them, in minutes and kilobytes.
+    pub fn bounds(
+        &mut self,
+        element: &Element<'_>,
+        prefix: &str,
+        own: [&[u64]; 2],
+    ) -> LifetimeBounds {
+        let [minutes, kilobytes] = own;
+        let age = self.window(element, prefix, "Minutes", minutes);
+        let volume = self.window(element, prefix, "KB", kilobytes);
+        let seconds = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
+        let age = [age[0].map_or(Duration::ZERO, seconds), age[1].map_or(Duration::MAX, seconds)];
+        let bytes =
+            |kilobytes: Option<u64>| kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
+        LifetimeBounds {
+            age,
+            bytes: [bytes(volume[0]).unwrap_or(0), bytes(volume[1]).unwrap_or(u64::MAX)],
+        }
+    }
+
+    /// A responder's window `…ResponderKeyRefreshMin…` to `…Max…`; 0 is no bound. Lifetimes are not negotiated in IKEv2
+    /// (RFC 7296 §2.8), so that it bounds the own ones, not the peer's.
+    fn window(
+        &mut self,
+        element: &Element<'_>,
+        prefix: &str,
+        unit: &str,
+        own: &[u64],
+    ) -> [Option<u64>; 2] {
         let names = ["Min", "Max"].map(|end| format!("{prefix}_ResponderKeyRefresh{end}{unit}"));
-        let [min, max] = names.each_ref().map(|name| self.number(element, name, 0..=MAX_KB));
+        let bound = |name: &String| self.number(element, name, 0..=MAX_KB).filter(|n| *n > 0);
+        let [min, max] = names.each_ref().map(bound);
         if let (Some(min), Some(max), Some(attribute)) = (min, max, element.attribute(&names[0]))
             && min > max
         {
             let message = format!("{} {min} is above {} {max}", names[0], names[1]);
-            return self.report.error(attribute.span(element), message, "exchange the two");
+            self.report.error(attribute.span(element), message, "exchange the two");
+            return [None; 2];
         }
-        let outside =
-            own.iter().find(|own| min.is_some_and(|m| **own < m) || max.is_some_and(|m| **own > m));
+        let bound = |own: u64| own.max(min.unwrap_or(0)).min(max.unwrap_or(u64::MAX));
+        let outside = own.iter().find(|own| bound(**own) != **own);
         let attribute = names.iter().find_map(|name| element.attribute(name));
         if let (Some(own), Some(attribute)) = (outside, attribute) {
-            let message =
-                format!("the own lifetime of {own} {unit} is outside the responder's window");
-            let help = "IKEv2 does not negotiate lifetimes: the own one is used, the window is not";
+            let message = format!(
+                "the lifetime of {own} {unit} is outside the responder's window: SAs that the peer asks for have {} {unit}",
+                bound(*own)
+            );
+            let help = "IKEv2 does not negotiate lifetimes, so that each side has its own; write a lifetime inside the \
+                        window if both kinds of SA are to live equally long";
             self.report.warning(attribute.span(element), message, help);
         }
+        [min, max]
     }
 
     /// The one of several names for an attribute that an element uses.
@@ -246,10 +278,16 @@ impl Context<'_> {
 }
 
 /// A lifetime of that many minutes and, if not 0, kilobytes of 1024 octets.
-pub(super) fn lifetime(minutes: u64, kilobytes: u64, overlap_percent: u8) -> Lifetime {
+pub(super) fn lifetime(
+    minutes: u64,
+    kilobytes: u64,
+    overlap_percent: u8,
+    as_responder: LifetimeBounds,
+) -> Lifetime {
     Lifetime {
         hard: Duration::from_secs(minutes * 60),
         bytes: (kilobytes > 0).then(|| kilobytes.saturating_mul(1024)),
         overlap_percent,
+        as_responder,
     }
 }

@@ -1,0 +1,207 @@
+//! IPsec of each address family: the settings that outlive a restart, and the output of `vpnctl family`.
+
+use crate::config::FamiliesSection;
+use crate::report::{Colour, Table, count, plain};
+use control::protocol::{FamiliesInfo, FamilyInfo};
+use esp::families::{Families, Family};
+use serde::Deserialize;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const HEADER: &str = "\
+# Written by vpnd for \"vpnctl family … --persist\". What stands here goes before the section [families] of vpnd.toml.
+";
+
+/// The settings that outlive a restart, and those of the configuration.
+#[derive(Debug)]
+pub struct FamilySettings {
+    defaults: Families,
+    file: PathBuf,
+    persistent: Mutex<Persistent>,
+}
+
+/// The file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Persistent {
+    ipv4: Option<bool>,
+    ipv6: Option<bool>,
+}
+
+impl FamilySettings {
+    /// Reads what outlives a restart. An error in it comes back as text: a file that cannot be read keeps no daemon from
+    /// starting.
+    pub fn read(section: &FamiliesSection) -> (Self, Option<String>) {
+        let (persistent, remark) = match read(&section.file) {
+            Ok(persistent) => (persistent, None),
+            Err(why) => {
+                let path = section.file.display();
+                let remark = format!("the address families in {path} are ignored: {why}");
+                (Persistent::default(), Some(remark))
+            }
+        };
+        let (defaults, file) = (section.families(), section.file.clone());
+        (Self { defaults, file, persistent: Mutex::new(persistent) }, remark)
+    }
+
+    /// The families that are on at the start.
+    pub fn at_start(&self) -> Families {
+        let persistent = *self.persistent();
+        let on = |family| persistent.of(family).unwrap_or(self.defaults.has(family));
+        Families { ipv4: on(Family::Ipv4), ipv6: on(Family::Ipv6) }
+    }
+
+    /// Whether a family is on in the configuration.
+    pub fn default_of(&self, family: Family) -> bool {
+        self.defaults.has(family)
+    }
+
+    /// The setting of a family that outlives a restart.
+    pub fn persistent_of(&self, family: Family) -> Option<bool> {
+        self.persistent().of(family)
+    }
+
+    /// The file of the settings that outlive a restart.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Has a setting outlive a restart, or with `None` the configuration count again.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn persist(&self, family: Family, on: Option<bool>) -> io::Result<()> {
+        let mut persistent = self.persistent();
+        let mut wanted = *persistent;
+        match family {
+            Family::Ipv4 => wanted.ipv4 = on,
+            Family::Ipv6 => wanted.ipv6 = on,
+        }
+        replace(&self.file, wanted)?;
+        *persistent = wanted;
+        Ok(())
+    }
+
+    /// A thread that panicked left a whole value behind.
+    fn persistent(&self) -> MutexGuard<'_, Persistent> {
+        self.persistent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for FamilySettings {
+    /// Those of the default configuration, without a file.
+    fn default() -> Self {
+        Self::read(&FamiliesSection { file: PathBuf::new(), ..FamiliesSection::default() }).0
+    }
+}
+
+impl Persistent {
+    fn of(self, family: Family) -> Option<bool> {
+        match family {
+            Family::Ipv4 => self.ipv4,
+            Family::Ipv6 => self.ipv6,
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Persistent, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => toml::from_str(&text).map_err(|error| error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Persistent::default()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Replaces the file: a reader, even after a crash, finds the old content or all of the new.
+fn replace(path: &Path, persistent: Persistent) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let line = |family: Family| match persistent.of(family) {
+        Some(on) => format!("{} = {on}\n", family.name()),
+        None => String::new(),
+    };
+    let text = HEADER.to_owned() + &Family::ALL.map(line).concat();
+    host::replace::replace(path, text.as_bytes()).map_err(|(_, error)| error)
+}
+
+/// The sentence about a family that is off; `None`: it is on.
+pub fn remark(info: &FamilyInfo) -> Option<String> {
+    let family = Family::ALL.into_iter().find(|family| family.name() == info.family)?;
+    let tunnels = match info.tunnels_off.as_slice() {
+        [] => "no phase 2 tunnel needs it".to_owned(),
+        [one] => format!("tunnel {one} stays down, and its traffic is blocked"),
+        more => format!("{} phase 2 tunnels stay down, and their traffic is blocked", more.len()),
+    };
+    let command = format!("vpnctl family {} on", info.family);
+    (!info.on).then(|| format!("IPsec of {family} is off: {tunnels}; to switch it on: {command}"))
+}
+
+/// The output of `vpnctl family`.
+pub fn report(info: &FamiliesInfo, colour: Colour) -> String {
+    let mut table = Table::new(["FAMILY", "IPSEC", "AFTER A RESTART", "TUNNELS OFF", "DROPPED"]);
+    let word = |on: bool| if on { "on" } else { "off" };
+    for family in &info.families {
+        let state = match family.on {
+            true => colour.good(word(true)),
+            false => colour.bad(word(false)),
+        };
+        let later = word(family.persistent.unwrap_or(family.default)).to_owned();
+        let off = match family.tunnels_off.as_slice() {
+            [] => "-".to_owned(),
+            names => plain(&names.join(", ")).into_owned(),
+        };
+        table.row([plain(&family.family).into_owned(), state, later, off, count(family.dropped)]);
+    }
+    table.render(colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(directory: &Path) -> FamiliesSection {
+        FamiliesSection { file: directory.join("state/families.toml"), ..Default::default() }
+    }
+
+    #[test]
+    fn a_family_that_is_switched_off_for_good_is_off_after_a_restart() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let section = section(directory.path());
+        let (settings, remark) = FamilySettings::read(&section);
+        assert_eq!((settings.at_start(), remark), (Families::default(), None));
+        settings.persist(Family::Ipv6, Some(false)).expect("writable");
+        assert_eq!(settings.persistent_of(Family::Ipv6), Some(false));
+
+        let (again, remark) = FamilySettings::read(&section);
+        assert_eq!(again.at_start(), Families { ipv4: true, ipv6: false });
+        assert_eq!(remark, None);
+        again.persist(Family::Ipv6, None).expect("writable");
+        assert_eq!(FamilySettings::read(&section).0.at_start(), Families::default());
+    }
+
+    #[test]
+    fn the_file_goes_before_the_configuration() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let section = FamiliesSection { ipv4: false, ..section(directory.path()) };
+        let (settings, _) = FamilySettings::read(&section);
+        assert!(!settings.at_start().ipv4 && !settings.default_of(Family::Ipv4));
+        settings.persist(Family::Ipv4, Some(true)).expect("writable");
+        assert!(FamilySettings::read(&section).0.at_start().ipv4);
+    }
+
+    #[test]
+    fn a_broken_file_is_told_and_ignored() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let section = section(directory.path());
+        fs::create_dir(directory.path().join("state")).expect("writable");
+        for text in ["ipv6 = \"off\"", "ipv5 = true"] {
+            fs::write(&section.file, text).expect("writable");
+            let (settings, remark) = FamilySettings::read(&section);
+            assert_eq!(settings.at_start(), Families::default());
+            assert!(remark.expect("a remark").contains("are ignored: "));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A refused request for a Child SA: the other ways to the successor of one that is up.
+
+use super::{ask, fail, successor};
+use crate::context::Cx;
+use crate::effect::{Effect, Effects};
+use crate::event::EventKind;
+use crate::negotiation::proposal::Offered;
+use crate::rejection::{Asked, failure_of};
+use crate::sa::active::PendingChild;
+use crate::sa::child::Way;
+use crate::session::Session;
+use crate::wire::payload::Notify;
+use crate::wire::registry::NotifyType;
+
+/// The peer refuses for good. A Child SA that it does not rekey is replaced in other [ways](Way), at last with the whole IKE
+/// SA.
+pub(super) fn refused(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: &PendingChild,
+    error: &Notify,
+) -> Effects {
+    let tunnel = &pending.tunnel;
+    let asked = Asked::child(tunnel, Offered::by(&tunnel.pfs));
+    let asked = if pending.rekeys.is_some() { asked.again() } else { asked };
+    let failure = failure_of(error, asked);
+    let warn = |cx: &mut Cx<'_>, session: &Session, what: &str| {
+        let warning = EventKind::Warning(format!("the peer refuses {what}"));
+        cx.out.event(&session.tunnel.name, Some(&tunnel.name), warning);
+    };
+    let algorithms =
+        matches!(error.kind, NotifyType::NO_PROPOSAL_CHOSEN | NotifyType::INVALID_KE_PAYLOAD);
+    let next = pending.way.after(error.kind, tunnel.mode).filter(|_| !algorithms);
+    let old = pending.rekeys.and_then(|old| session.child_mut(old));
+    let wish = next.zip(old).map(|(way, mut old)| {
+        old.history.way = way;
+        successor(&old, way)
+    });
+    if let Some(wish) = wish {
+        // The tunnel stays up: this is no failure yet.
+        let name = &session.tunnel.name;
+        cx.out.failures.note_child(cx.now, name, &tunnel.name, failure);
+        warn(
+            cx,
+            session,
+            match wish.way {
+                Way::Widened => "to rekey the Child SA: it is asked again, for any traffic",
+                _ => "to rekey the Child SA: it is asked for a new one in its place",
+            },
+        );
+        return ask(session, cx, index, wish);
+    }
+    let effects = fail(session, cx, (tunnel, pending.rekeys), failure);
+    // The side that began the IKE SA knows how to reach the other one.
+    let begun_here = session.begun_here;
+    let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old)) else {
+        return effects;
+    };
+    // The first way is tried again.
+    old.history.way = Way::default();
+    // The first Child SA of an IKE SA has no key exchange of its own, so the peer may object to that alone.
+    let exchanges_no_keys = old.choice.group.is_none() && !tunnel.pfs.offer.is_empty();
+    drop(old);
+    if !begun_here || (algorithms && !exchanges_no_keys) {
+        return effects;
+    }
+    warn(
+        cx,
+        session,
+        match algorithms {
+            true => "to rekey the Child SA with a key exchange: a new IKE SA replaces all",
+            false => "a new Child SA, too: a new IKE SA replaces all",
+        },
+    );
+    effects.and(Effect::SuccessorDue)
+}

@@ -1,0 +1,414 @@
+//! IKE_INTERMEDIATE (RFC 9242): the additional key exchanges between IKE_SA_INIT and IKE_AUTH (RFC 9370 §2.2.2), and
+//! postquantum preshared keys (RFC 9867 §3.1).
+
+use super::auth::{self, Answer, First};
+use super::half_open::{Begun, HalfOpen, Request, Stage, Unproven};
+use super::ppk;
+use crate::admission::HALF_OPEN_FOR;
+use crate::close_reason::CloseReason;
+use crate::context::Cx;
+use crate::crypto::key_exchange::{PrivateKey, respond};
+use crate::datagram::Datagram;
+use crate::discard::Discard;
+use crate::effect::Effects;
+use crate::failure::facts::PpkLack;
+use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
+use crate::negotiation::transforms::{group_id, group_of};
+use crate::proof::trust::Trust;
+use crate::rejection::{Asked, Rejection, failure_of};
+use crate::sa::State;
+use crate::sa::auth_sent::Handshake;
+use crate::sa::int_auth::Covered;
+use crate::sa::intermediate_sent::IntermediateSent;
+use crate::sa::keys::{Keys, PpkUse, ProofKeys};
+use crate::sa::message::Message;
+use crate::sa::reassembly::Received;
+use crate::sa::window;
+use crate::session::Session;
+use crate::wire::fragment;
+use crate::wire::header::Header;
+use crate::wire::parts::Parts;
+use crate::wire::payload::Payload;
+use crate::wire::protected::Content;
+use crate::wire::registry::{ExchangeType, NotifyType};
+use policy::{Group, IkeTunnel, Secret};
+use std::sync::Arc;
+
+/// Asks for the additional key exchange that comes after `done` others, or begins the proofs after the last. With the last,
+/// this side proposes its PPKs.
+pub(crate) fn ask(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    keys: Keys,
+    first: First,
+    handshake: Handshake,
+    done: usize,
+) -> Effects {
+    let (group, is_last) = {
+        let mut rest = keys.suite.additional.methods().skip(done);
+        (rest.next(), rest.next().is_none())
+    };
+    let proposes = is_last && handshake.ppk == PpkUse::BeforeProofs;
+    if group.is_none() && !proposes {
+        return auth::ask(session, cx, index, keys, first, handshake);
+    }
+    let ppks = match proposes {
+        true => ppk::to_propose(&session.tunnel, cx.trust),
+        false => Ok(Vec::new()),
+    };
+    let ppks = match ppks {
+        Ok(ppks) => ppks,
+        Err(failure) => return session.end(cx, CloseReason::NoProof, Some(failure)),
+    };
+    let sa = &mut session.sas[index];
+    let nonces = handshake.nonces();
+    let nonces = [nonces.initiator, nonces.responder];
+    let proposal = |(id, ppk): &(String, Secret)| {
+        ppk::proposal(id, keys.confirmation(ppk, &nonces, sa.spis()))
+    };
+    let key_exchange = group.map(PrivateKey::generate);
+    let payloads: Vec<Payload> = key_exchange
+        .as_ref()
+        .map(public_value)
+        .into_iter()
+        .chain(ppks.iter().map(proposal))
+        .collect();
+    let header = sa.header(ExchangeType::IKE_INTERMEDIATE, sa.window.next_id(), false);
+    let First { child, childless } = first;
+    let request = (Vec::new(), Content::of(&header, &payloads));
+    sa.state = State::IntermediateSent(Box::new(IntermediateSent {
+        keys,
+        child,
+        childless,
+        handshake,
+        key_exchange,
+        ppks,
+        done,
+        request,
+    }));
+    session.send_request(cx, index, ExchangeType::IKE_INTERMEDIATE, &payloads, None);
+    let sa = &mut session.sas[index];
+    if let (State::IntermediateSent(sent), Some(datagrams)) =
+        (&mut sa.state, sa.window.outstanding())
+    {
+        sent.request.0 = datagrams[0].clone();
+    }
+    Effects::none()
+}
+
+/// Takes the responder's answer. `datagram` is the message or its fragment 1, and `content` what is in it.
+pub(crate) fn conclude(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    payloads: &[Payload],
+    datagram: &[u8],
+    content: &Content,
+) -> Effects {
+    let tunnel = Arc::clone(&session.tunnel);
+    let sa = &mut session.sas[index];
+    let spis = sa.spis();
+    let State::IntermediateSent(sent) = &mut sa.state else {
+        impossible!(cx.out, "the dispatcher has seen that IKE_INTERMEDIATE is asked");
+    };
+    let parts = Parts::of(payloads);
+    let agreed = agree(&tunnel, sent, &parts, Covered { datagram, content })
+        .and_then(|shared| Ok((shared, chosen_ppk(&tunnel, sent, &parts)?)));
+    let (shared, place) = match agreed {
+        Ok(agreed) => agreed,
+        Err(failure) => return session.end(cx, CloseReason::Refused, Some(failure)),
+    };
+    let State::IntermediateSent(sent) = std::mem::replace(&mut sa.state, State::Moving) else {
+        impossible!(cx.out, "it was in this state a moment ago");
+    };
+    let IntermediateSent { mut keys, child, childless, mut handshake, ppks, done, .. } = *sent;
+    if let Some((method, shared)) = shared {
+        let made = (method, &shared);
+        (keys, handshake.proof_keys) = keys.after_additional(made, handshake.nonces(), spis, true);
+    }
+    // RFC 9867 §3.1.1: after everything else.
+    if let Some((id, ppk)) = place.map(|place| &ppks[place]) {
+        (keys, handshake.proof_keys) = keys.after_ppk(id, ppk, handshake.nonces(), spis, true);
+    }
+    if !ppks.is_empty() {
+        handshake.ppk = PpkUse::None;
+    }
+    cx.out.log_keys(|| keys.logged(spis, true));
+    ask(session, cx, index, keys, First { child, childless }, handshake, done + 1)
+}
+
+/// The place of the PPK that an answer selects; an error if it selects none, and one is required.
+fn chosen_ppk(
+    tunnel: &IkeTunnel,
+    sent: &IntermediateSent,
+    parts: &Parts<'_>,
+) -> Result<Option<usize>, Failure> {
+    let Some(names) = names(&sent.ppks) else { return Ok(None) };
+    let ids = sent.ppks.iter().map(|(id, _)| id.as_str());
+    match ppk::selected(ids, parts).map_err(broken)? {
+        None if ppk::is_required(tunnel) => Err(ppk::failure(tunnel, PpkLack::Unused, Some(names))),
+        place => Ok(place),
+    }
+}
+
+/// The names of the PPKs that were proposed; `None`: there are none.
+fn names(ppks: &[(String, Secret)]) -> Option<String> {
+    let names: Vec<&str> = ppks.iter().map(|(id, _)| id.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// The shared secret of an answer, which is added to what the proofs cover.
+fn agree(
+    tunnel: &IkeTunnel,
+    sent: &mut IntermediateSent,
+    parts: &Parts<'_>,
+    response: Covered<'_>,
+) -> Result<Option<(Group, Secret)>, Failure> {
+    if let Some(error) = parts.error() {
+        let refuses_ppks = error.kind == NotifyType::AUTHENTICATION_FAILED;
+        return Err(match names(&sent.ppks).filter(|_| refuses_ppks) {
+            Some(names) => ppk::failure(tunnel, PpkLack::Unused, Some(names)),
+            None => failure_of(error, Asked::ike(&tunnel.proposals)),
+        });
+    }
+    let shared = match (&sent.key_exchange, parts.key_exchange) {
+        (None, _) => None,
+        (Some(key), Some((group, public))) if group_of(group) == Some(key.group()) => {
+            let shared = key.agree(public).map_err(|error| broken(&error.to_string()))?;
+            Some((key.group(), shared))
+        }
+        _ => return Err(broken("the answer of IKE_INTERMEDIATE has no public value as agreed")),
+    };
+    let request = Covered { datagram: &sent.request.0, content: &sent.request.1 };
+    let Handshake { int_auth, proof_keys, .. } = &mut sent.handshake;
+    let covered =
+        int_auth.add(sent.keys.prf_provider(), sent.keys.suite.prf, proof_keys, request, response);
+    covered.ok_or_else(|| broken("the answer of IKE_INTERMEDIATE has unprotected payloads"))?;
+    Ok(shared)
+}
+
+fn broken(detail: &str) -> Failure {
+    Failure::new(FailureKind::ProtocolError, detail.to_owned())
+}
+
+/// Answers an IKE_INTERMEDIATE request on a half-open IKE SA.
+pub(crate) fn answer(
+    cx: &mut Cx<'_>,
+    half: HalfOpen,
+    header: &Header,
+    datagram: Datagram<'_>,
+) -> Answer {
+    let HalfOpen { mut begun, stage } = half;
+    let waits = |begun, stage| Answer::Waits(Box::new(HalfOpen { begun, stage }));
+    let Stage::Waiting(mut unproven) = stage else {
+        cx.out.discard(Discard::AnswerPending);
+        return waits(begun, stage);
+    };
+    if header.response
+        || (header.initiator_spi, header.responder_spi) != begun.spis()
+        || !header.from_initiator
+    {
+        cx.out.discard(Discard::WrongExchange);
+        return waits(begun, Stage::Waiting(unproven));
+    }
+    let class = unproven.window.classify(header.message_id);
+    if class == window::Request::Repeated {
+        if let Some(datagrams) = repeated(cx, &mut begun, &mut unproven, header, datagram) {
+            cx.out.transmit_all(datagram.local, datagram.remote, &datagrams);
+        }
+        return waits(begun, Stage::Waiting(unproven));
+    }
+    if !unproven.goes_on(&begun.keys) {
+        cx.out.discard(Discard::WrongExchange);
+        return waits(begun, Stage::Waiting(unproven));
+    }
+    if class == window::Request::Foreign {
+        cx.out.discard(Discard::MessageId);
+        return waits(begun, Stage::Waiting(unproven));
+    }
+    let requests = &mut unproven.window.requests;
+    let received = requests.receive(cx.now, &begun.path, &begun.keys, header, datagram.octets);
+    let (payloads, content, fragments) = match received {
+        Ok(Received::Message { payloads, content, fragments }) => (payloads, content, fragments),
+        Ok(Received::Fragment) => return waits(begun, Stage::Waiting(unproven)),
+        Err(reason) => {
+            cx.out.discard(reason);
+            return waits(begun, Stage::Waiting(unproven));
+        }
+    };
+    // Not sooner: what anyone can send, an IKE_SA_INIT, logs no key.
+    cx.out.log_keys(|| begun.keys.logged(begun.spis(), false));
+    if let Some(fragments) = &fragments {
+        begun.path.follow_fragments(fragments.largest);
+    }
+    let first = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
+    let reply = begun.answer_header(ExchangeType::IKE_INTERMEDIATE, header.message_id);
+    let path = (datagram.local, datagram.remote);
+    let made = match (payloads, content) {
+        (Ok(payloads), Some(content)) => {
+            exchange(cx.trust, &begun, &unproven, &payloads).map(|made| (made, content))
+        }
+        (Err(error), _) => Err(Rejection::unreadable(&error)),
+        (Ok(_), None) => Err(Rejection::invalid_syntax("IKE_INTERMEDIATE without SK".into())),
+    };
+    let (Made { payloads, shared, ppk, settled }, content) = match made {
+        Ok(made) => made,
+        Err(rejection) => {
+            let request = Request { reply, path, octets: first };
+            return auth::refuse(cx, begun, &unproven, request, &rejection);
+        }
+    };
+    let sent = Content::of(&reply, &payloads);
+    let message = Message::seal(reply, &payloads, &mut begun.keys, &begun.path, cx.rng);
+    let covered = unproven.int_auth.add(
+        begun.keys.prf_provider(),
+        begun.keys.suite.prf,
+        &unproven.proof_keys,
+        Covered { datagram: &first, content: &content },
+        Covered { datagram: &message.datagrams()[0], content: &sent },
+    );
+    if covered.is_none() {
+        let detail = "IKE_INTERMEDIATE has unprotected payloads";
+        let rejection = Rejection::invalid_syntax(detail.into());
+        let request = Request { reply, path, octets: first };
+        return auth::refuse(cx, begun, &unproven, request, &rejection);
+    }
+    let keys = renewed(&begun, &unproven, shared.as_ref(), ppk);
+    unproven.done += usize::from(shared.is_some());
+    unproven.ppk_settled |= settled;
+    unproven.before = None;
+    if let Some((keys, proof_keys)) = keys {
+        unproven.before = Some(std::mem::replace(&mut begun.keys, keys));
+        unproven.proof_keys = proof_keys;
+    }
+    // As often as there are additional key exchanges, of which the responder has agreed to a few.
+    begun.expires_at = begun.expires_at.max(cx.now + HALF_OPEN_FOR);
+    let datagrams = message.datagrams().to_vec();
+    unproven.window.answered(message);
+    Answer::Answered(Box::new(HalfOpen { begun, stage: Stage::Waiting(unproven) }), datagrams)
+}
+
+/// A responder's side of one exchange.
+struct Made<'a> {
+    payloads: Vec<Payload>,
+    /// Of the additional key exchange, if there is one.
+    shared: Option<(Group, Secret)>,
+    /// The PPK that is selected, by its name.
+    ppk: Option<(String, &'a Secret)>,
+    /// PPKs were proposed, or were to be.
+    settled: bool,
+}
+
+/// This side's half of an additional key exchange, and its choice of the PPKs that are proposed with the last.
+fn exchange<'a>(
+    trust: &'a Trust,
+    begun: &Begun,
+    unproven: &Unproven,
+    payloads: &[Payload],
+) -> Result<Made<'a>, Rejection> {
+    let parts = Parts::of(payloads);
+    let mut rest = begun.keys.suite.additional.methods().skip(unproven.done);
+    let (group, is_last) = (rest.next(), rest.next().is_none());
+    let mut payloads = Vec::new();
+    let mut shared = None;
+    if let Some(group) = group {
+        let (own, secret) = exchange_keys(group, &parts)?;
+        payloads.push(own);
+        shared = Some((group, secret));
+    }
+    // A peer may send them behind the last key exchange.
+    let settled = is_last && unproven.awaits_ppk() && (group.is_none() || ppk::proposes(&parts));
+    let ppk = if settled { select(trust, begun, unproven, &parts)? } else { None };
+    payloads.extend(ppk.iter().map(|(id, _)| ppk::selection(id)));
+    Ok(Made { payloads, shared, ppk, settled })
+}
+
+/// This side's half of an additional key exchange, and the shared secret.
+fn exchange_keys(group: Group, parts: &Parts<'_>) -> Result<(Payload, Secret), Rejection> {
+    let Some((_, public)) = parts.key_exchange.filter(|(sent, _)| group_of(*sent) == Some(group))
+    else {
+        return Err(Rejection::invalid_syntax(format!(
+            "IKE_INTERMEDIATE without a public value of {group}, which was agreed on"
+        )));
+    };
+    let made = respond(group, public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
+    let data = made.public_value;
+    Ok((Payload::KeyExchange { group: group_id(group), data }, made.shared))
+}
+
+/// Selects a PPK before the peer's identity is known: one of any tunnel that fits so far.
+fn select<'a>(
+    trust: &'a Trust,
+    begun: &Begun,
+    unproven: &Unproven,
+    parts: &Parts<'_>,
+) -> Result<Option<(String, &'a Secret)>, Rejection> {
+    let tunnels = || unproven.candidates.iter();
+    let names = |id: &str| {
+        tunnels().flat_map(|tunnel| &tunnel.ppk).flat_map(|ppk| &ppk.ids).any(|known| known == id)
+    };
+    let nonces = unproven.nonces();
+    let nonces = [nonces.initiator, nonces.responder];
+    let confirm = |ppk: &Secret| begun.keys.confirmation(ppk, &nonces, begun.spis());
+    match (ppk::select(parts, trust, names, confirm), tunnels().next()) {
+        (Ok(selected), _) => Ok(Some(selected)),
+        (Err((lack, asked)), Some(first)) if tunnels().all(|t| ppk::is_required(t)) => {
+            Err(Rejection::unproven(ppk::failure(first, lack, asked)))
+        }
+        // IKE_AUTH tells whether the tunnel can do without.
+        (Err(_), _) => Ok(None),
+    }
+}
+
+/// The keys after an exchange; `None`: it has changed none.
+fn renewed(
+    begun: &Begun,
+    unproven: &Unproven,
+    shared: Option<&(Group, Secret)>,
+    ppk: Option<(String, &Secret)>,
+) -> Option<(Keys, ProofKeys)> {
+    let (nonces, spis) = (unproven.nonces(), begun.spis());
+    let exchanged = shared.map(|(method, shared)| {
+        begun.keys.after_additional((*method, shared), nonces, spis, false)
+    });
+    let Some((id, ppk)) = ppk else { return exchanged };
+    // RFC 9867 §3.1.1: after everything else.
+    let keys = exchanged.as_ref().map_or(&begun.keys, |(keys, _)| keys);
+    Some(keys.after_ppk(&id, ppk, nonces, spis, false))
+}
+
+fn public_value(key: &PrivateKey) -> Payload {
+    Payload::KeyExchange { group: group_id(key.group()), data: key.public_value().to_vec() }
+}
+
+/// The answer to the last request, which has come again.
+fn repeated(
+    cx: &mut Cx<'_>,
+    begun: &mut Begun,
+    unproven: &mut Unproven,
+    header: &Header,
+    datagram: Datagram<'_>,
+) -> Option<Vec<Vec<u8>>> {
+    // RFC 7383 §2.6.1: once for all fragments of the request.
+    let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
+    let Begun { path, keys, .. } = begun;
+    // An exchange without a key of any kind has changed none.
+    let keys = unproven.before.as_mut().unwrap_or(keys);
+    let reason = match fragment::place(header, datagram.octets) {
+        Ok(place) if rest(place) => Discard::RepeatedFragment,
+        _ if keys.proves(header, datagram.octets) => {
+            let rng = &mut *cx.rng;
+            let smaller = |message: &Message| {
+                let (size, message) = message.smaller(keys, path, rng)?;
+                path.fragment_size = Some(size);
+                Some(message)
+            };
+            return unproven.window.repeat_answer(smaller).map(<[Vec<u8>]>::to_vec);
+        }
+        _ => Discard::NotAuthentic,
+    };
+    cx.out.discard(reason);
+    None
+}

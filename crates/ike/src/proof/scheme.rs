@@ -1,0 +1,51 @@
+//! Algorithms of signatures.
+
+use std::fmt;
+
+/// The algorithm of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// RSASSA-PKCS1-v1_5 (RFC 8017 §8.2).
+    Pkcs1(Hash),
+    /// RSASSA-PSS (RFC 8017 §8.1), with the same hash for the mask, and a salt of its length.
+    Pss(Hash),
+    /// ECDSA on the curve of the key.
+    Ecdsa(Hash),
+    /// Ed25519 (RFC 8032).
+    Ed25519,
+}
+
+/// The hash of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// SHA-1; nothing is signed with it.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+    /// SHA-384.
+    Sha384,
+    /// SHA-512.
+    Sha512,
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sha1 => "SHA-1",
+            Self::Sha256 => "SHA-256",
+            Self::Sha384 => "SHA-384",
+            Self::Sha512 => "SHA-512",
+        })
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pkcs1(hash) => write!(f, "RSA (PKCS#1 v1.5) with {hash}"),
+            Self::Pss(hash) => write!(f, "RSA (PSS) with {hash}"),
+            Self::Ecdsa(hash) => write!(f, "ECDSA with {hash}"),
+            Self::Ed25519 => f.write_str("Ed25519"),
+        }
+    }
+}

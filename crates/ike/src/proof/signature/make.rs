@@ -1,0 +1,134 @@
+//! Making signatures: the algorithm that the peer takes, then the signature, then the AUTH payload.
+
+use super::{Curve, SHA2};
+use crate::crypto::tally::{self, Operation};
+use crate::proof::key::PrivateKey;
+use crate::proof::scheme::{Hash, Scheme};
+use crate::wire::registry::{AuthMethod, HashId};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{self, RsaEncoding};
+use policy::KeyKind;
+use x509_cert::der::asn1::{Any, UintRef};
+use x509_cert::der::{Decode, Encode, Reader, SliceReader, Tag};
+
+/// The algorithm of a signature to make, and its form in the AUTH payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub scheme: Scheme,
+    method: AuthMethod,
+}
+
+impl Plan {
+    /// Chooses what the peer takes: `hashes` are those it has named, `like` how it has signed itself. A key without `pss`
+    /// signs with RSA the older way only.
+    ///
+    /// # Errors
+    /// If it takes nothing that the key can do; completes "we cannot sign: …".
+    pub fn new(
+        kind: KeyKind,
+        pss: bool,
+        hashes: Option<&[HashId]>,
+        like: Option<Scheme>,
+    ) -> Result<Self, String> {
+        let takes = |hash: HashId| hashes.is_some_and(|h| h.contains(&hash));
+        let tagged = |scheme| Self { scheme, method: AuthMethod::DIGITAL_SIGNATURE };
+        let plain = |scheme, method| Self { scheme, method };
+        if kind == KeyKind::Ed25519 {
+            return takes(HashId::IDENTITY).then_some(tagged(Scheme::Ed25519)).ok_or_else(|| {
+                "our key is Ed25519, which the peer does not know (it does not name the identity hash, RFC 8420); use \
+                 an ECDSA or RSA certificate with this peer"
+                    .into()
+            });
+        }
+        if let Some(curve) = Curve::of(kind) {
+            let scheme = Scheme::Ecdsa(curve.hash);
+            let newer = takes(curve.hash.id());
+            return Ok(if newer { tagged(scheme) } else { plain(scheme, curve.method) });
+        }
+        let hash = SHA2.into_iter().find(|h| takes(h.id()));
+        Ok(match (hash, like) {
+            // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
+            (Some(hash), Some(Scheme::Pkcs1(_))) => tagged(Scheme::Pkcs1(hash)),
+            (Some(hash), _) if pss => tagged(Scheme::Pss(hash)),
+            (Some(hash), _) => tagged(Scheme::Pkcs1(hash)),
+            // RFC 7296 §3.8: the method names no hash algorithm. The peer knows the one that it has used itself.
+            (None, Some(Scheme::Pkcs1(theirs))) if SHA2.contains(&theirs) => {
+                plain(Scheme::Pkcs1(theirs), AuthMethod::RSA_DIGITAL_SIGNATURE)
+            }
+            // aws-lc-rs verifies signatures with SHA-1, but makes none.
+            (None, _) => plain(Scheme::Pkcs1(Hash::Sha256), AuthMethod::RSA_DIGITAL_SIGNATURE),
+        })
+    }
+
+    /// The method and the data of the AUTH payload for a signature. One of ECDSA is an ECDSA-Sig-Value.
+    pub fn payload(self, kind: KeyKind, signature: &[u8]) -> Option<(AuthMethod, Vec<u8>)> {
+        if self.method == AuthMethod::DIGITAL_SIGNATURE {
+            let algorithm = self.scheme.encode();
+            let length = u8::try_from(algorithm.len()).expect("algorithm identifiers are short");
+            return Some((self.method, [&[length], &algorithm[..], signature].concat()));
+        }
+        match Curve::of(kind) {
+            Some(curve) => Some((self.method, fixed(signature, curve.octets)?)),
+            None => Some((self.method, signature.to_vec())),
+        }
+    }
+}
+
+/// Signs with what the peer takes, with a key of this process.
+///
+/// # Errors
+/// If it takes nothing that the key can do; completes "we cannot sign: …".
+pub(crate) fn sign(
+    key: &PrivateKey,
+    hashes: Option<&[HashId]>,
+    like: Option<Scheme>,
+    octets: &[u8],
+) -> Result<(AuthMethod, Vec<u8>), String> {
+    let plan = Plan::new(key.kind(), true, hashes, like)?;
+    tally::count(Operation::Sign(key.kind()));
+    let made = raw(key, plan.scheme, octets).and_then(|made| plan.payload(key.kind(), &made));
+    made.ok_or_else(|| "the cryptographic library failed".to_owned())
+}
+
+fn raw(key: &PrivateKey, scheme: Scheme, octets: &[u8]) -> Option<Vec<u8>> {
+    let random = SystemRandom::new();
+    match key {
+        PrivateKey::Rsa(pair) => {
+            let padding: &'static dyn RsaEncoding = match scheme {
+                Scheme::Pss(Hash::Sha512) => &signature::RSA_PSS_SHA512,
+                Scheme::Pss(Hash::Sha384) => &signature::RSA_PSS_SHA384,
+                Scheme::Pss(_) => &signature::RSA_PSS_SHA256,
+                Scheme::Pkcs1(Hash::Sha512) => &signature::RSA_PKCS1_SHA512,
+                Scheme::Pkcs1(Hash::Sha384) => &signature::RSA_PKCS1_SHA384,
+                _ => &signature::RSA_PKCS1_SHA256,
+            };
+            let mut signature = vec![0; pair.public_modulus_len()];
+            pair.sign(padding, &random, octets, &mut signature).ok()?;
+            Some(signature)
+        }
+        PrivateKey::Ecdsa(_, pair) => Some(pair.sign(&random, octets).ok()?.as_ref().to_vec()),
+        PrivateKey::Ed25519(pair) => Some(pair.try_sign(octets).ok()?.as_ref().to_vec()),
+        PrivateKey::Outside(_) => None,
+    }
+}
+
+/// r and s, one after the other (RFC 4754 §7), from ECDSA-Sig-Value.
+fn fixed(der: &[u8], octets: usize) -> Option<Vec<u8>> {
+    let mut reader = SliceReader::new(der).ok()?;
+    let read = reader.sequence(|reader| -> x509_cert::der::Result<_> {
+        Ok([UintRef::decode(reader)?, UintRef::decode(reader)?])
+    });
+    let mut out = Vec::with_capacity(2 * octets);
+    for number in read.ok()? {
+        out.resize(out.len() + octets.checked_sub(number.as_bytes().len())?, 0);
+        out.extend_from_slice(number.as_bytes());
+    }
+    Some(out)
+}
+
+/// ECDSA-Sig-Value (RFC 3279 §2.2.3) from r and s, one after the other.
+pub(crate) fn sig_value(fixed: &[u8]) -> Option<Vec<u8>> {
+    let (r, s) = fixed.split_at_checked(fixed.len() / 2).filter(|(r, s)| r.len() == s.len())?;
+    let number = |octets| UintRef::new(octets).and_then(|number| number.to_der()).ok();
+    Any::new(Tag::Sequence, [number(r)?, number(s)?].concat()).ok()?.to_der().ok()
+}

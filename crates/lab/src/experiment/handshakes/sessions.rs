@@ -1,0 +1,316 @@
+//! Sessions: a handshake with RSA, an answer, and the end, as the document's SSL connections were; with the cryptography in
+//! software, with the CPU's instructions, and with the signatures on other CPUs than the packets as well.
+
+use super::{Asking, up};
+use crate::experiment::lab::Lab;
+use crate::experiment::sources::system_z;
+use crate::load::PATIENCE;
+use crate::load::transactions::{Workload, once};
+use crate::plot::{Axis, Panel, Plot, Series, Style};
+use crate::report::Report;
+use crate::site::{Site, Tunnels, Used};
+use crate::statistics::Spread;
+use crate::table::Table;
+use control::client::Client;
+use control::protocol::{Command as Ask, WorkersChange};
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use serde::Serialize;
+use std::fs;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+/// Sessions at a time, each with a tunnel of its own.
+pub(super) const PARALLEL: u8 = 3;
+
+const fn of(name: &'static str, response: usize) -> Workload {
+    Workload { name, like: "", request: 40, response, connects: true }
+}
+
+/// The document's sizes of an answer.
+const SIZES: [Workload; 2] = [of("20 KB", 20_000), of("1 MB", 1_000_000)];
+
+/// A state of both daemons.
+#[derive(Clone, Copy)]
+struct State {
+    name: &'static str,
+    in_core: bool,
+    /// Threads that carry no packets, those that sign among them, run on other CPUs than those that do.
+    apart: bool,
+}
+
+const STATES: [State; 3] = [
+    State { name: "software", in_core: false, apart: false },
+    State { name: "instructions", in_core: true, apart: false },
+    State { name: "instructions, signatures on other CPUs", in_core: true, apart: true },
+];
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    round: usize,
+    state: &'static str,
+    session: &'static str,
+    sessions: u64,
+    seconds: f64,
+    /// Of both daemons.
+    cpu_seconds: f64,
+}
+
+impl Row {
+    fn rate(&self) -> f64 {
+        self.sessions as f64 / self.seconds
+    }
+
+    /// Milliseconds of processor time for a session.
+    fn cost(&self) -> f64 {
+        self.cpu_seconds * 1e3 / self.sessions as f64
+    }
+}
+
+/// The number of steps of [`run`].
+pub(super) fn steps(rounds: usize) -> usize {
+    if cpus().is_ok_and(|cpus| cpus.len() > 1) { rounds * STATES.len() * SIZES.len() } else { 0 }
+}
+
+/// Measures all states in turn; nothing where there is one CPU only.
+pub(super) fn run(
+    lab: &Lab,
+    site: &mut Site,
+    clients: &mut [Client],
+    tunnels: &Tunnels,
+    rounds: usize,
+    times: [Duration; 2],
+) -> Result<Vec<Row>, String> {
+    let cpus = cpus()?;
+    if cpus.len() < 2 {
+        return Ok(vec![]);
+    }
+    let mut rows = Vec::new();
+    for round in 0..rounds {
+        for state in STATES {
+            put(site, state, &cpus)?;
+            for size in SIZES {
+                lab.step(format!("sessions of {}, {}", size.name, state.name))?;
+                let row = measure(site, clients, tunnels, size, times)?;
+                rows.push(Row { round, state: state.name, ..row });
+            }
+        }
+    }
+    site.set_in_core(true)?;
+    for end in [0, 1] {
+        place(site, end, &cpus, None)?;
+    }
+    Ok(rows)
+}
+
+/// The CPUs that this process may use.
+fn cpus() -> Result<Vec<usize>, String> {
+    let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| format!("CPUs: {errno}"))?;
+    Ok((0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).collect())
+}
+
+fn put(site: &mut Site, state: State, cpus: &[usize]) -> Result<(), String> {
+    site.set_in_core(state.in_core)?;
+    for end in [0, 1] {
+        let packets = cpus[end % cpus.len()];
+        let others: Vec<usize> = match state.apart {
+            true => cpus.iter().copied().filter(|cpu| *cpu != packets).collect(),
+            false => vec![packets],
+        };
+        place(site, end, &others, Some(packets))?;
+    }
+    Ok(())
+}
+
+/// Has the threads of a daemon that carry packets run on one CPU, and the others on these; `None`: on any.
+fn place(
+    site: &mut Site,
+    end: usize,
+    others: &[usize],
+    packets: Option<usize>,
+) -> Result<(), String> {
+    let process = site.node(end)?.process();
+    // A daemon takes for workers only CPUs that it may run on itself.
+    restrict(process, &cpus()?, &|_| true)?;
+    let affinity = packets.map_or_else(|| "none".to_owned(), |cpu| cpu.to_string());
+    let workers = if packets.is_some() { "1" } else { "auto" };
+    let change = WorkersChange {
+        workers: Some(workers.to_owned()),
+        affinity: Some(affinity),
+        ..WorkersChange::default()
+    };
+    site.ask(end, Ask::WorkersSet(change))?;
+    // Threads that are started later have the CPUs of those that start them.
+    restrict(process, others, &|name| !name.starts_with("vpn0-"))
+}
+
+/// Has those threads of a process run on these CPUs that have such a name.
+fn restrict(process: u32, cpus: &[usize], which: &dyn Fn(&str) -> bool) -> Result<(), String> {
+    let refused = |errno: Errno| format!("a daemon's CPUs: {errno}");
+    let mut set = CpuSet::new();
+    cpus.iter().try_for_each(|cpu| set.set(*cpu)).map_err(refused)?;
+    let tasks = format!("/proc/{process}/task");
+    for task in fs::read_dir(&tasks).map_err(|error| format!("{tasks}: {error}"))?.flatten() {
+        let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        let number = task.file_name().to_str().and_then(|number| number.parse().ok());
+        let Some(number) = number.filter(|_| which(&name)) else { continue };
+        match sched_setaffinity(Pid::from_raw(number), &set) {
+            // A thread that has just ended.
+            Err(Errno::ESRCH) => {}
+            outcome => outcome.map_err(refused)?,
+        }
+    }
+    Ok(())
+}
+
+/// Sets a tunnel up, asks through it, and deletes it, until it is over.
+fn repeat(
+    ask: Asking<'_>,
+    name: &str,
+    fetch: &dyn Fn() -> Result<(), String>,
+    (phase, ended): (&AtomicU8, &AtomicU64),
+) -> Result<(), String> {
+    while phase.load(Relaxed) < 2 {
+        up(ask, name)?;
+        fetch()?;
+        ask(Ask::Deactivate { name: name.to_owned() })?;
+        if phase.load(Relaxed) == 1 {
+            ended.fetch_add(1, Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    site: &Site,
+    clients: &mut [Client],
+    tunnels: &Tunnels,
+    size: Workload,
+    [settle, lasting]: [Duration; 2],
+) -> Result<Row, String> {
+    let (phase, ended) = (AtomicU8::new(0), AtomicU64::new(0));
+    let session = |client: &mut Client, n: u8| {
+        let behind = |end: usize| site.end(end, tunnels.behind(n, end));
+        let fetch = || once(behind(0), behind(1), size);
+        let mut ask = |ask| client.ask(ask).map_err(|error| error.to_string());
+        repeat(&mut ask, &tunnels.name(n), &fetch, (&phase, &ended))
+    };
+    let used = || site.used().map(|Used { daemons: [left, right], .. }| left + right);
+    let (sessions, lasted, spent) = scope(|scope| {
+        let clients = (0..PARALLEL).zip(clients.iter_mut());
+        let threads: Vec<_> =
+            clients.map(|(n, client)| scope.spawn(move || session(client, n))).collect();
+        sleep(settle);
+        let (before, begun) = (used(), Instant::now());
+        phase.store(1, Relaxed);
+        sleep(lasting);
+        while ended.load(Relaxed) == 0 && begun.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(1));
+        }
+        let (after, lasted, sessions) = (used(), begun.elapsed(), ended.load(Relaxed));
+        phase.store(2, Relaxed);
+        for thread in threads {
+            thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))?;
+        }
+        Ok::<_, String>((sessions, lasted, after?.saturating_sub(before?)))
+    })?;
+    if sessions == 0 {
+        return Err(format!("no session of {} ended", size.name));
+    }
+    Ok(Row {
+        round: 0,
+        state: "",
+        session: size.name,
+        sessions,
+        seconds: lasted.as_secs_f64(),
+        cpu_seconds: spent.as_secs_f64(),
+    })
+}
+
+pub(super) fn write(report: &mut Report, rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let spread = |state: &str, size: &str, of: &dyn Fn(&Row) -> f64| {
+        let fits = |row: &&Row| row.state == state && row.session == size;
+        Spread::of(rows.iter().filter(fits).map(of))
+    };
+    let ratio = |state: &str, by: &str, size: &str, of: &dyn Fn(&Row) -> f64| {
+        let pairs = rows.iter().filter(|row| row.state == state && row.session == size);
+        Spread::of(pairs.filter_map(|row| {
+            let same =
+                |other: &&Row| (other.state, other.session, other.round) == (by, size, row.round);
+            Some(of(row) / of(rows.iter().find(same)?))
+        }))
+    };
+    report.section("Sessions: a handshake and an answer");
+    let panel = |label: &str, of: &dyn Fn(&Row) -> f64| Panel {
+        caption: String::new(),
+        x: Axis::groups("octets of the answer", SIZES.map(|size| size.name)),
+        y: Axis::logarithmic(label),
+        series: STATES
+            .iter()
+            .enumerate()
+            .map(|(colour, state)| Series {
+                name: state.name.to_owned(),
+                style: Style::solid(colour),
+                points: (0_u8..)
+                    .zip(SIZES)
+                    .filter_map(|(at, s)| Some((f64::from(at), spread(state.name, s.name, of)?)))
+                    .collect(),
+            })
+            .collect(),
+        mark: None,
+    };
+    report.plot(
+        "sessions",
+        &Plot {
+            title: "Sessions with RSA-2048 and AES-128-GCM".to_owned(),
+            quote: system_z::SSL.to_string(),
+            panels: vec![
+                panel("sessions/s", &Row::rate),
+                panel("CPU of both daemons (ms per session)", &Row::cost),
+            ],
+            columns: 2,
+        },
+    );
+    let show = |spread: Option<Spread>, digits| {
+        spread.map_or_else(|| "–".to_owned(), |spread| spread.show(digits))
+    };
+    let by = |spread: Option<Spread>| {
+        spread.map_or_else(|| "–".to_owned(), |spread| spread.show_ratio(2))
+    };
+    let mut table = Table::new([
+        "answer",
+        "state",
+        "sessions/s",
+        "÷ software",
+        "CPU ms per session",
+        "CPU of software ÷ this",
+    ]);
+    for size in SIZES {
+        for state in STATES {
+            let software = STATES[0].name;
+            table.row([
+                size.name.to_owned(),
+                state.name.to_owned(),
+                show(spread(state.name, size.name, &Row::rate), 0),
+                by(ratio(state.name, software, size.name, &Row::rate)),
+                show(spread(state.name, size.name, &Row::cost), 2),
+                by(ratio(software, state.name, size.name, &Row::cost)),
+            ]);
+        }
+    }
+    report.table(&table);
+    report.say(format!(
+        "{PARALLEL} sessions at a time: a tunnel with RSA-2048 certificates comes up, carries one answer over TCP, and is deleted, \
+         as an SSL connection of the document was. {} Its accelerator did the signatures; here other CPUs do: in the first two \
+         states all threads of a daemon run on one CPU, in the third only those that carry packets do, and those that sign, \
+         negotiate and command have the other CPUs of this machine. \"Software\" is that of the provider `portable`, for packets \
+         and for the ciphers of IKE; signatures are AWS-LC's in all three states.",
+        system_z::SSL
+    ));
+}

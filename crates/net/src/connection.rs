@@ -1,0 +1,159 @@
+//! One TCP connection, between the handle of the application and the task of the stack.
+
+use crate::budget::Allotted;
+use crate::end::End;
+use crate::incoming::Incoming;
+use crate::mailbox::Mailbox;
+use smoltcp::iface::{SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Both ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Flow {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+/// A connection. Its lock is held for a copy, or for a few packets.
+pub(crate) struct Connection {
+    pub flow: Flow,
+    /// Its number, by which timers of the same moment are told apart.
+    pub number: u64,
+    inner: Mutex<Inner>,
+    /// It waits for the task of the stack.
+    waits: AtomicBool,
+    /// It is among those that have their turn.
+    queued: AtomicBool,
+    mailbox: Arc<Mailbox>,
+}
+
+pub(crate) struct Inner {
+    /// A set of one: the stack visits no other socket for its packets.
+    pub set: SocketSet<'static>,
+    handle: SocketHandle,
+    /// The stack has it.
+    pub opened: bool,
+    pub end: Option<End>,
+    /// The state when the stack last looked.
+    pub before: State,
+    /// The time at which the stack looks again, in microseconds of its clock.
+    pub wakes_at: Option<u64>,
+    /// Octets of the receive buffer that were free when the stack last told the peer.
+    pub told: usize,
+    /// The handle is gone since.
+    pub orphaned: Option<Instant>,
+    /// Who waits for it to be established.
+    pub listener: Option<Weak<Incoming>>,
+    /// Octets of the longest segment that the peer takes.
+    pub segment_len: u16,
+    /// The same for the path, if ICMP has told.
+    pub segment_limit: Option<u16>,
+    /// The last acknowledgment number of the peer, and the sequence number behind the last octet sent.
+    pub acknowledged: Option<u32>,
+    pub sent_up_to: Option<u32>,
+    pub nodelay: bool,
+    _memory: Allotted,
+}
+
+impl Inner {
+    pub fn socket(&mut self) -> &mut Socket<'static> {
+        self.set.get_mut(self.handle)
+    }
+
+    pub fn state(&self) -> State {
+        self.set.get::<Socket<'_>>(self.handle).state()
+    }
+
+    /// Octets that the receive buffer has room for.
+    pub fn room(&mut self) -> usize {
+        let socket = self.socket();
+        socket.recv_capacity() - socket.recv_queue()
+    }
+}
+
+impl Connection {
+    pub fn new(
+        flow: Flow,
+        number: u64,
+        [receive, send]: [usize; 2],
+        memory: Allotted,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
+        // Zeroed memory of this size takes no room before it is used.
+        let buffer = |octets| SocketBuffer::new(vec![0; octets]);
+        let mut socket = Socket::new(buffer(receive), buffer(send));
+        socket.set_congestion_control(CongestionControl::Cubic);
+        let mut set = SocketSet::new(Vec::new());
+        let handle = set.add(socket);
+        let inner = Inner {
+            set,
+            handle,
+            opened: false,
+            end: None,
+            before: State::Closed,
+            wakes_at: None,
+            told: receive,
+            orphaned: None,
+            listener: None,
+            segment_len: 536,
+            segment_limit: None,
+            acknowledged: None,
+            sent_up_to: None,
+            nodelay: false,
+            _memory: memory,
+        };
+        let (waits, queued) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { flow, number, inner: Mutex::new(inner), waits, queued, mailbox }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic of an application's waker leaves nothing half done.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the stack look at the connection soon.
+    pub fn call(self: &Arc<Self>) {
+        if !self.waits.swap(true, Ordering::AcqRel) {
+            self.mailbox.call(Arc::clone(self));
+        }
+    }
+
+    /// The stack looks at it now.
+    pub fn answered(&self) {
+        self.waits.store(false, Ordering::Release);
+    }
+
+    /// Returns `true` if it was not among those that have their turn.
+    pub fn queues(&self) -> bool {
+        !self.queued.swap(true, Ordering::AcqRel)
+    }
+
+    /// It has its turn.
+    pub fn has_turn(&self) {
+        self.queued.store(false, Ordering::Release);
+    }
+
+    /// The handle is gone: what is written is still sent, what was not read is refused.
+    pub fn abandon(self: &Arc<Self>) {
+        let mut inner = self.lock();
+        inner.orphaned = Some(Instant::now());
+        let unread = inner.socket().recv_queue() > 0;
+        // The peer's last octets are acknowledged at once, so that the connection can be forgotten.
+        inner.socket().set_ack_delay(None);
+        match inner.state() {
+            State::SynSent => inner.socket().abort(),
+            _ if unread => inner.socket().abort(),
+            _ => inner.socket().close(),
+        }
+        drop(inner);
+        self.call();
+    }
+}
+
+pub(crate) fn stack_duration(duration: Duration) -> smoltcp::time::Duration {
+    smoltcp::time::Duration::from_micros(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
+}

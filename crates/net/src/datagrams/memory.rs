@@ -1,0 +1,130 @@
+//! Datagrams between two ends in one process, with the faults of a network.
+
+use super::{Datagrams, Incoming, Outgoing};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Datagrams that wait in one direction; more are lost.
+const ROOM: usize = 1 << 16;
+
+/// The network between two ends: it decides about each datagram, by the number of the datagram in its direction.
+pub type Wire = Arc<dyn Fn(u64) -> Fate + Send + Sync>;
+
+/// The fate of one datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives.
+    Arrives,
+    /// It is lost.
+    Lost,
+    /// It arrives behind the one after it.
+    Overtaken,
+    /// It arrives twice.
+    Twice,
+}
+
+/// One of two ends that are connected to each other.
+pub struct Memory {
+    here: SocketAddr,
+    wire: Wire,
+    outward: Arc<Mutex<Way>>,
+    inward: Arc<Mutex<Way>>,
+}
+
+/// One direction.
+#[derive(Default)]
+struct Way {
+    runs: VecDeque<Run>,
+    /// Datagrams so far.
+    count: u64,
+    overtaken: Option<Run>,
+    reader: Option<Waker>,
+}
+
+struct Run {
+    remote: SocketAddr,
+    octets: Vec<u8>,
+    segment_len: usize,
+}
+
+impl Memory {
+    /// Two ends with these addresses.
+    pub fn pair(addresses: [SocketAddr; 2], wire: Wire) -> [Self; 2] {
+        let ways: [Arc<Mutex<Way>>; 2] = Default::default();
+        [0, 1].map(|end| Self {
+            here: addresses[end],
+            wire: Arc::clone(&wire),
+            outward: Arc::clone(&ways[end]),
+            inward: Arc::clone(&ways[1 - end]),
+        })
+    }
+}
+
+fn lock(way: &Mutex<Way>) -> MutexGuard<'_, Way> {
+    way.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Way {
+    fn carry(&mut self, fate: Fate, run: Run) {
+        match fate {
+            Fate::Lost => {}
+            Fate::Overtaken if self.overtaken.is_none() => {
+                self.overtaken = Some(run);
+                return;
+            }
+            Fate::Twice => {
+                let again = Run { octets: run.octets.clone(), ..run };
+                self.runs.extend([again, run]);
+            }
+            Fate::Arrives | Fate::Overtaken => self.runs.push_back(run),
+        }
+        self.runs.extend(self.overtaken.take());
+    }
+}
+
+impl Datagrams for Memory {
+    fn try_send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
+        let mut way = lock(&self.outward);
+        for octets in outgoing.octets.chunks(outgoing.segment_len) {
+            let fate = if way.runs.len() < ROOM { (self.wire)(way.count) } else { Fate::Lost };
+            way.count += 1;
+            let run = Run { remote: self.here, octets: octets.to_vec(), segment_len: octets.len() };
+            way.carry(fate, run);
+        }
+        if let Some(reader) = way.reader.take() {
+            reader.wake();
+        }
+        Ok(())
+    }
+
+    fn poll_writable(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        take: &mut dyn FnMut(Incoming<'_>),
+    ) -> Poll<io::Result<()>> {
+        let mut way = lock(&self.inward);
+        if way.runs.is_empty() {
+            way.reader = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let runs = std::mem::take(&mut way.runs);
+        drop(way);
+        for Run { remote, octets, segment_len } in &runs {
+            take(Incoming {
+                local: self.here,
+                remote: *remote,
+                octets,
+                segment_len: *segment_len,
+                tos: None,
+            });
+        }
+        Poll::Ready(Ok(()))
+    }
+}

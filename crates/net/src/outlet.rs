@@ -1,0 +1,158 @@
+//! The way of the stack's packets into the datapath: a device of smoltcp's that holds one packet of each direction.
+
+use crate::packet::{long, parse, word};
+use crate::routes::TCP;
+use esp::datapath::{Datapath, Sender};
+use esp::gso::{Gso, Segmentation};
+use esp::queue::{RUN_OCTETS, SendQueue};
+use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::time::Instant as StackInstant;
+use smoltcp::wire::{IpAddress, TcpPacket};
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+/// Octets of sealed packets that wait to be sent.
+const QUEUE: usize = 1 << 20;
+/// Octets of the longest packet: the length of IPv4 says no more, and a run of ESP packets has to take it.
+const LONGEST: usize = 63_000;
+const TCP_LEN: usize = 20;
+const ACK: u8 = 0x10;
+
+/// Takes the packets of the stack.
+pub(crate) struct Outlet {
+    sender: Sender,
+    pub queue: SendQueue,
+    scratch: Vec<u8>,
+    pub now: Instant,
+    /// Octets of payload of the longest segment of the present connection.
+    pub segment_len: u16,
+    /// The sequence number behind the last segment that the present connection has sent.
+    pub sent_up_to: Option<u32>,
+}
+
+impl Outlet {
+    pub fn new(datapath: &Datapath, now: Instant) -> Self {
+        Self {
+            sender: datapath.sender(),
+            queue: SendQueue::new(QUEUE),
+            scratch: vec![0; LONGEST],
+            now,
+            segment_len: u16::MAX,
+            sent_up_to: None,
+        }
+    }
+
+    /// Gives a packet to the datapath, which counts it if it is dropped.
+    pub fn send(&mut self, packet: &mut [u8], gso: Gso) {
+        let _ = self.sender.encapsulate(self.now, packet, gso, &mut self.queue);
+    }
+
+    fn send_scratch(&mut self, len: usize) {
+        let packet = &mut self.scratch[..len];
+        let mut gso = Gso::NONE;
+        if let Some(parsed) = parse(packet).filter(|parsed| parsed.protocol == TCP) {
+            let (source, destination) = (parsed.source, parsed.destination);
+            let upper = &mut packet[parsed.transport..parsed.end];
+            let payload = upper.len() - usize::from(upper[12] >> 4) * 4;
+            if upper[13] & ACK != 0 {
+                self.sent_up_to = Some(long(upper, 4).wrapping_add(payload as u32));
+            }
+            if payload > usize::from(self.segment_len) {
+                gso.segmentation = Segmentation::Tcp;
+                gso.segment_len = self.segment_len;
+                gso.header_len = (len - payload) as u16;
+            } else {
+                let [source, destination] = [source, destination].map(IpAddress::from);
+                TcpPacket::new_unchecked(upper).fill_checksum(&source, &destination);
+            }
+        }
+        let _ = self.sender.encapsulate(self.now, &mut self.scratch[..len], gso, &mut self.queue);
+    }
+}
+
+/// The device for one call of the stack: a packet that has come, if there is one, and the way out.
+pub(crate) struct Port<'p> {
+    pub incoming: Option<&'p [u8]>,
+    pub outlet: &'p mut Outlet,
+}
+
+pub(crate) struct Taken<'p>(&'p [u8]);
+
+pub(crate) struct Given<'p>(&'p mut Outlet);
+
+impl RxToken for Taken<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(self.0)
+    }
+}
+
+impl TxToken for Given<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let Self(outlet) = self;
+        if outlet.scratch.len() < len {
+            outlet.scratch.resize(len, 0);
+        }
+        let result = f(&mut outlet.scratch[..len]);
+        outlet.send_scratch(len);
+        result
+    }
+}
+
+impl Device for Port<'_> {
+    type RxToken<'a>
+        = Taken<'a>
+    where
+        Self: 'a;
+    type TxToken<'a>
+        = Given<'a>
+    where
+        Self: 'a;
+
+    fn receive(&mut self, _: StackInstant) -> Option<(Taken<'_>, Given<'_>)> {
+        let incoming = self.incoming.take()?;
+        Some((Taken(incoming), Given(self.outlet)))
+    }
+
+    fn transmit(&mut self, _: StackInstant) -> Option<Given<'_>> {
+        (!self.outlet.queue.is_full()).then_some(Given(self.outlet))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        // How long a segment may be is decided between the ends: the datapath limits the MSS options of both SYNs.
+        capabilities.max_transmission_unit = LONGEST;
+        // What arrives is verified before the stack gets it, and what leaves is summed here or by the datapath.
+        capabilities.checksum.tcp = Checksum::None;
+        capabilities.segmentation.tcpv4 = NonZeroUsize::new(LONGEST);
+        capabilities.segmentation.tcpv6 = NonZeroUsize::new(LONGEST);
+        capabilities
+    }
+}
+
+const _: () = assert!(LONGEST < RUN_OCTETS);
+
+/// The acknowledgment number of a segment without payload, SYN, FIN or RST; `None` for any other.
+pub(crate) fn pure_ack(upper: &[u8]) -> Option<u32> {
+    let header = upper.get(..TCP_LEN)?;
+    let plain = header[13] & 0x17 == ACK && usize::from(header[12] >> 4) * 4 == upper.len();
+    plain.then(|| long(header, 8))
+}
+
+/// The maximum segment size of a SYN (RFC 9293 §3.7.1: 536 where it names none).
+pub(crate) fn maximum_segment_size(upper: &[u8]) -> u16 {
+    const DEFAULT: u16 = 536;
+    let Some(header) = upper.get(..usize::from(upper[12] >> 4) * 4) else { return DEFAULT };
+    let mut options = header.get(TCP_LEN..).unwrap_or_default();
+    loop {
+        match options {
+            [1, rest @ ..] => options = rest,
+            [2, 4, _, _, ..] => return word(options, 2).max(1),
+            [0, ..] | [] => return DEFAULT,
+            [_, len, ..] if *len >= 2 && usize::from(*len) <= options.len() => {
+                options = &options[usize::from(*len)..];
+            }
+            _ => return DEFAULT,
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! The stack: packets of the tunnels find their sockets, and sockets send.
+//!
+//! smoltcp has the state machine of TCP. Each connection is a set of sockets of its own, which is handed to smoltcp together
+//! with the packets of that connection only, so that the work depends on the connections that have something to do.
+
+mod other;
+
+use crate::connection::{Connection, Flow, Inner, stack_duration};
+use crate::end::End;
+use crate::incoming::Incoming;
+use crate::mailbox::Job;
+use crate::outlet::{Outlet, Port, maximum_segment_size, pure_ack};
+use crate::packet::{self, ICMP, ICMPV6, Parsed};
+use crate::routes::{TCP, UDP};
+use crate::shared::Shared;
+use esp::gso::Gso;
+use esp::reassembly::Reassembler;
+use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::socket::tcp::State;
+use smoltcp::time::Instant as StackInstant;
+use smoltcp::wire::HardwareAddress;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Super-packets that a connection sends before the next connection's turn.
+const TURN: usize = 2;
+/// The time that a connection without a handle has to bring its last octets to the peer.
+const LINGER: Duration = Duration::from_secs(60);
+/// Acknowledgments that stand for one that covers many segments.
+const MOST_PIECES: u32 = 32;
+/// The time for which the ports of a connection that this end has closed are not used again (RFC 9293 §3.6.1), in microseconds:
+/// twice what a segment lives on its way.
+const TIME_WAIT: u64 = 10_000_000;
+/// A connection that smoltcp wants to look at again, though nothing could be sent, is looked at after this time.
+const PAUSE: u64 = 1000;
+const SYN_OR_ACK_OR_RST: u8 = 0x16;
+const SYN: u8 = 0x02;
+
+pub(crate) struct Stack {
+    pub shared: Arc<Shared>,
+    pub outlet: Outlet,
+    interface: Interface,
+    epoch: Instant,
+    connections: HashMap<Flow, Arc<Connection>>,
+    /// Those that have something to send or to be looked at.
+    active: VecDeque<Arc<Connection>>,
+    /// Those that wait for a time.
+    timers: BTreeMap<(u64, u64), Arc<Connection>>,
+    /// Connections that are over and whose ports stay reserved, by the time of their end.
+    past: VecDeque<(u64, Flow)>,
+    /// For packets of no connection.
+    nobody: SocketSet<'static>,
+    reassembler: Reassembler,
+}
+
+impl Stack {
+    pub fn new(shared: Arc<Shared>, mut outlet: Outlet) -> Self {
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = shared.settings.seed;
+        let port = &mut Port { incoming: None, outlet: &mut outlet };
+        let mut interface = Interface::new(config, port, StackInstant::from_micros(0));
+        // Which addresses are ours is decided here.
+        interface.set_any_ip(true);
+        let epoch = outlet.now;
+        Self {
+            shared,
+            outlet,
+            interface,
+            epoch,
+            connections: HashMap::new(),
+            active: VecDeque::new(),
+            timers: BTreeMap::new(),
+            past: VecDeque::new(),
+            nobody: SocketSet::new(Vec::new()),
+            reassembler: Reassembler::default(),
+        }
+    }
+
+    /// Takes note of the time.
+    pub fn now_is(&mut self, now: Instant) {
+        self.outlet.now = now;
+    }
+
+    fn micros(&self) -> u64 {
+        u64::try_from(self.outlet.now.duration_since(self.epoch).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn stack_now(&self) -> StackInstant {
+        StackInstant::from_micros(i64::try_from(self.micros()).unwrap_or(i64::MAX))
+    }
+
+    /// Returns `true` if connections have something to do now.
+    pub fn is_busy(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// When a connection has to be looked at though nothing comes.
+    pub fn wakes_at(&self) -> Option<Instant> {
+        let ((micros, _), _) = self.timers.first_key_value()?;
+        Some(self.epoch + Duration::from_micros(*micros))
+    }
+
+    /// Does a job that a handle has given.
+    pub fn work(&mut self, job: Job) {
+        match job {
+            Job::Open(connection) => self.open(connection),
+            Job::Look(connection) => {
+                connection.answered();
+                self.activate(&connection);
+            }
+        }
+    }
+
+    /// Begins a connection of this end.
+    fn open(&mut self, connection: Arc<Connection>) {
+        let mut inner = connection.lock();
+        inner.opened = true;
+        if inner.orphaned.is_some() {
+            drop(inner);
+            return self.shared.sockets().forget(connection.flow);
+        }
+        let Flow { local, remote } = connection.flow;
+        let patience = stack_duration(self.shared.settings.connect_timeout);
+        let cx = self.interface.context();
+        let socket = inner.socket();
+        socket.set_timeout(Some(patience));
+        if socket.connect(cx, remote, local).is_err() {
+            inner.end = Some(End::Unreachable);
+            inner.socket().abort();
+            drop(inner);
+            return self.shared.sockets().forget(connection.flow);
+        }
+        inner.before = State::SynSent;
+        drop(inner);
+        self.connections.insert(connection.flow, Arc::clone(&connection));
+        self.activate(&connection);
+    }
+
+    /// Takes a packet that came out of a tunnel.
+    pub fn take(&mut self, packet: &[u8], gso: Gso) {
+        let Some(parsed) = packet::parse(packet) else { return };
+        if parsed.fragment {
+            let since = self.outlet.now.duration_since(self.epoch);
+            if let Some(whole) = self.reassembler.take(since, packet) {
+                self.take(&whole, Gso::NONE);
+            }
+            return;
+        }
+        // Joined packets were verified one by one, before they were joined.
+        let verified = gso.checksum_verified || gso.checksum.is_some();
+        let transport = [TCP, UDP, ICMP, ICMPV6].contains(&parsed.protocol);
+        if transport && !verified && !parsed.is_intact(packet) {
+            return self.shared.counts.damaged();
+        }
+        match parsed.protocol {
+            TCP => self.take_tcp(packet, &parsed),
+            UDP => self.take_udp(packet, &parsed, gso),
+            ICMP | ICMPV6 => self.take_icmp(packet, &parsed),
+            _ => self.answer_as_nobody(packet, &parsed),
+        }
+    }
+
+    fn take_tcp(&mut self, packet: &[u8], parsed: &Parsed) {
+        let Some((from, to)) = parsed.ports(packet) else { return };
+        let flow = Flow {
+            local: SocketAddr::new(parsed.destination, to),
+            remote: SocketAddr::new(parsed.source, from),
+        };
+        if let Some(connection) = self.connections.get(&flow) {
+            let connection = Arc::clone(connection);
+            return self.feed(&connection, packet, parsed);
+        }
+        let begins = parsed.upper(packet)[13] & SYN_OR_ACK_OR_RST == SYN;
+        if !begins && self.shared.sockets().is_known(flow) {
+            // The last acknowledgment was lost.
+            if let Some(mut ack) = packet::last_ack(packet, parsed) {
+                self.outlet.send(&mut ack, Gso::NONE);
+            }
+            return;
+        }
+        if begins && self.shared.routes.is_own(parsed.destination) {
+            let listener = self.shared.sockets().listener(flow.local);
+            if let Some(listener) = listener {
+                if let Some(connection) = self.accept(flow, &listener) {
+                    self.feed(&connection, packet, parsed);
+                }
+                return;
+            }
+        }
+        self.answer_as_nobody(packet, parsed);
+    }
+
+    /// Makes a connection for a SYN. `None`: too many wait, and the peer tries again.
+    fn accept(&mut self, flow: Flow, listener: &Arc<Incoming>) -> Option<Arc<Connection>> {
+        if !listener.has_room() {
+            self.shared.counts.too_many();
+            return None;
+        }
+        let connection = self.shared.connection(flow).ok()?;
+        let mut inner = connection.lock();
+        let patience = stack_duration(self.shared.settings.connect_timeout);
+        let socket = inner.socket();
+        socket.set_timeout(Some(patience));
+        socket.listen(flow.local).ok()?;
+        (inner.opened, inner.before) = (true, State::Listen);
+        inner.listener = Some(Arc::downgrade(listener));
+        drop(inner);
+        listener.expects_one();
+        self.connections.insert(flow, Arc::clone(&connection));
+        Some(connection)
+    }
+
+    /// Gives a packet to its connection.
+    fn feed(&mut self, connection: &Arc<Connection>, packet: &[u8], parsed: &Parsed) {
+        let mut inner = connection.lock();
+        let upper = parsed.upper(packet);
+        if upper[13] & SYN != 0 {
+            inner.segment_len = maximum_segment_size(upper);
+        }
+        if let Some(number) = pure_ack(upper) {
+            self.feed_pieces(&mut inner, packet, parsed, number);
+        }
+        self.feed_one(&mut inner, &packet[..parsed.end]);
+        let failed = self.settle(connection, &mut inner, true);
+        drop(inner);
+        if !failed {
+            self.activate(connection);
+        }
+    }
+
+    /// An acknowledgment of many segments lets the congestion window grow by one (RFC 5681 §3.1), because without offload each
+    /// few segments have one of their own. So it is given to the stack in pieces, as if it had come so (RFC 3465).
+    fn feed_pieces(&mut self, inner: &mut Inner, packet: &[u8], parsed: &Parsed, number: u32) {
+        let Some(before) = inner.acknowledged.replace(number) else { return };
+        let (covered, step) = (number.wrapping_sub(before), u32::from(inner.segment_len));
+        let Some(in_flight) = inner.sent_up_to.map(|end| end.wrapping_sub(before)) else { return };
+        if covered > in_flight {
+            return;
+        }
+        let pieces = (covered / step.max(1)).min(MOST_PIECES);
+        // What is sent is limited by something else than the congestion window.
+        let queued = u32::try_from(inner.socket().send_queue()).unwrap_or(u32::MAX);
+        if pieces < 2 || queued <= in_flight {
+            return;
+        }
+        let mut piece = packet[..parsed.end].to_vec();
+        for index in 1..pieces {
+            let part = before.wrapping_add(covered / pieces * index);
+            piece[parsed.transport + 8..parsed.transport + 12].copy_from_slice(&part.to_be_bytes());
+            self.feed_one(inner, &piece);
+        }
+    }
+
+    fn feed_one(&mut self, inner: &mut Inner, packet: &[u8]) {
+        let now = self.stack_now();
+        let port = &mut Port { incoming: Some(packet), outlet: &mut self.outlet };
+        self.interface.poll_ingress_single(now, port, &mut inner.set);
+    }
+
+    /// Puts a connection among those that have their turn, at most once.
+    fn activate(&mut self, connection: &Arc<Connection>) {
+        if connection.queues() {
+            self.active.push_back(Arc::clone(connection));
+        }
+    }
+
+    /// Answers a packet that no socket is for: a reset, an echo reply, or an error.
+    fn answer_as_nobody(&mut self, packet: &[u8], parsed: &Parsed) {
+        if !self.shared.routes.is_own(parsed.destination) {
+            return self.shared.counts.not_ours();
+        }
+        let now = self.stack_now();
+        let port = &mut Port { incoming: Some(&packet[..parsed.end]), outlet: &mut self.outlet };
+        self.interface.poll_ingress_single(now, port, &mut self.nobody);
+    }
+
+    /// Has connections send until nothing is left, or the queue of sealed packets is full.
+    pub fn send(&mut self) {
+        self.wake_sleepers();
+        let mut turns = self.active.len();
+        while turns > 0 && !self.outlet.queue.is_full() {
+            turns -= 1;
+            let Some(connection) = self.active.pop_front() else { return };
+            connection.has_turn();
+            if self.serve(&connection) {
+                self.activate(&connection);
+            }
+        }
+    }
+
+    fn wake_sleepers(&mut self) {
+        let now = self.micros();
+        while let Some((_, flow)) =
+            self.past.front().copied().filter(|(end, _)| end + TIME_WAIT <= now)
+        {
+            self.past.pop_front();
+            self.shared.sockets().forget(flow);
+        }
+        while let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= now) {
+            let connection = entry.remove();
+            connection.lock().wakes_at = None;
+            self.activate(&connection);
+        }
+    }
+
+    /// Gives a connection its turn. Returns `true` if it has more to send.
+    fn serve(&mut self, connection: &Arc<Connection>) -> bool {
+        let mut inner = connection.lock();
+        if !inner.opened || !self.connections.contains_key(&connection.flow) {
+            return false;
+        }
+        let now = self.stack_now();
+        // smoltcp would hold back what a whole segment is not full of, whatever the queue.
+        let few = inner.socket().send_queue() < usize::from(inner.segment_len);
+        let nagle = few && !inner.nodelay;
+        inner.socket().set_nagle_enabled(nagle);
+        let limit = inner.segment_limit.unwrap_or(u16::MAX);
+        self.outlet.segment_len = inner.segment_len.min(limit);
+        self.outlet.sent_up_to = None;
+        let mut sent = 0;
+        while sent < TURN && !self.outlet.queue.is_full() {
+            let port = &mut Port { incoming: None, outlet: &mut self.outlet };
+            match self.interface.poll_egress(now, port, &mut inner.set) {
+                PollResult::None => break,
+                PollResult::SocketStateChanged => sent += 1,
+            }
+        }
+        if let Some(sent_up_to) = self.outlet.sent_up_to.take()
+            && inner.sent_up_to.is_none_or(|before| sent_up_to.wrapping_sub(before) < 1 << 31)
+        {
+            inner.sent_up_to = Some(sent_up_to);
+        }
+        inner.told = inner.room();
+        self.outlet.segment_len = u16::MAX;
+        !self.settle(connection, &mut inner, false) && self.sleep(connection, &mut inner, sent > 0)
+    }
+
+    /// Notes when the connection is to be looked at again. Returns `true`: at once.
+    fn sleep(&mut self, connection: &Arc<Connection>, inner: &mut Inner, sent: bool) -> bool {
+        let now = self.stack_now();
+        let wants = self.interface.poll_at(now, &inner.set);
+        let mut at = wants.map(|at| u64::try_from(at.total_micros()).unwrap_or(0));
+        let micros = self.micros();
+        if at.is_some_and(|at| at <= micros) {
+            if sent || self.outlet.queue.is_full() {
+                return true;
+            }
+            at = Some(micros + PAUSE);
+        }
+        if let Some(orphaned) = inner.orphaned {
+            let end = orphaned.duration_since(self.epoch) + LINGER;
+            let end = u64::try_from(end.as_micros()).unwrap_or(u64::MAX).max(micros + PAUSE);
+            at = Some(at.map_or(end, |at| at.min(end)));
+        }
+        if at != inner.wakes_at {
+            if let Some(before) = inner.wakes_at.take() {
+                self.timers.remove(&(before, connection.number));
+            }
+            if let Some(at) = at {
+                self.timers.insert((at, connection.number), Arc::clone(connection));
+                inner.wakes_at = Some(at);
+            }
+        }
+        false
+    }
+
+    /// Draws the conclusions of what has happened to a connection. Returns `true` if that was its end.
+    fn settle(&mut self, connection: &Arc<Connection>, inner: &mut Inner, came: bool) -> bool {
+        let state = inner.state();
+        let before = std::mem::replace(&mut inner.before, state);
+        if state == State::Closed && before != State::Closed && inner.end.is_none() {
+            inner.end = end_of(before, came);
+        }
+        self.establish(connection, inner, state);
+        let late = |since: Instant| self.outlet.now.duration_since(since) >= LINGER;
+        if let Some(since) = inner.orphaned
+            && ![State::Closed, State::TimeWait].contains(&state)
+            && (inner.socket().recv_queue() > 0 || late(since))
+        {
+            // Nobody is going to read it.
+            inner.socket().abort();
+            inner.before = State::Closed;
+        }
+        let back = state == State::Listen && came;
+        let resets = inner.socket().remote_endpoint().is_some();
+        // Nobody reads any more, and all is acknowledged: its memory is free, but not its ports.
+        let past = state == State::TimeWait && inner.orphaned.is_some() && !came;
+        let ended = inner.state() == State::Closed && !resets || back || past;
+        if ended {
+            self.remove(connection, inner, past);
+        }
+        ended
+    }
+
+    /// Hands a connection that has just been established to whoever waits for it.
+    fn establish(&mut self, connection: &Arc<Connection>, inner: &mut Inner, state: State) {
+        use State::{CloseWait, Established};
+        if ![Established, CloseWait].contains(&state) {
+            return;
+        }
+        let patience = stack_duration(self.shared.settings.dead_after);
+        if inner.socket().timeout() != Some(patience) {
+            inner.socket().set_timeout(Some(patience));
+        }
+        let Some(listener) = inner.listener.take() else { return };
+        match Weak::upgrade(&listener) {
+            Some(listener) => listener.put(Arc::clone(connection)),
+            None => inner.socket().abort(),
+        }
+    }
+
+    fn remove(&mut self, connection: &Arc<Connection>, inner: &mut Inner, past: bool) {
+        if let Some(at) = inner.wakes_at.take() {
+            self.timers.remove(&(at, connection.number));
+        }
+        if let Some(listener) = inner.listener.take().and_then(|listener| listener.upgrade()) {
+            listener.expects_one_less();
+        }
+        self.connections.remove(&connection.flow);
+        match past {
+            true => {
+                self.shared.sockets().keep(connection.flow);
+                self.past.push_back((self.micros(), connection.flow));
+            }
+            false => self.shared.sockets().forget(connection.flow),
+        }
+    }
+
+    /// Ends every connection: the gateway has stopped.
+    pub fn stop(&mut self) {
+        for connection in self.connections.values() {
+            let mut inner = connection.lock();
+            inner.end.get_or_insert(End::Stopped);
+            inner.socket().abort();
+        }
+        self.connections.clear();
+        self.timers.clear();
+        self.active.clear();
+    }
+}
+
+/// Why a connection is closed that was in this state before. `came`: by a packet of the peer.
+fn end_of(before: State, came: bool) -> Option<End> {
+    match (before, came) {
+        (State::LastAck | State::TimeWait | State::Closing | State::Listen, _) => None,
+        (State::SynSent, true) => Some(End::Refused),
+        (_, true) => Some(End::Reset),
+        (_, false) => Some(End::TimedOut),
+    }
+}
+
+#[cfg(test)]
+mod tests;

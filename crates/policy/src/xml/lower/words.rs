@@ -1,0 +1,68 @@
+//! The words for values: the other direction of the reader's tables. Each value has the first of its words.
+
+use super::algorithm::{
+    AH_INTEGRITY, ESP_AUTHENTICATION, ESP_ENCRYPTION, IKE_ENCRYPTION, IKE_HASH, IKE_PRF,
+};
+use super::value::{ROLE, Word};
+use crate::{AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, KeyKind, Prf, Role};
+
+fn word<T: Copy + PartialEq>(words: &[Word<T>], value: T) -> Option<&'static str> {
+    words.iter().find(|(_, meaning)| *meaning == Ok(value)).map(|(word, _)| *word)
+}
+
+pub(in crate::xml) fn role(role: Role) -> &'static str {
+    word(ROLE, role).expect("every role has a word")
+}
+
+pub(in crate::xml) fn ike_encryption(encryption: IkeEncryption) -> Option<&'static str> {
+    word(IKE_ENCRYPTION, encryption)
+}
+
+pub(in crate::xml) fn ike_hash(integrity: Integrity) -> Option<&'static str> {
+    word(IKE_HASH, integrity)
+}
+
+pub(in crate::xml) fn ike_prf(prf: Prf) -> Option<&'static str> {
+    word(IKE_PRF, prf)
+}
+
+pub(in crate::xml) fn esp_encryption(encryption: EspEncryption) -> Option<&'static str> {
+    word(ESP_ENCRYPTION, encryption)
+}
+
+pub(in crate::xml) fn esp_authentication(integrity: Option<Integrity>) -> Option<&'static str> {
+    word(ESP_AUTHENTICATION, integrity)
+}
+
+pub(in crate::xml) fn ah_integrity(integrity: AhIntegrity) -> Option<&'static str> {
+    word(AH_INTEGRITY, integrity)
+}
+
+pub(in crate::xml) fn method(kind: KeyKind) -> &'static str {
+    match kind {
+        KeyKind::Rsa => "RSA_signatures",
+        KeyKind::EcdsaP256 => "ECDSA-256",
+        KeyKind::EcdsaP384 => "ECDSA-384",
+        KeyKind::EcdsaP521 => "ECDSA-521",
+        KeyKind::Ed25519 => "Ed25519",
+    }
+}
+
+/// The number of a key exchange method (IANA, IKEv2 transform type 4).
+pub(in crate::xml) fn group_number(group: Group) -> u16 {
+    match group {
+        Group::Modp1024 => 2,
+        Group::Modp1536 => 5,
+        Group::Modp2048 => 14,
+        Group::Modp3072 => 15,
+        Group::Modp4096 => 16,
+        Group::Ecp256 => 19,
+        Group::Ecp384 => 20,
+        Group::Ecp521 => 21,
+        Group::Modp2048Sub256 => 24,
+        Group::Curve25519 => 31,
+        Group::MlKem512 => 35,
+        Group::MlKem768 => 36,
+        Group::MlKem1024 => 37,
+    }
+}

@@ -1,0 +1,470 @@
+//! A policy as XML that reads back to the same policy.
+
+use super::lower::words;
+use super::schema::{ADDITIONAL_KE, AH_ALGORITHM};
+use super::{Node, read, write};
+use crate::{
+    AdditionalKe, AddressRange, ChildProposal, ChildTunnel, Credential, Endpoint, Identity,
+    IkeProposal, IkeTunnel, InvalidPolicy, Lifetime, LifetimeBounds, Mode, Pfs, Policy, PortRange,
+    Protection, Secret, Selector, Signature,
+};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::time::Duration;
+use zeroize::Zeroizing;
+
+/// The reason why a policy cannot be written as XML.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unwritable {
+    /// It is not valid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidPolicy),
+    /// The format has no words for a value.
+    #[error("tunnel {tunnel:?}, {field}: {why}")]
+    NoWords {
+        /// The tunnel, by the name of the IKE tunnel or of the child tunnel.
+        tunnel: String,
+        /// The field, as Rust code writes it.
+        field: &'static str,
+        /// The problem, and the fix.
+        why: &'static str,
+    },
+    /// The text would be read as another policy.
+    #[error("the text would not be read as the same policy: {0}")]
+    ReadsOtherwise(String),
+}
+
+impl Policy {
+    /// Writes the text of an AIX_VPN file that [`xml::read`](crate::xml::read) reads as this policy. It holds the preshared keys,
+    /// and is wiped when dropped.
+    ///
+    /// Proposals of child tunnels keep their names if no other proposal has the same name; otherwise they get a number.
+    ///
+    /// ```
+    /// use policy::{Policy, Secret};
+    ///
+    /// let policy = Policy::site_to_site("partner")
+    ///     .local("192.0.2.1")
+    ///     .remote("192.0.2.2")
+    ///     .psk(Secret::new(b"correct horse battery staple".to_vec()))
+    ///     .protect("10.1.0.0/24", "10.2.0.0/24")
+    ///     .build()?;
+    /// let text = policy.to_xml()?;
+    /// assert_eq!(policy::xml::read("partner.xml", &text)?.policy, policy);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the policy is invalid, or the format has no words for a value.
+    pub fn to_xml(&self) -> Result<Zeroizing<String>, Unwritable> {
+        self.validate()?;
+        let mut objects = Objects::default();
+        for tunnel in &self.tunnels {
+            objects.add(tunnel)?;
+        }
+        let text = write(&objects.nodes);
+        let again = read("policy.xml", &text);
+        let again = again.map_err(|errors| Unwritable::ReadsOtherwise(errors.to_string()))?;
+        match without_names(&again.policy) == without_names(self) {
+            true => Ok(text),
+            false => {
+                Err(Unwritable::ReadsOtherwise("a value of it is beyond the format".to_owned()))
+            }
+        }
+    }
+}
+
+/// The policy without the names of proposals, which other tunnels may have taken.
+fn without_names(policy: &Policy) -> Vec<IkeTunnel> {
+    let child = |child: &ChildTunnel| {
+        let mut child = child.clone();
+        child.proposals.iter_mut().for_each(|proposal| proposal.name.clear());
+        child
+    };
+    let tunnel = |tunnel: &IkeTunnel| {
+        let children = tunnel.children.iter().map(|one| child(one).into()).collect();
+        IkeTunnel { children, ..tunnel.clone() }
+    };
+    policy.tunnels.iter().map(|one| tunnel(one)).collect()
+}
+
+/// The elements, and the names that are taken.
+#[derive(Default)]
+struct Objects {
+    nodes: Vec<Node>,
+    keys: Vec<(Identity, Secret)>,
+    proposals: BTreeMap<String, Node>,
+}
+
+type Outcome<T> = Result<T, Unwritable>;
+
+fn no_words(tunnel: &str, field: &'static str, why: &'static str) -> Unwritable {
+    Unwritable::NoWords { tunnel: tunnel.to_owned(), field, why }
+}
+
+fn yes(yes: bool) -> &'static str {
+    if yes { "Yes" } else { "No" }
+}
+
+impl Objects {
+    fn add(&mut self, tunnel: &IkeTunnel) -> Outcome<()> {
+        let name = checked(&tunnel.name)?;
+        if tunnel.generic.is_some() {
+            return Err(no_words(name, "generic", "the writer has no words for it; leave it out"));
+        }
+        let protection = format!("{name}_p1");
+        self.nodes.push(ike_protection(tunnel, &protection)?);
+        self.nodes.push(
+            Node::new("IKETunnel")
+                .with("IKE_TunnelName", name)
+                .with("IKE_ProtectionRef", &protection)
+                .with("IKE_Flags_AutoStart", yes(tunnel.auto_start))
+                .with("IKE_Flags_MakeRuleWithOptionalIP", "No")
+                .holding(side(name, "local", "IKELocalIdentity", &tunnel.local)?)
+                .holding(side(name, "remote", "IKERemoteIdentity", &tunnel.remote)?),
+        );
+        if let Credential::PresharedKey(key) = &tunnel.credential {
+            self.key(name, &tunnel.remote.identity, key)?;
+        }
+        tunnel.children.iter().try_for_each(|child| self.child(name, child))
+    }
+
+    /// A key is found by the identity of the peer, so that there is one for each.
+    fn key(&mut self, name: &str, peer: &Identity, key: &Secret) -> Outcome<()> {
+        if let Some((_, other)) = self.keys.iter().find(|(other, _)| other.matches(peer)) {
+            let why = "another tunnel has another key for the same identity of the peer; use the same key for both";
+            return if other == key { Ok(()) } else { Err(no_words(name, "credential", why)) };
+        }
+        self.keys.push((peer.clone(), key.clone()));
+        let mut digits = Zeroizing::new(String::with_capacity(key.len() * 2));
+        for octet in key.expose() {
+            let _ = write!(digits, "{octet:02x}");
+        }
+        let remote = identity(name, "remote", peer, "PK_")?;
+        self.nodes.push(
+            Node::new("IKEPresharedKey")
+                .with("Format", "HEX")
+                .with("Value", &digits)
+                .holding(Node::new("IKEPresharedRemoteID").holding(remote)),
+        );
+        Ok(())
+    }
+
+    fn child(&mut self, carrier: &str, child: &ChildTunnel) -> Outcome<()> {
+        let name = checked(&child.name)?;
+        let first = child.proposals.first().map(|proposal| proposal.lifetime).unwrap_or_default();
+        let mut names = String::new();
+        for proposal in &child.proposals {
+            let Lifetime { overlap_percent, as_responder, .. } = proposal.lifetime;
+            if (overlap_percent, as_responder) != (first.overlap_percent, first.as_responder) {
+                let why =
+                    "the overlap and the bounds of all proposals of a tunnel have to be the same";
+                return Err(no_words(name, "proposals", why));
+            }
+            let _ = write!(names, "{} ", self.proposal(name, child.mode, proposal)?);
+        }
+        let volume = child.proposals.iter().any(|proposal| proposal.lifetime.bytes.is_some());
+        let Pfs { offer, accept, accept_none, additional } = &child.pfs;
+        if offer.is_empty() && !accept_none {
+            let why = "without an offer, the absence of a key exchange is accepted, too; set `accept_none`";
+            return Err(no_words(name, "pfs", why));
+        }
+        let groups = |groups: &[crate::Group]| {
+            let words = groups.iter().map(|group| words::group_number(*group).to_string());
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let responder = format!("{}{}", groups(accept), if *accept_none { " NO_PFS" } else { "" });
+        let protection = format!("{name}_p2");
+        let mut node = Node::new("IPSecProtection")
+            .with("IPSec_ProtectionName", &protection)
+            .with("IPSec_ProposalRefs", names.trim_end())
+            .with("IPSec_Role", words::role(child.role))
+            .with("IPSec_KeyOverlap", &first.overlap_percent.to_string())
+            .with("IPSec_Flags_UseLifeSize", yes(volume))
+            .with("IPSec_Flags_UseCommitBit", "No")
+            .with(
+                "IPSec_InitiatorDHGroup",
+                &if offer.is_empty() { "0".into() } else { groups(offer) },
+            )
+            .with("IPSec_ResponderDHGroup", responder.trim());
+        if !additional.is_empty() {
+            node = node.with(ADDITIONAL_KE, &exchanges(additional));
+        }
+        self.nodes.push(bounded(name, node, "IPSec", first.as_responder)?);
+        self.nodes.push(
+            Node::new("IPSecTunnel")
+                .with("IPSec_TunnelName", name)
+                .with("IKE_TunnelName", carrier)
+                .with("IPSec_ProtectionRef", &protection)
+                .with("IPSec_Flags_AutoStart", yes(child.auto_start))
+                .with("IPSec_Flags_OnDemand", yes(child.on_demand))
+                .holding(traffic(name, "local", "IPSecLocalIdentity", &child.local)?)
+                .holding(traffic(name, "remote", "IPSecRemoteIdentity", &child.remote)?),
+        );
+        Ok(())
+    }
+
+    /// The name of a proposal in the file.
+    fn proposal(&mut self, tunnel: &str, mode: Mode, proposal: &ChildProposal) -> Outcome<String> {
+        let Lifetime { hard, bytes, .. } = proposal.lifetime;
+        let (element, algorithms) = match proposal.protection {
+            Protection::Esp { encryption, integrity } => {
+                let authentication = words::esp_authentication(integrity);
+                let names = [
+                    ("ESP_Encryption", words::esp_encryption(encryption)),
+                    ("ESP_Authentication", authentication),
+                ];
+                ("ESP", names.to_vec())
+            }
+            Protection::Ah(integrity) => {
+                ("AH", vec![(AH_ALGORITHM[0], words::ah_integrity(integrity))])
+            }
+        };
+        let mut protocol = Node::new(&format!("IPSec{element}Protocol"));
+        for (name, word) in algorithms {
+            let why = "this build has no word for the algorithm";
+            protocol = protocol.with(name, word.ok_or(no_words(tunnel, "proposals", why))?);
+        }
+        let mode = if mode == Mode::Tunnel { "Tunnel" } else { "Transport" };
+        let protocol = protocol
+            .with(&format!("{element}_EncapsulationMode"), mode)
+            .with(&format!("{element}_ExtendedSeqNum"), if proposal.esn { "1" } else { "0" })
+            .with(&format!("{element}_KeyRefreshMinutes"), &minutes(tunnel, hard)?)
+            .with(&format!("{element}_KeyRefreshKB"), &kilobytes(tunnel, bytes.unwrap_or(0))?);
+        let wanted = proposal.name.split_whitespace().collect::<Vec<_>>().join("_");
+        let free = |number: usize| match number {
+            0 => wanted.clone(),
+            number => format!("{wanted}_{}", number + 1),
+        };
+        for name in (0..).map(free).filter(|name| !name.is_empty()) {
+            match self.proposals.get(&name) {
+                Some(other) if *other == protocol => return Ok(name),
+                Some(_) => {}
+                None => {
+                    self.proposals.insert(name.clone(), protocol.clone());
+                    let node = Node::new("IPSecProposal").with("IPSec_ProposalName", &name);
+                    self.nodes.push(node.holding(protocol));
+                    return Ok(name);
+                }
+            }
+        }
+        unreachable!("the numbers do not end")
+    }
+}
+
+/// A name that is read as it is written.
+fn checked(name: &str) -> Outcome<&str> {
+    // Those of its protections are longer by three.
+    let good = name.trim() == name && name.len() <= 252;
+    let why = "a name in a file has at most 252 octets, and no blanks around it";
+    if good { Ok(name) } else { Err(no_words(name, "name", why)) }
+}
+
+fn ike_protection(tunnel: &IkeTunnel, name: &str) -> Outcome<Node> {
+    let Lifetime { hard, bytes, overlap_percent, as_responder } = tunnel.lifetime;
+    if bytes.is_some() {
+        let why = "an IKE SA has no limit by volume in a file; set `bytes` to `None`";
+        return Err(no_words(&tunnel.name, "lifetime", why));
+    }
+    let signature = match &tunnel.credential {
+        Credential::PresharedKey(_) => None,
+        Credential::Signature(signature) => Some(signature),
+    };
+    let mut node = Node::new("IKEProtection")
+        .with("IKE_ProtectionName", name)
+        .with("IKE_Role", words::role(tunnel.role))
+        .with("IKE_Version", "2")
+        .with("IKE_XCHGMode", "None")
+        .with("IKE_KeyOverlap", &overlap_percent.to_string())
+        .with("IKE_Flags_UseCRL", yes(signature.is_some_and(|signature| signature.use_crl)));
+    node = bounded(&tunnel.name, node, "IKE", as_responder)?;
+    for transform in offers(&tunnel.name, &tunnel.proposals)? {
+        node = node.holding(transform);
+    }
+    let transform = |name: &str, value: &str| Node::new("IKETransform").with(name, value);
+    for method in methods(signature) {
+        node = node.holding(transform("IKE_AuthenticationMethod", method));
+    }
+    let minutes = minutes(&tunnel.name, hard)?;
+    Ok(node.holding(transform("IKE_KeyRefreshMinutes", &minutes)))
+}
+
+fn methods(signature: Option<&Signature>) -> Vec<&'static str> {
+    match signature {
+        None => vec!["Preshared_key"],
+        Some(signature) => signature.keys.iter().map(|kind| words::method(*kind)).collect(),
+    }
+}
+
+/// The transforms of all proposals. Several proposals are several transforms with one algorithm of each kind; a single one, or two
+/// that differ in the cipher alone, may have many.
+fn offers(tunnel: &str, proposals: &[IkeProposal]) -> Outcome<Vec<Node>> {
+    let first = &proposals[0];
+    let alike = |other: &IkeProposal| {
+        other.prf == first.prf
+            && other.groups == first.groups
+            && other.additional == first.additional
+            && other.encryption[0].is_aead() != first.encryption[0].is_aead()
+    };
+    let shared = proposals.len() == 1 || proposals.len() == 2 && alike(&proposals[1]);
+    if shared {
+        return Ok(shared_offer(proposals));
+    }
+    let why = "several proposals need one algorithm of each kind in a file; write a proposal for each combination";
+    let only = |counts: [usize; 4]| counts.iter().all(|count| *count <= 1);
+    proposals
+        .iter()
+        .map(|proposal| {
+            let IkeProposal { encryption, integrity, prf, groups, additional } = proposal;
+            let counts = [encryption.len(), integrity.len(), prf.len(), groups.len()];
+            if !only(counts) {
+                return Err(no_words(tunnel, "proposals", why));
+            }
+            let words = algorithm_words(proposal);
+            let node = words
+                .into_iter()
+                .fold(Node::new("IKETransform"), |node, (name, word)| node.with(name, &word));
+            Ok(match additional.is_empty() {
+                true => node,
+                false => node.with(ADDITIONAL_KE, &exchanges(additional)),
+            })
+        })
+        .collect()
+}
+
+fn shared_offer(proposals: &[IkeProposal]) -> Vec<Node> {
+    let mut nodes: Vec<Node> = Vec::new();
+    for (name, word) in proposals.iter().flat_map(algorithm_words) {
+        let node = Node::new("IKETransform").with(name, &word);
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
+    }
+    let additional = &proposals[0].additional;
+    if !additional.is_empty() {
+        nodes.push(Node::new("IKETransform").with(ADDITIONAL_KE, &exchanges(additional)));
+    }
+    nodes
+}
+
+fn algorithm_words(proposal: &IkeProposal) -> Vec<(&'static str, String)> {
+    let IkeProposal { encryption, integrity, prf, groups, .. } = proposal;
+    let owned = |word: Option<&'static str>| word.unwrap_or_default().to_owned();
+    let encryption =
+        encryption.iter().map(|e| ("IKE_Encryption", owned(words::ike_encryption(*e))));
+    let integrity = integrity.iter().map(|i| ("IKE_Hash", owned(words::ike_hash(*i))));
+    let prf = prf.iter().map(|prf| ("IKE_PRF", owned(words::ike_prf(*prf))));
+    let groups =
+        groups.iter().map(|group| ("IKE_DHGroup", words::group_number(*group).to_string()));
+    encryption.chain(integrity).chain(prf).chain(groups).collect()
+}
+
+fn exchanges(additional: &[AdditionalKe]) -> String {
+    let exchange = |exchange: &AdditionalKe| {
+        let methods = exchange.methods.iter().map(|m| words::group_number(*m).to_string());
+        let none = exchange.optional.then(|| "NONE".to_owned());
+        methods.chain(none).collect::<Vec<_>>().join("|")
+    };
+    additional.iter().map(exchange).collect::<Vec<_>>().join(" ")
+}
+
+fn minutes(tunnel: &str, age: Duration) -> Outcome<String> {
+    let seconds = age.as_secs();
+    let whole = age.subsec_nanos() == 0 && seconds.is_multiple_of(60);
+    let why = "a lifetime in a file is 1 to 525,600 whole minutes";
+    match seconds / 60 {
+        minutes @ 1..=525_600 if whole => Ok(minutes.to_string()),
+        _ => Err(no_words(tunnel, "lifetime", why)),
+    }
+}
+
+fn kilobytes(tunnel: &str, bytes: u64) -> Outcome<String> {
+    let kilobytes = bytes / 1024;
+    let good = bytes.is_multiple_of(1024) && u32::try_from(kilobytes).is_ok();
+    let why = "a volume in a file is a whole number of 1024 octets below 2^32";
+    if good { Ok(kilobytes.to_string()) } else { Err(no_words(tunnel, "lifetime", why)) }
+}
+
+/// With the bounds of lifetimes as responder, as far as there are any.
+fn bounded(tunnel: &str, node: Node, prefix: &str, bounds: LifetimeBounds) -> Outcome<Node> {
+    let LifetimeBounds { age: [shortest, longest], bytes: [smallest, largest] } = bounds;
+    let mut node = node;
+    let mut put = |what: &str, value: String| {
+        node = std::mem::replace(&mut node, Node::new(""))
+            .with(&format!("{prefix}_ResponderKeyRefresh{what}"), &value);
+    };
+    if !shortest.is_zero() {
+        put("MinMinutes", minutes(tunnel, shortest)?);
+    }
+    if longest != Duration::MAX {
+        put("MaxMinutes", minutes(tunnel, longest)?);
+    }
+    if smallest > 0 {
+        put("MinKB", kilobytes(tunnel, smallest)?);
+    }
+    if largest != u64::MAX {
+        put("MaxKB", kilobytes(tunnel, largest)?);
+    }
+    Ok(node)
+}
+
+fn address(address: IpAddr, prefix: &str) -> Node {
+    let kind = if address.is_ipv4() { "IPV4_Address" } else { "IPV6_Address" };
+    Node::new(&format!("{prefix}{kind}")).with("Value", &address.to_string())
+}
+
+fn identity(tunnel: &str, field: &'static str, identity: &Identity, prefix: &str) -> Outcome<Node> {
+    let named =
+        |kind: &str, value: &str| Node::new(&format!("{prefix}{kind}")).with("Value", value);
+    Ok(match identity {
+        Identity::Ipv4(a) => address((*a).into(), prefix),
+        Identity::Ipv6(a) => address((*a).into(), prefix),
+        Identity::Fqdn(name) => named("FQDN", name),
+        Identity::UserFqdn(name) => named("User_FQDN", name),
+        Identity::Dn(name) => named("ASN1_DN", &name.to_string()),
+        Identity::KeyId(octets) => match std::str::from_utf8(octets) {
+            Ok(text) if !text.chars().any(char::is_control) => named("Key_ID", text),
+            _ => {
+                return Err(no_words(
+                    tunnel,
+                    field,
+                    "a key ID in a file is text; use printable characters",
+                ));
+            }
+        },
+    })
+}
+
+fn side(tunnel: &str, field: &'static str, element: &str, side: &Endpoint) -> Outcome<Node> {
+    let mut node = identity(tunnel, field, &side.identity, "")?;
+    match (side.identity.address(), side.address) {
+        (Some(identity), at) if at != Some(identity) => {
+            let why = "an identity that is an address is the address of the side in a file; use a domain name";
+            return Err(no_words(tunnel, field, why));
+        }
+        (None, Some(at)) => node = node.holding(address(at, "")),
+        _ => {}
+    }
+    Ok(Node::new(element).holding(node))
+}
+
+fn traffic(tunnel: &str, field: &'static str, element: &str, side: &[Selector]) -> Outcome<Node> {
+    let [Selector { protocol, addresses, ports }] = side else {
+        let why = "a child tunnel in a file has one selector on each side; make a child tunnel for each pair";
+        return Err(no_words(tunnel, field, why));
+    };
+    Ok(Node::new(element)
+        .with("Protocol", &protocol.to_string())
+        .with("Port", &PortRange::start(ports).to_string())
+        .with("EndPort", &PortRange::end(ports).to_string())
+        .holding(range(addresses)))
+}
+
+fn range(range: &AddressRange) -> Node {
+    let family = if range.start().is_ipv4() { "IPV4" } else { "IPV6" };
+    Node::new(&format!("{family}_Address_Range"))
+        .with("From_IPAddr", &range.start().to_string())
+        .with("To_IPAddr", &range.end().to_string())
+}

@@ -1,0 +1,125 @@
+//! Private keys in PKCS#11 tokens, named by URIs (RFC 7512) in the configuration or in files.
+
+use super::{FileError, Loaded, Problem, Sources, file, files};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where keys in tokens are, beside files with their URIs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// URIs of keys.
+    pub keys: Vec<String>,
+    /// The PKCS#11 module of URIs that name none.
+    pub module: Option<PathBuf>,
+    /// The time that a token may do nothing while it is waited for; `None`: ten seconds.
+    pub time_limit: Option<Duration>,
+}
+
+impl Tokens {
+    /// The URIs of the configuration, with the name that messages about them begin with.
+    pub(super) fn named(&self) -> Vec<(PathBuf, String)> {
+        let place = || PathBuf::from("token_keys in [certificates]");
+        self.keys.iter().map(|uri| (place(), uri.trim().to_owned())).collect()
+    }
+}
+
+/// The URI that is all of a file, but for comments and empty lines.
+pub(super) fn uri(octets: &[u8]) -> Option<&str> {
+    let lines = std::str::from_utf8(octets).ok()?.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let is_uri = |line: &&str| line.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("pkcs11:"));
+    let uri = lines.next().filter(is_uri)?;
+    lines.next().is_none().then_some(uri)
+}
+
+/// The files that are read to reach the keys in tokens: modules and PINs.
+pub fn paths(sources: &Sources) -> Vec<PathBuf> {
+    let mut uris = sources.tokens.named();
+    for source in &sources.private_keys {
+        for path in files(source).unwrap_or_default() {
+            let found = file::read(&path, super::Kind::PrivateKey).map(|content| content.found);
+            let keys = found.unwrap_or_default().into_iter();
+            let keys = keys.filter(|found| found.kind == super::Kind::TokenKey);
+            uris.extend(keys.map(|found| {
+                (path.clone(), String::from_utf8_lossy(found.octets.expose()).into_owned())
+            }));
+        }
+    }
+    modules_and_pins(&sources.tokens, &uris)
+}
+
+#[cfg(feature = "pkcs11")]
+mod with {
+    use super::{FileError, Loaded, PathBuf, Problem, Tokens};
+    use ike::proof::trust::Item;
+    use token::{Keys, Settings, TIME_LIMIT, Uri};
+
+    pub fn modules_and_pins(tokens: &Tokens, uris: &[(PathBuf, String)]) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = tokens.module.iter().cloned().collect();
+        for uri in uris.iter().filter_map(|(_, uri)| uri.parse::<Uri>().ok()) {
+            paths.extend(uri.module_path);
+            paths.extend(uri.pin_source.and_then(|source| source.file().ok()));
+        }
+        paths
+    }
+
+    pub fn open(tokens: &Tokens, uris: Vec<(PathBuf, String)>, loaded: &mut Loaded) {
+        let Tokens { module, time_limit, .. } = tokens.clone();
+        let keys = Keys::new(Settings { module, time_limit: time_limit.unwrap_or(TIME_LIMIT) });
+        for (path, uri) in uris {
+            let error = |problem: String| FileError {
+                path: path.clone(),
+                problem: Problem::Token(problem),
+            };
+            let uri: Uri = match uri.parse() {
+                Ok(uri) => uri,
+                Err(problem) => {
+                    loaded.errors.push(error(problem.to_string()));
+                    continue;
+                }
+            };
+            let name = format!("{} ({uri})", path.display());
+            match keys.open(&uri) {
+                Ok(opened) => {
+                    let has_one = |item: &Item| holds(&item.der, &opened.public);
+                    let read = loaded.material.certificates.iter();
+                    // A file may have a newer one than the token.
+                    if let Some(der) = opened.certificate.filter(|_| !read.clone().any(has_one)) {
+                        loaded.material.certificates.push(Item { name: name.clone(), der });
+                    }
+                    let told = |remark: &String| loaded.warnings.contains(remark);
+                    if let Some(remark) = opened.remark.filter(|remark| !told(remark)) {
+                        loaded.warnings.push(remark);
+                    }
+                    loaded.material.outside_keys.push((name, opened.key));
+                }
+                Err(problem) => loaded.errors.push(error(format!("{uri}: {problem}"))),
+            }
+        }
+    }
+
+    /// Returns `true` if a certificate has this key.
+    fn holds(certificate: &[u8], key: &[u8]) -> bool {
+        certificate.windows(key.len().max(1)).any(|window| window == key)
+    }
+}
+
+#[cfg(not(feature = "pkcs11"))]
+mod with {
+    use super::{FileError, Loaded, PathBuf, Problem, Tokens};
+
+    pub fn modules_and_pins(_: &Tokens, _: &[(PathBuf, String)]) -> Vec<PathBuf> {
+        Vec::new()
+    }
+
+    pub fn open(_: &Tokens, uris: Vec<(PathBuf, String)>, loaded: &mut Loaded) {
+        for (path, _) in uris {
+            let problem = "a PKCS#11 URI names a key in a token, and this build knows no tokens; build it with the feature \
+                           pkcs11";
+            loaded.errors.push(FileError { path, problem: Problem::Token(problem.to_owned()) });
+        }
+    }
+}
+
+use with::modules_and_pins;
+pub(super) use with::open;

@@ -1,0 +1,57 @@
+//! Child tunnels that no packet takes, because an earlier one of the policy covers all their traffic.
+
+use super::finding::{Finding, FindingKind};
+use super::subject::Subject;
+use policy::shadow::{covers, shadowed as shadowed_children};
+use policy::{ChildTunnel, IkeTunnel, Policy};
+
+/// The child tunnel that takes the packets of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shadow {
+    /// Its name.
+    pub child: String,
+    /// Both have the same traffic.
+    pub same: bool,
+    /// The IKE tunnel of the other one and its own, if those differ.
+    pub carriers: Option<[String; 2]>,
+}
+
+/// Notes which of these child tunnels no packet takes.
+pub(super) fn find(subjects: &mut [Subject], policy: &Policy) {
+    let found = shadowed_children(policy);
+    if found.is_empty() {
+        return;
+    }
+    let children: Vec<(&IkeTunnel, &ChildTunnel)> =
+        policy.tunnels.iter().flat_map(|t| t.children.iter().map(|c| (&**t, &**c))).collect();
+    for pair in found {
+        let ((own, child), (carrier, by)) = (children[pair.child], children[pair.by]);
+        let Some(subject) = subjects.iter_mut().find(|s| s.child == child.name) else { continue };
+        subject.shadowed_by = Some(Shadow {
+            child: by.name.clone(),
+            same: covers(child, by),
+            carriers: (own.name != carrier.name)
+                .then(|| [&own.name, &carrier.name].map(Clone::clone)),
+        });
+    }
+}
+
+/// No packet takes the tunnel.
+pub(super) fn shadowed(subject: &Subject) -> Option<Finding> {
+    let (child, Shadow { child: by, same, carriers }) =
+        (&subject.child, subject.shadowed_by.as_ref()?);
+    let message = format!(
+        "{by} comes before {child} in the policy and covers all its traffic, so that {by} takes every packet of {child}"
+    );
+    let order = match carriers {
+        Some([own, other]) => format!("write the IKETunnel {own} before {other}"),
+        None => format!("write {child} before {by}"),
+    };
+    let cure = match same {
+        true => "both have the same traffic: remove one of them from the policy".to_owned(),
+        false => {
+            format!("{order} in the policy, and restart vpnd: a reload does not change the order")
+        }
+    };
+    Some(Finding::new(child, FindingKind::Shadowed, true, message).with_cure([cure]))
+}

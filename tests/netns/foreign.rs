@@ -1,0 +1,125 @@
+//! The library in programs of other languages, of an ordinary user without any capability.
+
+use crate::harness::{FILTERED, Need, output, policies, test};
+use crate::proxy::{HOST, NOBODY, Scene, megabyte};
+use libtest_mimic::Trial;
+use nix::unistd::chown;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
+
+/// The crate of the C ABI.
+const FFI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ffi");
+const LIBRARY: &str = "libvpn_ffi.so";
+/// The distribution's, which every user may run.
+const PYTHON: &str = "/usr/bin/python3";
+
+pub fn trials() -> Vec<Trial> {
+    const C: &[Need] = &[Need::All(NEEDS), Need::Program("cc"), Need::Program("pkg-config")];
+    const INTERPRETED: &[Need] = &[Need::All(NEEDS), Need::File(PYTHON)];
+    vec![
+        test("a program in C fetches from a host behind a tunnel", C, c),
+        test("a program in Python fetches from a host behind a tunnel", INTERPRETED, python),
+    ]
+}
+
+/// Where cargo has put the library, which is built because this package depends on it for its tests.
+fn library() -> PathBuf {
+    let programs = Path::new(env!("CARGO_BIN_EXE_vpnd")).parent().expect("a directory");
+    programs.join("deps").join(LIBRARY)
+}
+
+/// Runs a program of the ordinary user on the host that has no other network.
+fn run(scene: &Scene, program: &str, arguments: &[&str]) -> Output {
+    let mut command = Scene::as_user(program);
+    let directory = scene.directory.path();
+    command.args(arguments).env("LD_LIBRARY_PATH", directory);
+    command.env("VPN_LIBRARY", directory.join(LIBRARY));
+    scene.host.run(move || command.output()).expect("the program is there")
+}
+
+/// A program of this directory gets what a host behind the tunnel serves; `call` gives it the policy, the host and the port.
+fn fetches(scene: &Scene, call: &dyn Fn(&str, &str, u16) -> Output) {
+    let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let directory = scene.directory.path();
+    let watch = scene.hub.space.watch("wire");
+    let port = scene.serves(megabyte());
+    let path = directory.join("policy.xml");
+    let policy = path.display().to_string();
+    let fetched = call(&policy, HOST, port);
+    assert_eq!(fetched.status.code(), Some(0), "{}", told(&fetched));
+    assert!(fetched.stdout.starts_with(b"HTTP/1."), "{:?}", &fetched.stdout[..40]);
+    assert!(fetched.stdout.ends_with(&megabyte()), "{} octets", fetched.stdout.len());
+    // The peer has been told that it is over.
+    scene.hub.await_list(&[]);
+    watch.nothing_in_the_clear();
+
+    let refused = call(&policy, "192.0.2.99", 80);
+    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    assert!(told(&refused).contains("192.0.2.99"), "{}", told(&refused));
+
+    // The peer has another key.
+    let text = fs::read_to_string(&path).expect("there");
+    let keys = ["tests-replace-this-key-before-use", "another-key-of-this-length"];
+    fs::write(&path, policies::changed(&text, keys[0], keys[1])).expect("writable");
+    chown(&path, Some(NOBODY.into()), Some(NOBODY.into())).expect("given away");
+    let refused = call(&policy, HOST, port);
+    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    assert!(told(&refused).contains("compare preshared keys"), "{}", told(&refused));
+
+    fs::write(&path, "<nonsense/>").expect("writable");
+    let refused = call(&policy, HOST, port);
+    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    assert!(told(&refused).contains("policy:1:2"), "{}", told(&refused));
+}
+
+fn c() {
+    let scene = Scene::new();
+    let directory = scene.directory.path();
+    // As it is installed: library, header and the file of pkg-config in one directory.
+    let place = |from: &Path, to: &str| {
+        let mut cp = Command::new("cp");
+        cp.arg(from).arg(directory.join(to));
+        output(cp);
+    };
+    place(&library(), LIBRARY);
+    let described = fs::read_to_string(Path::new(FFI).join("vpn.pc.in")).expect("the source");
+    let described = described
+        .replace("@PREFIX@", &directory.display().to_string())
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
+        .replace("${prefix}/lib", "${prefix}")
+        .replace("${prefix}/include", FFI);
+    fs::write(directory.join("vpn.pc"), described).expect("writable");
+    let mut flags = Command::new("pkg-config");
+    flags.args(["--cflags", "--libs", "vpn"]).env("PKG_CONFIG_PATH", directory);
+    let flags = output(flags);
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o"]);
+    cc.arg(directory.join("fetch")).arg(Path::new(FFI).join("examples/fetch.c"));
+    output({
+        cc.args(flags.split_whitespace());
+        cc
+    });
+    let program = directory.join("fetch").display().to_string();
+    fetches(&scene, &|policy, host, port| {
+        run(&scene, &program, &[policy, &format!("{host}:{port}")])
+    });
+}
+
+fn python() {
+    let scene = Scene::new();
+    let directory = scene.directory.path();
+    for from in
+        [library(), Path::new(FFI).join("python/vpn.py"), Path::new(FFI).join("python/fetch.py")]
+    {
+        let mut cp = Command::new("cp");
+        cp.arg(&from).arg(directory);
+        output(cp);
+    }
+    let program = directory.join("fetch.py").display().to_string();
+    fetches(&scene, &|policy, host, port| {
+        run(&scene, PYTHON, &[&program, policy, host, &port.to_string()])
+    });
+}

@@ -1,0 +1,281 @@
+//! `vpnd proxy` as an ordinary user without any capability, behind an address translator: the tunnels as a proxy.
+
+use crate::harness::gateway::{Gateway, PATIENT};
+use crate::harness::space::Space;
+use crate::harness::{FILTERED, Need, output, policies, test};
+use libtest_mimic::Trial;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, chown};
+use std::ffi::OsStr;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
+pub const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
+
+pub const NOBODY: u32 = 65_534;
+/// The address of the gateway's network, and that of the proxy's end.
+pub const HOST: &str = "10.1.0.1";
+const OWN: &str = "10.2.0.1";
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("curl goes through a proxy of an ordinary user", NEEDS, curl),
+        test("ports are forwarded in both directions", NEEDS, forwards),
+        test("a proxy that cannot start says why", NEEDS, refusals),
+    ]
+}
+
+/// A gateway, an address translator, and a host behind it that nobody else reaches.
+pub struct Scene {
+    pub hub: Gateway,
+    pub host: Space,
+    _nat: Space,
+    pub directory: tempfile::TempDir,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let [of_hub, own] =
+            policies::guest("guest", "10.2.0.", "172.16.1.2", ["192.0.2.1", "192.0.2.1"]);
+        let mut hub = Gateway::new("hub", &of_hub, PATIENT, "");
+        hub.space.ip(&format!("address add {HOST}/32 dev lo"));
+        let nat = Space::new("nat");
+        nat.set("ipv4/ip_forward", "1");
+        Space::connect((&nat, "out", &["192.0.2.254/24"]), (&hub.space, "wire", &["192.0.2.1/24"]));
+        nat.sh("nft add table ip nat");
+        nat.sh("nft add chain ip nat post { type nat hook postrouting priority 100 ; }");
+        nat.sh("nft add rule ip nat post oifname out masquerade");
+        let host = Space::new("guest");
+        Space::connect((&nat, "in", &["172.16.1.1/24"]), (&host, "wire", &["172.16.1.2/24"]));
+        host.ip("route add default via 172.16.1.1");
+        hub.start();
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let scene = Self { hub, host, _nat: nat, directory };
+        scene.prepare(&own);
+        scene
+    }
+
+    /// What the ordinary user may read: a program and a policy.
+    fn prepare(&self, policy: &str) {
+        let program = self.directory.path().join("vpnd");
+        // Not written by this process: another test's child could still hold it open when it is to be run.
+        let mut cp = Command::new("cp");
+        cp.arg(env!("CARGO_BIN_EXE_vpnd")).arg(&program);
+        output(cp);
+        let path = self.directory.path().join("policy.xml");
+        fs::write(&path, policy).expect("writable");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
+        chown(&path, Some(NOBODY.into()), Some(NOBODY.into())).expect("given away");
+        fs::write(self.directory.path().join("vpnd.toml"), format!("[ike]\n{PATIENT}"))
+            .expect("writable");
+        fs::set_permissions(self.directory.path(), Permissions::from_mode(0o755)).expect("ours");
+    }
+
+    /// A command of that user, who has no capability and can get none.
+    pub fn as_user(program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
+            .arg(program);
+        command
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        self.vpnd("proxy", arguments)
+    }
+
+    /// A command of `vpnd` of that user.
+    pub fn vpnd(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Self::as_user(self.directory.path().join("vpnd"));
+        command
+            .args([name, "--exit-with-parent", "--policy"])
+            .arg(self.directory.path().join("policy.xml"))
+            .arg("--config")
+            .arg(self.directory.path().join("vpnd.toml"))
+            .args(arguments)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn proxy(&self, arguments: &[&str]) -> Proxy {
+        let mut command = self.command(arguments);
+        command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+        let mut process = self.host.run(move || command.spawn()).expect("setpriv is there");
+        let mut line = String::new();
+        let printed = process.stdout.take().expect("it is piped");
+        BufReader::new(printed).read_line(&mut line).expect("text");
+        let address = line
+            .strip_prefix("ready: SOCKS5 and HTTP CONNECT on ")
+            .unwrap_or_else(|| panic!("{line:?}"))
+            .split([',', '\n'])
+            .next()
+            .expect("an address")
+            .to_owned();
+        Proxy { process, address }
+    }
+
+    /// What curl prints on standard output, and its status.
+    fn curl(&self, arguments: &[&str]) -> (Vec<u8>, i32) {
+        let mut command = Command::new("curl");
+        command.args(["--silent", "--show-error", "--max-time", "120"]).args(arguments);
+        let output = self.host.run(move || command.output()).expect("curl is there");
+        (output.stdout, output.status.code().unwrap_or(-1))
+    }
+
+    /// A server of HTTP behind the gateway, whose answer is always this.
+    pub fn serves(&self, body: Vec<u8>) -> u16 {
+        let listener = self.hub.space.run(|| TcpListener::bind((HOST, 0))).expect("free");
+        let port = listener.local_addr().expect("bound").port();
+        serve(listener, body);
+        port
+    }
+
+    /// A server of DNS behind the gateway, for which every name is that host.
+    fn resolves(&self) -> String {
+        self.resolves_at(0)
+    }
+
+    /// The same at a certain port.
+    pub fn resolves_at(&self, port: u16) -> String {
+        let socket = self.hub.space.run(move || UdpSocket::bind((HOST, port))).expect("free");
+        let address = socket.local_addr().expect("bound").to_string();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+                let mut answer = buffer[..len].to_vec();
+                answer[2] = 0x80;
+                // Type A.
+                if answer[len - 3] == 1 {
+                    answer[7] = 1;
+                    answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 10, 1, 0, 1]);
+                }
+                let _ = socket.send_to(&answer, from);
+            }
+        });
+        address
+    }
+}
+
+fn serve(listener: TcpListener, body: Vec<u8>) {
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let body = body.clone();
+            std::thread::spawn(move || {
+                let mut request = BufReader::new(stream.try_clone().expect("a descriptor")).lines();
+                while request.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+                let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                let _ = stream.write_all(&[head.as_bytes(), &body].concat());
+            });
+        }
+    });
+}
+
+struct Proxy {
+    process: Child,
+    address: String,
+}
+
+impl Proxy {
+    fn stop(mut self) {
+        let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process"));
+        kill(id, Signal::SIGTERM).expect("ours");
+        assert!(self.process.wait().expect("a child of ours").success());
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn megabyte() -> Vec<u8> {
+    (0..1_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn curl() {
+    let scene = Scene::new();
+    let watch = scene.hub.space.watch("wire");
+    let before = scene.host.state();
+    let (port, server) = (scene.serves(megabyte()), scene.resolves());
+    let proxy = scene.proxy(&["--dns", &server]);
+    scene.host.is_as_before(&before);
+    let (by_name, by_address) =
+        (format!("http://db.example:{port}/"), format!("http://{HOST}:{port}/"));
+    let http = format!("http://{}", proxy.address);
+    for arguments in [
+        ["--socks5-hostname", &proxy.address, &by_name],
+        ["--socks5", &proxy.address, &by_address],
+        ["--proxytunnel", "--proxy", &http],
+    ] {
+        let mut arguments = arguments.to_vec();
+        if arguments[0] == "--proxytunnel" {
+            arguments.push(&by_name);
+        }
+        let (body, status) = scene.curl(&arguments);
+        assert_eq!(status, 0, "{arguments:?}");
+        assert!(body == megabyte(), "{arguments:?}: {} octets", body.len());
+    }
+    // It has begun on port 4500, and the gateway has followed.
+    let sa = scene.hub.json(&["status", "guest", "--json"])["ike_sa"].clone();
+    let [local, remote] = ["local", "remote"].map(|end| sa[end].as_str().expect("an address"));
+    assert_eq!(local, "192.0.2.1:4500");
+    assert!(remote.starts_with("192.0.2.254:") && sa["nat_remote"] == true, "{sa}");
+
+    // What no tunnel covers is refused, and does not leave in another way (curl: 97 is an error of the SOCKS proxy).
+    let (_, status) = scene.curl(&["--socks5", &proxy.address, "http://192.0.2.1:80/"]);
+    assert_eq!(status, 97);
+    let arguments = ["--proxytunnel", "--proxy", &http, "--fail", "http://192.0.2.1:80/"];
+    let (_, status) = scene.curl(&arguments);
+    assert_ne!(status, 0);
+    scene.hub.ctl_ok(&["rekey", "guest_lan"]);
+    let (body, _) = scene.curl(&["--socks5-hostname", &proxy.address, &by_name]);
+    assert!(body == megabyte());
+    proxy.stop();
+    scene.hub.await_list(&[]);
+    watch.nothing_in_the_clear();
+    scene.host.is_as_before(&before);
+}
+
+fn forwards() {
+    let scene = Scene::new();
+    let port = scene.serves(megabyte());
+    let local = scene.host.run(|| TcpListener::bind("127.0.0.1:0")).expect("free");
+    let local_port = local.local_addr().expect("bound").port();
+    serve(local, megabyte());
+    let (there, back) = (format!("8081:{HOST}:{port}"), format!("8082:127.0.0.1:{local_port}"));
+    let proxy = scene.proxy(&["-L", &there, "-R", &back]);
+    let (body, status) = scene.curl(&["http://127.0.0.1:8081/"]);
+    assert!(status == 0 && body == megabyte(), "{status}: {} octets", body.len());
+    // The tunnel is up now, so that the gateway's side reaches the port.
+    let body = scene.hub.space.run(|| {
+        let mut stream = std::net::TcpStream::connect((OWN, 8082)).expect("connected");
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("written");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("read");
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
+        answer.split_off(head + 4)
+    });
+    assert!(body == megabyte(), "{} octets", body.len());
+    proxy.stop();
+}
+
+fn refusals() {
+    let scene = Scene::new();
+    for (arguments, told) in [
+        (&["--listen", "0.0.0.0:1080"][..], "0.0.0.0:1080 is not a loopback address"),
+        (&["-L", "0.0.0.0:80:10.1.0.1:80"], "0.0.0.0:80 is not a loopback address"),
+        (&["-L", "80:10.1.0.1:80"], "cannot listen on 127.0.0.1:80: Permission denied"),
+        (&["-L", "80"], "it has to be [ADDRESS:]PORT:HOST:PORT"),
+    ] {
+        let mut command = scene.command(arguments);
+        let output = scene.host.run(move || command.output()).expect("setpriv is there");
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert!(!output.status.success() && text.contains(told), "{arguments:?}: {text}");
+    }
+}

@@ -1,0 +1,222 @@
+//! `vpnd.deb` under systemd: installed, used, upgraded, removed.
+
+use crate::harness::space::Space;
+use crate::harness::{test, until};
+use crate::machine::Machine;
+use crate::{NEEDS, PACKAGES};
+use libtest_mimic::Trial;
+use std::collections::BTreeSet;
+
+const NEW: &str =
+    "vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24";
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("the Debian package: a tunnel under systemd", NEEDS, tunnel),
+        test("the Debian package: an upgrade", NEEDS, upgrade),
+        test("the Debian package: nothing is left", NEEDS, purge),
+        test("the Debian package: how far systemd confines the service", NEEDS, confinement),
+    ]
+}
+
+/// Two gateways, each with an address of the network behind it.
+struct Site([Machine; 2]);
+
+impl Site {
+    /// Two gateways with the installed package, and a tunnel that is up.
+    fn new() -> Self {
+        let site = Self(["left", "right"].map(Machine::new));
+        site.wire();
+        let [left, right] = &site.0;
+        for machine in &site.0 {
+            install(machine, 0);
+        }
+        left.run(NEW);
+        left.run("install -m 600 left.xml /etc/vpnd/policy.xml");
+        right.copy(&left.file("right.xml"), "/etc/vpnd/policy.xml");
+        for machine in [right, left] {
+            machine.run("systemctl enable --now vpn-guard vpnd");
+        }
+        site.await_echo();
+        site
+    }
+
+    /// Connects the gateways. Each has a default route to the other one, so that traffic that no tunnel protects would arrive.
+    fn wire(&self) {
+        let [left, right] = self.0.each_ref().map(|machine| &machine.space);
+        Space::connect((left, "wire", &["192.0.2.1/24"]), (right, "wire", &["192.0.2.2/24"]));
+        for (space, inner, other) in
+            [(left, "10.1.0.1/32", "192.0.2.2"), (right, "10.2.0.1/32", "192.0.2.1")]
+        {
+            if !space.ip("address show dev lo").contains(inner) {
+                space.ip(&format!("address add {inner} dev lo"));
+            }
+            space.ip(&format!("route replace default via {other}"));
+        }
+    }
+
+    fn await_echo(&self) {
+        let echo =
+            || self.0[0].space.try_sh("ping -q -c 1 -W 1 -I 10.1.0.1 10.2.0.1").0.then_some(());
+        until("an answer through the tunnel", echo, || self.logs());
+    }
+
+    /// Does something while packets are sent; none of them leaves in the clear. The tunnel is up again afterwards.
+    fn protects(&self, work: impl FnOnce(&Machine)) {
+        let [left, _] = &self.0;
+        let watch = left.space.watch("wire");
+        let sender = left.space.run(|| {
+            let mut ping = std::process::Command::new("ping");
+            ping.args(["-q", "-i", "0.002", "-I", "10.1.0.1", "10.2.0.1"]);
+            ping.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn()
+        });
+        let mut sender = sender.expect("ping is there");
+        work(left);
+        self.await_echo();
+        sender.kill().expect("a child of ours");
+        sender.wait().expect("a child of ours");
+        watch.nothing_in_the_clear();
+    }
+
+    fn logs(&self) -> String {
+        self.0.iter().map(Machine::log).collect()
+    }
+}
+
+/// Installs a version of the package as an administrator does.
+fn install(machine: &Machine, version: usize) -> String {
+    machine.copy(&PACKAGES[version].join("vpnd.deb"), "vpnd.deb");
+    machine.run("dpkg --install vpnd.deb 2>&1")
+}
+
+fn tunnel() {
+    let mut site = Site::new();
+    let [left, right] = &site.0;
+    for (line, words) in [
+        ("vpnd --version", "vpnd 0.1.0"),
+        ("cat /etc/vpnd/vpnd.toml", "[log]"),
+        ("zcat /usr/share/man/man8/vpnd.8.gz", "IKEv2"),
+        ("systemctl show vpnd -P WatchdogUSec", "2min"),
+        ("systemctl is-enabled vpnd vpn-guard", "enabled"),
+        ("stat -c %a /etc/vpnd/private", "700"),
+        ("vpnctl status", "confin"),
+    ] {
+        let (_, told) = left.try_run(line);
+        assert!(told.contains(words), "{line}: {told}");
+    }
+    let main = || left.run("systemctl show vpnd -P MainPID").trim().to_owned();
+
+    let before = main();
+    site.protects(|left| drop(left.run("systemctl reload vpnd")));
+    assert_eq!(main(), before, "a reload keeps the process");
+    site.protects(|left| drop(left.run("systemctl restart vpnd")));
+    assert_ne!(main(), before);
+
+    let anew = |why: &str, line: &str| {
+        let before = main();
+        site.protects(|left| {
+            left.run(&line.replace("PID", &before));
+            let is_new = || (!["0", before.as_str()].contains(&main().as_str())).then_some(());
+            until(&format!("a new vpnd after {why}"), is_new, || left.log());
+        });
+    };
+    anew("a crash", "kill -KILL PID");
+    // systemd watches the engine.
+    left.run("mkdir -p /run/systemd/system/vpnd.service.d");
+    left.run(
+        "printf '[Service]\\nWatchdogSec=3s\\n' > /run/systemd/system/vpnd.service.d/test.conf",
+    );
+    left.run("systemctl daemon-reload && systemctl restart vpnd");
+    let beats = || left.run("systemctl show vpnd -P WatchdogTimestampMonotonic");
+    let first = beats();
+    until("a sign of life", || (beats() != first).then_some(()), || left.log());
+    anew("a standstill", "kill -STOP PID");
+    assert!(left.log().contains("atchdog"), "{}", left.log());
+
+    right.run("systemctl stop vpnd");
+    assert_eq!(right.run("systemctl show vpnd -P Result").trim(), "success", "{}", right.log());
+    right.run("systemctl start vpnd");
+    site.0[0].reboot();
+    assert!(site.0[0].run("vpnd guard --show").contains("guard"), "in force without a network");
+    site.wire();
+    site.await_echo();
+    site.protects(|_| ());
+}
+
+fn upgrade() {
+    let site = Site::new();
+    site.0[0].run("printf '\\n# Ours.\\n' >> /etc/vpnd/vpnd.toml");
+    site.protects(|left| {
+        let told = install(left, 1);
+        assert!(told.contains("(0.1.1) over (0.1.0)"), "{told}");
+    });
+    let [left, right] = &site.0;
+    assert_eq!(left.run("dpkg-query -W -f '${Version}' vpnd"), "0.1.1");
+    assert!(left.run("cat /etc/vpnd/vpnd.toml").ends_with("# Ours.\n"));
+    assert!(left.run("systemctl is-active vpnd vpn-guard").starts_with("active\nactive"));
+    // Without the unit that guards, too.
+    site.0[0].run("systemctl disable vpn-guard && systemctl stop vpn-guard vpnd");
+    site.0[0].run("systemctl start vpnd");
+    site.await_echo();
+    site.protects(|left| drop(install(left, 0)));
+
+    // A daemon that does not start keeps what it guards, and the package is installed all the same.
+    right.run("echo nonsense > /etc/vpnd/policy.xml");
+    let told = install(right, 1);
+    assert!(told.contains("The new vpnd does not start"), "{told}");
+    assert_eq!(right.run("dpkg-query -W -f '${Status}' vpnd"), "install ok installed");
+    let tables = right.run("nft list ruleset");
+    assert!(
+        tables.contains("table inet vpn_guard_vpn0"),
+        "the guard is gone: {tables}\n{}",
+        right.log()
+    );
+    // The way out.
+    right.run("systemctl stop vpnd; vpnd release");
+    assert_eq!(right.run("nft list ruleset"), "");
+}
+
+fn purge() {
+    let machine = Machine::new("left");
+    let before = files(&machine);
+    install(&machine, 0);
+    let peer = Space::new("right");
+    Space::connect((&machine.space, "wire", &["192.0.2.1/24"]), (&peer, "wire", &["192.0.2.2/24"]));
+    let network = machine.space.state();
+    machine.run(NEW);
+    machine.run("install -m 600 left.xml /etc/vpnd/policy.xml && rm left.xml right.xml vpnd.deb");
+    machine.run("systemctl enable --now vpn-guard vpnd");
+    machine.run("touch /var/lib/vpnd/record /var/cache/vpnd/list");
+    machine.run("dpkg --remove vpnd");
+    machine.space.is_as_before(&network);
+    assert!(machine.run("ls /etc/vpnd").contains("policy.xml"), "only a purge removes keys");
+    machine.run("dpkg --purge vpnd");
+    let after = files(&machine);
+    let left: Vec<&String> = after.difference(&before).collect();
+    assert_eq!(left, Vec::<&String>::new());
+    let lost: Vec<&String> = before.difference(&after).collect();
+    assert_eq!(lost, Vec::<&String>::new());
+    machine.space.is_as_before(&network);
+}
+
+/// All paths on the disk, without those in which Debian keeps logs and its own records.
+fn files(machine: &Machine) -> BTreeSet<String> {
+    let found = machine.run(
+        "find / -xdev -path /var/log -prune -o -path /var/lib/dpkg -prune -o -path /var/lib/systemd -prune \
+         -o -path /var/cache -prune -o -print",
+    );
+    found.lines().map(str::to_owned).collect()
+}
+
+fn confinement() {
+    let machine = Machine::new("left");
+    install(&machine, 0);
+    for unit in ["vpnd", "vpn-guard"] {
+        let (_, told) = machine.try_run(&format!("systemd-analyze security --no-pager {unit}"));
+        let exposure = told
+            .lines()
+            .last()
+            .and_then(|line| line.split_whitespace().find_map(|word| word.parse::<f32>().ok()));
+        assert!(exposure.is_some_and(|exposure| exposure <= 2.0), "{told}");
+    }
+}
