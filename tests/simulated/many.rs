@@ -61,6 +61,7 @@ fn pass(fleet: &mut Fleet, now: &mut Instant, time: Duration) {
 #[test]
 fn every_tunnel_of_many_comes_up_is_rekeyed_and_goes() {
     for known_by in [KnownBy::Address, KnownBy::Identity] {
+        #[expect(clippy::disallowed_methods, reason = "a first instant")]
         let mut now = Instant::now();
         let mut fleet = Fleet::new(&Plan { known_by, ..Plan::of(TUNNELS) }, &calm(), now);
         assert_eq!(connect_all(&mut fleet, now), TUNNELS as usize);
@@ -89,6 +90,7 @@ fn every_tunnel_of_many_comes_up_is_rekeyed_and_goes() {
 
 #[test]
 fn every_peer_of_many_shows_that_it_lives() {
+    #[expect(clippy::disallowed_methods, reason = "a first instant")]
     let mut now = Instant::now();
     let config = Config { liveness_interval: Some(Duration::from_secs(30)), ..calm() };
     let mut fleet = Fleet::new(&Plan::of(TUNNELS), &config, now);
@@ -108,6 +110,7 @@ fn spoofed(n: u32, request: &[u8]) -> (SocketAddr, Vec<u8>) {
 
 #[test]
 fn a_flood_costs_no_memory_and_nobody_a_tunnel() {
+    #[expect(clippy::disallowed_methods, reason = "a first instant")]
     let mut now = Instant::now();
     let config = Config { liveness_interval: Some(Duration::from_secs(30)), ..Config::default() };
     let mut fleet = Fleet::new(&Plan::of(2), &config, now);

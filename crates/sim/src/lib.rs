@@ -7,7 +7,7 @@
 //! | question | file |
 //! |---|---|
 //! | Where are messages lost, repeated, delayed and reordered? | `link.rs`, [`Conditions`] |
-//! | How is a random world run again? | `SIM_SEED=4711 cargo test --release --test simulated random` |
+//! | How is a random world run again? | `SIM_SEED=4711 cargo test --release -p vpn-sim random` |
 //! | Where is a misuse of the data plane noticed? | `recorder.rs`; what must hold at the end is in `invariant.rs` |
 //! | Where is a world made, run, and its time advanced? | `world.rs`; its messages `world/wire.rs`, traffic `world/flows.rs` and `traffic.rs`, certificates `world/certificates.rs` |
 //! | Where are gateways and their policies made? | `host.rs` (two of them), `fleet.rs` (one with very many peers) |

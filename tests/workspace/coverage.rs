@@ -1,6 +1,6 @@
 //! `docs/rfc-coverage.toml` says what the RFCs ask for, which code keeps it and which test shows it. Here it is held
-//! against the sources, so that it cannot go stale, and rendered for readers: `UPDATE_COVERAGE=1 cargo test --test
-//! coverage` writes `docs/rfc-coverage.md` anew.
+//! against the sources, so that it cannot go stale, and rendered for readers: `UPDATE_COVERAGE=1 cargo test -p
+//! workspace-tests --test coverage` writes `docs/rfc-coverage.md` anew.
 #![forbid(unsafe_code)]
 
 use serde::Deserialize;
@@ -74,7 +74,7 @@ impl Level {
 }
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 fn table() -> Table {
@@ -253,7 +253,7 @@ fn the_document_is_the_table() {
     let differing = written.lines().zip(rendered.lines()).find(|(a, b)| a != b);
     assert!(
         written == rendered,
-        "{DOCUMENT} is not what {TABLE} says (first difference: {differing:?}); write it anew: UPDATE_COVERAGE=1 cargo test --test coverage"
+        "{DOCUMENT} is not what {TABLE} says (first difference: {differing:?}); write it anew: UPDATE_COVERAGE=1 cargo test -p workspace-tests --test coverage"
     );
 }
 
@@ -268,7 +268,7 @@ fn located(path: &str) -> String {
 fn render(table: &Table) -> String {
     let mut out = String::from(
         "# RFC requirements, code and tests\n\n\
-         `UPDATE_COVERAGE=1 cargo test --test coverage` writes this page from `rfc-coverage.toml`. The same test compares the\n\
+         `UPDATE_COVERAGE=1 cargo test -p workspace-tests --test coverage` writes this page from `rfc-coverage.toml`. The same test compares the\n\
          table with the sources: the code and the tests named here exist, and every citation in `crates/ike` is of a section\n\
          listed here. The requirements are short summaries; the RFCs have the full text. Paths are below `crates/ike/src` unless\n\
          they begin with `crates/`.\n",
