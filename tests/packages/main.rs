@@ -49,8 +49,8 @@ fn package(version: &str) -> PathBuf {
 /// Why nobody can make packages, or boot a systemd, on this machine: its kernel gives no control groups, or the registry did not
 /// give the tools to `tests/setup`.
 fn impossible() -> Option<String> {
-    const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools");
-    if let Ok(why) = std::fs::read_to_string(Path::new(TOOLS).join("unavailable")) {
+    const WHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools.unavailable");
+    if let Ok(why) = std::fs::read_to_string(WHY) {
         return Some(why.trim().to_owned());
     }
     // What else is missing is an error where no test may be left out.
