@@ -1,5 +1,6 @@
 //! Guests: which kernel they have, how this executable gets into them, and how it learns what came of the scenarios.
 
+use crate::by_day;
 use crate::harness::{Need, leave_out, missing, unavailable, without};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -72,6 +73,24 @@ pub struct Group {
 }
 
 impl Group {
+    /// Whether a scenario is not played for each change: only with `--include-ignored` or `--ignored`.
+    fn at_night(&self, scenario: &Scenario) -> bool {
+        let chosen = by_day::chosen(self.name);
+        chosen.is_some_and(|words| !words.iter().any(|word| scenario.name.contains(word)))
+    }
+
+    /// Fails if a scenario was renamed and its name by day was not.
+    fn check(&self) {
+        for word in by_day::chosen(self.name).into_iter().flatten() {
+            let found = self.scenarios.iter().any(|s| s.name.contains(word));
+            assert!(
+                found,
+                "tests/kernel/by_day.rs: no scenario of {} is called {word:?}",
+                self.name
+            );
+        }
+    }
+
     /// The full name of each scenario that the command line asks for.
     fn asked<'a>(
         &'a self,
@@ -106,6 +125,7 @@ struct Guest {
 pub fn trials(groups: Vec<Group>, arguments: &Arguments) -> Vec<Trial> {
     let words = std::env::args().skip(1).collect::<Vec<_>>();
     let trials = groups.into_iter().flat_map(|group| {
+        group.check();
         let guest = Arc::new(Guest {
             group: group.name,
             kernel: group.kernel,
@@ -114,7 +134,8 @@ pub fn trials(groups: Vec<Group>, arguments: &Arguments) -> Vec<Trial> {
         });
         let trial = |(title, scenario): (String, &Scenario)| {
             let (guest, needs, name) = (Arc::clone(&guest), scenario.needs, title.clone());
-            Trial::ignorable_test(title, move || guest.report(&name, needs))
+            let trial = Trial::ignorable_test(title, move || guest.report(&name, needs));
+            trial.with_ignored_flag(group.at_night(scenario))
         };
         group.asked(arguments).map(trial).collect::<Vec<_>>()
     });
@@ -245,7 +266,11 @@ pub fn entered() -> Option<String> {
 /// Plays the scenarios that the command line asks for, inside the guest.
 pub fn play(groups: Vec<Group>, name: &str, arguments: &Arguments) -> ExitCode {
     let group = groups.into_iter().find(|group| group.name == name).expect("it was booted for it");
-    for (title, scenario) in group.asked(arguments) {
+    let is_played = |s: &Scenario| match group.at_night(s) {
+        true => arguments.ignored || arguments.include_ignored,
+        false => !arguments.ignored,
+    };
+    for (title, scenario) in group.asked(arguments).filter(|(_, s)| is_played(s)) {
         if missing(scenario.needs).is_some() {
             continue;
         }

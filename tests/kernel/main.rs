@@ -5,7 +5,8 @@
 //! built them, and strongSwan as it is installed. It needs no root here. Where its kernel or a program is missing, scenarios
 //! are reported as ignored with what installs it; with `VPN_TEST_REQUIRE=all` in the environment they fail.
 //!
-//! `cargo test --test kernel NAME` plays what has this in its name. `VPN_TEST_SHOW=1` tells how long each took.
+//! `cargo test --test kernel NAME` plays what has this in its name. `VPN_TEST_SHOW=1` tells how long each took. Scenarios
+//! that are not played for each change (`by_day.rs`) are ignored without `--include-ignored`.
 //! `tests/kernel/guest/boot COMMAND` runs anything else in a guest.
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,7 @@
 mod harness;
 
 mod bound;
+mod by_day;
 mod card;
 mod carded;
 mod cleartext;
