@@ -6,23 +6,31 @@ use crate::module::lock;
 use crate::object::{Key, KeyName};
 use ike::proof::outside::Order;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, Weak};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Work that may wait for one token.
 const ROOM: usize = 64;
+/// So long the thread of a token has time to log out. One that hangs is left behind.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 static WORKERS: Mutex<BTreeMap<Address, Weak<Worker>>> = Mutex::new(BTreeMap::new());
 
 /// A token's thread. It ends when nobody holds this any more, once it is done with its work.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    work: SyncSender<Work>,
+    /// `None` only while this is dropped.
+    work: Option<SyncSender<Work>>,
     progress: Arc<Progress>,
+    /// Loses its sender when the thread has logged out.
+    ended: Mutex<Receiver<Infallible>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +66,6 @@ impl Worker {
         if let Some(worker) = workers.get(address).and_then(Weak::upgrade) {
             return Ok(worker);
         }
-        let (work, orders) = mpsc::sync_channel(ROOM);
         let progress = Arc::new(Progress::default());
         let desk = Desk {
             address: address.clone(),
@@ -66,18 +73,30 @@ impl Worker {
             connection: None,
             refused: RefusedPin::default(),
         };
-        let started =
-            thread::Builder::new().name("token".to_owned()).spawn(move || desk.run(orders));
-        started.map_err(|error| {
+        let started = Self::start(progress, move |orders| desk.run(orders));
+        let worker = started.map(Arc::new).map_err(|error| {
             TokenError::new(
                 Kind::Refused,
                 format!("no thread can be started for the token: {error}"),
                 "see the limits of the service vpnd (TasksMax)",
             )
         })?;
-        let worker = Arc::new(Self { work, progress });
         workers.insert(address.clone(), Arc::downgrade(&worker));
         Ok(worker)
+    }
+
+    fn start(
+        progress: Arc<Progress>,
+        run: impl FnOnce(Receiver<Work>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (work, orders) = mpsc::sync_channel(ROOM);
+        let (until_ended, ended) = mpsc::channel();
+        let thread = thread::Builder::new().name("token".to_owned()).spawn(move || {
+            run(orders);
+            drop(until_ended);
+        })?;
+        let ended = Mutex::new(ended);
+        Ok(Self { work: Some(work), progress, ended, thread: Some(thread) })
     }
 
     /// Finds a key. The caller waits; `load` is the number of the load of keys that this belongs to.
@@ -120,7 +139,8 @@ impl Worker {
         if silent {
             return Err(TokenError::silent(limit));
         }
-        self.work.try_send(work).map_err(|error| match error {
+        let orders = self.work.as_ref().ok_or_else(ended)?;
+        orders.try_send(work).map_err(|error| match error {
             TrySendError::Full(_) => TokenError::crowded(ROOM),
             TrySendError::Disconnected(_) => ended(),
         })
@@ -128,6 +148,18 @@ impl Worker {
 
     fn has_done_more_than(&self, done: u64) -> bool {
         self.progress.done.load(Ordering::Relaxed) != done
+    }
+}
+
+/// Waits until the thread has logged out. A module has destructors, which run when the process ends: a thread that was still in
+/// it would crash.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.work = None;
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(FAREWELL) == Err(RecvTimeoutError::Disconnected) {
+            self.thread.take().map(JoinHandle::join);
+        }
     }
 }
 
@@ -197,5 +229,25 @@ impl Desk {
             self.connection = Some(connection);
         }
         done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn the_thread_has_ended_when_its_worker_is_gone() {
+        let logged_out = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&logged_out);
+        let worker = Worker::start(Arc::default(), move |orders| {
+            orders.iter().for_each(drop);
+            // Others have the processor while the module closes its session.
+            (0..1000).for_each(|_| thread::yield_now());
+            noted.store(true, Ordering::SeqCst);
+        });
+        drop(worker.expect("a thread"));
+        assert!(logged_out.load(Ordering::SeqCst));
     }
 }
