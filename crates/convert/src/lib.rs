@@ -52,7 +52,7 @@
 //! | What does `vpnctl policy convert` print? | crate `cli`, `convert.rs` |
 //! | Where are preshared keys found for a connection? | `keys.rs`, from `secrets` or ipsec.secrets: first a key that names both sides, then one side, then everybody; a tunnel without one is left out |
 //! | What is between a reader and the policy? | `draft.rs`: connections in the words of the file; `assemble.rs` makes tunnels of them |
-//! | Where are the samples of conversions? | `crates/cli/tests/convert/`: a file, its XML and its report, compared by `crates/cli/tests/convert.rs` |
+//! | Where are the samples of conversions? | `crates/cli/tests/convert/`: a file, its XML and its report, compared by `crates/cli/tests/texts/convert.rs` |
 #![forbid(unsafe_code)]
 
 pub mod finding;

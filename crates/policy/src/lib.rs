@@ -81,7 +81,7 @@
 //! | How is a policy written as XML, or as a DTD? | `xml/of_policy.rs` (the objects of a policy), `xml/lower/words.rs` (the words of values), `xml/node.rs` (objects), `xml/write.rs` (text), `xml/dtd.rs` |
 //! | How is a tunnel described in code, or in a program's own configuration? | `site.rs`, `Policy::site_to_site` |
 //! | How is a value serialized (feature `serde`)? | `serialize.rs`: as it is displayed |
-//! | Where are sample policies and their tests? | `fixtures/` with `tests/fixtures.rs`; good and bad files in `tests/policies/` of the repository, with `crates/cli/tests/policies.rs` |
+//! | Where are sample policies and their tests? | `fixtures/` with `tests/fixtures.rs`; good and bad files in `tests/policies/` of the repository, with `crates/cli/tests/texts/policies.rs` |
 #![forbid(unsafe_code)]
 
 pub mod change;

@@ -1,4 +1,4 @@
-//! The seam between the daemon and the engine, with an in-memory twin.
+//! The seam between the daemon and the engine. Tests have a twin of the engine in memory.
 
 use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
@@ -18,8 +18,6 @@ use vpn::manual::{ManualSa, ManualStatus, Removed, Way};
 use vpn::planes::Found;
 use vpn::{Activation, Begun, Events, GatewayError};
 use xfrm::placement::{Choice, Placed, Report};
-
-pub mod memory;
 
 /// A running gateway, as far as the daemon needs one; the methods are those of [`vpn::Gateway`] and its views.
 pub trait Gateway: Clone + Send + Sync + 'static {

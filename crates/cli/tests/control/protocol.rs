@@ -1,11 +1,9 @@
 //! The control protocol from end to end: a real daemon around an in-memory gateway, and the client of `vpnctl`.
 
-#[path = "running/running.rs"]
-mod running;
-
+use crate::memory::MemoryGateway;
+use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::server::{ControlSocket, Limits, serve};
 use cli::daemon::{self, Daemon, Gateway};
 use control::client::{Client, ClientError};
@@ -26,7 +24,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-const SAMPLE: &str = include_str!("../../../tests/policies/site/left.xml");
+const SAMPLE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
 /// A daemon in a thread, with its policy file and socket in a directory of its own.
 struct Fixture {

@@ -5,15 +5,11 @@
 //!
 //! `TROUBLESHOOTING_WRITE=1` puts what is printed into the guide instead of comparing it.
 
-#[allow(dead_code, reason = "the simulated tests need more of it")]
-#[path = "../../../tests/simulated/pki.rs"]
-mod pki;
-
+use crate::pki::{self, Authority, Wallet};
 use cli::report::{Colour, why};
 use cli::why::explain;
 use ike::unreachable::{Lack, Obstacle, Unreachable, Unsent};
 use ike::{Config, Transmit};
-use pki::{Authority, Wallet};
 use policy::KeyKind;
 use policy::xml::Definitions;
 use rcgen::SanType;
@@ -25,10 +21,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-const LEFT: &str = include_str!("../../../tests/policies/site/left.xml");
-const RIGHT: &str = include_str!("../../../tests/policies/site/right.xml");
-const VENDOR_LEFT: &str = include_str!("../../../config/aix-sample-left.xml");
-const VENDOR_RIGHT: &str = include_str!("../../../config/aix-sample-right.xml");
+const LEFT: &str = include_str!("../../../../tests/policies/site/left.xml");
+const RIGHT: &str = include_str!("../../../../tests/policies/site/right.xml");
+const VENDOR_LEFT: &str = include_str!("../../../../config/aix-sample-left.xml");
+const VENDOR_RIGHT: &str = include_str!("../../../../config/aix-sample-right.xml");
 
 /// When the operator asks, after what happened.
 const LATER: Duration = Duration::from_millis(12_500);

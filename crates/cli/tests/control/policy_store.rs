@@ -1,11 +1,9 @@
 //! `vpnctl policy …`, against a daemon around an in-memory gateway and without one.
 
-#[path = "running/running.rs"]
-mod running;
-
+use crate::memory::MemoryGateway;
+use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
 use control::client::{Client, ClientError};
 use control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, RefusalCode, Reply};
@@ -18,7 +16,7 @@ use std::process;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-const SITE: &str = include_str!("../../../tests/policies/site/left.xml");
+const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
 const SECOND: &str = "<AIX_VPN Version=\"2.1\">
 <IPSecTunnel IPSec_TunnelName=\"second\" IKE_TunnelName=\"site\" IPSec_ProtectionRef=\"site_p2\">
@@ -365,7 +363,7 @@ fn nothing_is_deleted_that_was_not_named() {
 fn a_mirror_and_a_swap_are_each_others_undoing() {
     let bench = Bench::without_daemon();
     let mirrored = bench.told(&["mirror", "site.xml"]);
-    let right = include_str!("../../../tests/policies/site/right.xml");
+    let right = include_str!("../../../../tests/policies/site/right.xml");
     let policy = |text: &str| policy::xml::read("p.xml", text).expect("valid").policy;
     assert_eq!(policy(&mirrored), policy(right));
     bench.write("mirrored.xml", &mirrored);
@@ -430,7 +428,7 @@ fn documented(text: &str) -> Vec<(String, String)> {
 
 #[test]
 fn the_document_shows_what_is_printed() {
-    let text = include_str!("../../../docs/policy.md").replace("/var/lib/vpnd", "store");
+    let text = include_str!("../../../../docs/policy.md").replace("/var/lib/vpnd", "store");
     let shown: String = SECOND.lines().map(|line| format!("    {line}\n")).collect();
     assert!(text.contains(&shown), "second.xml is shown");
     let bench = Bench::with_store();

@@ -1,6 +1,6 @@
 //! A daemon that runs in a thread of a test.
 
-use cli::daemon::gateway::memory::MemoryGateway;
+use crate::memory::MemoryGateway;
 use cli::daemon::server::ControlSocket;
 use cli::daemon::{self, Daemon, Signals};
 use std::path::PathBuf;

@@ -38,7 +38,7 @@ const PRFS: [(Prf, &str, usize, TestName); 4] = [
 #[test]
 fn skeyseed_and_key_material_are_nists() {
     let file: Value =
-        serde_json::from_str(include_str!("vectors/ike_kdf.json")).expect("the file is JSON");
+        serde_json::from_str(include_str!("../vectors/ike_kdf.json")).expect("the file is JSON");
     let mut count = 0;
     for group in file["groups"].as_array().expect("groups") {
         let (algorithm, ..) =

@@ -1,16 +1,14 @@
 //! AIX's commands, by links to the real `vpnctl`, against a daemon around an in-memory gateway.
 //!
 //! What docs/from-aix.md shows after `$` is run here, and must be printed as it stands there;
-//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test aix` writes it anew, for review.
+//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test control aix` writes it anew, for review.
 
-#[path = "running/running.rs"]
-mod running;
-
+use crate::memory::MemoryGateway;
+use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Config, Crypto, FamiliesSection, Log};
 use cli::crypto::tunables::Tunables;
 use cli::daemon::Gateway as _;
-use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
 use cli::families::FamilySettings;
 use control::client::Client;
@@ -23,7 +21,7 @@ use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-const SITE: &str = include_str!("../../../tests/policies/site/left.xml");
+const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
 /// A directory with a policy, links, and a daemon with a store.
 struct Bench {

@@ -4,11 +4,11 @@ use policy::xml::{MAX_FILE_LEN, read};
 use proptest::prelude::*;
 
 const FILES: [&str; 5] = [
-    include_str!("../fixtures/01_ikev2_psk_gcm_transport_v4.xml"),
-    include_str!("../fixtures/02_ikev2_tunnel_multi_child_pfs.xml"),
-    include_str!("../fixtures/05_ikev1_aggressive_group_responder_generic.xml"),
-    include_str!("../fixtures/07_whitespace_and_order_quirks.xml"),
-    include_str!("../fixtures/08_roles_autostart_ondemand_matrix.xml"),
+    include_str!("../../fixtures/01_ikev2_psk_gcm_transport_v4.xml"),
+    include_str!("../../fixtures/02_ikev2_tunnel_multi_child_pfs.xml"),
+    include_str!("../../fixtures/05_ikev1_aggressive_group_responder_generic.xml"),
+    include_str!("../../fixtures/07_whitespace_and_order_quirks.xml"),
+    include_str!("../../fixtures/08_roles_autostart_ondemand_matrix.xml"),
 ];
 
 /// Occurs in a key and nowhere else; no part of the vocabulary has these letters.

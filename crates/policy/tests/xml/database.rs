@@ -7,18 +7,18 @@ use proptest::prelude::*;
 use std::fmt::Write;
 
 const FILES: [&str; 9] = [
-    include_str!("../fixtures/01_ikev2_psk_gcm_transport_v4.xml"),
-    include_str!("../fixtures/02_ikev2_tunnel_multi_child_pfs.xml"),
-    include_str!("../fixtures/03_ikev1_main_combined_transforms_subnet.xml"),
-    include_str!("../fixtures/04_ikev2_certificates_dn_ipv6.xml"),
-    include_str!("../fixtures/05_ikev1_aggressive_group_responder_generic.xml"),
-    include_str!("../fixtures/06_ah_gmac_and_null_encryption.xml"),
-    include_str!("../fixtures/07_whitespace_and_order_quirks.xml"),
-    include_str!("../fixtures/08_roles_autostart_ondemand_matrix.xml"),
-    include_str!("../fixtures/vendor_sample.xml"),
+    include_str!("../../fixtures/01_ikev2_psk_gcm_transport_v4.xml"),
+    include_str!("../../fixtures/02_ikev2_tunnel_multi_child_pfs.xml"),
+    include_str!("../../fixtures/03_ikev1_main_combined_transforms_subnet.xml"),
+    include_str!("../../fixtures/04_ikev2_certificates_dn_ipv6.xml"),
+    include_str!("../../fixtures/05_ikev1_aggressive_group_responder_generic.xml"),
+    include_str!("../../fixtures/06_ah_gmac_and_null_encryption.xml"),
+    include_str!("../../fixtures/07_whitespace_and_order_quirks.xml"),
+    include_str!("../../fixtures/08_roles_autostart_ondemand_matrix.xml"),
+    include_str!("../../fixtures/vendor_sample.xml"),
 ];
 
-const SITE: &str = include_str!("../../../tests/policies/site/left.xml");
+const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
 const FORCE: PutOptions = PutOptions { force: true, swap: false, lenient: false };
 
@@ -320,7 +320,7 @@ fn mirrored(text: &str, tunnel: Option<&str>) -> Result<Database, Diagnostics> {
 
 #[test]
 fn the_mirror_of_one_sample_is_the_other() {
-    let right = include_str!("../../../tests/policies/site/right.xml");
+    let right = include_str!("../../../../tests/policies/site/right.xml");
     let found = mirrored(SITE, None).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(policy(&found.to_xml()), policy(right));
     assert_eq!(

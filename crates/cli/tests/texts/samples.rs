@@ -11,12 +11,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-const LEFT: &str = include_str!("../../../config/left.xml");
-const RIGHT: &str = include_str!("../../../config/right.xml");
+const LEFT: &str = include_str!("../../../../config/left.xml");
+const RIGHT: &str = include_str!("../../../../config/right.xml");
 /// The same as the other tests use them.
 const TESTED: [&str; 2] = [
-    include_str!("../../../tests/policies/site/left.xml"),
-    include_str!("../../../tests/policies/site/right.xml"),
+    include_str!("../../../../tests/policies/site/left.xml"),
+    include_str!("../../../../tests/policies/site/right.xml"),
 ];
 
 const PLACEHOLDER: &str = "Format=\"HEX\" Value=\"replace-with-the-output-of-openssl-rand-hex-32\"";

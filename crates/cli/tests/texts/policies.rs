@@ -1,6 +1,6 @@
 //! The output of `vpnd check` for whole policy files: for each `NAME.xml` exactly the text in `NAME.expected`.
 //!
-//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test policies` writes the present output; read the difference as somebody who
+//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test texts policies` writes the present output; read the difference as somebody who
 //! does not know the program.
 
 use cli::check::{Format, Outcome, Request, check};

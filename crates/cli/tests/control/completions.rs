@@ -1,11 +1,9 @@
 //! Completions, as shells ask for them, against a daemon around an in-memory gateway.
 
-#[path = "running/running.rs"]
-mod running;
-
+use crate::memory::MemoryGateway;
+use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
 use control::client::Client;
 use control::protocol::Command as Ask;
@@ -15,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-const SITE: &str = include_str!("../../../tests/policies/site/left.xml");
+const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
 /// The characters at which bash parts words, beside blanks, as far as they occur here.
 const BREAKS: [char; 2] = ['=', ':'];

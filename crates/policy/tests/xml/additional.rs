@@ -3,7 +3,7 @@
 use policy::xml::read;
 use policy::{AdditionalKe, Database, Group, Ppk};
 
-const GOOD: &str = include_str!("../../../tests/policies/good/06_additional_key_exchanges.xml");
+const GOOD: &str = include_str!("../../../../tests/policies/good/06_additional_key_exchanges.xml");
 
 /// The message of the error that the file gives with one text replaced by another.
 fn error(from: &str, to: &str) -> String {

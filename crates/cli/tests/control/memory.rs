@@ -1,6 +1,6 @@
 //! A gateway without a network: tunnels come up when asked, or fail as a test wants.
 
-use super::Gateway;
+use cli::daemon::Gateway;
 use esp::datapath::{Datapath, Settings};
 use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};

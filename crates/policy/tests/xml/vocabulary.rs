@@ -6,8 +6,8 @@ use policy::{
     Integrity, KeyBits, Prf, Protection, RangeKind, Selector,
 };
 
-const OFFICE: &str = include_str!("../../../tests/policies/good/01_two_networks.xml");
-const GROUP: &str = include_str!("../../../tests/policies/good/02_group_of_peers.xml");
+const OFFICE: &str = include_str!("../../../../tests/policies/good/01_two_networks.xml");
+const GROUP: &str = include_str!("../../../../tests/policies/good/02_group_of_peers.xml");
 
 fn load(text: &str) -> Loaded {
     read("p.xml", text).unwrap_or_else(|errors| panic!("{errors}"))
@@ -252,7 +252,7 @@ fn what_the_machine_says_of_an_algorithm_stands_at_its_place() {
 
 #[test]
 fn a_generic_policy_says_what_may_be_asked_for() {
-    let loaded = load(include_str!("../../../tests/policies/good/04_generic_policy.xml"));
+    let loaded = load(include_str!("../../../../tests/policies/good/04_generic_policy.xml"));
     let [tunnel] = &loaded.policy.tunnels[..] else { panic!("one tunnel") };
     let generic = tunnel.generic.as_ref().expect("there is one");
     assert_eq!(generic.name, "_defIPSprot_office");

@@ -2,8 +2,8 @@
 
 use policy::xml::{Severity, read};
 
-const HOST: &str = include_str!("../fixtures/01_ikev2_psk_gcm_transport_v4.xml");
-const GATEWAY: &str = include_str!("../fixtures/02_ikev2_tunnel_multi_child_pfs.xml");
+const HOST: &str = include_str!("../../fixtures/01_ikev2_psk_gcm_transport_v4.xml");
+const GATEWAY: &str = include_str!("../../fixtures/02_ikev2_tunnel_multi_child_pfs.xml");
 
 struct Case {
     /// Replaced once in the file …

@@ -1,0 +1,9 @@
+//! The daemon around a gateway in memory: its control protocol, and the commands that use it.
+#![forbid(unsafe_code)]
+
+mod aix;
+mod completions;
+mod memory;
+mod policy_store;
+mod protocol;
+mod running;

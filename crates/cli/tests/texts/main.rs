@@ -1,0 +1,10 @@
+//! The output of the programs for whole files, compared to the letter.
+#![forbid(unsafe_code)]
+
+mod convert;
+#[allow(dead_code, reason = "the simulated tests need more of it")]
+#[path = "../../../../tests/simulated/pki.rs"]
+mod pki;
+mod policies;
+mod samples;
+mod troubleshooting;

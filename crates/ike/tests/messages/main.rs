@@ -1,0 +1,7 @@
+//! Messages on the wire, their fragments, and the keys that protect them.
+#![forbid(unsafe_code)]
+
+mod fragment;
+mod kdf;
+mod wire;
+mod wire_properties;
