@@ -109,7 +109,7 @@
 //! | How do SAs keyed by hand come and go at run time? | `src/manual/change.rs`: the order of ledger, guard, rule and SAs |
 //! | Where are sequence numbers of SAs keyed by hand kept? | `src/manual.rs` decides, `src/manual/ledger.rs` is the file (`/var/lib/vpnd/sequences`) |
 //! | Why do no packets pass through a tunnel that is up? | `src/findings.rs`: one file per subject behind it judges the facts of `crates/host/src/facts.rs` |
-//! | How is one test run? | `cargo test -p vpn-sim NAME`: the simulation. `cargo test --test netns NAME`; likewise `facade`, `interop` and `kernel`. Each is a directory in `tests/` (helpers: `tests/harness/`). Beside the code: `cargo test -p vpn-ike --lib NAME`. `tests/kernel/guest/` boots the kernel (`docs/kernel-tests.md`) |
+//! | How is one test run? | `cargo test -p vpn-sim NAME`: the simulation. `cargo test --test netns NAME`; likewise `facade`, `interop` and `kernel`. Each is a directory in `tests/` (helpers: `crates/testkit/`). Beside the code: `cargo test -p vpn-ike --lib NAME`. `tests/kernel/guest/` boots the kernel (`docs/kernel-tests.md`) |
 //! | What must pass before a change lands, and which tests look after the repository? | `.ci/run`; `tests/workspace/` (circles between files; RFCs, `docs/rfc-coverage.toml`; tests that were left out), `tests/docs.rs` (documents name what exists) |
 //! | How is a benchmark run? | `cargo bench -p vpn-esp --bench esp` (single steps of packets); `cargo bench --bench NAME` for `control_plane` (steps of IKE), `handshake`, `tunnel` (beside other VPNs) and `experiments`, each below `benches/` |
 #![forbid(unsafe_code)]

@@ -10,12 +10,7 @@ mod clock;
 mod delay;
 mod engines;
 mod heap;
-#[path = "../../tests/interop/launch.rs"]
-mod launch;
 mod machine;
-#[path = "../../tests/interop/needs.rs"]
-#[allow(dead_code, reason = "outcomes of tests")]
-mod needs;
 mod table;
 mod versus;
 
@@ -68,7 +63,7 @@ fn main() -> ExitCode {
     }
     // Its figures need quiet, and `cargo test --benches` is not to need root.
     if !given("--no-peers") && !given("--test") {
-        match needs::lacking() {
+        match testkit::strongswan::lacking() {
             Some(why) => say(format!("{BESIDE}\n\nLeft out: {why}.\n")),
             None => match versus::measure(scale.peers, scale.rounds) {
                 Ok(table) => say(format!("{BESIDE}\n\n{}\n{table}", machine::description())),

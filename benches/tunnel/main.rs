@@ -7,14 +7,8 @@
 #[path = "../handshake/batch.rs"]
 mod batch;
 mod goals;
-#[path = "../../tests/interop/launch.rs"]
-#[allow(dead_code, reason = "settings of tests")]
-mod launch;
 mod load;
 mod measure;
-#[path = "../../tests/interop/needs.rs"]
-#[allow(dead_code, reason = "outcomes of tests")]
-mod needs;
 mod packet;
 mod pictures;
 mod plan;

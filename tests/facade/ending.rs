@@ -1,9 +1,9 @@
 //! The ends of a gateway: by `stop`, by a panic, by being dropped, and with its runtime.
 
-use crate::harness::{FILTERED, test};
 use crate::side::{FAR, Side, TUNNEL};
 use ike::EventKind;
 use libtest_mimic::Trial;
+use testkit::{FILTERED, test};
 use vpn::{Closed, GatewayError, OnDrop};
 
 pub fn trials() -> Vec<Trial> {

@@ -1,6 +1,5 @@
 //! The examples, run as their first lines say.
 
-use crate::harness::{FILTERED, missing, without};
 use crate::side::{FAR, Side};
 use libtest_mimic::{Completion, Failed, Trial};
 use nix::sys::signal::{Signal, kill};
@@ -9,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use testkit::{FILTERED, missing, without};
 
 pub fn trials() -> Vec<Trial> {
     [

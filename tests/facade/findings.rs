@@ -1,9 +1,9 @@
 //! Reasons why no packets pass, asked by a program that is elsewhere.
 
-use crate::harness::{FILTERED, test};
 use crate::side::{CHILD, FAR, Side, TUNNEL};
 use libtest_mimic::Trial;
 use std::time::Duration;
+use testkit::{FILTERED, test};
 use tokio::runtime::Builder;
 use vpn::Gateway;
 use vpn::findings::{Finding, FindingKind};

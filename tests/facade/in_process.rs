@@ -1,11 +1,11 @@
 //! Sockets over tunnels, of a gateway inside of a process.
 
-use crate::harness::{GATEWAYS, PINGED, test};
 use crate::side::{CHILD, FAR, Side, TUNNEL, quick};
 use libtest_mimic::Trial;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener as HostListener, UdpSocket as HostUdp};
 use std::time::Duration;
+use testkit::{GATEWAYS, PINGED, test};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use vpn::net::{ConnectError, Network};
 use vpn::{Gateway, StartError};

@@ -1,9 +1,6 @@
 //! The library as a program embeds it: started, watched, dropped and stopped inside network namespaces.
 #![forbid(unsafe_code)]
 
-#[path = "../harness/harness.rs"]
-mod harness;
-
 mod counting;
 mod ending;
 mod example;
@@ -27,5 +24,5 @@ fn main() -> std::process::ExitCode {
         reload::trials(),
         starting::trials(),
     ];
-    harness::run(trials.into_iter().flatten().collect())
+    testkit::run(trials.into_iter().flatten().collect())
 }

@@ -1,6 +1,5 @@
 //! `nft` is replaced by a program that waits, fails, or runs it.
 
-use crate::harness::until;
 use crate::side::Side;
 use host::nft;
 use nix::fcntl::{Flock, FlockArg};
@@ -11,6 +10,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use testkit::until;
 
 /// The replaced `nft` of one side: the directory of its files.
 pub struct Nft(TempDir);

@@ -1,6 +1,5 @@
 //! A gateway whose packet filter is slow, or refuses a change.
 
-use crate::harness::{FILTERED, test, until};
 use crate::nft::Nft;
 use crate::side::{FAR, Side, TUNNEL, quick};
 use esp::filter::{DefaultAction, Direction, Filter, FilterAction, FilterRule};
@@ -9,6 +8,7 @@ use libtest_mimic::Trial;
 use policy::{AddressRange, AllowedTraffic, GenericChild, Identity, Policy, RangeKind, Selector};
 use std::net::IpAddr;
 use std::sync::Arc;
+use testkit::{FILTERED, test, until};
 use tokio::task::JoinHandle;
 use vpn::{Gateway, GatewayError};
 

@@ -1,12 +1,12 @@
 //! A data plane of the caller's.
 
 use crate::counting::{Counting, Counts};
-use crate::harness::{GATEWAYS, test, until};
 use crate::side::{CHILD, Side, TUNNEL, quick};
 use ike::unreachable::Obstacle;
 use libtest_mimic::Trial;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use testkit::{GATEWAYS, test, until};
 use vpn::{Gateway, PlaneInlet, StartError};
 
 pub fn trials() -> Vec<Trial> {

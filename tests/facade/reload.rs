@@ -2,7 +2,6 @@
 //!
 //! `RELOAD_TUNNELS` says how many tunnels there are (2,000 otherwise). With `VPN_TEST_SHOW` the times are printed.
 
-use crate::harness::{FILTERED, test};
 use crate::nft::Nft;
 use crate::side::{Side, TUNNEL, quick};
 use libtest_mimic::Trial;
@@ -10,6 +9,7 @@ use policy::{AddressRange, ChildTunnel, Identity, Policy};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::{FILTERED, test};
 
 pub fn trials() -> Vec<Trial> {
     let title = "a reload of many tunnels costs one transaction for those that change";

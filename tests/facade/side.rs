@@ -1,12 +1,12 @@
 //! Two ends of a tunnel, each with a namespace and a tokio runtime of its own.
 
-use crate::harness::policies;
-use crate::harness::space::Space;
 use policy::Policy;
 use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
+use testkit::policies;
+use testkit::space::Space;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use vpn::{Builder as GatewayBuilder, Gateway, StartError};

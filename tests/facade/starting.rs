@@ -1,11 +1,11 @@
 //! The start of a gateway: its steps, its refusals, and its events.
 
-use crate::harness::{FILTERED, test};
 use crate::side::{FAR, Side, TUNNEL};
 use ike::EventKind;
 use libtest_mimic::Trial;
 use std::cell::Cell;
 use std::sync::{Arc, Once};
+use testkit::{FILTERED, test};
 use tokio::runtime::Builder;
 use vpn::{Closed, GatewayError, StartError};
 

@@ -1,14 +1,14 @@
 //! A strongSwan in its namespace, commanded by `swanctl`.
 
-use crate::eventually;
-use crate::launch;
 use crate::setup::{CONNECTION, Setup};
-use lab::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use testkit::eventually;
+use testkit::strongswan;
 
 /// A running charon; dropping it kills it.
 pub struct Charon {
@@ -20,8 +20,8 @@ pub struct Charon {
 
 fn spawn(space: &Namespace, directory: &Path, newest: bool) -> Result<Child, String> {
     match newest {
-        true => launch::spawn_newest(space, directory),
-        false => launch::spawn(space, directory),
+        true => strongswan::spawn_newest(space, directory),
+        false => strongswan::spawn(space, directory),
     }
 }
 
@@ -30,7 +30,7 @@ impl Charon {
     pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let error = |error: std::io::Error| format!("cannot start charon: {error}");
         let log = "default = 1\n      ike = 2\n      cfg = 2\n      flush_line = yes";
-        launch::write_settings(&directory, launch::USERSPACE, setup.charon, log)?;
+        strongswan::write_settings(&directory, strongswan::USERSPACE, setup.charon, log)?;
         fs::write(directory.join("swanctl.conf"), setup.swanctl()).map_err(error)?;
         let newest = setup.newest;
         let process = spawn(&space, &directory, newest)?;
@@ -60,7 +60,7 @@ impl Charon {
 
     /// Runs `swanctl`; what it prints, also where it fails.
     pub fn swanctl(&self, arguments: &[&str]) -> Result<String, String> {
-        launch::swanctl(&self.directory, arguments)
+        strongswan::swanctl(&self.directory, arguments)
     }
 
     /// Starts the tunnel and waits until it is up or has failed.

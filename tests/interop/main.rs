@@ -15,8 +15,6 @@
 
 mod authority;
 mod charon;
-mod launch;
-mod needs;
 mod own_authority;
 mod scenarios;
 mod setup;
@@ -24,15 +22,12 @@ mod traffic;
 mod vpnd;
 mod world;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 use setup::Setup;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use testkit::strongswan::{self, NEWEST_NEEDED};
 use world::World;
-
-/// After this long, something that is waited for is taken never to happen. No test depends on it: it only ends one that hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A name, what both sides are configured with, and what then happens.
 struct Scenario {
@@ -51,11 +46,7 @@ fn scenario(
 }
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    // Most of a scenario's time is spent waiting for a daemon to start or for a message to be sent again.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    arguments.test_threads = arguments.test_threads.or(Some(processors * 4));
-    let lacking = needs::lacking();
+    let lacking = strongswan::lacking();
     let all_newest = std::env::var("VPN_TEST_STRONGSWAN").is_ok_and(|which| which == "newest");
     let trials = scenarios::all()
         .into_iter()
@@ -64,17 +55,19 @@ fn main() -> ExitCode {
             setup.newest |= all_newest;
             let newest = setup.newest;
             Trial::ignorable_test(name, move || match lacking {
-                Some(why) => needs::without(&why),
-                None if newest => match launch::no_newest() {
-                    Some(Ok(unavailable)) => Ok(needs::leave_out(&unavailable)),
-                    Some(Err(why)) => needs::without(&why),
-                    None => run(setup, play),
+                Some(why) => testkit::without(&why),
+                None if newest => match testkit::unavailable(NEWEST_NEEDED) {
+                    Some(unavailable) => Ok(testkit::leave_out(&unavailable)),
+                    None => match testkit::missing(NEWEST_NEEDED) {
+                        Some(why) => testkit::without(&why),
+                        None => run(setup, play),
+                    },
                 },
                 None => run(setup, play),
             })
         })
         .collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    testkit::run(trials)
 }
 
 fn run(setup: Setup, play: Box<dyn FnOnce(&mut World) + Send>) -> Result<Completion, Failed> {
@@ -87,17 +80,5 @@ fn run(setup: Setup, play: Box<dyn FnOnce(&mut World) + Send>) -> Result<Complet
                 .unwrap_or("a panic without words");
             Err(Failed::from(format!("{text}\n{}", world.last_words())))
         }
-    }
-}
-
-/// Waits until something is there.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,15 +1,15 @@
 //! A `vpnd` in its namespace, commanded by `vpnctl` as an operator would.
 
-use crate::eventually;
 use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, PPK, Setup};
 use control::protocol::{Child as ChildTunnel, ChildSa, Tunnel};
-use lab::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use testkit::eventually;
 
 /// A running daemon; dropping it kills it.
 pub struct Vpnd {

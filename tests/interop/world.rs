@@ -2,12 +2,11 @@
 
 use crate::authority::{LIST_PORT, Plan, Revocation, serve};
 use crate::charon::Charon;
-use crate::eventually;
 use crate::setup::{Nat, Second, Setup};
 use crate::traffic::{self, Endpoint};
 use crate::vpnd::Vpnd;
-use lab::capture::{Capture, Seen};
-use lab::isolation::Namespace;
+use namespaces::capture::{Capture, Seen};
+use namespaces::isolation::Namespace;
 use nix::net::if_::if_nametoindex;
 use nix::unistd::gettid;
 use std::net::{IpAddr, TcpListener};
@@ -15,6 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use testkit::eventually;
 
 /// IKE messages in the words of nftables: on port 4500 four octets of zero behind the UDP header of eight (RFC 3948
 /// §2.2).
@@ -122,8 +122,8 @@ impl World {
         let [left, right] = self.hosts();
         traffic::ping(left, right.1, 5);
         traffic::ping(right, left.1, 5);
-        traffic::stream(left, right, 1 << 20).expect("a TCP stream from vpnd to strongSwan");
-        traffic::stream(right, left, 1 << 20).expect("a TCP stream from strongSwan to vpnd");
+        traffic::exchange(left, right, 1 << 20);
+        traffic::exchange(right, left, 1 << 20);
     }
 
     /// Replaces the address of a gateway's only link.

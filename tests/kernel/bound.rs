@@ -3,13 +3,13 @@
 
 use crate::flush;
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::Need;
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{self, changed};
-use crate::harness::space::{Space, Watch};
-use crate::harness::until;
 use lab::traffic::Stream;
 use std::net::IpAddr;
+use testkit::Need;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{self, changed};
+use testkit::space::{Space, Watch};
+use testkit::until;
 
 pub fn group() -> Group {
     Group {

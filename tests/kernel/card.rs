@@ -1,9 +1,9 @@
 //! The simulated card (`guest/xfrmsim`): two devices on one wire that protect packets themselves.
 
-use crate::harness::space::Space;
-use crate::harness::until;
 use std::fs;
 use std::process::Command;
+use testkit::space::Space;
+use testkit::until;
 
 /// Where the driver tells what it does, and takes that the card is pulled (`0`) and put back (`1`).
 const CONTROL: &str = "/sys/kernel/debug/xfrmsim";

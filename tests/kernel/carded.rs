@@ -2,11 +2,11 @@
 //! addresses are no device's, so that they outlive the card.
 
 use crate::card;
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::space::{Space, Watch};
-use crate::harness::until;
 use lab::traffic::Stream;
 use std::net::IpAddr;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::space::{Space, Watch};
+use testkit::until;
 
 /// The gateways run.
 pub struct World {

@@ -1,8 +1,8 @@
 //! The scenes of `tests/leaks` where the kernel protects the packets of the left gateway.
 
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::Need;
 use crate::leaks::{PLAYS, Plane, Play, Setting, V4, V6};
+use testkit::Need;
 
 const NEEDS: &[Need] =
     &[Need::Program("ip"), Need::Program("ping"), Need::Program("nft"), Need::Program("cc")];

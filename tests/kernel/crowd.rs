@@ -3,15 +3,15 @@
 use crate::card;
 use crate::carded::{World, says};
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::policies::{self, changed};
-use crate::harness::space::Space;
-use crate::harness::{Need, PATIENCE};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::policies::{self, changed};
+use testkit::space::Space;
+use testkit::{Need, PATIENCE};
 
 pub fn group() -> Group {
     let play = |offload: &'static str| {

@@ -3,15 +3,15 @@
 
 use crate::card;
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::Need;
-use crate::harness::gateway::Gateway;
-use crate::harness::policies;
-use crate::harness::space::Space;
-use crate::harness::until;
 use lab::traffic::Stream;
 use std::fs::{self, Permissions};
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
+use testkit::Need;
+use testkit::gateway::Gateway;
+use testkit::policies;
+use testkit::space::Space;
+use testkit::until;
 
 pub fn group() -> Group {
     Group {

@@ -1,9 +1,9 @@
 //! Another program removes every policy from a gateway's kernel, again and again, under traffic.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::space::Space;
-use crate::harness::until;
 use nix::sys::signal::Signal;
+use testkit::gateway::Gateway;
+use testkit::space::Space;
+use testkit::until;
 
 /// How often under traffic, while the daemon puts them back as fast as it can.
 const TIMES: usize = 10;

@@ -1,7 +1,6 @@
 //! Guests: which kernel they have, how this executable gets into them, and how it learns what came of the scenarios.
 
 use crate::by_day;
-use crate::harness::{Need, leave_out, missing, unavailable, without};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
 use std::time::Instant;
+use testkit::{Need, leave_out, missing, unavailable, without};
 
 /// Where the scripts are, and where `build-kernel` puts its kernel.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel/guest");

@@ -9,10 +9,10 @@ mod scenes;
 mod setup;
 
 use crate::guest::{Group, Kernel, Scenario, scenario};
-use crate::harness::{Need, until};
 use crate::peer::Peer;
 use certificates::{ECDSA, RSA};
 use setup::{CBC_128, CBC_256, CHACHA, GCM_128, GCM_256, GMAC, Setup};
+use testkit::{Need, until};
 
 const NEEDS: &[Need] = &[
     Need::Program("chroot"),

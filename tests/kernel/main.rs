@@ -10,9 +10,6 @@
 //! `tests/kernel/guest/boot COMMAND` runs anything else in a guest.
 #![forbid(unsafe_code)]
 
-#[path = "../harness/harness.rs"]
-mod harness;
-
 mod bound;
 mod by_day;
 mod card;
@@ -23,18 +20,14 @@ mod example;
 mod flow;
 mod flush;
 mod guest;
+// Scenarios of the namespaces that the guest plays with the kernel's plane are compiled in both.
 #[path = "../netns/guide.rs"]
 #[allow(dead_code)]
 mod guide;
-#[path = "../interop/launch.rs"]
-mod launch;
 #[path = "../leaks/leaks.rs"]
 mod leaks;
 mod libreswan;
 mod manual;
-#[path = "../interop/needs.rs"]
-#[allow(dead_code)]
-mod needs;
 mod neighbours;
 #[path = "../netns/networks.rs"]
 #[allow(dead_code)]

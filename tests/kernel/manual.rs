@@ -5,12 +5,12 @@ mod pair;
 mod words;
 
 use crate::guest::{Group, Kernel, Scenario, scenario};
-use crate::harness::until;
 use crypto::Suite;
 use esp::plane::Encapsulation;
 use lab::traffic::Stream;
 use pair::{By, Pair, Setup};
 use policy::{Integrity, KeyBits, Mode};
+use testkit::until;
 
 /// Sizes around every boundary of padding, and the largest that goes in one packet everywhere.
 const SIZES: [usize; 6] = [0, 1, 2, 15, 16, 1200];

@@ -1,7 +1,7 @@
 //! Hosts that know each other's hardware addresses. What neighbours ask each other matches the policy of transport mode
 //! between their addresses, and would wait for itself.
 
-use crate::harness::space::Space;
+use testkit::space::Space;
 
 /// Tells both ends of `wire` of the other's: pairs of addresses, the left one's first.
 pub fn introduce(left: &Space, right: &Space, addresses: &[[&str; 2]]) {

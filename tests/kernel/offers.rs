@@ -1,9 +1,9 @@
 //! What the guest's kernel offers: without it the other groups would test nothing.
 
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::Need;
-use crate::harness::space::Space;
 use std::fs;
+use testkit::Need;
+use testkit::space::Space;
 
 pub fn group() -> Group {
     Group {

@@ -2,8 +2,6 @@
 
 use crate::card;
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::Need;
-use crate::harness::space::Space;
 use crypto::Suite;
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, ManualKeying, Notice, OutboundSa, Path, Rule,
@@ -14,6 +12,8 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use testkit::Need;
+use testkit::space::Space;
 use xfrm::placement::{Choice, OffloadMode, Placement, Report, Wanted};
 use xfrm::{Config, Hooks, Xfrm, commands};
 

@@ -6,9 +6,9 @@ use crate::carded::{World, says};
 use crate::flow::{Flow, WINDOW};
 use crate::flush;
 use crate::guest::{Group, Kernel, Scenario, scenario};
-use crate::harness::policies::{self, changed};
-use crate::harness::{Need, until};
 use std::net::IpAddr;
+use testkit::policies::{self, changed};
+use testkit::{Need, until};
 
 pub fn group() -> Group {
     let play = |name, play: fn()| -> Scenario { scenario(name, NEEDS, play) };

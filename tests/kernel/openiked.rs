@@ -4,13 +4,13 @@ mod iked;
 mod setup;
 
 use crate::guest::{Group, Kernel, Scenario, scenario};
-use crate::harness::{Need, output, until};
 use crate::peer::{PATIENT, Peer, USERSPACE, World, endurance, gateway};
 use iked::Iked;
 use setup::{AES_CBC, Begun, CBC_256, Esp, Ike, Proof, Setup};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
+use testkit::{Need, output, until};
 
 const NEEDS: &[Need] =
     &[Need::Program("chroot"), Need::Program("ping"), Need::Peer("openiked", "usr/sbin/iked")];

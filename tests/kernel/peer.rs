@@ -1,13 +1,13 @@
 //! `vpnd` and an IKE daemon of another kind, whose packets the kernel protects.
 
 use crate::flow::{Counts, Flow};
-use crate::harness::gateway::Gateway;
-use crate::harness::space::Space;
-use crate::harness::{BUFFERS, until};
 use crate::neighbours::introduce;
 use lab::traffic::Stream;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use testkit::gateway::Gateway;
+use testkit::space::Space;
+use testkit::{BUFFERS, until};
 
 /// Planes of `vpnd`, in its configuration's words.
 pub const USERSPACE: &str = "userspace";

@@ -1,13 +1,13 @@
 //! Two daemons, of which the kernel protects the packets of one or both.
 
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{self, changed};
-use crate::harness::space::{Space, Watch};
-use crate::harness::{Need, until};
 use crate::offloaded;
 use lab::traffic::Stream;
 use std::net::IpAddr;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{self, changed};
+use testkit::space::{Space, Watch};
+use testkit::{Need, until};
 
 const PING: &[Need] = &[Need::Program("ping")];
 pub fn group() -> Group {

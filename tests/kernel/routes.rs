@@ -1,10 +1,10 @@
 //! Routes to the networks behind tunnels in the kernel, which are the administrator's.
 
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::gateway::Gateway;
-use crate::harness::policies;
-use crate::harness::space::Space;
-use crate::harness::{Need, until};
+use testkit::gateway::Gateway;
+use testkit::policies;
+use testkit::space::Space;
+use testkit::{Need, until};
 
 pub fn group() -> Group {
     let missing = scenario("a missing route is told until it is there", PING, missing);

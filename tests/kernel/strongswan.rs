@@ -5,10 +5,10 @@ mod charon;
 mod setup;
 
 use crate::guest::{Group, Kernel, Scenario, scenario};
-use crate::harness::{Need, policies, until};
 use crate::peer::{Peer, USERSPACE, World, XFRM};
 use charon::Charon;
 use setup::{Protection, Setup};
+use testkit::{Need, policies, until};
 
 const NEEDS: &[Need] = &[
     Need::Program("ping"),

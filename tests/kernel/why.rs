@@ -3,11 +3,11 @@
 
 use crate::guest::{Group, Kernel, scenario};
 use crate::guide;
-use crate::harness::gateway::Gateway;
-use crate::harness::policies;
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, until};
 use crate::path_mtu::{ESP, Row};
+use testkit::gateway::Gateway;
+use testkit::policies;
+use testkit::space::Space;
+use testkit::{FILTERED, until};
 
 pub fn group() -> Group {
     Group {

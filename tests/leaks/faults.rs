@@ -2,11 +2,11 @@
 //! tunnel comes up.
 
 use super::scene::{Plane, Scene, Setting};
-use crate::harness::output;
-use crate::harness::policies::changed;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
+use testkit::output;
+use testkit::policies::changed;
 
 /// The library that is loaded into the daemon.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/leaks/faults.c");

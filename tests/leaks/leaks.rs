@@ -10,8 +10,6 @@ mod faults;
 mod random;
 mod scene;
 
-use crate::harness::policies::changed;
-use crate::harness::until;
 use nix::sys::signal::Signal;
 pub use random::sequences;
 use scene::{BOUND, Scene};
@@ -19,6 +17,8 @@ pub use scene::{Plane, Setting, V4, V6};
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::process::Stdio;
+use testkit::policies::changed;
+use testkit::until;
 
 /// A scene that is played in a setting.
 pub type Play = fn(Setting);

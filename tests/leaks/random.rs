@@ -1,10 +1,10 @@
 //! Transitions in random order.
 
 use super::scene::{BOUND, Plane, Scene, Setting};
-use crate::harness::policies::changed;
-use crate::harness::until;
 use std::process::Stdio;
 use std::time::Duration;
+use testkit::policies::changed;
+use testkit::until;
 
 /// Steps of a random sequence.
 const STEPS: usize = 12;

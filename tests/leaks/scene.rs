@@ -1,9 +1,5 @@
 //! Two gateways, the traffic of a tunnel, and a counter on the wire that sees what leaves in the clear.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{SITE, changed};
-use crate::harness::space::Space;
-use crate::harness::until;
 use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -12,6 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{SITE, changed};
+use testkit::space::Space;
+use testkit::until;
 
 /// Packets of each kind that are sent after a transition before it is judged.
 const SOME: u64 = 200;

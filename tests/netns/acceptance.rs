@@ -1,11 +1,11 @@
 //! The policy that the vendor's documentation prints, on both ends: up with two commands, everything protected, and
 //! nothing lost however often the keys change.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, PINGED, TOGETHER, backlog_drops, policies, test, until};
 use lab::traffic::{Echoes, Pings, Stream};
 use libtest_mimic::Trial;
 use std::net::IpAddr;
+use testkit::gateway::Gateway;
+use testkit::{GATEWAYS, PINGED, TOGETHER, backlog_drops, policies, test, until};
 
 /// Octets per second of the TCP stream: traffic to rekey under, but no congestion, whose losses would be nobody's fault.
 const GENTLE: u64 = 1_000_000;
@@ -54,7 +54,7 @@ fn under_traffic(
     };
     // Between the hosts only this machine's own queues may lose packets, which it counts.
     let drops = (backlog_drops() - drops) * TOGETHER;
-    assert!(echoes.lost <= drops, "{} of {} lost; {}", echoes.lost, echoes.sent, discards());
+    assert!(echoes.lost() <= drops, "{} of {} lost; {}", echoes.lost(), echoes.sent, discards());
     assert_eq!(echoes.duplicates, 0, "{}", discards());
     assert!(octets > 0, "{echoes:?}, {octets} octets of TCP");
     for gateway in [left, right] {
@@ -109,7 +109,7 @@ fn rekeyed_under_traffic() {
         assert_eq!(child["rekeys"], CHILD_REKEYS, "{status}");
         assert_eq!(child["refused"], 0, "{status}");
         let packets = |field: &str| child[field].as_u64().expect("a number");
-        let least = echoes.sent - echoes.lost;
+        let least = echoes.sent - echoes.lost();
         assert!(packets("packets_in") > least && packets("packets_out") > least, "{status}");
     }
     gateways.iter_mut().for_each(Gateway::stop);

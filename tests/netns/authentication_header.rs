@@ -1,11 +1,11 @@
 //! AH between two gateways: packets of protocol 51 in either mode and family, whole and unaltered.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::space::Space;
-use crate::harness::{Need, PATIENCE, PINGED, policies, test, until};
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::{IpAddr, UdpSocket};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::space::Space;
+use testkit::{Need, PATIENCE, PINGED, policies, test, until};
 
 const NEEDS: &[Need] = &[Need::All(PINGED), Need::Program("python3")];
 

@@ -1,15 +1,15 @@
 //! The first tunnel of a new administrator: the samples, `vpnctl policy new`, `vpnctl pki`, and the default
 //! configuration file.
 
-use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
-use crate::harness::space::Space;
-use crate::harness::{GATEWAYS, Need, PINGED, output, test, until};
 use crate::site::{hosts, passes};
 use libtest_mimic::Trial;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
+use testkit::space::Space;
+use testkit::{GATEWAYS, Need, PINGED, output, test, until};
 
 const MOUNTED: &[Need] = &[Need::All(GATEWAYS), Need::Program("unshare"), Need::Program("mount")];
 

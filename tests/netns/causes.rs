@@ -1,9 +1,5 @@
 //! What keeps a tunnel down on a real host is named at once, and waiting for a tunnel can be left.
 
-use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
-use crate::harness::policies::{changed, site};
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, GATEWAYS, Need, test, until};
 use crate::networks;
 use crate::planted::{Planted, plants, unanswered};
 use crate::site::{two, two_with};
@@ -12,6 +8,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
+use testkit::policies::{changed, site};
+use testkit::space::Space;
+use testkit::{FILTERED, GATEWAYS, Need, test, until};
 
 const LOCAL: &str = "this host does not have 192.0.2.1";
 const ROUTE: &str = "this host has no route to 192.0.2.2";

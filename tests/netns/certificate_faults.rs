@@ -1,11 +1,11 @@
 //! Certificates that a gateway cannot use, or that its peer does not accept.
 
 use crate::certificates::{Authority, policies, serial, two_of};
-use crate::harness::GATEWAYS;
-use crate::harness::gateway::Gateway;
-use crate::harness::policies::changed;
 use crate::planted::{Planted, plants};
 use libtest_mimic::Trial;
+use testkit::GATEWAYS;
+use testkit::gateway::Gateway;
+use testkit::policies::changed;
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,9 +1,5 @@
 //! The policy with certificates as it stands among the samples: X.500 names, RSA keys, revocation lists, IPv6.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{changed, exchange};
-use crate::harness::space::Space;
-use crate::harness::{GATEWAYS, Need, PINGED, output, test, until};
 use libtest_mimic::Trial;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
@@ -14,6 +10,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{changed, exchange};
+use testkit::space::Space;
+use testkit::{GATEWAYS, Need, PINGED, output, test, until};
 
 const POLICY: &str = include_str!("../../crates/policy/fixtures/04_ikev2_certificates_dn_ipv6.xml");
 const WITH_OPENSSL: &[Need] =

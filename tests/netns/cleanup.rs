@@ -1,9 +1,9 @@
 //! What a daemon leaves behind, in order or not: nothing in the system, and nothing in the clear on the wire.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::{FILTERED, policies, test};
 use libtest_mimic::Trial;
 use std::net::UdpSocket;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::{FILTERED, policies, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![

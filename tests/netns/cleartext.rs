@@ -1,12 +1,12 @@
 //! The scenes of `tests/leaks` on the userspace plane, and cleartext that arrives.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::site;
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, Need, test};
 use crate::leaks::{PLAYS, Plane, Setting, V4, V6};
 use libtest_mimic::Trial;
 use std::net::UdpSocket;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::site;
+use testkit::space::Space;
+use testkit::{FILTERED, Need, test};
 
 pub fn trials() -> Vec<Trial> {
     let userspace = |family, others| Setting { family, plane: Plane::Userspace, others };

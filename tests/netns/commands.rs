@@ -1,13 +1,13 @@
 //! `vpnctl` and `vpnd check`, as people and programs rely on them.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, policies, test};
 use crate::site::two;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use testkit::gateway::Gateway;
+use testkit::{GATEWAYS, policies, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![

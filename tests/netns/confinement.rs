@@ -1,6 +1,5 @@
 //! The confinement of `vpnd start`: what the kernel says about its threads, and what such a thread can still do.
 
-use crate::harness::{GATEWAYS, missing, test, without};
 use crate::site::{hosts, passes, two};
 use cli::daemon::confinement::{Paths, confine};
 use libtest_mimic::{Completion, Failed, Trial};
@@ -14,6 +13,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use testkit::{GATEWAYS, missing, test, without};
 
 /// With this variable in the environment, the test program is the confined process: its value is a directory, in which
 /// `read` and `write` are its own.

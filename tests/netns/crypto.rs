@@ -1,10 +1,10 @@
 //! The crypto facility of a running daemon: what protects packets changes under a tunnel that stays up.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, test};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use serde_json::Value;
+use testkit::gateway::Gateway;
+use testkit::{GATEWAYS, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,6 +1,5 @@
 //! `vpnd start` and `vpnctl` through the life of a tunnel.
 
-use crate::harness::{GATEWAYS, PATIENCE, test, until};
 use crate::planted::{Planted, plants};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
@@ -9,6 +8,7 @@ use serde_json::Value;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
+use testkit::{GATEWAYS, PATIENCE, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

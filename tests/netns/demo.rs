@@ -1,11 +1,11 @@
 //! `vpnd demo` as root and as an ordinary user.
 
-use crate::harness::{Need, output, test};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use testkit::{Need, output, test};
 
 const NOBODY: u32 = 65_534;
 const NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun];

@@ -1,7 +1,5 @@
 //! `vpnd exec` as an ordinary user without any capability: a command that has the tunnels as its only network.
 
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, Need, policies, test};
 use crate::proxy::{HOST, NOBODY, Scene, megabyte};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
@@ -9,6 +7,8 @@ use nix::unistd::{Pid, chown};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
+use testkit::space::Space;
+use testkit::{FILTERED, Need, policies, test};
 
 const NEEDS: &[Need] = &[
     Need::All(FILTERED),

@@ -1,9 +1,9 @@
 //! The smallest version of every experiment, through to its report.
 
-use crate::harness::{GATEWAYS, test};
 use libtest_mimic::Trial;
 use std::fs;
 use std::process::Command;
+use testkit::{GATEWAYS, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,10 +1,10 @@
 //! The failures a person meets: what `vpnctl activate` says, what both logs say, and what the peer is told.
 
-use crate::harness::gateway::{GIVES_UP, Gateway};
-use crate::harness::policies::{changed, site, vendor};
-use crate::harness::{GATEWAYS, until};
 use crate::planted::{Planted, plants, unanswered};
 use libtest_mimic::Trial;
+use testkit::gateway::{GIVES_UP, Gateway};
+use testkit::policies::{changed, site, vendor};
+use testkit::{GATEWAYS, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

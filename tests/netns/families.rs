@@ -1,12 +1,12 @@
 //! IPsec of one address family, switched off and on while traffic of both passes.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::space::Space;
-use crate::harness::{PINGED, test, until};
 use crate::networks::{hosts, policy};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::process::{Command, Stdio};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::space::Space;
+use testkit::{PINGED, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

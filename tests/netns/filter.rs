@@ -1,11 +1,11 @@
 //! Traffic that is no tunnel's: rules before the tunnels, a default behind them, and questions about both.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::{FILTERED, PATIENCE, policies, test, until};
 use libtest_mimic::Trial;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::{FILTERED, PATIENCE, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -26,7 +26,7 @@ fn two(left: &str, right: &str) -> [Gateway; 2] {
         .map(|(name, end, filter)| Gateway::new(name, &policies[end], PATIENT, filter));
     let [here, there] = &gateways;
     let ends = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
-    crate::harness::space::Space::connect(
+    testkit::space::Space::connect(
         (&here.space, "wire", &ends[0]),
         (&there.space, "wire", &ends[1]),
     );

@@ -1,9 +1,6 @@
 //! Strangers in great numbers knock at a gateway's port 500, each only once and from an address that is not its own,
 //! while a tunnel carries traffic and others come up.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::space::Space;
-use crate::harness::{Need, backlog_drops, policies, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use lab::traffic::{Echoes, Pings};
 use libtest_mimic::Trial;
@@ -17,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use testkit::gateway::Gateway;
+use testkit::space::Space;
+use testkit::{Need, backlog_drops, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![test("a flood of strangers costs nobody a tunnel", NEEDS, strangers)]
@@ -226,7 +226,7 @@ fn strangers() {
             worst(&seen.rekeys),
             seen.echoes.median,
             seen.echoes.p99,
-            seen.echoes.lost,
+            seen.echoes.lost(),
             seen.echoes.sent
         );
         assert_eq!(seen.echoes.duplicates, 0);
@@ -234,7 +234,7 @@ fn strangers() {
     let terms = 1 + duration.as_secs() / HALF_OPEN_FOR;
     assert!((1..=COOKIE_THRESHOLD * terms).contains(&half_open), "{half_open}; {}", explain());
     assert!(without > TOLD, "hardly any stranger got through: {}", explain());
-    let lost = flooded.echoes.lost;
+    let lost = flooded.echoes.lost();
     assert!(lost <= queues, "{lost} of {} lost; {}", flooded.echoes.sent, explain());
     assert!(peak.saturating_sub(before) < MEMORY, "{before} octets, then {peak}");
     for gateway in [&left, &right] {

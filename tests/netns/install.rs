@@ -1,10 +1,10 @@
 //! `vpnd install` with the programs as they are built.
 
-use crate::harness::{Need, output, test};
 use libtest_mimic::Trial;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::{Need, output, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![

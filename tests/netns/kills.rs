@@ -4,13 +4,13 @@
 //! A few kills, or one every 20 seconds for a given time:
 //! `KILL_SECONDS=3600 cargo test --release --test netns "killed under load" -- --nocapture`.
 
-use crate::harness::gateway::{GIVES_UP, Gateway};
-use crate::harness::{FILTERED, policies, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use testkit::gateway::{GIVES_UP, Gateway};
+use testkit::{FILTERED, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![test("stress: either daemon is killed under load", FILTERED, kills)]

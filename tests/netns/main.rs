@@ -1,9 +1,6 @@
 //! The binaries as an operator runs them, between network namespaces of this machine.
 #![forbid(unsafe_code)]
 
-#[path = "../harness/harness.rs"]
-mod harness;
-
 #[path = "../leaks/leaks.rs"]
 mod leaks;
 
@@ -102,5 +99,5 @@ fn main() -> std::process::ExitCode {
     ];
     let mut trials: Vec<_> = trials.into_iter().flatten().collect();
     trials.push(planted::table(&trials));
-    harness::run(trials)
+    testkit::run(trials)
 }

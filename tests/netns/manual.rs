@@ -1,13 +1,13 @@
 //! SAs without IKE: keys by hand, sequence numbers that go on over restarts and crashes.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, PATIENCE, test, until};
 use crate::site::two;
 use libtest_mimic::Trial;
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
+use testkit::gateway::Gateway;
+use testkit::{GATEWAYS, PATIENCE, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

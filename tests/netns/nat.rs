@@ -1,10 +1,10 @@
 //! Address translators of the kernel in between: several clients behind one, and one at each end.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, policies, test};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::space::Space;
+use testkit::{FILTERED, policies, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,11 +1,11 @@
 //! Tunnel mode between two networks, each behind its gateway: four namespaces in a row.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::space::Space;
-use crate::harness::{BUFFERS, PINGED, policies, test, until};
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::space::Space;
+use testkit::{BUFFERS, PINGED, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

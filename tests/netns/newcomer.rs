@@ -4,12 +4,12 @@
 
 mod machine;
 
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, Need, test, until};
 use libtest_mimic::Trial;
 use machine::Machine;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use testkit::space::Space;
+use testkit::{FILTERED, Need, test, until};
 
 const README: &str = include_str!("../../README.md");
 const CERTIFICATES: &str = include_str!("../../docs/certificates.md");

@@ -4,16 +4,16 @@
 //! The outputs are compared with the blocks of `docs/troubleshooting.md` whose names begin with `host-`.
 
 use crate::guide::shown;
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{changed, site, vendor};
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, PINGED, test, until};
 use crate::networks;
 use crate::path_mtu::{ESP, NARROW, Row};
 use crate::planted::{Planted, plants};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{changed, site, vendor};
+use testkit::space::Space;
+use testkit::{FILTERED, PINGED, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

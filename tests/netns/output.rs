@@ -1,9 +1,9 @@
 //! What the commands tell without being asked: narrowed traffic, tunnels that are never used, and changes that are undone.
 
-use crate::harness::{FILTERED, GATEWAYS, policies, test, until};
 use crate::planted::{Planted, plants};
 use crate::site::two;
 use libtest_mimic::Trial;
+use testkit::{FILTERED, GATEWAYS, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,13 +1,13 @@
 //! Two networks whose gateways have a router between them that carries less than they think: one that says so, and one
 //! that keeps it to itself.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, Need, PINGED, test, until};
 use crate::networks;
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::IpAddr;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::space::Space;
+use testkit::{FILTERED, Need, PINGED, test, until};
 
 /// Where a router writes a message of its own.
 const FORGING: &[Need] = &[Need::All(PINGED), Need::Program("python3")];

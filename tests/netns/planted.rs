@@ -2,13 +2,13 @@
 //! table names must say the cause and the cure, on one screen.
 
 use crate::guide::{self, Row};
-use crate::harness::gateway::Gateway;
-use crate::harness::{Need, test, until};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Instant;
+use testkit::gateway::Gateway;
+use testkit::{Need, test, until};
 
 /// The kinds of faults.
 const KINDS: usize = 20;

@@ -1,8 +1,5 @@
 //! `vpnd proxy` as an ordinary user without any capability, behind an address translator: the tunnels as a proxy.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, Need, output, policies, test};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, chown};
@@ -12,6 +9,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::space::Space;
+use testkit::{FILTERED, Need, output, policies, test};
 
 pub const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
 

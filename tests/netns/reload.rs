@@ -1,11 +1,11 @@
 //! A policy that changes while tunnels are up.
 
-use crate::harness::policies::{SITE, changed};
-use crate::harness::{GATEWAYS, test, until};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use testkit::policies::{SITE, changed};
+use testkit::{GATEWAYS, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,9 +1,9 @@
 //! A peer that dies without a word, and comes back.
 
-use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
-use crate::harness::{GATEWAYS, policies, test, until};
 use crate::site::{hosts, passes, two_with};
 use libtest_mimic::Trial;
+use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
+use testkit::{GATEWAYS, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

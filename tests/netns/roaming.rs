@@ -1,10 +1,10 @@
 //! Addresses that change under a running flow (RFC 4555).
 
-use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
-use crate::harness::{GATEWAYS, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, hosts, passes, two_with};
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
+use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
+use testkit::{GATEWAYS, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,11 +1,11 @@
 //! Completions in the shells themselves, as `vpnd install` puts them there, beside a daemon that knows the tunnels.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, Need, output, policies, test};
 use libtest_mimic::Trial;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
+use testkit::gateway::Gateway;
+use testkit::{GATEWAYS, Need, output, policies, test};
 
 pub fn trials() -> Vec<Trial> {
     const ZSH: &[Need] = &[Need::All(GATEWAYS), Need::Program("zsh"), Need::Program("timeout")];

@@ -1,11 +1,11 @@
 //! Reloads that may shut out ssh: the question on a terminal, and the filter of before that comes back.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{FILTERED, Need, policies, test, until};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::process::Command;
+use testkit::gateway::Gateway;
+use testkit::{FILTERED, Need, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     const ASKED: &[Need] = &[Need::All(FILTERED), Need::Program("script")];

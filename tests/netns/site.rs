@@ -1,9 +1,9 @@
 //! The two gateways of the sample policies, each with a host of its network on its loopback device.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::{PATIENCE, policies};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::{PATIENCE, policies};
 
 pub const LEFT_INNER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub const RIGHT_INNER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);

@@ -1,11 +1,11 @@
 //! `startsrc`, `lssrc` and `stopsrc`, with systemd and without. Each scene has its own `/run`, `/var/lib` and `/var/log`, and its
 //! processes end with it.
 
-use crate::harness::space::Space;
-use crate::harness::{GATEWAYS, Need, output, policies, test};
 use libtest_mimic::Trial;
 use std::fs;
 use std::process::Command;
+use testkit::space::Space;
+use testkit::{GATEWAYS, Need, output, policies, test};
 
 pub fn trials() -> Vec<Trial> {
     const NEEDS: &[Need] = &[Need::All(GATEWAYS), Need::Program("unshare")];

@@ -1,9 +1,5 @@
 //! The policy store of a running daemon: files and their mirrors are put, and what is up stays up.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{SITE, changed};
-use crate::harness::space::Space;
-use crate::harness::{GATEWAYS, PATIENCE, test};
 use crate::site::{LEFT_INNER, RIGHT_INNER, passes};
 use libtest_mimic::Trial;
 use std::fs::{self, File, Permissions};
@@ -11,6 +7,10 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{SITE, changed};
+use testkit::space::Space;
+use testkit::{GATEWAYS, PATIENCE, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -1,14 +1,14 @@
 //! Everything at once: as much traffic as goes, keys renewed by IKE, workers that come and go, and the schedule switched.
 //! A fixed number of changes, or more of them for a given time: `STRESS_SECONDS=600 cargo test --release -p vpn-cli --test netns stress -- --nocapture`.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{BUFFERS, GATEWAYS, TOGETHER, backlog_drops, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use lab::traffic::{Pings, Stream};
 use libtest_mimic::Trial;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
+use testkit::gateway::Gateway;
+use testkit::{BUFFERS, GATEWAYS, TOGETHER, backlog_drops, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![test("stress: traffic, rekeys, workers and schedules", GATEWAYS, stress)]
@@ -72,7 +72,7 @@ fn stress() {
         began.elapsed().as_secs_f64(),
         rate[0],
         rate[1],
-        echoes.lost,
+        echoes.lost(),
         echoes.sent
     );
     let dropped = since(&idle, discards(&gateways));
@@ -108,7 +108,7 @@ fn stress() {
     until("every packet to be accounted for", settled, || format!("{:?}, {dropped:?}", counts()));
     println!("protected and accepted: {:?}", counts());
     let buffers = host + dropped.iter().flat_map(BTreeMap::values).sum::<u64>();
-    assert!(echoes.lost == 0 || buffers > 0, "{} lost and not counted", echoes.lost);
+    assert!(echoes.lost() == 0 || buffers > 0, "{} lost and not counted", echoes.lost());
     assert_eq!(echoes.duplicates, 0);
     gateways.iter_mut().for_each(Gateway::stop);
 }

@@ -1,11 +1,11 @@
 //! Commands on a terminal: progress is one line that changes, Ctrl-C leaves the work to vpnd, and `top` takes the whole screen.
 
-use crate::harness::{GATEWAYS, Need, test};
 use crate::site::two;
 use libtest_mimic::Trial;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use testkit::{GATEWAYS, Need, test};
 
 pub fn trials() -> Vec<Trial> {
     const SCRIPTED: &[Need] = &[Need::All(GATEWAYS), Need::Program("script")];

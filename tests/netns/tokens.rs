@@ -2,9 +2,6 @@
 
 mod softhsm;
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{self, changed};
-use crate::harness::{GATEWAYS, Need, test, until};
 use libtest_mimic::Trial;
 use softhsm::{
     Authority, Failing, MODULE, PIN, equip, key_file, move_key, pin_file, token, write, write_uri,
@@ -12,6 +9,9 @@ use softhsm::{
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{self, changed};
+use testkit::{GATEWAYS, Need, test, until};
 
 const TOKENS: &[Need] = &[Need::All(GATEWAYS), Need::Program("softhsm2-util"), Need::File(MODULE)];
 const FAILING: &[Need] = &[Need::All(TOKENS), Need::Program("cc")];

@@ -1,8 +1,5 @@
 //! Exported keys: Wireshark reads with them what was on the wire, and without the option there are none.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::policies::{changed, site};
-use crate::harness::{GATEWAYS, Need, test, until};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
@@ -12,6 +9,9 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use testkit::gateway::Gateway;
+use testkit::policies::{changed, site};
+use testkit::{GATEWAYS, Need, test, until};
 
 const NEEDS: &[Need] = &[Need::All(GATEWAYS), Need::Program("tshark"), Need::Program("dumpcap")];
 

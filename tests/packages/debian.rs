@@ -1,11 +1,11 @@
 //! `vpnd.deb` under systemd: installed, used, upgraded, removed.
 
-use crate::harness::space::Space;
-use crate::harness::{test, until};
 use crate::machine::Machine;
 use crate::{NEEDS, PACKAGES};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
+use testkit::space::Space;
+use testkit::{test, until};
 
 const NEW: &str =
     "vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24";

@@ -1,11 +1,11 @@
 //! A machine that systemd has booted, from a minimal Debian.
 
-use crate::harness::space::Space;
-use crate::harness::until;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
+use testkit::space::Space;
+use testkit::until;
 
 /// The root that `tests/peers` makes. It stays as it is: each machine has a layer above it.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/debian");

@@ -4,18 +4,15 @@
 //! `target/peers/debian`, which `tests/peers` makes.
 #![forbid(unsafe_code)]
 
-#[path = "../harness/harness.rs"]
-mod harness;
-
 mod debian;
 mod machine;
 mod rpm;
 
-use harness::{FILTERED, Need};
 use libtest_mimic::Trial;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
+use testkit::{FILTERED, Need};
 
 const NEEDS: &[Need] = &[
     Need::All(FILTERED),
@@ -39,7 +36,7 @@ fn package(version: &str) -> PathBuf {
     let mut build = Command::new(root.join("packaging/build"));
     let programs = Path::new(env!("CARGO_BIN_EXE_vpnd")).parent().expect("a directory");
     build.args(["--fast", "--version", version]).arg("--programs").arg(programs);
-    harness::output({
+    testkit::output({
         build.arg("--output").arg(&to);
         build
     });
@@ -54,7 +51,7 @@ fn impossible() -> Option<String> {
         return Some(why.trim().to_owned());
     }
     // What else is missing is an error where no test may be left out.
-    if harness::missing(NEEDS).is_some() {
+    if testkit::missing(NEEDS).is_some() {
         return None;
     }
     let probe = "mount --make-rprivate / && mount -t cgroup2 none /mnt && mkdir /mnt/vpn-test-probe && \
@@ -70,11 +67,11 @@ fn trials() -> Vec<Trial> {
     let Some(why) = impossible() else { return all().collect() };
     let leave_out = |trial: Trial| {
         let why = why.clone();
-        Trial::ignorable_test(trial.name().to_owned(), move || Ok(harness::leave_out(&why)))
+        Trial::ignorable_test(trial.name().to_owned(), move || Ok(testkit::leave_out(&why)))
     };
     all().map(leave_out).collect()
 }
 
 fn main() -> std::process::ExitCode {
-    harness::run(trials())
+    testkit::run(trials())
 }

@@ -1,11 +1,11 @@
 //! `vpnd.rpm` in the root of a machine whose packages are Debian's: its scripts run, its files come and go.
 
-use crate::harness::test;
-use crate::{NEEDS, PACKAGES, harness};
+use crate::{NEEDS, PACKAGES};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use testkit::test;
 
 pub fn trials() -> Vec<Trial> {
     vec![test(
@@ -21,8 +21,8 @@ fn in_root(layer: &Path, line: &str) -> String {
     let mount = "mount --make-rprivate / && mount -t overlay overlay \
                  -o lowerdir=$0,upperdir=$1/upper,workdir=$1/work /mnt && eval \"$2\"";
     shell.args(["--mount", "--net", "sh", "-e", "-c", mount]);
-    shell.arg(Path::new(harness::PEERS).join("debian")).arg(layer).arg(line);
-    harness::output(shell)
+    shell.arg(Path::new(testkit::PEERS).join("debian")).arg(layer).arg(line);
+    testkit::output(shell)
 }
 
 fn comes_and_goes() {
@@ -43,7 +43,7 @@ fn comes_and_goes() {
     let mut deb = Command::new("sh");
     deb.args(["-c", "dpkg-deb --fsys-tarfile \"$0\" | tar t"]);
     deb.arg(PACKAGES[0].join("vpnd.deb"));
-    let of_deb = harness::output(deb);
+    let of_deb = testkit::output(deb);
     let of_deb = of_deb.lines().map(|path| path.trim_start_matches("./").trim_end_matches('/'));
     let missing: Vec<&str> = of_deb
         .filter(|path| path.starts_with("etc/") || path.starts_with("usr/"))

@@ -28,6 +28,16 @@ pub fn note(reason: &str, tests: usize) {
     }
 }
 
+/// Says why a test does nothing.
+///
+/// # Panics
+/// Where no test may be left out.
+pub fn skip(reason: &str) {
+    assert!(!is_forbidden(), "required, but {reason}");
+    note(reason, 1);
+    println!("skipped: {reason}");
+}
+
 /// What was left out since this cargo process began; the notes are removed.
 pub fn summary() -> Option<String> {
     let directory = directory()?;

@@ -2,7 +2,6 @@
 
 use super::vici::Vici;
 use super::{HUB, SPOKES, Suite};
-use crate::launch;
 use lab::isolation::Namespace;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -10,6 +9,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::strongswan;
 
 const KEY: &str = "5b0e6c1d-preshared-key-of-the-bench";
 /// How long a daemon may take to be ready or to bring all tunnels up.
@@ -79,10 +79,10 @@ impl Daemon {
         let path = directory.path();
         let process = match kind {
             Kind::StrongSwan => {
-                launch::write_settings(path, launch::USERSPACE, CHARON, "default = 1")?;
+                strongswan::write_settings(path, strongswan::USERSPACE, CHARON, "default = 1")?;
                 fs::write(path.join("swanctl.conf"), connections(end, suite, tunnels))
                     .map_err(error)?;
-                launch::spawn(&space, path)?
+                strongswan::spawn(&space, path)?
             }
             Kind::Vpnd => {
                 let mut file = File::options();
@@ -123,7 +123,8 @@ impl Daemon {
                 }
                 let file = self.directory.path().join("swanctl.conf");
                 let file = file.to_string_lossy();
-                launch::swanctl(self.directory.path(), &["--load-all", "--file", &file]).map(drop)
+                strongswan::swanctl(self.directory.path(), &["--load-all", "--file", &file])
+                    .map(drop)
             }
         }
     }
@@ -172,7 +173,7 @@ impl Daemon {
                 Ok(children.filter(|child| child.child_sa.is_some()).count())
             }
             Kind::StrongSwan => {
-                let sas = launch::swanctl(self.directory.path(), &["--list-sas"])?;
+                let sas = strongswan::swanctl(self.directory.path(), &["--list-sas"])?;
                 Ok(sas.matches(", INSTALLED, ").count())
             }
         }

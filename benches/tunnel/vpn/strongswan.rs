@@ -2,15 +2,15 @@
 
 use super::{Running, wait};
 use crate::wire::Host;
-use crate::{launch, needs};
 use std::fs;
+use testkit::strongswan;
 
 /// No more plugins than the tunnel needs.
 pub const FEW: &str = "aesni openssl random nonce aes sha2 hmac kdf curve25519 pem kernel-libipsec kernel-netlink \
                        socket-default vici";
 
 pub fn lacking() -> Option<String> {
-    needs::lacking()
+    strongswan::lacking()
 }
 
 pub fn up(plugins: Option<&str>, hosts: &[Host; 2], running: &mut Running) -> Result<(), String> {
@@ -34,12 +34,12 @@ pub fn up(plugins: Option<&str>, hosts: &[Host; 2], running: &mut Running) -> Re
         running.write(&name("strongswan.conf"), &settings)?;
         let connections =
             running.write(&name("swanctl.conf"), &connections(host, &hosts[1 - at]))?;
-        running.processes.push(launch::spawn(&host.space, &directory)?);
+        running.processes.push(strongswan::spawn(&host.space, &directory)?);
         wait("charon listens", || vici.exists())?;
-        launch::swanctl(&directory, &["--load-all", "--file", &connections.to_string_lossy()])?;
+        strongswan::swanctl(&directory, &["--load-all", "--file", &connections.to_string_lossy()])?;
         directories.push(directory);
     }
-    launch::swanctl(&directories[0], &["--initiate", "--child", "net"]).map(drop)
+    strongswan::swanctl(&directories[0], &["--initiate", "--child", "net"]).map(drop)
 }
 
 fn connections(here: &Host, there: &Host) -> String {

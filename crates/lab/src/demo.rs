@@ -179,7 +179,7 @@ fn play(
 
     let mut findings = Findings {
         packets_sent: echoes.sent,
-        packets_lost: echoes.lost,
+        packets_lost: echoes.lost(),
         packets_duplicated: echoes.duplicates,
         round_trip_median_us: microseconds(echoes.median),
         round_trip_p99_us: microseconds(echoes.p99),

@@ -1,4 +1,4 @@
-//! The laboratory: network namespaces, traffic, a watch on the wire, the demo and the experiments.
+//! The laboratory: two daemons in network namespaces, the demo and the experiments.
 //!
 //! Tests, benchmarks, `vpnd demo` and `vpnctl experiment` build two hosts in network namespaces of this machine, start
 //! a `vpnd` in each and send traffic between them. Nothing of the machine's own network is touched, and all of it is
@@ -35,10 +35,8 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | How is a namespace made, and what does it isolate? | `isolation.rs` |
+//! | How is a namespace made, which packets count as sent in the clear, and which traffic checks that nothing is lost or altered? | the crate `namespaces` |
 //! | How are two namespaces connected? | `network.rs` |
-//! | Which packets count as sent in the clear? | `capture.rs` |
-//! | Which traffic checks that nothing is lost or altered? | `traffic.rs` |
 //! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
 //! | How is a daemon started and stopped? | `node.rs` (it may take 120 s to start, and is killed 60 s after it was told to stop); two of them: `site.rs`, with the policies of `site/policy.rs` |
 //! | What does the demo do, and when does it fail? | `demo.rs`; the test that nothing leaves in the clear is `tests/netns/demo.rs` |
@@ -50,12 +48,12 @@
 //! | What must be there before an experiment starts? | `experiment/readiness.rs`; its effort and its place are in `experiment/lab.rs` |
 #![forbid(unsafe_code)]
 
-pub mod capture;
+pub use namespaces::{capture, isolation, traffic};
+
 pub mod demo;
 pub mod experiment;
 mod foreign;
 mod interrupt;
-pub mod isolation;
 pub mod load;
 pub mod machine;
 pub mod network;
@@ -66,4 +64,3 @@ pub mod report;
 pub mod site;
 pub mod statistics;
 pub mod table;
-pub mod traffic;

@@ -154,3 +154,22 @@ pub fn cut() -> Result<(), String> {
         handle.link().set(down).execute().await.map_err(step("take a device down"))
     })
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two connected namespaces; none where they cannot be made, which is said.
+    pub fn connected(left: Ipv4Addr, right: Ipv4Addr) -> Option<[Namespace; 2]> {
+        match Namespace::new("left").and_then(|left| Ok([left, Namespace::new("right")?])) {
+            Ok(spaces) => {
+                connect((&spaces[0], left), (&spaces[1], right)).expect("a wire");
+                Some(spaces)
+            }
+            Err(error) => {
+                testkit::skip(&error.to_string());
+                None
+            }
+        }
+    }
+}

@@ -28,9 +28,7 @@ fn keys_in_a_token() {
         return inside(Path::new(&directory));
     }
     if !Path::new(MODULE).exists() {
-        let reason = format!("no file {MODULE}");
-        assert!(!left_out::is_forbidden(), "required, but {reason}");
-        return left_out::note(&reason, 1);
+        return left_out::skip(&format!("no file {MODULE}"));
     }
     let place = tempfile::tempdir().expect("a temporary directory");
     let (configuration, tokens) = (place.path().join("conf"), place.path().join("tokens"));

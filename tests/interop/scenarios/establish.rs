@@ -4,9 +4,10 @@ use crate::setup::{
     CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, SECOND_CHILD, SECOND_TUNNEL, Second, Setup,
 };
 use crate::world::World;
-use crate::{Scenario, eventually, scenario, traffic};
+use crate::{Scenario, scenario, traffic};
 use control::protocol::Child;
 use std::net::UdpSocket;
+use testkit::eventually;
 
 fn from_vpnd(world: &mut World) {
     world.up_from_vpnd();

@@ -2,7 +2,8 @@
 
 use crate::setup::{CHILD_TUNNEL, CONNECTION, Setup};
 use crate::world::World;
-use crate::{Scenario, eventually, scenario};
+use crate::{Scenario, scenario};
+use testkit::eventually;
 
 /// Both sides send small fragments.
 fn fragmented() -> Setup {

@@ -3,7 +3,8 @@
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Setup};
 use crate::traffic::Flow;
 use crate::world::World;
-use crate::{Scenario, eventually, scenario};
+use crate::{Scenario, scenario};
+use testkit::eventually;
 
 /// Which side gets another address.
 #[derive(Clone, Copy)]

@@ -1,7 +1,8 @@
 //! An address translator in between.
 
 use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, Nat, Setup};
-use crate::{Scenario, eventually, scenario, traffic};
+use crate::{Scenario, scenario, traffic};
+use testkit::eventually;
 
 pub fn all() -> Vec<Scenario> {
     let vpnd_behind = Setup { nat: Nat::Vpnd, names: true, ..Setup::default() };

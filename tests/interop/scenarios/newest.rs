@@ -5,8 +5,9 @@ use super::rekey::{child_by_charon, child_by_vpnd, ike_by_charon, ike_by_vpnd, w
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Setup};
 use crate::traffic::Flow;
 use crate::world::World;
-use crate::{Scenario, eventually, scenario};
+use crate::{Scenario, scenario};
 use std::time::{Duration, Instant};
+use testkit::eventually;
 
 /// Between the rekey of the IKE SA and that of the Child SA, in datagrams that are echoed, one a millisecond.
 const APART: u64 = 150;

@@ -2,13 +2,14 @@
 
 use crate::setup::{CONNECTION, Setup};
 use crate::world::World;
-use crate::{Scenario, eventually, scenario};
+use crate::{Scenario, scenario};
 use nix::unistd::chown;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use testkit::eventually;
 
 const NOBODY: u32 = 65_534;
 

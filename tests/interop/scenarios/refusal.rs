@@ -2,8 +2,9 @@
 
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Second, Setup};
 use crate::world::World;
-use crate::{Scenario, eventually, scenario, traffic};
+use crate::{Scenario, scenario, traffic};
 use control::protocol::FailureInfo;
+use testkit::eventually;
 
 /// The tunnel does not come up from `vpnd`; `vpnctl` says so in these words.
 pub(super) fn vpnd_says(world: &World, words: &[&str]) {

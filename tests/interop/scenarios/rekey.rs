@@ -3,8 +3,9 @@
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Setup};
 use crate::traffic::Flow;
 use crate::world::World;
-use crate::{Scenario, eventually, scenario};
+use crate::{Scenario, scenario};
 use std::time::Instant;
+use testkit::eventually;
 
 /// strongSwan renews the Child SA.
 pub fn child_by_charon(world: &World) {

@@ -2,8 +2,9 @@
 
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Setup};
 use crate::world::World;
-use crate::{Scenario, eventually, scenario};
+use crate::{Scenario, scenario};
 use nix::sys::signal::Signal;
+use testkit::eventually;
 
 pub fn all() -> Vec<Scenario> {
     vec![

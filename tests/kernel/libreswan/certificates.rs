@@ -1,11 +1,11 @@
 //! Certificates that `vpnctl pki` makes, for both sides.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::output;
-use crate::harness::policies::{self, changed};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::gateway::Gateway;
+use testkit::output;
+use testkit::policies::{self, changed};
 
 /// The names of `vpnd` and libreswan.
 pub const HOSTS: [&str; 2] = ["left.example", "right.example"];

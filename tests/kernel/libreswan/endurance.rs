@@ -2,9 +2,9 @@
 
 use super::pluto::Pluto;
 use super::setup::{GCM_256, Setup};
-use crate::harness::until;
 use crate::peer::{World, endurance};
 use std::time::Instant;
+use testkit::until;
 
 /// libreswan renews all keys every five seconds, and `vpnd` those of the Child SA by command in between: no packet is lost. The other
 /// five seconds are for a machine that stalls: then libreswan must not find both timers overdue.

@@ -1,13 +1,13 @@
 //! libreswan's daemon `pluto`, in a root of its own.
 
 use super::certificates::{Authority, HOSTS};
-use crate::harness::space::Space;
-use crate::harness::{output, until};
 use crate::peer::Peer;
 use crate::root::Root;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use testkit::space::Space;
+use testkit::{output, until};
 
 /// Name of the connection.
 pub const NAME: &str = "net";

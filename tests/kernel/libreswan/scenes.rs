@@ -4,10 +4,10 @@ use super::pluto::{NAME, Pluto};
 use super::setup::{GCM_256, Setup};
 use super::{NEEDS, endurance};
 use crate::guest::{Scenario, scenario};
-use crate::harness::space::Space;
-use crate::harness::until;
 use crate::peer::{Peer, World, XFRM};
 use std::time::Instant;
+use testkit::space::Space;
+use testkit::until;
 
 pub fn all() -> Vec<Scenario> {
     let mut all = vec![

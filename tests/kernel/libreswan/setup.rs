@@ -2,9 +2,9 @@
 
 use super::certificates::{self, HOSTS, Key};
 use super::pluto::{Files, NAME, Pluto};
-use crate::harness::policies::{self, changed};
 use crate::peer::{PATIENT, USERSPACE, World, gateway};
 use std::fmt::Write;
+use testkit::policies::{self, changed};
 
 /// A tunnel, as both sides are told of it.
 #[derive(Clone, Copy)]

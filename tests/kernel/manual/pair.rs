@@ -3,8 +3,6 @@
 
 use super::words;
 use crate::card;
-use crate::harness::PATIENCE;
-use crate::harness::space::Space;
 use crate::neighbours::introduce;
 use crypto::Suite;
 use esp::plane::{
@@ -18,6 +16,8 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use testkit::PATIENCE;
+use testkit::space::Space;
 use userspace::Userspace;
 use xfrm::{Offload, Xfrm};
 

@@ -1,13 +1,13 @@
 //! OpenIKED's daemon `iked`, in a root of its own.
 
-use crate::harness::space::Space;
-use crate::harness::until;
 use crate::peer::Peer;
 use crate::root::Root;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use testkit::space::Space;
+use testkit::until;
 
 const IKED: &str = "/usr/sbin/iked";
 const IKECTL: &str = "/usr/sbin/ikectl";

@@ -1,7 +1,7 @@
 //! What a scenario configures on both sides.
 
-use crate::harness::policies;
 use std::net::IpAddr;
+use testkit::policies;
 
 /// What protects the IKE SA, in the words of both sides.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! A strongSwan whose packets the kernel protects.
 
-use crate::harness::space::Space;
-use crate::harness::until;
-use crate::launch;
 use crate::peer::Peer;
 use std::fs;
 use std::process::Child;
+use testkit::space::Space;
+use testkit::strongswan;
+use testkit::until;
 
 /// Name of the connection and of its child.
 pub const NAME: &str = "net";
@@ -22,10 +22,11 @@ impl Charon {
     pub fn start(space: Space, connections: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let log = "default = 1\n      ike = 2\n      knl = 2\n      flush_line = yes";
-        launch::write_settings(directory.path(), launch::KERNEL, "", log).expect("writable");
+        strongswan::write_settings(directory.path(), strongswan::KERNEL, "", log)
+            .expect("writable");
         let file = directory.path().join("swanctl.conf");
         fs::write(&file, connections).expect("writable");
-        let process = launch::spawn(&space.0, directory.path()).expect("charon is installed");
+        let process = strongswan::spawn(&space.0, directory.path()).expect("charon is installed");
         let charon = Self { space, directory, process };
         let listens = || charon.try_swanctl(&["--stats"]).ok();
         until("charon to listen", listens, || charon.log());
@@ -40,7 +41,7 @@ impl Charon {
     }
 
     fn try_swanctl(&self, arguments: &[&str]) -> Result<String, String> {
-        launch::swanctl(self.directory.path(), arguments)
+        strongswan::swanctl(self.directory.path(), arguments)
     }
 
     fn log(&self) -> String {

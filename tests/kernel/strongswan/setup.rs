@@ -1,8 +1,8 @@
 //! What a scenario configures on both sides.
 
 use super::charon::NAME;
-use crate::harness::policies;
 use std::net::IpAddr;
+use testkit::policies;
 
 /// What protects packets, in the words of both sides.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,12 @@
 //! A machine with a root of its own, which is as empty as Debian's installer leaves it.
 
-use crate::harness::space::Space;
-use crate::harness::until;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
+use testkit::space::Space;
+use testkit::until;
 
 /// The root that `tests/peers` makes. It stays as it is: each machine has a layer above it.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/newcomer");

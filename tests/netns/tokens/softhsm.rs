@@ -1,11 +1,11 @@
 //! A token of SoftHSM for a gateway, and certificates of `vpnctl pki` whose keys are moved into it.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::output;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::gateway::Gateway;
+use testkit::output;
 
 pub const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 pub const PIN: &str = "473195";

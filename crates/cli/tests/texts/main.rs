@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod convert;
+// Of the simulation's tests: whoever else uses the crate `sim` need not build what makes certificates.
 #[allow(dead_code, reason = "the simulated tests need more of it")]
 #[path = "../../../../tests/simulated/pki.rs"]
 mod pki;

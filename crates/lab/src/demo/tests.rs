@@ -1,4 +1,6 @@
 use super::*;
+use crate::network::tests::connected;
+use testkit::eventually;
 
 #[test]
 fn a_good_run_has_no_problems() {
@@ -52,23 +54,9 @@ fn the_script_is_in_order_and_rekeys_from_both_ends() {
     }
 }
 
-/// Two namespaces, or `None` with a note on standard error if this process may not create any.
-fn namespaces() -> Option<[Namespace; 2]> {
-    match (Namespace::new("left"), Namespace::new("right")) {
-        (Ok(left), Ok(right)) => Some([left, right]),
-        (Err(error), _) | (_, Err(error)) => {
-            let required = std::env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all");
-            assert!(!required, "{error}");
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
-
 #[test]
 fn the_watch_sees_every_packet_in_the_clear_and_no_other() {
-    let Some([left, right]) = namespaces() else { return };
-    network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
+    let Some([left, right]) = connected(LEFT, RIGHT) else { return };
     let captures =
         [&left, &right].map(|space| space.run(|| Capture::start(if_nametoindex(network::WIRE)?)));
     let [plain, natt, ike] = [5001, 4500, 500].map(|port| {
@@ -101,40 +89,30 @@ fn the_watch_sees_every_packet_in_the_clear_and_no_other() {
     assert!(frames >= 14 + 2, "{frames}");
 }
 
-/// Waits for something that must happen; the limit only ends a test that hangs.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(300);
-    while !is_so() {
-        assert!(Instant::now() < limit, "it never happens");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn traffic_counts_what_it_sends() {
-    let Some([left, right]) = namespaces() else { return };
-    network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
+    let Some([left, right]) = connected(LEFT, RIGHT) else { return };
     let ends = ((&left, LEFT.into()), (&right, RIGHT.into()));
     let stream = Stream::start(ends.0, ends.1, 0).expect("a connection");
     let pings = Pings::start(ends.0, ends.1).expect("sockets");
-    until(|| stream.received() >= 10 << 20 && pings.echoed() >= 20);
+    let enough = || stream.received() >= 10 << 20 && pings.echoed() >= 20;
+    eventually("octets and echoes come", || enough().then_some(()));
     let echoes = pings.finish().expect("no error");
-    assert!(echoes.sent >= 20 && echoes.sent - echoes.lost >= 20, "{echoes:?}");
+    assert!(echoes.sent >= 20 && echoes.sent - echoes.lost() >= 20, "{echoes:?}");
     assert!(echoes.median <= echoes.p99 && !echoes.median.is_zero());
     assert!(stream.finish().expect("every octet right") >= 10 << 20);
 }
 
 #[test]
 fn a_broken_wire_is_a_loss() {
-    let Some([left, right]) = namespaces() else { return };
-    network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
+    let Some([left, right]) = connected(LEFT, RIGHT) else { return };
     let ends = ((&left, LEFT.into()), (&right, RIGHT.into()));
     let pings = Pings::start(ends.0, ends.1).expect("sockets");
     // With its namespace gone, the far end of the wire and the echo on it are gone.
     let (echo_space, _) = ends.1;
     echo_space.run(|| network::cut().expect("the wire is there"));
     let before = pings.sent();
-    until(|| pings.sent() >= before + 50);
+    eventually("packets are sent", || (pings.sent() >= before + 50).then_some(()));
     let echoes = pings.finish_after(Duration::from_millis(100)).expect("no error");
-    assert!(echoes.lost > 0 && echoes.lost <= echoes.sent, "{echoes:?}");
+    assert!(echoes.lost() > 0 && echoes.lost() <= echoes.sent, "{echoes:?}");
 }

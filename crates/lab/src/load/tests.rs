@@ -2,41 +2,20 @@ use super::datagrams::{Flow, Pace};
 use super::streams::Streams;
 use super::transactions::{Clients, Workload};
 use super::*;
-use crate::network;
+use crate::network::tests::connected;
 use std::process::{Command, Stdio};
 use std::time::Instant;
+use testkit::eventually;
 
 const LEFT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 20);
 
-/// Two connected namespaces; none where they cannot be made, which is said unless all tests are required.
 fn spaces() -> Option<[Namespace; 2]> {
-    let made = Namespace::new("left").and_then(|left| Ok([left, Namespace::new("right")?]));
-    match made {
-        Ok([left, right]) => {
-            network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
-            Some([left, right])
-        }
-        Err(error) if std::env::var("VPN_TEST_REQUIRE").is_ok_and(|v| v == "all") => {
-            panic!("{error}")
-        }
-        Err(error) => {
-            eprintln!("left out: {error}");
-            None
-        }
-    }
+    connected(LEFT, RIGHT)
 }
 
 fn ends([left, right]: &[Namespace; 2]) -> [End<'_>; 2] {
     [End { space: left, address: LEFT }, End { space: right, address: RIGHT }]
-}
-
-fn until(mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it never happens");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -45,7 +24,7 @@ fn streams_run_until_they_are_dropped() {
     let [left, right] = ends(&spaces);
     let streams = [(left, right), (right, left)].map(|(from, to)| Streams::start(from, to, 2));
     for streams in streams.map(|s| s.expect("connections")) {
-        until(|| streams.received() > 4 << 20);
+        eventually("traffic comes", || (streams.received() > 4 << 20).then_some(()));
     }
 }
 
@@ -69,14 +48,14 @@ fn datagrams_are_counted_where_they_arrive() {
     let Some(spaces) = spaces() else { return };
     let [left, right] = ends(&spaces);
     let flow = Flow::start(left, right, &[RIGHT], 1280, Pace::UnderWay(64)).expect("sockets");
-    until(|| flow.count().received > 2_000);
+    eventually("traffic comes", || (flow.count().received > 2_000).then_some(()));
     let count = flow.finish().expect("no error");
     // A busy host may lose some all the same; its own counts say how many.
     assert_eq!(count.sent, udp(&spaces[0], "OutDatagrams"));
     assert_eq!(count.received, udp(&spaces[1], "InDatagrams"));
     let begun = Instant::now();
     let flow = Flow::start(left, right, &[RIGHT], 64, Pace::Rate(5_000.0)).expect("sockets");
-    until(|| flow.count().received >= 200);
+    eventually("traffic comes", || (flow.count().received >= 200).then_some(()));
     let sent = flow.count().sent;
     assert!(sent as f64 <= begun.elapsed().as_secs_f64() * 5_000.0 + 64.0, "{sent}");
 }
@@ -99,7 +78,7 @@ fn what_is_lost_makes_room_in_the_end() {
     // Nobody has the second address: every other datagram goes nowhere.
     let nobody = Ipv4Addr::new(192, 0, 2, 77);
     let flow = Flow::start(left, right, &[RIGHT, nobody], 64, Pace::UnderWay(64)).expect("sockets");
-    until(|| flow.count().received >= 100);
+    eventually("traffic comes", || (flow.count().received >= 100).then_some(()));
     let count = flow.count();
     assert!(count.sent > count.received, "{count:?}");
 }

@@ -1,19 +1,21 @@
 //! Three namespaces: a gateway on each side, and a bridge between them that hears everything.
 
+use namespaces::capture::{Kind, classify};
+use namespaces::traffic;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use testkit::output;
+use testkit::space::Space;
 use userspace::{Config, Hooks, IkeReceiver, Userspace};
+
+pub use testkit::PATIENCE;
 
 /// Addresses of the gateways on the network between them, by family.
 pub const OUTER: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
@@ -23,120 +25,102 @@ pub const INNER: [[&str; 2]; 2] = [["10.1.0.1", "10.2.0.1"], ["fd01::1", "fd02::
 /// What no one between the gateways may read.
 pub const MARKER: &[u8] = b"read by no one between the gateways";
 
-pub const PATIENCE: Duration = Duration::from_secs(300);
-
-static COUNT: AtomicU32 = AtomicU32::new(0);
-
 /// One network at a time: a program that one test starts holds, until it runs, the sockets another has just closed.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The namespaces of one test, which go with it.
 pub struct Network {
-    gateways: [String; 2],
-    between: String,
-    state: PathBuf,
+    gateways: [Space; 2],
+    between: Space,
+    state: tempfile::TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Network {
     /// Makes the network; `None`, with the reason printed, where this process may not.
     pub fn make() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            skip("making network namespaces needs root");
+        if let Some(reason) = testkit::missing(testkit::FILTERED) {
+            testkit::skip(&reason);
             return None;
         }
         let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = |role| format!("usp{role}{}-{number}", std::process::id());
-        let state = std::env::temp_dir().join(name("state"));
-        let network =
-            Self { gateways: [name("a"), name("b")], between: name("m"), state, _alone: alone };
-        for namespace in network.gateways.iter().chain([&network.between]) {
-            run("ip", &["netns", "add", namespace]);
-        }
-        let middle = &network.between;
-        ip(middle, "link add br0 type bridge mcast_snooping 0");
-        ip(middle, "link set br0 up");
-        for (side, gateway) in network.gateways.iter().enumerate() {
-            ip(middle, &format!("link add port{side} type veth peer name wan netns {gateway}"));
-            ip(middle, &format!("link set port{side} master br0 up"));
+        let state = tempfile::tempdir().expect("a temporary directory");
+        let gateways = ["a", "b"].map(Space::new);
+        let between = Space::new("between");
+        between.ip("link add br0 type bridge mcast_snooping 0");
+        between.ip("link set br0 up");
+        for (side, gateway) in gateways.iter().enumerate() {
+            let port = format!("port{side}");
+            Space::connect((&between, &port, &[]), (gateway, "wan", &[]));
+            between.ip(&format!("link set {port} master br0"));
             // Strict filtering is what the plane must get along with.
             for which in ["all", "default", "wan"] {
-                write(gateway, &format!("/proc/sys/net/ipv4/conf/{which}/rp_filter"), "1");
+                gateway.set(&format!("ipv4/conf/{which}/rp_filter"), "1");
             }
-            ip(gateway, "link set lo up");
-            ip(gateway, "link set wan addrgenmode none");
-            ip(gateway, "link set wan up");
-            ip(gateway, &format!("address add {}/24 dev wan", OUTER[0][side]));
-            ip(gateway, &format!("address add {}/64 dev wan nodad", OUTER[1][side]));
-            ip(gateway, &format!("address add {}/32 dev lo", INNER[0][side]));
-            ip(gateway, &format!("address add {}/128 dev lo nodad", INNER[1][side]));
+            gateway.ip(&format!("address add {}/24 dev wan", OUTER[0][side]));
+            gateway.ip(&format!("address add {}/64 dev wan nodad", OUTER[1][side]));
+            gateway.ip(&format!("address add {}/32 dev lo", INNER[0][side]));
+            gateway.ip(&format!("address add {}/128 dev lo nodad", INNER[1][side]));
         }
-        Some(network)
+        Some(Self { gateways, between, state, _alone: alone })
     }
 
-    pub fn namespace(&self, side: usize) -> &str {
+    pub fn space(&self, side: usize) -> &Space {
         &self.gateways[side]
     }
 
     pub fn state_dir(&self, side: usize) -> PathBuf {
-        self.state.join(side.to_string())
+        self.state.path().join(side.to_string())
     }
 
     /// Everything a plane may have changed on both gateways.
     pub fn snapshots(&self) -> [String; 2] {
-        [0, 1].map(|side| {
-            let namespace = &self.gateways[side];
+        self.gateways.each_ref().map(|gateway| {
             let mut shown = String::new();
             for question in ["rule", "-6 rule", "route show table all", "-6 route show table all"] {
-                shown += &ip(namespace, question);
+                shown += &gateway.ip(question);
             }
-            for line in ip(namespace, "-o link").lines() {
+            for line in gateway.ip("-o link").lines() {
                 shown += line.split(": ").nth(1).unwrap_or(line);
                 shown += "\n";
             }
-            shown += &inside(namespace, || {
-                let tables = Command::new("nft").args(["list", "tables"]).output();
-                let tables = tables.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
-                let filter = std::fs::read_to_string("/proc/sys/net/ipv4/conf/wan/rp_filter");
-                format!("{}{}", tables.unwrap_or_default(), filter.expect("readable"))
+            let (_, tables) = gateway.try_sh("nft list tables");
+            let filter = inside(gateway, || {
+                std::fs::read_to_string("/proc/sys/net/ipv4/conf/wan/rp_filter")
             });
-            shown
+            shown + &tables + &filter.expect("readable")
         })
     }
 
     /// What `ip` says of the tunnel device.
     pub fn device(&self, side: usize) -> String {
-        ip(&self.gateways[side], "link show vpn0")
+        self.gateways[side].ip("link show vpn0")
     }
 
     pub fn routes(&self, side: usize, table: u32) -> String {
-        let show = |family| {
-            let command = format!("{family} route show table {table}");
-            let output = Command::new("ip")
-                .args(["-n", &self.gateways[side]])
-                .args(command.split(' '))
-                .output();
+        let show = |family: &str| {
+            let line = format!("ip {family} route show table {table}");
             // A table that never had a route is an error.
-            String::from_utf8_lossy(&output.expect("ip runs").stdout).into_owned()
+            let (exists, shown) = self.gateways[side].try_sh(&line);
+            if exists { shown } else { String::new() }
         };
         show("-4") + &show("-6")
     }
 
     /// Routes an address behind the other gateway around the tunnel.
     pub fn bypass_tunnel(&self, side: usize, remote: IpAddr, via: IpAddr) {
-        ip(&self.gateways[side], &format!("route add {remote} via {via}"));
+        self.gateways[side].ip(&format!("route add {remote} via {via}"));
     }
 
     /// Lowers the MTU of the network between the gateways.
     pub fn narrow(&self, mtu: u16) {
         for gateway in &self.gateways {
-            ip(gateway, &format!("link set wan mtu {mtu}"));
+            gateway.ip(&format!("link set wan mtu {mtu}"));
         }
     }
 
     pub fn remove_bypass(&self, side: usize, remote: IpAddr) {
-        ip(&self.gateways[side], &format!("route del {remote}"));
+        self.gateways[side].ip(&format!("route del {remote}"));
     }
 
     /// Listens between the gateways.
@@ -151,15 +135,6 @@ impl Network {
             socket
         });
         Capture { socket }
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for namespace in self.gateways.iter().chain([&self.between]) {
-            let _ = Command::new("ip").args(["netns", "del", namespace]).status();
-        }
-        let _ = std::fs::remove_dir_all(&self.state);
     }
 }
 
@@ -199,35 +174,29 @@ impl Seen {
             return;
         }
         self.longest = self.longest.max(frame.len());
-        let Some(packet) = frame.get(14..) else { return };
-        match frame[12..14] {
-            [0x08, 0x06] => {}
-            [0x08, 0x00] if packet.len() >= 24 => {
-                let upper = &packet[usize::from(packet[0] & 15) * 4..];
-                let follows_a_fragment = packet[6] & 0x1f != 0 || packet[7] != 0;
-                match packet[9] {
-                    17 | 50 if follows_a_fragment => self.protected += 1,
-                    protocol => self.protocol(protocol, upper),
-                }
+        match classify(frame) {
+            Kind::Neighbour => {}
+            Kind::Esp | Kind::Ike => self.protected += 1,
+            Kind::Cleartext if is_fragment(frame) => self.protected += 1,
+            Kind::Cleartext => {
+                let begins = &frame[..frame.len().min(64)];
+                self.in_the_clear.push(format!("{begins:02x?}"));
             }
-            [0x86, 0xdd] if packet.len() >= 44 => self.protocol(packet[6], &packet[40..]),
-            _ => self.in_the_clear.push(format!("{:02x?}", &frame[..frame.len().min(64)])),
         }
     }
+}
 
-    fn protocol(&mut self, protocol: u8, upper: &[u8]) {
-        let port = |at: usize| upper.get(at..at + 2) == Some(&4500u16.to_be_bytes()[..]);
-        match protocol {
-            50 => self.protected += 1,
-            // A fragment of IPv6.
-            44 if matches!(upper[0], 17 | 50) => self.protected += 1,
-            17 if port(0) && port(2) => self.protected += 1,
-            // Neighbour discovery, and the multicast reports (behind a hop-by-hop header) that go with it.
-            58 if (133..=137).contains(&upper[0]) => {}
-            0 if upper.first() == Some(&58) => {}
-            2 => {}
-            _ => self.in_the_clear.push(format!("protocol {protocol}: {:02x?}", &upper[..8])),
+/// Whether it is a fragment of ESP or UDP: all of IPv6, and the later ones of IPv4, whose first one has been classified.
+fn is_fragment(frame: &[u8]) -> bool {
+    match frame {
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, packet @ ..] if packet.len() >= 24 => {
+            let is_later = packet[6] & 0x1f != 0 || packet[7] != 0;
+            is_later && matches!(packet[9], 17 | 50)
         }
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x86, 0xdd, packet @ ..] if packet.len() >= 44 => {
+            packet[6] == 44 && matches!(packet[40], 17 | 50)
+        }
+        _ => false,
     }
 }
 
@@ -240,11 +209,9 @@ pub struct Gateway {
 type Order = Box<dyn FnOnce(&mut Userspace) + Send>;
 
 impl Gateway {
-    pub fn start(namespace: &str, config: Config, hooks: Hooks) -> Self {
-        let namespace = namespace.to_owned();
+    pub fn start(space: &Space, config: Config, hooks: Hooks) -> Self {
         let (orders, given) = mpsc::channel::<Order>();
-        let thread = std::thread::spawn(move || {
-            enter(&namespace);
+        let thread = spawn(space, move || {
             let mut plane = Userspace::start(config, hooks).expect("the plane starts");
             let (end, ended) = rustix::pipe::pipe().expect("a pipe");
             let receivers = plane.ike_receivers();
@@ -299,26 +266,33 @@ impl Drop for Gateway {
     }
 }
 
-/// Does something in a namespace.
-pub fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            enter(namespace);
-            work()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+/// A new thread in a namespace.
+fn spawn<T: Send + 'static>(
+    space: &Space,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    space.run(move || std::thread::spawn(work))
 }
 
-pub fn ping(namespace: &str, from: IpAddr, to: IpAddr) {
-    let (from, to) = (from.to_string(), to.to_string());
-    let arguments = ["-n", "-c", "3", "-i", "0.05", "-W", "120", "-s", "1200", "-I", &from, &to];
-    run("ip", &[&["netns", "exec", namespace, "ping"], &arguments[..]].concat());
+/// Does something in a thread of its own in a namespace.
+pub fn inside<T: Send + 'static>(space: &Space, work: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn(space, work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Runs a program to its end and gives what it says.
+pub fn run(space: &Space, program: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    space.run(move || output(command))
+}
+
+pub fn ping(space: &Space, from: IpAddr, to: IpAddr) {
+    space.sh(&format!("ping -n -c 3 -i 0.05 -W 120 -s 1200 -I {from} {to}"));
 }
 
 /// A UDP socket on a free port.
-pub fn udp(namespace: &str, address: IpAddr) -> UdpSocket {
-    inside(namespace, || {
+pub fn udp(space: &Space, address: IpAddr) -> UdpSocket {
+    inside(space, move || {
         let socket = UdpSocket::bind((address, 0)).expect("bound");
         socket.set_read_timeout(Some(PATIENCE)).expect("set");
         socket
@@ -332,7 +306,7 @@ pub fn udp_arrives(socket: &UdpSocket) -> bool {
 }
 
 /// Sends datagrams of these lengths there and back.
-pub fn udp_echo(from: (&str, IpAddr), to: (&str, IpAddr), lengths: &[usize]) {
+pub fn udp_echo(from: (&Space, IpAddr), to: (&Space, IpAddr), lengths: &[usize]) {
     let (client, server) = (udp(from.0, from.1), udp(to.0, to.1));
     let target = server.local_addr().expect("bound");
     let mut buffer = [0; 4096];
@@ -349,59 +323,7 @@ pub fn udp_echo(from: (&str, IpAddr), to: (&str, IpAddr), lengths: &[usize]) {
 }
 
 /// Sends so many octets there and back through one connection.
-pub fn tcp_echo(from: &str, from_address: IpAddr, to: &str, to_address: IpAddr, octets: usize) {
-    let listener = inside(to, || TcpListener::bind((to_address, 0)).expect("bound"));
-    let target = listener.local_addr().expect("bound");
-    let server = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all).expect("the whole request");
-        stream.write_all(&all).expect("the whole answer");
-    });
-    let mut stream: TcpStream = inside(from, || {
-        let domain = if from_address.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-        let socket = Socket::new(domain, Type::STREAM, None).expect("a socket");
-        socket.bind(&std::net::SocketAddr::new(from_address, 0).into()).expect("bound");
-        socket.connect_timeout(&target.into(), PATIENCE).expect("connected");
-        socket.into()
-    });
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    stream.set_write_timeout(Some(PATIENCE)).expect("set");
-    let request: Vec<u8> = MARKER.iter().copied().cycle().take(octets).collect();
-    stream.write_all(&request).expect("the whole request");
-    stream.shutdown(Shutdown::Write).expect("closed");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("the whole answer");
-    assert!(answer == request, "the octets come back as they went");
-    server.join().expect("the server ends");
-}
-
-/// Says why a test does nothing, unless everything is required.
-pub fn skip(reason: &str) {
-    assert!(!left_out::is_forbidden(), "VPN_TEST_REQUIRE=all, and {reason}");
-    left_out::note(reason, 1);
-    println!("skipped: {reason}");
-}
-
-fn enter(namespace: &str) {
-    let file = File::open(format!("/run/netns/{namespace}")).expect("the namespace exists");
-    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("entered");
-}
-
-fn write(namespace: &str, path: &str, value: &str) {
-    inside(namespace, || std::fs::write(path, value)).expect("the setting exists");
-}
-
-fn ip(namespace: &str, command: &str) -> String {
-    run("ip", &[&["-n", namespace], &command.split(' ').collect::<Vec<_>>()[..]].concat())
-}
-
-/// Runs a program to its end and gives what it says.
-pub fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().expect("the program exists");
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {shown}{complaint}");
-    shown
+pub fn tcp_echo(from: (&Space, IpAddr), to: (&Space, IpAddr), octets: usize) {
+    let octets: Vec<u8> = MARKER.iter().copied().cycle().take(octets).collect();
+    traffic::exchange((&from.0.0, from.1), (&to.0.0, to.1), &octets).expect("they come back");
 }

@@ -26,7 +26,7 @@ fn everything_passes_without_what_the_kernel_offers() {
     use Offering::{DeviceOffload, UdpGro, UdpSegmentation};
     let Some(network) = Network::make() else { return };
     let (a, b) = TUNNEL.ends(Side::A);
-    let [ns_a, ns_b] = [network.namespace(0), network.namespace(1)];
+    let [ns_a, ns_b] = [network.space(0), network.space(1)];
     let all = &Offering::ALL[..];
     for without in [
         [&[DeviceOffload][..], &[]],
@@ -42,7 +42,7 @@ fn everything_passes_without_what_the_kernel_offers() {
                 workers: workers[side_is].clone(),
                 ..config(network.state_dir(side_is))
             };
-            let gateway = Gateway::start(network.namespace(side_is), config, silent());
+            let gateway = Gateway::start(network.space(side_is), config, silent());
             gateway.with(move |plane| plane.add_rule(TUNNEL.rule(side)).expect("a rule"));
             gateway
         });
@@ -50,7 +50,7 @@ fn everything_passes_without_what_the_kernel_offers() {
         let mut capture = network.capture();
         ping(ns_a, a, b);
         udp_echo((ns_a, a), (ns_b, b), &[35, 1200, 3000]);
-        tcp_echo(ns_a, a, ns_b, b, 300_000);
+        tcp_echo((ns_a, a), (ns_b, b), 300_000);
 
         let seen = capture.finish();
         assert_eq!(seen.in_the_clear, Vec::<String>::new(), "{without:?}");
@@ -89,8 +89,8 @@ fn udp_crosses_the_device_in_super_packets() {
         let form = Agreement { inner_v6, ..TUNNEL };
         let (_gateways, workers) = working(&network, form);
         let (from, to) = form.ends(Side::A);
-        let sender = udp(network.namespace(0), from);
-        let receiver = udp(network.namespace(1), to);
+        let sender = udp(network.space(0), from);
+        let receiver = udp(network.space(1), to);
         cut_into(&sender, OCTETS as libc::c_int);
         let sent: Vec<u8> = (0..DATAGRAMS * OCTETS).map(|n| (n / 7 + n / OCTETS) as u8).collect();
         let before = [flow(&workers[0], Stage::Read), flow(&workers[1], Stage::Write)];

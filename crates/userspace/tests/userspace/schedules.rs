@@ -38,7 +38,7 @@ pub fn working(network: &Network, form: Agreement) -> ([Gateway; 2], [Workers; 2
     let gateways = [Side::A, Side::B].map(|side| {
         let workers = workers[side as usize].clone();
         let config = userspace::Config { workers, ..config(network.state_dir(side as usize)) };
-        let gateway = Gateway::start(network.namespace(side as usize), config, silent());
+        let gateway = Gateway::start(network.space(side as usize), config, silent());
         gateway.with(move |plane| plane.add_rule(form.rule(side)).expect("the rule is added"));
         gateway
     });
@@ -65,7 +65,7 @@ struct Numbered {
 
 impl Numbered {
     fn new(network: &Network, from: Side) -> Self {
-        let bound = |side: Side| udp(network.namespace(side as usize), side.inner(false));
+        let bound = |side: Side| udp(network.space(side as usize), side.inner(false));
         let (from, to) = (bound(from), bound(from.other()));
         from.connect(to.local_addr().expect("bound")).expect("connected");
         Self { from, to, sent: 0, received: 0 }
@@ -197,13 +197,13 @@ fn every_schedule_carries_every_form() {
     for form in [native, six] {
         let (gateways, workers) = working(&network, form);
         let (a, b) = form.ends(Side::A);
-        let [ns_a, ns_b] = [network.namespace(0), network.namespace(1)];
+        let [ns_a, ns_b] = [network.space(0), network.space(1)];
         for change in [change(COMPLETION, 2, Wait::Adaptive), change(PIPELINE, 3, Wait::Event)] {
             for workers in &workers {
                 workers.change(&change).expect("changed");
             }
             udp_echo((ns_a, a), (ns_b, b), &[35, 1200, 3000]);
-            tcp_echo(ns_a, a, ns_b, b, 300_000);
+            tcp_echo((ns_a, a), (ns_b, b), 300_000);
             assert_eq!(lost(&gateways), Vec::<String>::new(), "{form:?} {change:?}");
         }
     }
@@ -218,12 +218,12 @@ fn no_thread_runs_while_there_is_nothing_to_protect() {
         workers: workers.clone(),
         ..config(network.state_dir(0))
     };
-    let gateway = Gateway::start(network.namespace(0), config, silent());
+    let gateway = Gateway::start(network.space(0), config, silent());
     let rule = Rule { trap: false, ..TUNNEL.rule(Side::A) };
     gateway.with(move |plane| plane.add_rule(rule).expect("the rule is added"));
     assert_eq!(threads("idle0-").len(), 0);
     // Nobody reads this one, and it is not sent once somebody does.
-    let sender = udp(network.namespace(0), Side::A.inner(false));
+    let sender = udp(network.space(0), Side::A.inner(false));
     sender.send_to(b"too early", (Side::B.inner(false), 9)).expect("the kernel takes it");
 
     gateway.with(|plane| plane.add_inbound(TUNNEL.inbound(Side::A)).expect("the SA is added"));
@@ -260,8 +260,8 @@ fn workers_stay_on_their_cpus_and_a_missing_cpu_changes_nothing() {
     let on = |cpus: Vec<usize>| Change { affinity: Some(Affinity::new(cpus)), ..Change::default() };
     let settings = workers[0].change(&on(vec![0])).expect("there is a first CPU");
     udp_echo(
-        (network.namespace(0), Side::A.inner(false)),
-        (network.namespace(1), Side::B.inner(false)),
+        (network.space(0), Side::A.inner(false)),
+        (network.space(1), Side::B.inner(false)),
         &[100],
     );
     let threads = workers[0].report().threads;
@@ -270,12 +270,13 @@ fn workers_stay_on_their_cpus_and_a_missing_cpu_changes_nothing() {
     assert!(error.contains("CPU 9999 is not one"), "{error}");
     assert_eq!(workers[0].settings(), settings);
     // Lanes that are opened later belong to the plane's namespace, whichever thread asks for them.
-    inside(network.namespace(1), || {
-        workers[0].change(&change(COMPLETION, 4, Wait::Event)).expect("changed");
+    let asked = workers[0].clone();
+    inside(network.space(1), move || {
+        asked.change(&change(COMPLETION, 4, Wait::Event)).expect("changed");
     });
     udp_echo(
-        (network.namespace(0), Side::A.inner(false)),
-        (network.namespace(1), Side::B.inner(false)),
+        (network.space(0), Side::A.inner(false)),
+        (network.space(1), Side::B.inner(false)),
         &[100, 1000],
     );
 }

@@ -31,7 +31,7 @@ fn stress() {
     let gateways = [Side::A, Side::B].map(|side| {
         let workers = workers[side as usize].clone();
         let config = userspace::Config { workers, ..config(network.state_dir(side as usize)) };
-        let gateway = Gateway::start(network.namespace(side as usize), config, silent());
+        let gateway = Gateway::start(network.space(side as usize), config, silent());
         gateway.with(move |plane| plane.add_rule(TUNNEL.rule(side)).expect("the rule is added"));
         gateway
     });
@@ -180,12 +180,11 @@ impl Sas<'_> {
 }
 
 fn stream(network: &Network, from: Side) -> (TcpStream, TcpStream) {
-    let (here, there) =
-        (network.namespace(from as usize), network.namespace(from.other() as usize));
+    let (here, there) = (network.space(from as usize), network.space(from.other() as usize));
     let target = from.other().inner(false);
-    let listener = inside(there, || TcpListener::bind((target, 0)).expect("bound"));
+    let listener = inside(there, move || TcpListener::bind((target, 0)).expect("bound"));
     let address = listener.local_addr().expect("bound");
-    let sender = inside(here, || TcpStream::connect(address).expect("connected"));
+    let sender = inside(here, move || TcpStream::connect(address).expect("connected"));
     (sender, listener.accept().expect("a connection").0)
 }
 
@@ -215,7 +214,7 @@ fn drain(mut stream: TcpStream, moved: &AtomicU64) {
 }
 
 fn udp_end(network: &Network, side: Side) -> UdpSocket {
-    udp(network.namespace(side as usize), side.inner(false))
+    udp(network.space(side as usize), side.inner(false))
 }
 
 /// What became of numbered datagrams.

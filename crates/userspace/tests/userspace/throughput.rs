@@ -74,12 +74,12 @@ fn engine_sizes() {
             Side::B => Workers::default(),
         };
         let config = Config { workers, ..config(network.state_dir(side as usize)) };
-        let gateway = Gateway::start(network.namespace(side as usize), config, silent());
+        let gateway = Gateway::start(network.space(side as usize), config, silent());
         gateway.with(move |plane| plane.add_rule(form.rule(side)).expect("the rule is added"));
         gateway
     });
     connect(&gateways, form);
-    let socket = udp(network.namespace(0), Side::A.inner(false));
+    let socket = udp(network.space(0), Side::A.inner(false));
     let target = (Side::B.inner(false), 9);
     for size in [64, 256, 512, 1024, 1400, 2800, 5600, 11_200, 22_400, 44_800] {
         crate::offerings::cut_into(&socket, 1400);
@@ -120,12 +120,9 @@ fn engine_sizes() {
 
 fn iperf(network: &Network, streams: &str) -> String {
     let (client, server) = (Side::A.inner(false), Side::B.inner(false));
-    let mut listener = Command::new("ip")
-        .args(["netns", "exec", network.namespace(1), "iperf3", "-s", "-1", "--forceflush"])
-        .args(["-B", &server.to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("iperf3 starts");
+    let mut listener = Command::new("iperf3");
+    listener.args(["-s", "-1", "--forceflush", "-B", &server.to_string()]).stdout(Stdio::piped());
+    let mut listener = network.space(1).run(move || listener.spawn()).expect("iperf3 starts");
     let mut output = std::io::BufReader::new(listener.stdout.take().expect("piped"));
     let mut line = String::new();
     while !line.contains("listening") {
@@ -135,8 +132,7 @@ fn iperf(network: &Network, streams: &str) -> String {
     }
     let (client, server) = (client.to_string(), server.to_string());
     let arguments = ["-c", &server, "-B", &client, "-t", SECONDS, "-P", streams, "-f", "g"];
-    let command = [&["netns", "exec", network.namespace(0), "iperf3"], &arguments[..]].concat();
-    let shown = run("ip", &command);
+    let shown = run(network.space(0), "iperf3", &arguments);
     // The listener's report must go somewhere, or it waits for ever.
     std::io::copy(&mut output, &mut std::io::sink()).expect("readable");
     listener.wait().expect("it ends");

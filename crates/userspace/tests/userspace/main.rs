@@ -1,17 +1,13 @@
 //! The userspace plane between real network namespaces: a gateway on each side, and between them a network that hears
 //! everything.
 //!
-//! Needs root, `ip` and `ping`; without them the tests say why they do nothing, or fail where `VPN_TEST_REQUIRE=all`.
+//! Needs root, `/dev/net/tun`, `ip`, `nft` and `ping`; without them the tests say why they do nothing, or fail where
+//! `VPN_TEST_REQUIRE=all`.
 
-#[path = "userspace/network.rs"]
 mod network;
-#[path = "userspace/offerings.rs"]
 mod offerings;
-#[path = "userspace/schedules.rs"]
 mod schedules;
-#[path = "userspace/stress.rs"]
 mod stress;
-#[path = "userspace/throughput.rs"]
 mod throughput;
 
 use crypto::Suite;
@@ -23,6 +19,7 @@ use network::{Gateway, MARKER, Network, PATIENCE, inside, ping, tcp_echo, udp_ar
 use policy::{AddressRange, Integrity, KeyBits, Mode, Secret, Selector};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
@@ -160,7 +157,7 @@ fn gateways(network: &Network, agreement: Agreement) -> [Gateway; 2] {
 
 fn gateway(network: &Network, side: Side, hooks: Hooks) -> Gateway {
     let config = config(network.state_dir(side as usize));
-    Gateway::start(network.namespace(side as usize), config, hooks)
+    Gateway::start(network.space(side as usize), config, hooks)
 }
 
 /// Installs the SAs: both sides can receive before either sends.
@@ -194,14 +191,14 @@ fn traffic_passes_protected_in_every_form() {
         let gateways = gateways(&network, form);
         connect(&gateways, form);
         let (a, b) = form.ends(Side::A);
-        let [ns_a, ns_b] = [network.namespace(0), network.namespace(1)];
+        let [ns_a, ns_b] = [network.space(0), network.space(1)];
         let mut capture = network.capture();
 
         ping(ns_a, a, b);
         // The longest become fragments: those of the inner packet in tunnel mode, and in transport mode those of the outer.
         udp_echo((ns_a, a), (ns_b, b), &[35, 64, 500, 1200, 1350, 3000]);
-        tcp_echo(ns_a, a, ns_b, b, 300_000);
-        tcp_echo(ns_b, b, ns_a, a, 300_000);
+        tcp_echo((ns_a, a), (ns_b, b), 300_000);
+        tcp_echo((ns_b, b), (ns_a, a), 300_000);
 
         let seen = capture.finish();
         assert!(seen.protected > 100, "{form:?}: {seen:?}");
@@ -234,9 +231,9 @@ fn without_an_sa_nothing_leaves_and_the_kept_packet_follows() {
     }
     let (a, b) = TUNNEL.ends(Side::A);
     let mut capture = network.capture();
-    let listener = network::udp(network.namespace(1), b);
+    let listener = network::udp(network.space(1), b);
     let target = listener.local_addr().expect("bound");
-    let sender = network::udp(network.namespace(0), a);
+    let sender = network::udp(network.space(0), a);
     sender.send_to(MARKER, target).expect("the kernel takes it");
 
     let notice = acquired.recv_timeout(PATIENCE).expect("a notice");
@@ -339,7 +336,7 @@ fn a_link_narrower_than_configured_still_carries_everything() {
         connect(&gateways, form);
         let (a, b) = form.ends(Side::A);
         let mut capture = network.capture();
-        tcp_echo(network.namespace(0), a, network.namespace(1), b, 100_000);
+        tcp_echo((network.space(0), a), (network.space(1), b), 100_000);
         assert_eq!(capture.finish().in_the_clear, Vec::<String>::new());
     }
 }
@@ -352,7 +349,7 @@ fn a_device_and_a_table_have_one_owner() {
     let device = network.device(0);
     assert!(device.contains("qlen 1000"), "{device}");
     let refused = |config: Config| {
-        inside(network.namespace(0), move || match Userspace::start(config, silent()) {
+        inside(network.space(0), move || match Userspace::start(config, silent()) {
             Ok(_) => panic!("a second plane starts"),
             Err(error) => error.to_string(),
         })
@@ -369,7 +366,7 @@ fn a_device_and_a_table_have_one_owner() {
         ..config(state_dir)
     };
     let before = network.snapshots();
-    let second = Gateway::start(network.namespace(0), other, silent());
+    let second = Gateway::start(network.space(0), other, silent());
     drop(second);
     assert_eq!(network.snapshots(), before, "the second leaves the first alone");
 }
@@ -379,7 +376,7 @@ fn a_missing_capability_is_named() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let Some(network) = Network::make() else { return };
     let config = config(network.state_dir(0));
-    let error = inside(network.namespace(0), move || {
+    let error = inside(network.space(0), move || {
         let mut held = capabilities(None).expect("readable");
         held.effective.remove(CapabilitySet::NET_RAW);
         // A thread's own affair, and this thread ends here.
@@ -394,18 +391,15 @@ fn a_killed_process_fails_closed_and_the_next_cleans_up() {
     let Some(network) = Network::make() else { return };
     let state_dir = network.state_dir(0);
     let before = network.snapshots();
-    let mut child = Command::new("ip")
-        .args(["netns", "exec", network.namespace(0)])
-        .arg(std::env::current_exe().expect("this program"))
+    let mut victim = Command::new(std::env::current_exe().expect("this program"));
+    victim
         .args(["--exact", "victim", "--nocapture", "--ignored"])
         .env("USP_VICTIM", &state_dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+        .stdout(Stdio::piped());
+    let mut child = network.space(0).run(move || victim.spawn()).expect("it starts");
     let output = BufReader::new(child.stdout.take().expect("piped"));
     let ready = output.lines().map_while(Result::ok).any(|line| line.contains("ready"));
     assert!(ready, "the victim runs");
-    // `ip netns exec` becomes the program, so this is the victim itself.
     child.kill().expect("killed");
     child.wait().expect("gone");
 
@@ -413,7 +407,7 @@ fn a_killed_process_fails_closed_and_the_next_cleans_up() {
     let (a, b) = TUNNEL.ends(Side::A);
     network.bypass_tunnel(0, b, Side::B.outer(false));
     let mut capture = network.capture();
-    let sender = network::udp(network.namespace(0), a);
+    let sender = network::udp(network.space(0), a);
     assert!(sender.send_to(MARKER, (b, 9)).is_err(), "the blackhole stands");
     assert_eq!(capture.finish().in_the_clear, Vec::<String>::new());
     network.remove_bypass(0, b);
@@ -429,19 +423,18 @@ fn a_panic_of_the_owner_fails_closed_too() {
     let state_dir = network.state_dir(0);
     let before = network.snapshots();
     let config = config(state_dir.clone());
-    let namespace = network.namespace(0).to_owned();
-    let owner = std::panic::catch_unwind(|| {
-        network::inside(&namespace, move || {
+    let owner = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        inside(network.space(0), move || {
             let mut plane = Userspace::start(config, silent()).expect("it starts");
             plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
             panic!("as a bug would");
         })
-    });
+    }));
     assert!(owner.is_err());
     let (a, b) = TUNNEL.ends(Side::A);
     network.bypass_tunnel(0, b, Side::B.outer(false));
     let mut capture = network.capture();
-    let sender = network::udp(network.namespace(0), a);
+    let sender = network::udp(network.space(0), a);
     assert!(sender.send_to(MARKER, (b, 9)).is_err(), "the blackhole stands");
     assert_eq!(capture.finish().in_the_clear, Vec::<String>::new());
     network.remove_bypass(0, b);

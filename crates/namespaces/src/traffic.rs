@@ -1,4 +1,4 @@
-//! Traffic whose losses can be counted: numbered small datagrams that are echoed, and a TCP stream of known octets.
+//! Traffic whose losses can be told: numbered small datagrams that are echoed, and TCP connections with known octets.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,11 +14,13 @@ const INTERVAL: Duration = Duration::from_millis(1);
 /// Packets without an echo are lost once no echo has come for this long.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Packets that may be under way at a time: a sender that was not scheduled for a while must not fill the host's queues.
-const WINDOW: u64 = 128;
+const WINDOW: u64 = 64;
 /// Between two packets beyond the window: they show when the path carries packets again.
-const PROBE: Duration = Duration::from_millis(10);
+const PROBE: Duration = Duration::from_millis(40);
 /// A connection that does nothing for this long is broken.
 const STALLED: Duration = Duration::from_secs(60);
+/// An [`exchange`] that does nothing for this long is broken: its octets all go at once, however slow the host is.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Octets of a small packet.
 const SMALL: usize = 64;
 /// The interval at which threads check whether they shall stop.
@@ -29,14 +31,28 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct Echoes {
     /// Packets sent.
     pub sent: u64,
-    /// Packets without an echo.
-    pub lost: u64,
-    /// Echoes that came twice.
+    /// Numbers of the packets that never reached the far end.
+    pub lost_there: Vec<u64>,
+    /// Numbers of the packets that reached it, whose echo never came back.
+    pub lost_back: Vec<u64>,
+    /// Packets and echoes that came twice.
     pub duplicates: u64,
     /// Median round trip.
     pub median: Duration,
     /// The round trip that 99 of 100 did not exceed.
     pub p99: Duration,
+}
+
+impl Echoes {
+    /// Packets without an echo.
+    pub fn lost(&self) -> u64 {
+        (self.lost_there.len() + self.lost_back.len()) as u64
+    }
+
+    /// Returns `true` if everything came and came back, and nothing twice.
+    pub fn is_complete(&self) -> bool {
+        self.lost() == 0 && self.duplicates == 0
+    }
 }
 
 /// The progress of a flow of small packets.
@@ -53,7 +69,7 @@ struct Progress {
     silence: AtomicU64,
 }
 
-/// A flow of small packets.
+/// A flow of small packets, of which every octet is checked at either end.
 pub struct Pings {
     stop: Arc<AtomicBool>,
     all_sent: Arc<AtomicBool>,
@@ -61,7 +77,7 @@ pub struct Pings {
     receiver: JoinHandle<io::Result<Vec<Option<Duration>>>>,
     progress: Arc<Progress>,
     echo_stop: Arc<AtomicBool>,
-    echo: JoinHandle<io::Result<()>>,
+    echo: JoinHandle<io::Result<Numbers>>,
 }
 
 impl Pings {
@@ -74,14 +90,16 @@ impl Pings {
         let source = left.run(move || bind(from))?;
         source.connect(target.local_addr()?)?;
 
+        let progress = Arc::new(Progress::default());
         let echo_stop = Arc::new(AtomicBool::new(false));
         let echo = {
-            let stop = Arc::clone(&echo_stop);
-            thread::Builder::new().name("echo".to_owned()).spawn(move || echo(&target, &stop))?
+            let (stop, progress) = (Arc::clone(&echo_stop), Arc::clone(&progress));
+            thread::Builder::new()
+                .name("echo".to_owned())
+                .spawn(move || echo(&target, &stop, &progress))?
         };
         let stop = Arc::new(AtomicBool::new(false));
         let all_sent = Arc::new(AtomicBool::new(false));
-        let progress = Arc::new(Progress::default());
         let start = Instant::now();
         let receiver = {
             let source = source.try_clone()?;
@@ -112,7 +130,7 @@ impl Pings {
     /// Stops sending, waits for the last echoes and counts.
     ///
     /// # Errors
-    /// Where a socket failed.
+    /// Where a socket failed, or a packet or an echo has other octets than were sent.
     pub fn finish(self) -> io::Result<Echoes> {
         self.finish_after(SILENCE)
     }
@@ -120,7 +138,7 @@ impl Pings {
     /// The same; packets without an echo are lost once no echo has come for so long.
     ///
     /// # Errors
-    /// Where a socket failed.
+    /// As [`finish`](Self::finish).
     pub fn finish_after(self, silence: Duration) -> io::Result<Echoes> {
         let silence = u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX);
         self.progress.silence.store(silence, Ordering::Relaxed);
@@ -129,7 +147,10 @@ impl Pings {
         self.all_sent.store(true, Ordering::Release);
         let trips = join(self.receiver)?;
         self.echo_stop.store(true, Ordering::Relaxed);
-        join(self.echo)?;
+        let arrived = join(self.echo)?;
+        let came_back = |number: u64| matches!(trips.get(number as usize), Some(Some(_)));
+        let without = (0..sent).filter(|number| !came_back(*number));
+        let (lost_back, lost_there) = without.partition(|number| arrived.has(*number));
         let mut times: Vec<Duration> = trips.into_iter().flatten().collect();
         times.sort_unstable();
         let quantile = |percent: usize| {
@@ -137,7 +158,8 @@ impl Pings {
         };
         Ok(Echoes {
             sent,
-            lost: sent - times.len() as u64,
+            lost_there,
+            lost_back,
             duplicates: self.progress.duplicates.load(Ordering::Relaxed),
             median: quantile(50).unwrap_or_default(),
             p99: quantile(99).unwrap_or_default(),
@@ -159,7 +181,6 @@ fn send(
     stop: &AtomicBool,
     progress: &Progress,
 ) -> io::Result<u64> {
-    let mut packet = [0xa5; SMALL];
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         // By the clock, not by the last packet: a delayed thread catches up.
@@ -168,9 +189,8 @@ fn send(
         if number >= progress.past.load(Ordering::Relaxed) + WINDOW {
             thread::sleep(PROBE);
         }
-        packet[..8].copy_from_slice(&u64::to_be_bytes(number));
         let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        packet[8..16].copy_from_slice(&now.to_be_bytes());
+        let packet = small(number, now);
         number += 1;
         progress.sent.store(number, Ordering::Relaxed);
         match socket.send(&packet) {
@@ -179,6 +199,51 @@ fn send(
         }
     }
     Ok(number)
+}
+
+/// A packet with a number and a time, and octets that follow from both.
+fn small(number: u64, time: u64) -> [u8; SMALL] {
+    let mut packet = [0; SMALL];
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ time;
+    for place in &mut packet {
+        // Knuth's multiplier for MMIX; the highest bits are the most mixed ones.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *place = (state >> 56) as u8;
+    }
+    packet[..8].copy_from_slice(&number.to_be_bytes());
+    packet[8..16].copy_from_slice(&time.to_be_bytes());
+    packet
+}
+
+/// Reads the number and the time of a packet, if it is one as it was sent.
+fn read_small(packet: &[u8]) -> io::Result<(u64, u64)> {
+    let packet: &[u8; SMALL] = packet.try_into().map_err(|_| altered())?;
+    let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| packet[at + i]));
+    let (number, time) = (field(0), field(8));
+    if *packet == small(number, time) { Ok((number, time)) } else { Err(altered()) }
+}
+
+fn altered() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "other octets than were sent")
+}
+
+/// A set of numbers of packets.
+#[derive(Default)]
+struct Numbers(Vec<bool>);
+
+impl Numbers {
+    /// Adds a number; `false` if it is already there.
+    fn add(&mut self, number: u64) -> io::Result<bool> {
+        let index = usize::try_from(number).map_err(io::Error::other)?;
+        if index >= self.0.len() {
+            self.0.resize(index + 1, false);
+        }
+        Ok(!std::mem::replace(&mut self.0[index], true))
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.0.get(number as usize).copied().unwrap_or(false)
+    }
 }
 
 /// Round trips by number, `None` for packets without an echo.
@@ -191,7 +256,7 @@ fn collect(
     let mut trips: Vec<Option<Duration>> = Vec::new();
     let mut missing = 0;
     let mut deadline = None;
-    let mut packet = [0; SMALL];
+    let mut packet = [0; 2 * SMALL];
     loop {
         if all_sent.load(Ordering::Acquire) {
             let silence = Duration::from_nanos(progress.silence.load(Ordering::Relaxed));
@@ -201,16 +266,14 @@ fn collect(
                 return Ok(trips);
             }
         }
-        match socket.recv(&mut packet) {
-            Ok(SMALL) => {}
-            Ok(_) => continue,
+        let length = match socket.recv(&mut packet) {
+            Ok(length) => length,
             Err(error) if is_timeout(&error) => continue,
             // An ICMP error for one packet; the packet itself is counted as lost.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
             Err(error) => return Err(error),
-        }
-        let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| packet[at + i]));
-        let number = field(0);
+        };
+        let (number, time) = read_small(&packet[..length])?;
         if number >= progress.sent.load(Ordering::Relaxed) {
             return Err(io::Error::new(ErrorKind::InvalidData, "an echo of what was never sent"));
         }
@@ -219,7 +282,7 @@ fn collect(
             missing += index - trips.len() + 1;
             trips.resize(index + 1, None);
         }
-        let trip = start.elapsed().saturating_sub(Duration::from_nanos(field(8)));
+        let trip = start.elapsed().saturating_sub(Duration::from_nanos(time));
         if trips[index].replace(trip).is_some() {
             progress.duplicates.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -231,11 +294,21 @@ fn collect(
     }
 }
 
-fn echo(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<()> {
-    let mut packet = [0; 2048];
+/// Sends every packet back; the numbers of those that came.
+fn echo(socket: &UdpSocket, stop: &AtomicBool, progress: &Progress) -> io::Result<Numbers> {
+    let mut arrived = Numbers::default();
+    let mut packet = [0; 2 * SMALL];
     while !stop.load(Ordering::Relaxed) {
         match socket.recv_from(&mut packet) {
             Ok((length, from)) => {
+                let (number, _) = read_small(&packet[..length])?;
+                if number >= progress.sent.load(Ordering::Relaxed) {
+                    return Err(altered());
+                }
+                if !arrived.add(number)? {
+                    progress.duplicates.fetch_add(1, Ordering::Relaxed);
+                    continue;
+                }
                 // As above: what is refused here is missing at the other end.
                 let _ = socket.send_to(&packet[..length], from);
             }
@@ -243,7 +316,38 @@ fn echo(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(arrived)
+}
+
+/// Sends these octets through one TCP connection from `from` in `left` to `to` in `right`, which sends them all back.
+///
+/// # Errors
+/// Where the connection fails, or other octets come or come back than were sent.
+pub fn exchange(
+    (left, from): (&Namespace, IpAddr),
+    (right, to): (&Namespace, IpAddr),
+    octets: &[u8],
+) -> io::Result<()> {
+    let listener = right.run(move || TcpListener::bind(SocketAddr::new(to, 0)))?;
+    let target = listener.local_addr()?;
+    let mut near = left.run(move || dial(from, target, PATIENCE))?;
+    let (mut far, _) = listener.accept()?;
+    for end in [&near, &far] {
+        end.set_read_timeout(Some(PATIENCE))?;
+        end.set_write_timeout(Some(PATIENCE))?;
+    }
+    let right = thread::spawn(move || {
+        let mut request = Vec::new();
+        far.read_to_end(&mut request)?;
+        far.write_all(&request)?;
+        Ok(request)
+    });
+    near.write_all(octets)?;
+    near.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = Vec::new();
+    near.read_to_end(&mut answer)?;
+    let request = join(right)?;
+    if request == octets && answer == octets { Ok(()) } else { Err(altered()) }
 }
 
 /// Length of the pattern a stream repeats; no power of two, so that no shift by a packet goes unnoticed.
@@ -279,7 +383,7 @@ impl Stream {
     ) -> io::Result<Self> {
         let listener = right.run(move || TcpListener::bind(SocketAddr::new(to, 0)))?;
         let target = listener.local_addr()?;
-        let sender = left.run(move || dial(from, target))?;
+        let sender = left.run(move || dial(from, target, STALLED))?;
         let (receiver, _) = listener.accept()?;
         receiver.set_read_timeout(Some(STALLED))?;
         sender.set_write_timeout(Some(STALLED))?;
@@ -331,11 +435,11 @@ impl Stream {
     }
 }
 
-fn dial(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+fn dial(from: IpAddr, to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let socket =
         socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
-    socket.connect_timeout(&to.into(), STALLED)?;
+    socket.connect_timeout(&to.into(), patience)?;
     Ok(socket.into())
 }
 
@@ -371,7 +475,7 @@ fn drain(mut stream: TcpStream, received: &AtomicU64) -> io::Result<u64> {
         while !octets.is_empty() {
             let (piece, rest) = octets.split_at(octets.len().min(PATTERN - at));
             if piece != &pattern[at..at + piece.len()] {
-                return Err(io::Error::new(ErrorKind::InvalidData, "other octets than were sent"));
+                return Err(altered());
             }
             at = (at + piece.len()) % PATTERN;
             octets = rest;
@@ -386,4 +490,29 @@ fn is_timeout(error: &io::Error) -> bool {
 
 fn join<T>(thread: JoinHandle<io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a traffic thread panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_packet_is_as_it_was_sent() {
+        let packet = small(7, 1_000_000);
+        assert_eq!(read_small(&packet).expect("as it was sent"), (7, 1_000_000));
+        for at in 0..SMALL {
+            let mut other = packet;
+            other[at] ^= 1;
+            assert!(read_small(&other).is_err(), "octet {at}");
+        }
+        assert!(read_small(&packet[1..]).is_err());
+    }
+
+    #[test]
+    fn numbers_are_added_once() {
+        let mut numbers = Numbers::default();
+        assert!(numbers.add(3).expect("a small number"));
+        assert!(!numbers.add(3).expect("a small number"));
+        assert!(numbers.has(3) && !numbers.has(2) && !numbers.has(4));
+    }
 }

@@ -1,7 +1,8 @@
 //! A gateway: a namespace, its files, and the `vpnd` in it, commanded with `vpnctl` as an operator would.
 
-use super::space::Space;
-use super::until;
+use crate::programs::built;
+use crate::space::Space;
+use crate::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -14,7 +15,9 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 /// A gateway; its daemon runs between [`Gateway::start`] and [`Gateway::wait`]. Where a test fails, its log is printed.
 pub struct Gateway {
+    /// Its name in messages.
     pub name: &'static str,
+    /// The host it runs on.
     pub space: Space,
     /// The environment of its daemon, beside that of this process.
     pub environment: Vec<(&'static str, OsString)>,
@@ -58,6 +61,7 @@ impl Gateway {
         self.directory.path().join(name)
     }
 
+    /// Writes its policy, which nobody else may read.
     pub fn write_policy(&self, text: &str) {
         let path = self.path("policy.xml");
         fs::write(&path, text).expect("writable");
@@ -72,7 +76,7 @@ impl Gateway {
 
     /// A `vpnd start` of this gateway that does not run yet.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+        let mut command = Command::new(built("vpnd"));
         command
             .args(["start", "--exit-with-parent", "--log-format", "json", "--policy"])
             .arg(self.path("policy.xml"))
@@ -92,6 +96,7 @@ impl Gateway {
         self.start_as(command);
     }
 
+    /// The same by another command.
     pub fn start_as(&mut self, command: Command) {
         let line = self.spawn(command);
         assert!(
@@ -122,6 +127,7 @@ impl Gateway {
         line
     }
 
+    /// Sends the daemon a signal.
     pub fn signal(&self, signal: Signal) {
         let process = self.process.as_ref().expect("it runs");
         kill(Pid::from_raw(i32::try_from(process.id()).expect("a process")), signal).expect("ours");
@@ -178,6 +184,7 @@ impl Gateway {
         assert!(status.success(), "{}: {status}", self.name);
     }
 
+    /// All that the daemon has logged so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
@@ -204,8 +211,9 @@ impl Gateway {
         });
     }
 
+    /// Runs `vpnctl` for the daemon.
     pub fn ctl(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+        Command::new(built("vpnctl"))
             .arg("--control")
             .arg(self.path("control.sock"))
             .args(arguments)
@@ -215,7 +223,7 @@ impl Gateway {
 
     /// A `vpnctl` among the packets of the gateway: whether it succeeded, and all that it printed.
     pub fn ctl_inside(&self, arguments: &[&str]) -> (bool, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        let mut command = Command::new(built("vpnctl"));
         command.arg("--control").arg(self.path("control.sock")).args(arguments);
         let output = self.space.run(move || command.output()).expect("vpnctl is built");
         let text = [output.stdout, output.stderr].concat();

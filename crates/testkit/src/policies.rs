@@ -1,11 +1,13 @@
 //! Policies: the vendor's sample as printed, the samples of this repository, and what tests make of them.
 
 /// The vendor's sample: transport mode between 192.0.2.10 and 192.0.2.20, seen from the first.
-pub const VENDOR: &str = include_str!("../../crates/policy/fixtures/vendor_sample.xml");
+pub const VENDOR: &str = include_str!("../../policy/fixtures/vendor_sample.xml");
 
 /// The sample for two sites, seen from both.
-pub const SITE: [&str; 2] =
-    [include_str!("../policies/site/left.xml"), include_str!("../policies/site/right.xml")];
+pub const SITE: [&str; 2] = [
+    include_str!("../../../tests/policies/site/left.xml"),
+    include_str!("../../../tests/policies/site/right.xml"),
+];
 
 /// The addresses of [`VENDOR`].
 pub const VENDOR_ADDRESSES: [&str; 2] = ["192.0.2.10", "192.0.2.20"];

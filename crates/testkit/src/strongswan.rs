@@ -1,16 +1,55 @@
-//! How charon is started in a namespace: its settings, its process, and `swanctl` to command it.
+//! strongSwan: what it needs of the machine, and how charon is started in a namespace: its settings, its process, and
+//! `swanctl` to command it.
 
-use crate::needs;
-use lab::isolation::Namespace;
+use crate::{FILTERED, Need, missing};
+use namespaces::isolation::Namespace;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// Where distributions put charon.
+const CHARON: &[&str] =
+    &["/usr/lib/ipsec/charon", "/usr/libexec/ipsec/charon", "/usr/lib/strongswan/charon"];
+/// Where they put its plugins.
+const PLUGINS: &[&str] =
+    &["/usr/lib/ipsec/plugins", "/usr/lib64/strongswan/plugins", "/usr/lib/strongswan/plugins"];
+/// Plugins that distributions pack apart from `charon`: the plane, and the algorithms of most scenarios.
+const PACKED_APART: &[&str] = &["kernel-libipsec", "gcm", "openssl"];
+/// The other programs of the scenarios.
+const NEEDS: &[Need] = &[
+    Need::All(FILTERED),
+    Need::Program("curl"),
+    Need::Program("openssl"),
+    Need::Program("pki"),
+    Need::Program("setpriv"),
+    Need::Program("swanctl"),
+    Need::Program("unshare"),
+];
+
+/// The IKE daemon of strongSwan.
+pub fn charon() -> Option<PathBuf> {
+    CHARON.iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+/// What keeps the scenarios from running here.
+pub fn lacking() -> Option<String> {
+    if let Some(reason) = missing(NEEDS) {
+        return Some(reason);
+    }
+    if charon().is_none() {
+        return Some(format!("strongSwan's charon is not in {}", CHARON.join(", ")));
+    }
+    let absent = |plugin: &&&str| {
+        let file = format!("libstrongswan-{plugin}.so");
+        !PLUGINS.iter().any(|directory| Path::new(directory).join(&file).exists())
+    };
+    let plugin = PACKED_APART.iter().find(absent)?;
+    Some(format!("strongSwan has no plugin {plugin}"))
+}
+
 /// The plugins that protect packets in userspace; what comes second then only sets routes.
-#[allow(dead_code)] // Each target has its own.
 pub const USERSPACE: &str = "kernel-libipsec kernel-netlink";
 /// The plugin that has the kernel protect packets.
-#[allow(dead_code)]
 pub const KERNEL: &str = "kernel-netlink";
 
 /// Writes strongswan.conf: `plane` are the plugins that protect packets, `lines` go into `charon { }`, `log` says how much
@@ -54,7 +93,7 @@ pub fn write_settings(directory: &Path, plane: &str, lines: &str, log: &str) -> 
 /// Starts it with the settings of this directory.
 pub fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
     let error = |error: std::io::Error| format!("cannot start charon: {error}");
-    let program = needs::charon().ok_or("there is no charon")?;
+    let program = charon().ok_or("there is no charon")?;
     // A /run of its own, since the path of its process number is built in; and an end with this process.
     let mut command = Command::new("setpriv");
     command
@@ -75,20 +114,10 @@ const NEWEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/st
 /// Its charon there.
 const NEWEST_CHARON: &str = "usr/sbin/charon-systemd";
 
-/// Why there is no newest strongSwan here. `Ok`: nobody can have it at present.
-#[allow(dead_code)]
-pub fn no_newest() -> Option<Result<String, String>> {
-    let root = Path::new(NEWEST);
-    if root.join(NEWEST_CHARON).exists() {
-        return None;
-    }
-    let unavailable = fs::read_to_string(root.with_extension("unavailable"));
-    let missing = "no strongswan in target/peers; tests/peers makes it";
-    Some(unavailable.map(|why| why.trim().to_owned()).map_err(|_| missing.to_owned()))
-}
+/// The newest strongSwan, as something that a scenario needs.
+pub const NEWEST_NEEDED: &[Need] = &[Need::Peer("strongswan", NEWEST_CHARON)];
 
 /// Starts the newest one with the settings of this directory, in its own root.
-#[allow(dead_code)]
 pub fn spawn_newest(space: &Namespace, directory: &Path) -> Result<Child, String> {
     let error = |error: std::io::Error| format!("cannot start charon: {error}");
     let mounts = "mount -t tmpfs tmpfs \"$1/tmp\" && mkdir -p \"$1$2\" && mount --bind \"$2\" \"$1$2\" \

@@ -2,9 +2,9 @@
 //!
 //! Nothing has a name in the system: whatever happens to the test, the kernel removes it with the test's threads.
 
-use super::output;
-use lab::capture::{Capture, Seen};
-use lab::isolation::Namespace;
+use crate::{output, until};
+use namespaces::capture::{Capture, Seen};
+use namespaces::isolation::Namespace;
 use nix::net::if_::if_nametoindex;
 use std::fs;
 use std::path::Path;
@@ -73,7 +73,7 @@ impl Space {
         }
         for (space, device, _) in [left, right] {
             let up = || space.ip(&format!("link show {device}")).contains("LOWER_UP").then_some(());
-            super::until("a carrier", up, || space.ip("link"));
+            until("a carrier", up, || space.ip("link"));
             // The kernel gives a device its link-local address in its own time.
             let routes = || space.ip(&format!("-6 route show table local dev {device}"));
             let settled = || {
@@ -83,7 +83,7 @@ impl Space {
                     .all(|r| routes.contains(r))
                     .then_some(())
             };
-            super::until("a link-local address", settled, routes);
+            until("a link-local address", settled, routes);
         }
     }
 

@@ -1,0 +1,44 @@
+//! The kit of the tests: hosts in network namespaces, gateways on them, other daemons, and what a test needs of its machine.
+//!
+//! ```text
+//!  Trial ─▶ needs.rs: can it run here?           no ─▶ left out, with the reason
+//!     │
+//!     ▼                          wire
+//!  Space "left" ── Gateway: vpnd ═════ vpnd or charon ── Space "right"
+//!                     ▲             ▲
+//!               ctl, json        Watch: nothing in the clear
+//! ```
+//!
+//! It depends on no crate of the product but `namespaces`, so that tests of small crates need not wait for the library. The
+//! certificates of simulated scenarios are in the crate `sim`, which knows the engine.
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Which programs, files and rights can a test ask for, and what happens where they are missing? | `needs.rs` |
+//! | How are tests named, run and reported? | `trials.rs` |
+//! | How long does a test wait for something? | `waiting.rs` |
+//! | How are hosts made, connected, configured and watched? | `space.rs` |
+//! | How is `vpnd` started, commanded and stopped? | `gateway.rs`; where the programs are: `programs.rs` |
+//! | Which policies do the tests use? | `policies.rs` |
+//! | How is strongSwan started and commanded? | `strongswan.rs` |
+//! | Which losses does a busy host cause? | `losses.rs` |
+#![forbid(unsafe_code)]
+
+pub mod gateway;
+mod losses;
+mod needs;
+pub mod policies;
+mod programs;
+pub mod space;
+pub mod strongswan;
+mod trials;
+mod waiting;
+
+pub use left_out::skip;
+pub use losses::{BUFFERS, TOGETHER, backlog_drops};
+pub use needs::{FILTERED, GATEWAYS, Need, PEERS, PINGED, missing, unavailable};
+pub use programs::output;
+pub use trials::{leave_out, run, test, without};
+pub use waiting::{PATIENCE, eventually, until};

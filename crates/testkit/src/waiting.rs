@@ -1,0 +1,34 @@
+//! Waiting for something that must happen.
+
+use std::time::{Duration, Instant};
+
+/// After this long, something that is waited for is taken never to happen. No test depends on it: it only ends one that hangs.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// Where there is none in time; `what` and what `otherwise` tells go into the message.
+pub fn until<T>(
+    what: &str,
+    mut look: impl FnMut() -> Option<T>,
+    otherwise: impl FnOnce() -> String,
+) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}\n{}", otherwise());
+        // Between two looks others may have the processor; nothing depends on how long.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// As [`until`], with nothing more to tell.
+///
+/// # Panics
+/// Where there is no answer in time.
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    until(what, look, String::new)
+}
