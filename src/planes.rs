@@ -32,7 +32,7 @@ use guard::{Guard, OnRefusal, Surroundings, Written};
 use host::journal::DeviceLock;
 use policy::{ChildTunnel, Policy};
 use restoration::Restoration;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,6 +83,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     watch: TableWatch,
     /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes together.
     mate: Option<InboundSa>,
+    /// Rules that have just gone to userspace, while SAs of theirs are still in the kernel.
+    moved: BTreeSet<RuleId>,
 }
 
 impl Planes {
@@ -322,6 +324,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             peers,
             watch,
             mate: None,
+            moved: BTreeSet::new(),
         }
     }
 
@@ -434,6 +437,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             return Err(error);
         }
         self.fell_back(&rule.tunnel, error);
+        self.moved.insert(rule.id);
         // Userspace has routes of its own.
         self.config.report.routed(rule.id, None);
         self.keep_in_userspace(rule);
@@ -454,11 +458,12 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn move_pair(
         &mut self,
         mate: InboundSa,
-        sa: OutboundSa,
+        mut sa: OutboundSa,
         error: &PlaneError,
     ) -> Result<(), PlaneError> {
         let (id, rule) = (mate.id, mate.rule);
         self.fall_back(rule, error)?;
+        self.takes_over(&mut sa);
         // What has come meanwhile could be replayed to an SA made anew; the tunnel's next ones are in userspace from the
         // beginning.
         if self.usage(id).is_some_and(|usage| usage.packets > 0) {
@@ -468,6 +473,13 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.userspace.add_inbound(mate)?;
         self.sas.insert(id, PlaneKind::Userspace);
         self.userspace.add_outbound(sa)
+    }
+
+    /// Has an SA send at once whose rule has just gone to userspace: the SA for whose end it was to wait has no traffic left.
+    fn takes_over(&mut self, sa: &mut OutboundSa) {
+        if self.moved.remove(&sa.rule) {
+            sa.standby = false;
+        }
     }
 
     fn fell_back(&mut self, tunnel: &str, error: &PlaneError) {

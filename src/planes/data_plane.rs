@@ -73,8 +73,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         Ok(())
     }
 
-    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+    fn add_outbound(&mut self, mut sa: OutboundSa) -> Result<(), PlaneError> {
         let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
+        self.takes_over(&mut sa);
         let mate = self.mate.take().filter(|mate| place == PlaneKind::Kernel && mate.rule == rule);
         let again = mate.is_some().then(|| copy_of_outbound(&sa));
         let peer = sa.path.remote.ip();

@@ -56,7 +56,7 @@ impl DataPlane for Noted {
     }
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        self.note("outbound", sa.id.0)
+        self.note(if sa.standby { "standby" } else { "outbound" }, sa.id.0)
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
@@ -213,6 +213,26 @@ fn a_tunnel_whose_sa_the_kernel_refuses_moves_and_nothing_is_let_go_before() {
     assert_eq!(refused, "inbound: cannot");
     assert!(kernel.userspace.take().is_empty());
     assert_eq!(kernel.usage(SaId(7)), None);
+}
+
+#[test]
+fn the_first_sa_in_userspace_of_a_tunnel_that_moves_does_not_wait_for_the_one_in_the_kernel() {
+    for refuses in ["inbound", "standby"] {
+        let mut auto = planes(Choice::Auto, None);
+        auto.add_rule(rule(1, "branch")).expect("added");
+        auto.add_inbound(inbound(7)).expect("added");
+        auto.add_outbound(outbound(8)).expect("added");
+        auto.kernel.as_mut().expect("there").refuses = Some(refuses);
+        auto.userspace.take();
+        // The peer renews it: this side is to send once the peer deletes the one before.
+        let standby = |id| OutboundSa { standby: true, ..outbound(id) };
+        auto.add_inbound(inbound(9)).expect("added");
+        auto.add_outbound(standby(10)).expect("added");
+        assert_eq!(auto.userspace.take(), ["rule 1", "inbound 9", "outbound 10"], "{refuses}");
+        auto.add_inbound(inbound(11)).expect("added");
+        auto.add_outbound(standby(12)).expect("added");
+        assert_eq!(auto.userspace.take(), ["inbound 11", "standby 12"], "{refuses}");
+    }
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn site() -> Site {
 
 /// Nothing waits for the clock, which stands still.
 fn at_once() -> Config {
-    Config { drain: Duration::ZERO, ..calm() }
+    Config { drain: Duration::ZERO, drain_before_answer: Duration::ZERO, ..calm() }
 }
 
 impl Duel {

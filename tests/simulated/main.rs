@@ -44,6 +44,7 @@ mod reauthentication;
 mod reconnect;
 mod rekey_child;
 mod rekey_ike;
+mod reordering;
 mod replace;
 mod restarts;
 mod retransmission;

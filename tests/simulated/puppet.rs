@@ -9,7 +9,7 @@ use ike::crypto::prf::{prf, prf_plus};
 use ike::negotiation::proposal::{Offered, offer_child, offer_ike};
 use ike::negotiation::selectors;
 use ike::wire::header::{Header, IkeSpi};
-use ike::wire::payload::{Identification, Notify, Payload};
+use ike::wire::payload::{Delete, Identification, Notify, Payload};
 use ike::wire::protected::{self, Content};
 use ike::wire::registry::{AuthMethod, ExchangeType, GroupId, NotifyType, PayloadType};
 use ike::wire::{fragment, message};
@@ -366,7 +366,12 @@ impl Puppet {
         self.next_request += 1;
         let request = self.seal(header, content);
         self.send(request);
-        let (answers, requests) = self.messages().into_iter().partition(|(h, _)| h.response);
+        let mut messages = self.messages();
+        if !messages.iter().any(|(h, _)| h.response) {
+            self.world.run_for(calm().drain_before_answer);
+            messages.extend(self.messages());
+        }
+        let (answers, requests) = messages.into_iter().partition(|(h, _)| h.response);
         self.unanswered = requests;
         let (answer, octets) = only(answers);
         assert!(answer.message_id == header.message_id);
@@ -382,6 +387,21 @@ impl Puppet {
         assert!(!header.response, "{header:?} is no request");
         let payloads = self.open(&header, &octets);
         (header, payloads)
+    }
+
+    /// The Delete of the Child SA that the gateway has replaced just now. It waits until packets on that SA have arrived.
+    pub fn next_delete(&mut self) -> (Header, Vec<Payload>) {
+        let margin = Duration::from_millis(100);
+        self.world.run_for(calm().drain - margin);
+        let early = self.messages();
+        assert!(early.is_empty() && self.unanswered.is_empty(), "{early:?}");
+        self.world.run_for(margin);
+        let (request, payloads) = self.next_request();
+        assert!(
+            matches!(payloads[..], [Payload::Delete(Delete::ChildSas { .. })]),
+            "the old one goes: {payloads:?}"
+        );
+        (request, payloads)
     }
 
     /// Answers a request of the gateway.

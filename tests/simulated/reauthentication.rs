@@ -66,7 +66,7 @@ fn packets_in_the_pipeline_leave_before_the_delete() {
 
 #[test]
 fn packets_in_the_pipeline_leave_before_the_answer_to_a_delete() {
-    let pause = calm().drain;
+    let pause = calm().drain_before_answer;
     // The peer does not wait before its Delete, and forgets its SAs when that is answered, as strongSwan does.
     let hasty = Config { drain: Duration::ZERO, ..calm() };
     let site = site();

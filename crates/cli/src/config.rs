@@ -268,6 +268,7 @@ impl Config {
             ppk_before_auth: self.ike.ppk_before_auth,
             families: self.families.families(),
             drain: defaults.drain,
+            drain_before_answer: defaults.drain_before_answer,
             crypto: defaults.crypto,
             natt_port: defaults.natt_port,
             begin_on_natt_port: false,

@@ -70,6 +70,7 @@ fn admit_rekey_child(
         Some(Active::DeleteChildren(spis)) => spis.contains(&child.spi_in),
         _ => false,
     };
+    let closing = closing || session.awaits_delete_of_predecessor(child.spi_in);
     if closing || child.state != ChildState::Established {
         Err(Rejection::temporary())
     } else {

@@ -41,10 +41,13 @@ pub struct Config {
     pub half_open_limit: usize,
     /// The time for which a replaced inbound SA still receives, at most an hour.
     pub linger: Duration,
-    /// Pause between the last packet admitted on the SAs of a session that another one has succeeded and its Delete, at most
-    /// a minute. Packets that are still in the data plane's pipeline leave within it, so that they reach the peer while it
-    /// still has the SAs. The answer to the Delete with which a peer ends a session waits as long.
+    /// Pause between the last packet on SAs that others have replaced and the Delete of those SAs, at most a minute. Many
+    /// peers stop receiving with the Delete, and the network may deliver it before packets that were sent earlier.
     pub drain: Duration,
+    /// The pause before the answer to such a Delete of the peer's, if this side has sent on the SAs until then; at most a
+    /// minute. Some peers stop receiving with the answer. They repeat the Delete while they wait, libreswan after half a
+    /// second.
+    pub drain_before_answer: Duration,
     /// Anti-replay window in packets, at most 65,536.
     pub replay_window: u32,
     /// When ESP is put into UDP.
@@ -86,7 +89,9 @@ impl Default for Config {
             cookie_threshold: 32,
             half_open_limit: 1024,
             linger: Duration::from_secs(5),
-            drain: Duration::from_millis(250),
+            // Also behind a queue of packets that IKE messages, which are urgent, overtake.
+            drain: Duration::from_secs(1),
+            drain_before_answer: Duration::from_millis(250),
             replay_window: 4096,
             encap: Encap::Auto,
             natt_port: NAT_T_PORT,

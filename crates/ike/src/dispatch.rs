@@ -6,6 +6,7 @@
 use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::exchange::Answer;
@@ -31,7 +32,9 @@ use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
-use std::time::Duration;
+use policy::ChildTunnel;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 impl Session {
     /// Takes a message for the IKE SA with this local SPI.
@@ -144,6 +147,7 @@ impl Session {
             }
             Some(Active::Liveness(shown)) => {
                 shown.into_iter().for_each(|spi| self.promote_child(cx, spi));
+                create_child::handover::conclude_waiting(self, cx);
                 Effects::none()
             }
             None => Effects::none(),
@@ -201,13 +205,8 @@ impl Session {
             (Err(error), _) => Answer::from(&Rejection::unreadable(&error)),
             (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
                 if let Some(child) = create_child::unprepared(self, cx, &payloads) {
-                    let Datagram { local, remote, octets } = datagram;
-                    let (header, octets) = (*header, octets.to_vec());
-                    let path = (local, remote);
-                    let postponed = Postponed { header, payloads, path, octets, child };
-                    let sa = &mut self.sas[index];
-                    sa.window.postponed = Some(Box::new(postponed));
-                    return Effect::Postponed(sa.local_spi).into();
+                    self.postpone(index, header, datagram, payloads, (Some(child), None));
+                    return Effect::Postponed(self.sas[index].local_spi).into();
                 }
                 create_child::answer(self, cx, index, payloads)
             }
@@ -218,6 +217,14 @@ impl Session {
                 }
             }
             (Ok(payloads), ExchangeType::INFORMATIONAL) => {
+                let pause = cx.config.drain_before_answer;
+                if create_child::handover::take_over_deleted(self, cx, &payloads)
+                    && !pause.is_zero()
+                {
+                    let due = Some(after(cx.now, pause));
+                    self.postpone(index, header, datagram, payloads, (None, due));
+                    return Effects::none();
+                }
                 informational::answer(self, cx, index, &payloads, datagram)
             }
             (Ok(_), _) => {
@@ -249,7 +256,35 @@ impl Session {
         effects
     }
 
-    /// Answers a request on the IKE SA with this local SPI that waits until the plane is prepared for it.
+    /// Keeps a request that is answered once the plane is prepared for the child tunnel, or at that time.
+    fn postpone(
+        &mut self,
+        index: usize,
+        header: &Header,
+        Datagram { local, remote, octets }: Datagram<'_>,
+        payloads: Vec<Payload>,
+        (child, due): (Option<Arc<ChildTunnel>>, Option<Instant>),
+    ) {
+        let (header, path, octets) = (*header, (local, remote), octets.to_vec());
+        let postponed = Postponed { header, payloads, path, octets, child, due };
+        self.sas[index].window.postponed = Some(Box::new(postponed));
+    }
+
+    /// Answers requests whose time has come.
+    fn respond_to_drained(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let due = |sa: &&IkeSa| sa.window.answer_due().is_some_and(|at| at <= cx.now);
+        let due: Vec<IkeSpi> = self.sas.iter().filter(due).map(|sa| sa.local_spi).collect();
+        let mut effects = Effects::none();
+        for spi in due {
+            // One may end the session.
+            if self.position(spi).is_some() {
+                effects += self.respond_to_postponed(cx, spi);
+            }
+        }
+        effects
+    }
+
+    /// Answers a request on the IKE SA with this local SPI that has been waiting.
     pub fn respond_to_postponed(&mut self, cx: &mut Cx<'_>, spi: IkeSpi) -> Effects {
         let Some(index) = self.position(spi) else {
             impossible!(cx.out, "the engine has found the session by this SPI");
@@ -257,7 +292,7 @@ impl Session {
         let Some(postponed) = self.sas[index].window.postponed.take() else {
             return Effects::none();
         };
-        let Postponed { header, payloads, path: (local, remote), octets, child: _child } =
+        let Postponed { header, payloads, path: (local, remote), octets, child: _child, due: _due } =
             *postponed;
         let datagram = Datagram { local, remote, octets: &octets };
         self.respond(cx, index, &header, datagram, Ok(payloads))
@@ -268,7 +303,7 @@ impl Session {
     fn pause_before_farewell(&self, cx: &Cx<'_>) -> Duration {
         let by_choice = matches!(self.deleted, Some((_, CloseReason::DeletedByPeer)));
         let ends = by_choice && self.sas.len() == 1 && !self.children.is_empty();
-        if ends { cx.config.drain } else { Duration::ZERO }
+        if ends { cx.config.drain_before_answer } else { Duration::ZERO }
     }
 
     /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
@@ -362,9 +397,12 @@ impl Session {
                 self.tasks.remove(index);
                 continue;
             };
-            // Made by the peer's rekey just now, and the peer may not know it yet: its deletion of the old one tells.
+            // Made by a rekey just now, and one side may not send on it yet: the Delete of the old one tells.
             let early = match &self.tasks[index] {
-                Task::RekeyChild(spi) => self.child_by_inbound(*spi).is_some_and(|c| c.standby),
+                Task::RekeyChild(spi) => {
+                    self.child_by_inbound(*spi).is_some_and(|c| c.standby)
+                        || self.awaits_delete_of_predecessor(*spi)
+                }
                 _ => false,
             };
             if early || !self.may_ask(carrier) {
@@ -431,6 +469,10 @@ impl Session {
         }
         effects += sa_init::handle_timeout(self, cx);
         effects += auth::handle_timeout(self, cx);
+        effects += self.respond_to_drained(cx);
+        if self.is_over() {
+            return effects;
+        }
         self.release_lingering(cx);
         let due: Vec<Task> =
             self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();

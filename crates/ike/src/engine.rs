@@ -267,10 +267,13 @@ impl<P: DataPlane> Engine<P> {
             Notice::Expiring { sa, hard } => {
                 // The SA has gone since the plane said so.
                 let Some((id, spi_in)) = self.sessions.of_sa(sa) else { return };
-                self.with_session(now, id, |session, _| {
+                self.with_session(now, id, |session, cx| {
                     match hard {
-                        true => session.replace_exhausted(spi_in),
-                        false => session.tasks.push_back(Task::RekeyChild(spi_in)),
+                        true => session.replace_exhausted(cx, spi_in),
+                        false => {
+                            session.hurry_delete_of_predecessor(spi_in);
+                            session.tasks.push_back(Task::RekeyChild(spi_in));
+                        }
                     }
                     Effects::none()
                 });

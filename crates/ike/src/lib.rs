@@ -61,7 +61,7 @@
 //! | Which states has a responder before the peer's proof? | `exchange/half_open.rs` |
 //! | May a request be answered that meets an exchange of ours? | `collision.rs`, `admit` |
 //! | Both sides rekey at once: which SA stays? | `exchange/create_child.rs` and `exchange/rekey_ike.rs`; `sa/lowest_nonce.rs` compares |
-//! | When does an outbound SA in standby begin to send? | `exchange/delete.rs`, `give_up_child` and `revive`; of a rekey by this side with OpenIKED `exchange/create_child/handover.rs`; beside another session of the peer `session/renewal.rs`: `age_authentication` asks the peer, and its answer (`dispatch.rs`, `Active::Liveness`) or the end of the other session (`relieve`) has it send |
+//! | When does an outbound SA in standby begin to send? | `exchange/create_child/handover.rs`: as the peer's Delete comes, and of a rekey by this side with OpenIKED; `exchange/delete.rs`, `give_up_child` and `revive`; beside another session of the peer `session/renewal.rs`: `age_authentication` asks the peer, and its answer (`dispatch.rs`, `Active::Liveness`) or the end of the other session (`relieve`) has it send |
 //! | What can a session ask of the engine, and where is it done? | `effect.rs`; `engine.rs`, `put_back` |
 //! | When is a Child SA rekeyed? | `sa/child.rs`, `install`; the jitter is in `context.rs`, the share of the lifetime in `crates/policy/src/lifetime.rs`, `soft` |
 //! | What happens if an address or a route changes, or no route is left? | `session/roaming.rs`: `handle_addresses` for this host's (without a route the path stays, and an unanswered request ends the session), `follow_update` after the peer's update, `move_to` if a NAT moved the peer; the messages are in `exchange/address_update.rs`, the agreement in `sa/mobility.rs` |
@@ -95,6 +95,7 @@
 //! | Which events, failures and reasons of an end are there? | `event.rs`; `failure.rs` with `failure/facts.rs`; `close_reason.rs`. `past_failures.rs` keeps the last four of a tunnel, and 32 of strangers |
 //! | Where does the status of a tunnel come from? | `engine/overview.rs` fills in the types of `status.rs` |
 //! | When is the engine woken next? | `deadlines.rs`; for a session `session/aging.rs`, `deadline`. `datagram.rs` is the form of what it takes and sends |
+//! | How long does the Delete of a replaced SA wait, or the answer to one? | `session.rs`, `delete_when_drained`, and `session/ending.rs`, `take_down`; `dispatch.rs`, `respond` and `pause_before_farewell` |
 //! | What waits until the data plane is prepared for traffic that a peer names? | a request: `exchange/auth/preparing.rs` (IKE_AUTH), `dispatch.rs` and `sa/postponed.rs` (CREATE_CHILD_SA); `engine/preparation.rs` goes on with it |
 //! | How do rules in the plane correspond to child tunnels? | `rules.rs`; `traffic_index.rs` of the crate `policy` finds those that meet given addresses |
 //! | Who gets copies of keys? | nobody, unless `key_log.rs` has a `Sink` (`vpnd start --insecure-export-keys DIR`: `crates/cli/src/wireshark.rs`) |
@@ -132,10 +133,13 @@
 //!   starts at (100 − overlap) % of the lifetime, less jitter. Values above 50 count as 50.
 //! - **A rekey loses no packet.** The side that asked sends on the new SA at once, but to OpenIKED after the next exchange:
 //!   it answers before it can receive. The responder keeps its new outbound SA in standby until the peer deletes the
-//!   old Child SA, which proves that the peer has the new one. A replaced
-//!   inbound SA receives for 5 s more ([`Config::linger`]). A session that another one has succeeded is deleted only
-//!   [`Config::drain`] later: packets that were admitted on its SAs must leave first. For the same reason the answer to
-//!   a peer's Delete of the last IKE SA waits as long.
+//!   old Child SA, which proves that the peer has the new one. Many peers stop receiving on an SA with its Delete, and
+//!   the network may deliver that before packets that were sent earlier. So the Delete of a Child SA that this side has
+//!   replaced, and that of a session that another one has succeeded, waits for 1 s ([`Config::drain`]); it is a delayed
+//!   task of the session. Until the peer has answered that Delete, this side neither rekeys the successor nor lets the
+//!   peer do so: strongSwan (5.9) begins to send on the successor with the Delete. The answer to a Delete of SAs on which
+//!   this side was sending until then waits for 250 ms ([`Config::drain_before_answer`]). A replaced inbound SA receives
+//!   for 5 s more ([`Config::linger`]). Where the operator takes a tunnel down, nothing waits.
 //! - **Refusals in IKE_SA_INIT** are not authenticated. They are believed only if nothing better comes for two seconds.
 //! - **Whose traffic.** A packet goes by the first rule that covers it, whether that tunnel is up or not. A request for
 //!   traffic that an earlier rule of another peer covers completely is refused (`rules.rs`, `shadowing_rule`).

@@ -355,19 +355,21 @@ impl Session {
     }
 
     /// Has a Child SA replaced that carries nothing any more; the plane may say so of both halves.
-    pub fn replace_exhausted(&mut self, spi_in: Spi) {
-        let delete = Task::DeleteChild(spi_in);
+    pub fn replace_exhausted(&mut self, cx: &mut Cx<'_>, spi_in: Spi) {
         // It has gone meanwhile.
         let Some(child) = self.child_by_inbound(spi_in) else { return };
         match child.state {
             ChildState::Established => {
                 let create = Task::CreateChild(child.tunnel.name.clone());
                 self.set_state(spi_in, ChildState::Unwanted);
-                self.tasks.extend([create, delete]);
+                self.tasks.extend([create, Task::DeleteChild(spi_in)]);
             }
             // Its successor is there; whoever was to delete it takes his time.
-            ChildState::Replaced(_) => self.queue(delete),
-            ChildState::Unwanted => {}
+            ChildState::Replaced(successor) if !self.is_deleting(spi_in) => {
+                self.promote_child(cx, successor);
+                self.delete_when_drained(cx, spi_in);
+            }
+            ChildState::Replaced(_) | ChildState::Unwanted => {}
         }
     }
 
@@ -379,15 +381,20 @@ impl Session {
 
     /// Settles what crossing requests for the same child tunnel leave: of two Child SAs the one made with the lowest
     /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
-    pub fn settle_duplicates(&mut self, name: &str) {
+    pub fn settle_duplicates(&mut self, cx: &mut Cx<'_>, name: &str) {
         let rivals = self.children.of_tunnel(name).filter(|c| c.state == ChildState::Established);
         let mut rivals: Vec<_> = rivals.map(|c| (c.lowest_nonce, c.spi_in)).collect();
         rivals.sort_by_key(|(lowest_nonce, _)| *lowest_nonce);
-        rivals.pop();
+        let Some((_, survivor)) = rivals.pop().filter(|_| !rivals.is_empty()) else { return };
+        if let Some(child) = self.child_by_inbound(survivor)
+            && let Err(error) = child.go_first(cx)
+        {
+            cx.out.event(&self.tunnel.name, Some(name), EventKind::Warning(error.to_string()));
+        }
         for (_, spi) in rivals {
             self.set_state(spi, ChildState::Unwanted);
             if self.child_by_inbound(spi).is_some_and(|c| c.created_here) {
-                self.tasks.push_back(Task::DeleteChild(spi));
+                self.delete_when_drained(cx, spi);
             }
         }
     }
@@ -417,6 +424,45 @@ impl Session {
         if !self.tasks.contains(&task) {
             self.tasks.push_front(task);
         }
+    }
+
+    /// Has the peer delete a Child SA on which this side has just stopped to send, once packets on their way have arrived.
+    pub fn delete_when_drained(&mut self, cx: &Cx<'_>, spi_in: Spi) {
+        self.forget_delete(spi_in);
+        let delete = Task::DeleteChild(spi_in);
+        match cx.config.drain.is_zero() {
+            true => self.tasks.push_front(delete),
+            false => self.delayed.push((after(cx.now, cx.config.drain), delete)),
+        }
+    }
+
+    /// Returns `true` if this side deletes a Child SA, or is about to.
+    pub fn is_deleting(&self, spi_in: Spi) -> bool {
+        let delete = Task::DeleteChild(spi_in);
+        self.tasks.contains(&delete)
+            || self.delayed.iter().any(|(_, task)| *task == delete)
+            || (self.sas.iter().filter_map(IkeSa::established)).any(
+                |e| matches!(&e.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi_in)),
+            )
+    }
+
+    /// Returns `true` if this side is about to delete the Child SA that this one has replaced. strongSwan (5.9) begins to
+    /// send on this one with that Delete; if another rekey comes first, with keys that it has wiped.
+    pub fn awaits_delete_of_predecessor(&self, spi_in: Spi) -> bool {
+        let Some(child) = self.child_by_inbound(spi_in) else { return false };
+        let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);
+        let mut predecessors = self.children.of_tunnel(&child.tunnel.name).filter(replaced);
+        predecessors.any(|old| self.is_deleting(old.spi_in))
+    }
+
+    /// Deletes the predecessor of a Child SA at once whose own volume runs out already, so that it can be replaced in time.
+    pub fn hurry_delete_of_predecessor(&mut self, spi_in: Spi) {
+        let Some(child) = self.child_by_inbound(spi_in) else { return };
+        let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);
+        let predecessors = self.children.of_tunnel(&child.tunnel.name).filter(replaced);
+        let deletes: Vec<Task> = predecessors.map(|old| Task::DeleteChild(old.spi_in)).collect();
+        let waiting = self.delayed.extract_if(.., |(_, task)| deletes.contains(task));
+        self.tasks.extend(waiting.map(|(_, task)| task));
     }
 
     /// Tries a task again later (RFC 7296 §2.25: not at once), or ends the session when it has been tried too often.

@@ -80,6 +80,7 @@ impl Config {
             half_open_limit,
             linger,
             drain,
+            drain_before_answer,
             replay_window,
             encap: _,
             natt_port,
@@ -114,6 +115,8 @@ impl Config {
         check("half_open_limit", good, half_open_limit, "1 to 1,000,000");
         check("linger", *linger <= hour, linger, "at most an hour");
         check("drain", *drain <= 60 * second, drain, "at most a minute");
+        let good = *drain_before_answer <= 60 * second;
+        check("drain_before_answer", good, drain_before_answer, "at most a minute");
         check("replay_window", *replay_window <= 65_536, replay_window, "at most 65,536");
         let good = ![0, IKE_PORT].contains(natt_port);
         check("natt_port", good, natt_port, "1 to 65,535 but 500");

@@ -45,6 +45,8 @@ pub struct Conditions {
     pub delay: Range<Duration>,
     /// Whether ESP suffers loss and repetition, too.
     pub spoil_esp: bool,
+    /// Further time that ESP and AH take: IKE messages sent later overtake them.
+    pub esp_behind: Duration,
 }
 
 impl Default for Conditions {
@@ -55,6 +57,7 @@ impl Default for Conditions {
             repetition: 0,
             delay: Duration::from_millis(10)..Duration::from_millis(10),
             spoil_esp: false,
+            esp_behind: Duration::ZERO,
         }
     }
 }
@@ -68,18 +71,21 @@ impl Conditions {
             repetition: permille,
             delay: Duration::from_millis(1)..Duration::from_millis(80),
             spoil_esp: false,
+            esp_behind: Duration::ZERO,
         }
     }
 
     /// Draws the delays of the copies that arrive: none if the datagram is lost.
     pub(crate) fn copies(&self, content: &Content, chance: &mut Chance) -> Vec<Duration> {
-        let spoiled = self.spoil_esp || matches!(content, Content::Ike(_) | Content::Keepalive);
+        let is_ike = matches!(content, Content::Ike(_) | Content::Keepalive);
+        let behind = if is_ike { Duration::ZERO } else { self.esp_behind };
+        let spoiled = self.spoil_esp || is_ike;
         if spoiled && chance.happens(self.loss) {
             return Vec::new();
         }
-        let mut copies = vec![chance.time(&self.delay)];
+        let mut copies = vec![behind + chance.time(&self.delay)];
         if spoiled && chance.happens(self.repetition) {
-            copies.push(chance.time(&self.delay));
+            copies.push(behind + chance.time(&self.delay));
         }
         copies
     }

@@ -57,6 +57,8 @@ pub struct Userspace {
     mtu: u16,
     rules: BTreeMap<RuleId, Rule>,
     outbound: BTreeMap<SaId, (Suite, Mode)>,
+    /// When a worker was last waited for in vain.
+    stalled_at: Option<Instant>,
     /// Every SA of either direction.
     installed: BTreeSet<SaId>,
     /// SPIs of those that receive.
@@ -137,6 +139,7 @@ impl Userspace {
             mtu,
             rules,
             outbound,
+            stalled_at: None,
             installed,
             receiving,
             lost,

@@ -45,22 +45,28 @@ impl UnderWay {
     pub(super) fn settle(&self, limit: Duration) -> bool {
         // Whoever begins a batch after this, finds the SA of now.
         fence(Ordering::SeqCst);
-        let before = self.generation.fetch_add(1, Ordering::SeqCst) % 2;
         let workers: Vec<Arc<Batches>> = {
             let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
             workers.iter().filter_map(Weak::upgrade).collect()
         };
         let (deadline, mut looks) = (Instant::now() + limit, 0);
-        for worker in workers {
-            while worker.begun[before].load(Ordering::SeqCst) > 0 {
-                if Instant::now() >= deadline {
-                    return false;
+        let mut are_sent = |generation: usize| {
+            workers.iter().all(|worker| {
+                while worker.begun[generation].load(Ordering::SeqCst) > 0 {
+                    if Instant::now() >= deadline {
+                        return false;
+                    }
+                    looks += 1;
+                    if looks < YIELDS { thread::yield_now() } else { thread::sleep(PAUSE) }
                 }
-                looks += 1;
-                if looks < YIELDS { thread::yield_now() } else { thread::sleep(PAUSE) }
-            }
-        }
-        true
+                true
+            })
+        };
+        let present = self.generation.load(Ordering::SeqCst) % 2;
+        // Batches for which an earlier call did not wait to the end.
+        let are_old_ones_sent = are_sent(1 - present);
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        are_old_ones_sent && are_sent(present)
     }
 }
 
@@ -108,6 +114,18 @@ mod tests {
         assert!(!all.settle(Duration::ZERO), "it has not been sent");
         drop(batch);
         assert!(all.settle(Duration::ZERO) && all.settle(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_batch_for_which_one_wait_was_too_short_is_waited_for_again() {
+        let all = UnderWay::default();
+        let worker = all.worker();
+        let batch = worker.begin();
+        for _ in 0..3 {
+            assert!(!all.settle(Duration::ZERO), "it has not been sent");
+        }
+        drop(batch);
+        assert!(all.settle(Duration::ZERO));
     }
 
     #[test]

@@ -227,7 +227,10 @@ impl Session {
             let failure = Failure::new(FailureKind::Cancelled, "deactivated".into());
             cx.out.event(&self.tunnel.name, Some(name), EventKind::Failed(failure));
         }
-        self.tasks.extend(spis.into_iter().map(Task::DeleteChild));
+        for spi in spis {
+            self.forget_delete(spi);
+            self.tasks.push_back(Task::DeleteChild(spi));
+        }
         (true, Effects::none())
     }
 }

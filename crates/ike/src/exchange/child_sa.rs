@@ -272,7 +272,7 @@ pub(super) fn complete(
     let effects = session.add_child(cx, child, rekeys.is_some());
     match rekeys {
         Some(old) => note_successor(session, index, old, LowestNonce::of(nonces)),
-        None => session.settle_duplicates(&tunnel.name),
+        None => session.settle_duplicates(cx, &tunnel.name),
     }
     Ok(effects)
 }

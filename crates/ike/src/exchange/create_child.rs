@@ -1,6 +1,6 @@
 //! CREATE_CHILD_SA for Child SAs: new ones and rekeys (RFC 7296 §1.3.1, §1.3.3, §2.8).
 
-pub(super) mod handover;
+pub(crate) mod handover;
 mod refusal;
 
 use super::child_sa::{
@@ -391,12 +391,10 @@ fn conclude_success(
     if let Some(old) = pending.rekeys
         && session.set_state(old, ChildState::Replaced(new))
     {
-        // At once: strongSwan (5.9) installs its outbound half with this Delete, and if another rekey comes first,
-        // with keys that it has wiped.
-        handover::retire(session, old, waits);
+        handover::retire(session, cx, old, waits);
     }
     // The peer may have set the tunnel up once more while this side waited.
-    session.settle_duplicates(&tunnel.name);
+    session.settle_duplicates(cx, &tunnel.name);
     Ok(effects)
 }
 

@@ -95,7 +95,7 @@ fn give_up_child(
 fn restore(session: &mut Session, successor: Spi, name: &str) {
     let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(successor);
     let spi = session.children.of_tunnel(name).find(replaced).map(|c| c.spi_in);
-    if let Some(spi) = spi.filter(|spi| !is_going(session, *spi)) {
+    if let Some(spi) = spi.filter(|spi| !session.is_deleting(*spi)) {
         session.set_state(spi, ChildState::Established);
     }
 }
@@ -106,24 +106,12 @@ fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
         return;
     }
     let spare = session.children.of_tunnel(name).find(|c| {
-        c.state == ChildState::Unwanted && !c.created_here && !is_going(session, c.spi_in)
+        c.state == ChildState::Unwanted && !c.created_here && !session.is_deleting(c.spi_in)
     });
     // There is none.
     let Some(spare) = spare.map(|c| c.spi_in) else { return };
     session.set_state(spare, ChildState::Established);
     session.promote_child(cx, spare);
-}
-
-/// Returns `true` if this side deletes the Child SA, or is about to.
-fn is_going(session: &Session, spi: Spi) -> bool {
-    let delete = Task::DeleteChild(spi);
-    session.tasks.contains(&delete)
-        || session.delayed.iter().any(|(_, task)| *task == delete)
-        || session
-            .sas
-            .iter()
-            .filter_map(|s| s.established())
-            .any(|e| matches!(&e.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi)))
 }
 
 /// Answers the peer's Delete of Child SAs: the SPIs of our halves, but for those we are deleting ourselves (RFC 7296

@@ -166,6 +166,11 @@ impl Window {
         self.outstanding.as_ref().map(|o| o.message.datagrams())
     }
 
+    /// When the request that is expected is to be answered, if it has come and its answer waits for that.
+    pub fn answer_due(&self) -> Option<Instant> {
+        self.postponed.as_ref()?.due
+    }
+
     pub fn due(&self) -> Option<Instant> {
         self.outstanding.as_ref().map(|o| o.due)
     }

@@ -53,7 +53,8 @@ impl Session {
         if state == ChildState::Established {
             self.queue(Task::CreateChild(name));
         }
-        self.queue(Task::DeleteChild(spi_in));
+        self.forget_delete(spi_in);
+        self.tasks.push_back(Task::DeleteChild(spi_in));
         effects
     }
 
@@ -126,6 +127,11 @@ impl Session {
         let at = |at, reason| Deadline { at, reason };
         let windows =
             self.sas.iter().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
+        let answers = self
+            .sas
+            .iter()
+            .filter_map(|s| s.window.answer_due())
+            .map(|t| at(t, "answer to a Delete"));
         let refusals = self.sas.iter().filter_map(|s| match &s.state {
             State::InitSent(i) => i.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
             State::AuthSent(a) => a.working_until().map(|t| at(t, "work with certificates")),
@@ -145,6 +151,7 @@ impl Session {
         let nat = (self.is_established() && self.path.nat_local)
             .then_some(at(self.keepalive_at, "NAT keepalive"));
         (windows
+            .chain(answers)
             .chain(refusals)
             .chain(ike)
             .chain(self.children.deadline())

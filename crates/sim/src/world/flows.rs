@@ -53,7 +53,8 @@ impl World {
         self.run_for(Duration::ZERO);
         self.stop_flow(flow);
         let pipeline = self.pipelines.get(&from).copied().unwrap_or_default();
-        let limit = pipeline + self.conditions_of(from).delay.end * 2;
+        let conditions = self.conditions_of(from);
+        let limit = pipeline + conditions.esp_behind + conditions.delay.end * 2;
         self.run_until(limit, |w| w.flow(flow).arrived.contains_key(&0))
     }
 

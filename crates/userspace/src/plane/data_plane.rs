@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// How long packets under way on the SA before are waited for: key management does nothing else meanwhile.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// After a wait in vain, removals of SAs do not wait for so long.
+const STALLED_FOR: Duration = Duration::from_secs(1);
+
 /// The shortest time between two devices: one that fails at once keeps key management busy otherwise.
 const REPLACED_EVERY: Duration = Duration::from_secs(1);
 
@@ -85,14 +88,14 @@ impl DataPlane for Userspace {
         self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
         self.outbound.insert(id, form);
         if !standby {
-            self.shared.under_way.settle(PATIENCE);
+            self.settle();
         }
         Ok(())
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
         self.datapath.promote(sa)?;
-        self.shared.under_way.settle(PATIENCE);
+        self.settle();
         Ok(())
     }
 
@@ -105,11 +108,15 @@ impl DataPlane for Userspace {
     }
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
-        self.outbound.remove(&sa);
+        let sent = self.outbound.remove(&sa).is_some();
         if let Some(spi) = self.receiving.remove(&sa) {
             self.port.disclaim(spi.0);
         }
         let usage = self.datapath.remove(sa);
+        // Before the workers may rest.
+        if sent && usage.is_some_and(|usage| usage.packets > 0) && !self.has_just_stalled() {
+            self.settle();
+        }
         self.forget(sa);
         usage
     }
@@ -122,6 +129,18 @@ impl DataPlane for Userspace {
 }
 
 impl Userspace {
+    /// Waits until no packet is under way on an SA that no longer sends: the peer may be about to remove it.
+    fn settle(&mut self) {
+        if !self.shared.under_way.settle(PATIENCE) {
+            self.stalled_at = Some(Instant::now());
+        }
+    }
+
+    /// Returns `true` if a worker has just been waited for in vain. Thousands of SAs may be removed at once.
+    fn has_just_stalled(&self) -> bool {
+        self.stalled_at.is_some_and(|at| at.elapsed() < STALLED_FOR)
+    }
+
     /// Makes device and routing, if they are not there.
     pub(super) fn appear(&mut self) -> Result<(), PlaneError> {
         if self.device.is_some() {

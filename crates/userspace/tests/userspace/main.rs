@@ -22,7 +22,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 use userspace::{Config, Hooks, IkeDatagram, Userspace};
 
 const GCM: Suite = Suite::AesGcm16(KeyBits::B128);
@@ -247,6 +248,67 @@ fn without_an_sa_nothing_leaves_and_the_kept_packet_follows() {
     let seen = capture.finish();
     // Heard twice: as it enters the bridge and as it leaves.
     assert_eq!((seen.protected, seen.in_the_clear), (2, vec![]));
+}
+
+/// Key management's least wait for a worker that does not go on.
+const WAIT: Duration = Duration::from_millis(100);
+
+#[test]
+fn key_management_waits_for_a_worker_that_has_not_sent_its_packets() {
+    let Some(network) = Network::make() else { return };
+    let (reached, is_held) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let hooks = Hooks {
+        // The worker that has just taken a number for a packet calls it, and goes on with the packet afterwards.
+        notice: Arc::new(move |notice| {
+            if let Notice::Expiring { hard: false, .. } = notice {
+                let _ = reached.send(());
+                let _ = released.lock().map(|released| released.recv());
+            }
+        }),
+        ike: Arc::new(|_| {}),
+    };
+    let planes = [gateway(&network, Side::A, hooks), gateway(&network, Side::B, silent())];
+    for (plane, side) in planes.iter().zip([Side::A, Side::B]) {
+        plane.with(move |p| p.add_rule(TUNNEL.rule(side)).expect("the rule is added"));
+    }
+    planes[1].with(|p| p.add_inbound(TUNNEL.inbound(Side::B)).expect("the SA is added"));
+    let limits = Limits { soft_bytes: Some(1), hard_bytes: None };
+    let old = OutboundSa { limits, ..TUNNEL.outbound(Side::A) };
+    let id = old.id;
+    planes[0].with(|p| p.add_outbound(old).expect("the SA is added"));
+    let (a, b) = TUNNEL.ends(Side::A);
+    let listener = network::udp(network.namespace(1), b);
+    let sender = network::udp(network.namespace(0), a);
+    let target = listener.local_addr().expect("bound");
+    sender.send_to(MARKER, target).expect("the kernel takes it");
+    is_held.recv_timeout(PATIENCE).expect("a worker is held");
+
+    let waits = planes[0].with(move |p| {
+        let timed = |work: &mut dyn FnMut()| {
+            let begun = Instant::now();
+            work();
+            begun.elapsed()
+        };
+        let successor = |n, standby| OutboundSa {
+            id: SaId(n),
+            spi: Spi(0x2000 + n as u32),
+            standby,
+            ..TUNNEL.outbound(Side::A)
+        };
+        p.add_outbound(successor(4, true)).expect("the SA is added");
+        [
+            ("removed", timed(&mut || _ = p.remove(id))),
+            ("added", timed(&mut || p.add_outbound(successor(3, false)).expect("it is added"))),
+            ("promoted", timed(&mut || p.promote(SaId(4)).expect("it is there"))),
+        ]
+    });
+    for (what, wait) in waits {
+        assert!(wait >= WAIT, "an SA was {what} after {wait:?}, and the packet was not sent");
+    }
+    drop(release);
+    assert!(udp_arrives(&listener), "the worker sends it then");
 }
 
 #[test]
