@@ -1,7 +1,7 @@
 //! Gateways behind NATs (RFC 7296 §2.23, RFC 3948, RFC 4787).
 
 use crate::puppet::{Puppet, notify};
-use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
+use crate::{SETTLED, SOON, assert_nothing_lost, assert_settled, calm, ike_spis, talk};
 use esp::plane::Encapsulation;
 use ike::wire::registry::{ExchangeType, NotifyType};
 use ike::{Config, Encap};
@@ -115,6 +115,30 @@ fn the_nat_is_seen_and_ports_float() {
                 assert_eq!(encapsulation(&mut world, host), Some(Encapsulation::Udp));
             }
             assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+#[test]
+fn either_side_begins_a_reauthentication() {
+    for mapping in BEHAVIOURS {
+        for filtering in BEHAVIOURS {
+            for behind_it in [true, false] {
+                for mobike in [true, false] {
+                    let config = Config { mobike, ..calm() };
+                    let (mut world, left, right) = up_behind(mapping, filtering, &config);
+                    let before = ike_spis(&mut world, left);
+                    let flows = talk(&mut world, left, right, &roaming());
+                    let host = if behind_it { left } else { right };
+                    let begun = world.command(host, "reauthenticate", |e, now| {
+                        e.reauthenticate(now, Site::TUNNEL)
+                    });
+                    begun.expect("it is up");
+                    world.run_for(SETTLED);
+                    assert_ne!(ike_spis(&mut world, left), before);
+                    assert_settled(&mut world, left, right, &roaming(), flows);
+                }
+            }
         }
     }
 }

@@ -7,8 +7,8 @@ use crate::{SETTLED, SOON, assert_settled, calm, ike_spis, talk, up};
 use ike::event::EventKind;
 use ike::failure::FailureKind;
 use ike::wire::registry::{ExchangeType, NotifyType};
-use ike::{CloseReason, Config};
-use policy::{KeyBits, KeyKind};
+use ike::{CloseReason, CommandError, Config};
+use policy::{KeyBits, KeyKind, Role};
 use sim::host::{Side, esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_nothing_left};
 use sim::{Conditions, Exchange, HostId, Label, Site, World};
@@ -43,6 +43,23 @@ fn by_either_side_without_a_packet_lost() {
         assert_ne!(ike_spis(&mut world, left), before);
         assert_settled(&mut world, left, right, &site(), flows);
     }
+}
+
+#[test]
+fn only_by_a_side_that_may_start_the_tunnel() {
+    let [all, responds] = [Role::Both, Role::Responder].map(|role| Site { role, ..site() });
+    let mut world = World::new(1);
+    let left = world.add_host("left", all.left, all.policy(Side::Left), calm());
+    let right = world.add_host("right", all.right, responds.policy(Side::Right), calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    let before = ike_spis(&mut world, left);
+    let again = |e: &mut ike::Engine<_>, now| e.reauthenticate(now, Site::TUNNEL);
+    let refused = world.command(right, "reauthenticate", again);
+    assert_eq!(refused, Err(CommandError::ResponderOnly(Site::TUNNEL.into())));
+    world.run_for(SETTLED);
+    assert_eq!(ike_spis(&mut world, left), before);
+    assert_agreement(&mut world, left, right, &site());
 }
 
 #[test]

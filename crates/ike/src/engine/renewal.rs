@@ -3,11 +3,9 @@
 use super::{CommandError, Engine};
 use crate::effect::Effects;
 use crate::exchange::sa_init;
-use crate::sa::path::Path;
 use crate::session_id::SessionId;
 use crate::task::Task;
 use esp::plane::DataPlane;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,9 +14,12 @@ impl<P: DataPlane> Engine<P> {
     /// interruption.
     ///
     /// # Errors
-    /// If there is no such tunnel, or it is not up.
+    /// If there is no such tunnel, this side may not start it, or it is not up.
     pub fn reauthenticate(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
         let target = self.find(name)?;
+        if !target.tunnel.role.may_initiate() {
+            return Err(CommandError::ResponderOnly(name.into()));
+        }
         let id =
             self.session_of(target.tunnel()).ok_or_else(|| CommandError::NotUp(name.into()))?;
         if !self.sessions.get(id).is_some_and(|s| s.is_established()) {
@@ -46,9 +47,7 @@ impl<P: DataPlane> Engine<P> {
         if begun || self.stopping {
             return;
         }
-        let port = self.config.first_port();
-        let at = |address: SocketAddr| SocketAddr::new(address.ip(), port);
-        let path = Path::new(at(session.path.local), at(session.path.remote));
+        let path = session.path.for_another(self.config.first_port());
         let mut successor = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
         successor.renewal.succeeds = Some(id);
         let others = names.into_iter().filter(|n| *n != first.name);

@@ -40,7 +40,6 @@ use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload, Proposal};
 use crate::wire::registry::{ExchangeType, GroupId, NotifyType, ProtocolId};
 use policy::{ChildTunnel, IkeProposal, IkeTunnel};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The number of times that a peer may send us back to the start (cookie, other group).
@@ -68,9 +67,7 @@ pub(crate) fn begin_childless(
     index: usize,
     child: Arc<ChildTunnel>,
 ) -> Effects {
-    let [local, remote] = [session.path.local, session.path.remote]
-        .map(|address| SocketAddr::new(address.ip(), cx.config.first_port()));
-    session.path = Path::new(local, remote);
+    session.path = session.path.for_another(cx.config.first_port());
     session.path.pretended = cx.config.encap == Encap::Always;
     let sa = new_sa(cx, &session.tunnel, child, true);
     let new = sa.local_spi;

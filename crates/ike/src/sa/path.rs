@@ -53,6 +53,16 @@ impl Path {
         }
     }
 
+    /// The path of another IKE_SA_INIT to the same peer. A NAT in front of the peer lets it in by the mapping in use only
+    /// (RFC 7296 §2.23: IKE_SA_INIT may go to the port of NAT traversal, too).
+    pub fn for_another(&self, first_port: u16) -> Self {
+        let at = |address: SocketAddr| SocketAddr::new(address.ip(), first_port);
+        match self.nat_remote {
+            true => Self::new(self.local, self.remote),
+            false => Self::new(at(self.local), at(self.remote)),
+        }
+    }
+
     /// Returns `true` if ESP travels in UDP.
     pub fn in_udp(&self) -> bool {
         self.nat_local || self.nat_remote || self.pretended

@@ -6,9 +6,10 @@ use esp::plane::{FamilySwitching, PlaneError};
 
 impl FamilySwitching for Recorder {
     fn set_families(&mut self, families: Families) -> Result<(), PlaneError> {
-        self.datapath
-            .as_mut()
-            .map(|datapath| datapath as &mut dyn FamilySwitching)
-            .set_families(families)
+        match &mut self.datapath {
+            Some(datapath) => datapath.set_families(families),
+            // Tunnels of a family that is off are taken down, and without a datapath only packets of tunnels are told of.
+            None => Ok(()),
+        }
     }
 }
