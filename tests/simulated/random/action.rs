@@ -1,6 +1,7 @@
 //! What happens in a random world.
 
 use super::plan::{Plan, child_name, line_name};
+use esp::families::{Families, Family};
 use sim::chance::Chance;
 use sim::invariant::bookkeeping;
 use sim::{Conditions, Exchange, Gate, HostId, World};
@@ -47,6 +48,13 @@ pub enum Action {
     },
     /// Much time passes.
     Idle(Duration),
+    /// Both sides of a tunnel prove again who they are.
+    Reauthenticate(End),
+    /// A gateway has IPsec of IPv4, and with it all of its tunnels, switched off, or on again.
+    Families {
+        gateway: usize,
+        off: bool,
+    },
     /// The policies change on both ends, on one of them earlier.
     Change {
         line: usize,
@@ -92,6 +100,22 @@ pub fn draw(chance: &mut Chance, plan: &Plan) -> Vec<Step> {
             Step { action, pause: Duration::from_millis(millis) }
         })
         .collect()
+}
+
+/// Draws what happens in addition, each time at some place among the others.
+pub fn draw_more(chance: &mut Chance, plan: &Plan, steps: &mut Vec<Step>) {
+    for _ in 0..chance.below(5) {
+        let line = chance.below(plan.lines.len() as u64) as usize;
+        let end = (line, chance.below(2) as usize);
+        let gateway = chance.below(plan.gateways as u64) as usize;
+        let action = match chance.below(5) {
+            0..3 => Action::Reauthenticate(end),
+            _ => Action::Families { gateway, off: chance.happens(600) },
+        };
+        let millis = [0, 0, 15, 40, 2000][chance.below(5) as usize];
+        let place = chance.below(steps.len() as u64 + 1) as usize;
+        steps.insert(place, Step { action, pause: Duration::from_millis(millis) });
+    }
 }
 
 fn draw_action(chance: &mut Chance, plan: &Plan) -> Action {
@@ -199,6 +223,8 @@ impl History {
             Action::Roam { gateway, away } => self.roam(*gateway, *away),
             Action::Restart { gateway, farewell } => self.restart(*gateway, *farewell),
             Action::Idle(time) => self.world.run_for(*time),
+            Action::Reauthenticate(end) => self.reauthenticate(*end),
+            Action::Families { gateway, off } => self.switch(*gateway, *off),
             Action::Change { line, change, first, gap } => {
                 self.change(*line, *change, *first, *gap);
             }
@@ -223,7 +249,7 @@ impl History {
     fn connect(&mut self, end: End, part: Option<u8>) {
         let (line, side) = end;
         let Some((name, meant)) = self.meant(line, part) else { return };
-        if !self.plan.may_start(line, side) {
+        if !self.plan.may_start(line, side) || !self.has_families(self.host(end)) {
             return;
         }
         self.world.connect(self.host(end), &name);
@@ -241,6 +267,25 @@ impl History {
         if let Some((name, _)) = self.meant(end.0, part) {
             self.world.rekey(self.host(end), &name);
         }
+    }
+
+    fn reauthenticate(&mut self, end: End) {
+        if let Some((name, _)) = self.meant(end.0, None) {
+            let again = |e: &mut ike::Engine<_>, now| e.reauthenticate(now, &name);
+            // It may not be up.
+            let _ = self.world.command(self.host(end), &format!("reauthenticate {name}"), again);
+        }
+    }
+
+    fn has_families(&self, host: HostId) -> bool {
+        self.world.host(host).engine.families() == Families::default()
+    }
+
+    fn switch(&mut self, gateway: usize, off: bool) {
+        let families = Families::default().with(Family::Ipv4, !off);
+        let text = if off { "switch IPv4 off" } else { "switch IPv4 on" };
+        let switch = |e: &mut ike::Engine<_>, now| e.set_families(now, families);
+        self.world.command(self.hosts[gateway], text, switch).expect("the plane can");
     }
 
     /// Sends one packet and tells whether it arrived.
@@ -325,6 +370,11 @@ impl History {
             self.world.release(gate);
         }
         self.world.heal();
-        (0..self.plan.gateways).for_each(|gateway| self.roam(gateway, false));
+        for gateway in 0..self.plan.gateways {
+            self.roam(gateway, false);
+            if !self.has_families(self.hosts[gateway]) {
+                self.switch(gateway, false);
+            }
+        }
     }
 }

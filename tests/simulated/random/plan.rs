@@ -1,9 +1,12 @@
 //! What a random world's gateways are configured for, and what its operators want.
 
+use super::random_additional;
 use ike::{Config, Encap};
-use policy::{Group, Identity, IkeTunnel, Mode, Pfs, Policy, Role, Selector};
+use policy::{
+    AdditionalKe, Group, Identity, IkeProposal, IkeTunnel, Mode, Pfs, Policy, Role, Selector,
+};
 use sim::chance::Chance;
-use sim::host::{Side, esp_offer, lifetime, network};
+use sim::host::{Side, esp_offer, ike_offer, lifetime, network};
 use sim::{Behaviour, HostId, Nat, Site, World};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -31,6 +34,8 @@ pub struct Plan {
     pub encap: Encap,
     /// Gateways ask a silent peer whether it lives, after so many seconds.
     pub liveness: u64,
+    /// Both sides of a tunnel prove again who they are, after so many seconds.
+    pub reauthenticate: Option<u64>,
     /// Tunnels, at most one between two gateways.
     pub lines: Vec<Line>,
 }
@@ -50,6 +55,8 @@ pub struct Line {
     starter: Option<usize>,
     transport: bool,
     pfs: bool,
+    /// Additional key exchanges: of the IKE SA, and of Child SAs with a key exchange.
+    additional: [Vec<AdditionalKe>; 2],
     /// Lifetimes of minutes rather than a day.
     short: bool,
     /// Changes so far of the IKE tunnel, and of each child tunnel.
@@ -76,7 +83,17 @@ impl Plan {
         let encap =
             [Encap::Auto, Encap::Auto, Encap::Always, Encap::Never][chance.below(4) as usize];
         let (encrypts, cookies) = (chance.happens(100), chance.happens(100));
-        Self { gateways, nat, encrypts, cookies, encap, liveness, lines }
+        let reauthenticate = None;
+        Self { gateways, nat, encrypts, cookies, encap, liveness, reauthenticate, lines }
+    }
+
+    /// Draws what it has in addition.
+    pub fn draw_more(&mut self, chance: &mut Chance) {
+        self.reauthenticate = chance.happens(250).then(|| 60 + chance.below(600));
+        for line in &mut self.lines {
+            line.pfs |= chance.happens(500);
+            line.additional = std::array::from_fn(|_| random_additional(chance));
+        }
     }
 
     /// Makes the world.
@@ -90,6 +107,7 @@ impl Plan {
             liveness_interval: Some(Duration::from_secs(self.liveness)),
             cookie_threshold: if self.cookies { 0 } else { Config::default().cookie_threshold },
             encap: self.encap,
+            reauthenticate: self.reauthenticate.map(Duration::from_secs),
             ..Config::default()
         };
         let hosts = (0..self.gateways)
@@ -140,13 +158,15 @@ impl Plan {
         let pfs = match line.pfs {
             true => Pfs {
                 offer: groups.clone(),
-                accept: groups,
+                accept: groups.clone(),
                 accept_none: false,
-                additional: Vec::new(),
+                additional: line.additional[1].clone(),
             },
             false => Site::default().pfs,
         };
+        let ike = IkeProposal { additional: line.additional[0].clone(), ..ike_offer(&groups) };
         let site = Site {
+            ike: vec![ike],
             left: self.address(line.ends[0]),
             right: self.address(line.ends[1]),
             left_roams: self.nat && line.ends[0] == 0,
@@ -228,6 +248,7 @@ impl Line {
             starter: chance.happens(200).then(|| if nat { 0 } else { chance.below(2) as usize }),
             transport,
             pfs: chance.happens(250),
+            additional: Default::default(),
             short: chance.happens(200),
             versions: Default::default(),
             down: Default::default(),
