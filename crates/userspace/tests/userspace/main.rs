@@ -279,8 +279,8 @@ fn key_management_waits_for_a_worker_that_has_not_sent_its_packets() {
     let id = old.id;
     planes[0].with(|p| p.add_outbound(old).expect("the SA is added"));
     let (a, b) = TUNNEL.ends(Side::A);
-    let listener = network::udp(network.namespace(1), b);
-    let sender = network::udp(network.namespace(0), a);
+    let listener = network::udp(network.space(1), b);
+    let sender = network::udp(network.space(0), a);
     let target = listener.local_addr().expect("bound");
     sender.send_to(MARKER, target).expect("the kernel takes it");
     is_held.recv_timeout(PATIENCE).expect("a worker is held");
