@@ -7,7 +7,7 @@ use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use testkit::gateway::Gateway;
-use testkit::{GATEWAYS, PATIENCE, test, until};
+use testkit::{GATEWAYS, PATIENCE, datagram, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -65,9 +65,9 @@ fn echoes(left: &Gateway, right: &Gateway) {
     });
     let mut octets = [0; 8];
     near.send_to(b"there", (ADDRESSES[1], 7007)).expect("a route");
-    assert_eq!(far.recv_from(&mut octets).expect("it arrives").0, 5);
+    assert_eq!(datagram(&far, &mut octets), 5);
     far.send_to(b"back", (ADDRESSES[0], 7007)).expect("a route");
-    assert_eq!(near.recv_from(&mut octets).expect("it arrives").0, 4);
+    assert_eq!(datagram(&near, &mut octets), 4);
 }
 
 fn sequence(gateway: &Gateway) -> u64 {
@@ -277,9 +277,9 @@ fn two_addresses() {
             let far = right.space.run(move || UdpSocket::bind((there, 7007))).expect("an address");
             far.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
             near.send_to(b"there", (there, 7007)).expect("a route");
-            assert_eq!(far.recv_from(&mut octets).expect("it arrives").0, 5);
+            assert_eq!(datagram(&far, &mut octets), 5);
             far.send_to(b"back", (ADDRESSES[0], 7007)).expect("a route");
-            assert_eq!(near.recv_from(&mut octets).expect("it arrives").0, 4);
+            assert_eq!(datagram(&near, &mut octets), 4);
         }
     }
     let lines = right.json(&["sa", "list", "--json"]);

@@ -1,9 +1,8 @@
 //! The two gateways of the sample policies, each with a host of its network on its loopback device.
 
-use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 use testkit::gateway::{Gateway, PATIENT};
-use testkit::{PATIENCE, policies};
+use testkit::{PATIENCE, datagram, policies};
 
 pub const LEFT_INNER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub const RIGHT_INNER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
@@ -34,12 +33,6 @@ pub fn hosts(left: &Gateway, right: &Gateway) -> (UdpSocket, UdpSocket) {
 pub fn passes(hosts: &(UdpSocket, UdpSocket), text: &[u8]) {
     let mut packet = [0; 64];
     hosts.0.send(text).expect("the tunnel is up");
-    // A stopped process that goes on again is interrupted.
-    let length = loop {
-        match hosts.1.recv(&mut packet) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            length => break length.expect("it arrives"),
-        }
-    };
+    let length = datagram(&hosts.1, &mut packet);
     assert_eq!(&packet[..length], text);
 }

@@ -41,4 +41,4 @@ pub use losses::{BUFFERS, TOGETHER, backlog_drops};
 pub use needs::{FILTERED, GATEWAYS, Need, PEERS, PINGED, missing, unavailable};
 pub use programs::output;
 pub use trials::{leave_out, run, test, without};
-pub use waiting::{PATIENCE, eventually, until};
+pub use waiting::{PATIENCE, datagram, eventually, until};

@@ -1,5 +1,7 @@
 //! Waiting for something that must happen.
 
+use std::io::ErrorKind;
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 /// After this long, something that is waited for is taken never to happen. No test depends on it: it only ends one that hangs.
@@ -31,4 +33,18 @@ pub fn until<T>(
 /// Where there is no answer in time.
 pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     until(what, look, String::new)
+}
+
+/// Receives a datagram, of which it returns the length. A process that was stopped and goes on again is interrupted in its waits:
+/// it waits on.
+///
+/// # Panics
+/// Where none comes before the socket's time limit.
+pub fn datagram(socket: &UdpSocket, octets: &mut [u8]) -> usize {
+    loop {
+        match socket.recv(octets) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            length => return length.expect("it arrives"),
+        }
+    }
 }
