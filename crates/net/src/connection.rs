@@ -140,7 +140,7 @@ impl Connection {
     /// The handle is gone: what is written is still sent, what was not read is refused.
     pub fn abandon(self: &Arc<Self>) {
         let mut inner = self.lock();
-        inner.orphaned = Some(Instant::now());
+        inner.orphaned = Some(crate::now());
         let unread = inner.socket().recv_queue() > 0;
         // The peer's last octets are acknowledged at once, so that the connection can be forgotten.
         inner.socket().set_ack_delay(None);

@@ -28,7 +28,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Octets of an echo request's payload.
 const ECHO: usize = 56;
@@ -100,7 +100,7 @@ impl fmt::Debug for Network {
 impl Network {
     /// Starts the task of the stack in the current tokio runtime.
     pub fn start(settings: Settings, datagrams: Arc<dyn Datagrams>, hooks: Hooks) -> Parts {
-        let now = Instant::now();
+        let now = crate::now();
         let mailbox = Arc::new(Mailbox::new());
         let released = Arc::clone(&mailbox);
         let datapath = Datapath::new(
@@ -203,11 +203,11 @@ impl Network {
         let random = self.shared.random();
         let name = (random as u16, (random >> 16) as u16);
         let answer = self.shared.sockets().expect(remote.ip(), name);
-        let begun = Instant::now();
+        let begun = crate::now();
         let request = packet::echo_request(source, remote.ip(), name, &[0; ECHO]);
         self.send_packet(request).await.map_err(|_| ConnectError::Stopped)?;
         match tokio::time::timeout(patience, answer).await {
-            Ok(Ok(())) => Ok(begun.elapsed()),
+            Ok(Ok(())) => Ok(crate::now().duration_since(begun)),
             _ => Err(ConnectError::TimedOut { remote }),
         }
     }
