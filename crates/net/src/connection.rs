@@ -1,6 +1,7 @@
 //! One TCP connection, between the handle of the application and the task of the stack.
 
 use crate::budget::Allotted;
+use crate::clock::now;
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
@@ -140,7 +141,7 @@ impl Connection {
     /// The handle is gone: what is written is still sent, what was not read is refused.
     pub fn abandon(self: &Arc<Self>) {
         let mut inner = self.lock();
-        inner.orphaned = Some(crate::now());
+        inner.orphaned = Some(now());
         let unread = inner.socket().recv_queue() > 0;
         // The peer's last octets are acknowledged at once, so that the connection can be forgotten.
         inner.socket().set_ack_delay(None);

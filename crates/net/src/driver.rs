@@ -1,5 +1,6 @@
 //! The task of the stack: datagrams, sockets and time around the datapath and [`Stack`].
 
+use crate::clock::now;
 use crate::datagrams::{Datagrams, Incoming, KEEPALIVE, NON_ESP_MARKER, Outgoing};
 use crate::device::PacketDevice;
 use crate::end::End;
@@ -101,7 +102,7 @@ impl Inbox {
             match device.poll_read(cx, buffer) {
                 Poll::Pending => return false,
                 Poll::Ready(Ok((len, gso))) => {
-                    stack.now_is(crate::now());
+                    stack.now_is(now());
                     stack.outlet.send(&mut buffer[..len], gso);
                 }
                 Poll::Ready(Err(error)) => {
@@ -140,7 +141,7 @@ impl Driver {
     pub async fn run(mut self) {
         let mut resumes = None;
         while !self.mailbox.is_closed() {
-            self.stack.now_is(crate::now());
+            self.stack.now_is(now());
             self.work();
             self.stack.send();
             for answer in self.inbox.datapath.take_answers() {
@@ -194,7 +195,7 @@ impl Driver {
         let wakes_at = [stack.wakes_at(), resumes].into_iter().flatten().min();
         let mut sleep = pin!(sleep_until(wakes_at));
         let mut bell = pin!(mailbox.rings());
-        let mut failed = resumes.filter(|at| *at > crate::now());
+        let mut failed = resumes.filter(|at| *at > now());
         std::future::poll_fn(|cx| {
             let mut ready = stack.is_busy();
             ready |= bell.as_mut().poll(cx).is_ready();
@@ -207,7 +208,7 @@ impl Driver {
             let mut first = true;
             let received = datagrams.poll_receive(cx, &mut |incoming| {
                 if std::mem::take(&mut first) {
-                    stack.now_is(crate::now());
+                    stack.now_is(now());
                 }
                 inbox.take(&incoming, stack);
             });
@@ -215,7 +216,7 @@ impl Driver {
                 Poll::Ready(Ok(())) => ready = true,
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(%error, "receiving");
-                    failed = Some(crate::now() + PAUSE);
+                    failed = Some(now() + PAUSE);
                     ready = true;
                 }
                 Poll::Pending => {}
@@ -247,7 +248,7 @@ async fn send(datagrams: &dyn Datagrams, outgoing: &Outgoing<'_>) -> io::Result<
     loop {
         match datagrams.try_send(outgoing) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let at = *gives_up.get_or_insert_with(|| crate::now() + SEND_PATIENCE);
+                let at = *gives_up.get_or_insert_with(|| now() + SEND_PATIENCE);
                 if tokio::time::timeout_at(at.into(), writable()).await.is_err() {
                     return Err(error);
                 }

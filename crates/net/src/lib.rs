@@ -111,6 +111,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod clock;
 mod connection;
 pub mod datagrams;
 pub mod device;
@@ -142,8 +143,3 @@ pub use routes::own_address;
 pub use settings::Settings;
 pub use tcp::{ReadHalf, TcpStream, WriteHalf};
 pub use udp::UdpSocket;
-
-/// The time by tokio's clock, which a test can stop and set.
-fn now() -> std::time::Instant {
-    tokio::time::Instant::now().into_std()
-}

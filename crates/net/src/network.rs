@@ -1,5 +1,6 @@
 //! Sockets behind tunnels, for the rest of a program.
 
+use crate::clock::now;
 use crate::connection::Flow;
 use crate::datagrams::{Datagrams, KEEPALIVE, NON_ESP_MARKER, Outgoing};
 use crate::device;
@@ -100,7 +101,7 @@ impl fmt::Debug for Network {
 impl Network {
     /// Starts the task of the stack in the current tokio runtime.
     pub fn start(settings: Settings, datagrams: Arc<dyn Datagrams>, hooks: Hooks) -> Parts {
-        let now = crate::now();
+        let now = now();
         let mailbox = Arc::new(Mailbox::new());
         let released = Arc::clone(&mailbox);
         let datapath = Datapath::new(
@@ -203,11 +204,11 @@ impl Network {
         let random = self.shared.random();
         let name = (random as u16, (random >> 16) as u16);
         let answer = self.shared.sockets().expect(remote.ip(), name);
-        let begun = crate::now();
+        let begun = now();
         let request = packet::echo_request(source, remote.ip(), name, &[0; ECHO]);
         self.send_packet(request).await.map_err(|_| ConnectError::Stopped)?;
         match tokio::time::timeout(patience, answer).await {
-            Ok(Ok(())) => Ok(crate::now().duration_since(begun)),
+            Ok(Ok(())) => Ok(now().duration_since(begun)),
             _ => Err(ConnectError::TimedOut { remote }),
         }
     }
