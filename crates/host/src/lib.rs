@@ -44,6 +44,8 @@
 //! | Where are links, routes and rules read and written? | `netlink.rs` |
 //! | Which rule leads bypassed traffic past the tunnels? | `netlink/exception.rs` |
 //! | Where does a packet to an address leave, and with which MTU? | `netlink.rs`, `egress`, `source`, `way_mtu`; for other crates `routes.rs` |
+//! | Who runs nft, if this process may start no program? | `nft.rs`, `Runner` |
+//! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
 //! | Who notices that another program changes nftables? | `nft/watch.rs` |
 //! | Who notices that an address or a route of the host changes? | `addresses.rs` |
 //! | How is traffic written in nftables' language, and what if nft is missing? | `nft.rs`; `available` looks in four fixed directories, not in PATH. The guard then only warns (`src/planes/guard.rs` of the package `vpn`), a filter is refused (`crates/userspace/src/filter.rs`) |
@@ -79,6 +81,7 @@ pub mod nft;
 mod prefix;
 pub mod replace;
 mod routes;
+pub mod seccomp;
 mod socket_policy;
 mod system;
 

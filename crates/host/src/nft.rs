@@ -29,10 +29,33 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// The program's file, if this process is to run no other one.
 static KEPT: OnceLock<Option<File>> = OnceLock::new();
 
-/// The last processes of the program that this one has started. Their changes are no others'.
+/// The process that runs the program, if it is not this one.
+static RUNNER: OnceLock<&'static dyn Runner> = OnceLock::new();
+
+/// The last processes of the program that this one has started, or has had started. Their changes are no others'.
 static OWN_PROCESSES: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
 /// The kernel may tell of a change some time after its process has ended.
 const OWN_PROCESSES_KEPT: usize = 256;
+
+/// A process that runs the program for this one, which need not be able to start programs then.
+pub trait Runner: Send + Sync {
+    /// Returns `true` if it has the program.
+    fn has_program(&self) -> bool;
+
+    /// Runs the program as [`run_here`] does.
+    fn run(
+        &self,
+        arguments: &[&str],
+        input: &str,
+        started: &mut dyn FnMut(u32),
+    ) -> io::Result<String>;
+}
+
+/// Has another process run the program for the life of this one.
+pub fn leave_to(runner: &'static dyn Runner) {
+    // Nobody does so twice.
+    let _ = RUNNER.set(runner);
+}
 
 /// Name of a table for a device.
 pub fn table(purpose: &str, device: &str) -> String {
@@ -49,7 +72,7 @@ pub fn keep_program() -> Option<&'static File> {
 
 /// Returns `true` if this host has the program.
 pub fn available() -> bool {
-    program().is_some()
+    RUNNER.get().map_or_else(|| program().is_some(), |runner| runner.has_program())
 }
 
 /// Carries out a script, all of it or nothing.
@@ -137,6 +160,30 @@ fn upper_layer(from: &Selector, to: &Selector) -> String {
 }
 
 fn start(arguments: &[&str], input: &str) -> io::Result<String> {
+    // `is_own` waits until the number of the process is known.
+    let mut processes = Some(own_processes());
+    let mut started = |process| {
+        let Some(mut processes) = processes.take() else { return };
+        if processes.len() >= OWN_PROCESSES_KEPT {
+            processes.pop_front();
+        }
+        processes.push_back(process);
+    };
+    match RUNNER.get() {
+        Some(runner) => runner.run(arguments, input, &mut started),
+        None => run_here(arguments, input, &mut started),
+    }
+}
+
+/// Runs the program as a child of this process, and returns its output. `started` is told the number of the child.
+///
+/// # Errors
+/// If the program is not installed, fails, or takes too long.
+pub fn run_here(
+    arguments: &[&str],
+    input: &str,
+    started: &mut dyn FnMut(u32),
+) -> io::Result<String> {
     let program = program().ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, "nftables' program nft is not installed")
     })?;
@@ -149,7 +196,8 @@ fn start(arguments: &[&str], input: &str) -> io::Result<String> {
     writer.write_all(begin)?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = spawn_own(&mut command)?;
+    let child = command.spawn()?;
+    started(child.id());
     drop(command);
     let output = kill_after(DEADLINE, child, |child| {
         // Its complaint says more than the broken pipe of a program that has ended.
@@ -194,17 +242,6 @@ fn kill_after<T>(
         )),
         _ => result,
     }
-}
-
-/// Starts a process whose changes are no others'. [`is_own`] waits until its number is known.
-fn spawn_own(command: &mut Command) -> io::Result<Child> {
-    let mut processes = own_processes();
-    let child = command.spawn()?;
-    if processes.len() >= OWN_PROCESSES_KEPT {
-        processes.pop_front();
-    }
-    processes.push_back(child.id());
-    Ok(child)
 }
 
 fn is_own(process: u32) -> bool {
