@@ -3,7 +3,7 @@
 use super::StartError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-use tokio::net::UnixDatagram;
+use tokio::net::UnixStream;
 
 /// Fails where there is no runtime, or one without its I/O or time driver.
 ///
@@ -14,7 +14,7 @@ pub(super) fn check() -> Result<(), StartError> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(missing("its context (call start() inside of block_on or a task)"));
     }
-    let sockets = catch_unwind(|| UnixDatagram::pair().map(drop));
+    let sockets = catch_unwind(|| UnixStream::pair().map(drop));
     match sockets {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(StartError::Reactor(error)),

@@ -1,16 +1,27 @@
 //! The confinement of `vpnd start`: what the kernel says about its threads, and what such a thread can still do.
 
+mod raw;
+
 use crate::site::{hosts, passes, two};
 use cli::daemon::confinement::{Paths, confine};
+use cli::daemon::helper;
 use libtest_mimic::{Completion, Failed, Trial};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
-use nix::sys::signal::kill;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::prctl::{get_dumpable, set_dumpable};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, UnixAddr, connect, sendto, socket,
+    socketpair,
+};
 use nix::unistd::{Pid, getppid};
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use testkit::{GATEWAYS, missing, test, without};
@@ -26,6 +37,7 @@ pub fn trials() -> Vec<Trial> {
             "a confined thread reaches no other file or program",
             reaches_nothing_else,
         ),
+        Trial::ignorable_test("a daemon that crashes dumps no core", dumps_no_core),
     ]
 }
 
@@ -37,12 +49,28 @@ fn every_thread_of_vpnd_is_confined() {
     left.ctl_ok(&["reload"]);
     passes(&hosts(&left, &right), b"protected");
     let overview = left.json(&["status", "--json"]);
-    let tasks = format!("/proc/{}/task", overview["pid"]);
-    let tasks: Vec<_> =
-        fs::read_dir(tasks).expect("it runs").map(|task| task.expect("a task").path()).collect();
-    assert!(tasks.len() > 2, "the runtime and the workers have threads");
-    for task in tasks {
-        let status = fs::read_to_string(task.join("status")).expect("root reads it");
+    let process = overview["pid"].as_u64().expect("a number");
+    assert!(confined(process) > 2, "the runtime and the workers have threads");
+    // The one that runs nft.
+    let helpers = helpers_of(process);
+    assert_eq!(helpers.len(), 1, "{helpers:?}");
+    for helper in helpers {
+        confined(helper);
+    }
+    let in_force = overview["confinement"]["in_force"].as_array().expect("a list");
+    for part in ["no_new_privs", "capabilities", "seccomp", "a helper for nft", "fixed code"] {
+        assert!(in_force.iter().any(|found| found == part), "{overview}");
+    }
+    let status = left.ctl_ok(&["status"]);
+    assert!(status.contains("  confined       by no_new_privs, "), "{status}");
+}
+
+/// Checks that each thread of a process is confined, and returns the number of threads.
+fn confined(process: u64) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    // A thread may end meanwhile.
+    let statuses = tasks.flatten().filter_map(|t| fs::read_to_string(t.path().join("status")).ok());
+    let check = |status: String| {
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap_or_else(|| panic!("{name} in {status}")).trim().to_owned()
@@ -55,13 +83,20 @@ fn every_thread_of_vpnd_is_confined() {
         for set in ["CapInh:", "CapAmb:"] {
             assert_eq!(field(set), "0000000000000000", "{status}");
         }
-    }
-    let in_force = overview["confinement"]["in_force"].as_array().expect("a list");
-    for part in ["no_new_privs", "capabilities", "seccomp"] {
-        assert!(in_force.iter().any(|found| found == part), "{overview}");
-    }
-    let status = left.ctl_ok(&["status"]);
-    assert!(status.contains("  confined       by no_new_privs, "), "{status}");
+    };
+    statuses.map(check).count()
+}
+
+/// The processes that a daemon has started.
+pub fn helpers_of(process: u64) -> Vec<u64> {
+    let parent = format!("PPid:\t{process}\n");
+    let numbers = fs::read_dir("/proc").expect("readable").flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |process: &u64| {
+        let status = fs::read_to_string(format!("/proc/{process}/status"));
+        status.is_ok_and(|status| status.contains(&parent))
+    };
+    numbers.filter(is_child).collect()
 }
 
 fn reaches_nothing_else() -> Result<Completion, Failed> {
@@ -74,6 +109,12 @@ fn reaches_nothing_else() -> Result<Completion, Failed> {
         fs::write(place.path().join(directory).join("file"), "text")?;
     }
     fs::copy("/bin/sh", place.path().join("write/sh"))?;
+    fs::write(place.path().join("write/script"), "no syntax")?;
+    // Services of others, whose sockets every process of root may connect to.
+    let _streams = UnixListener::bind(place.path().join("write/streams"))?;
+    let _datagrams = UnixDatagram::bind(place.path().join("write/datagrams"))?;
+    let name = abstract_name(place.path())?;
+    let _abstract = (UnixListener::bind_addr(&name)?, UnixDatagram::bind_addr(&name)?);
     let mut child = Command::new(std::env::current_exe()?);
     let output = child.env(CHILD, place.path()).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -85,12 +126,56 @@ fn reaches_nothing_else() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
+/// A name without a file, by that of a directory.
+fn abstract_name(place: &Path) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(place.as_os_str().as_encoded_bytes())
+}
+
+fn dumps_no_core() -> Result<Completion, Failed> {
+    if let Some(reason) = missing(GATEWAYS) {
+        return without(&reason);
+    }
+    let [mut left, _] = two();
+    let mut unlimited = Command::new("/bin/sh");
+    let inner = left.command();
+    unlimited
+        .args(["-c", "ulimit -c unlimited && exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(left.path(""));
+    left.start_as(unlimited);
+    let overview = left.json(&["status", "--json"]);
+    let limits = fs::read_to_string(format!("/proc/{}/limits", overview["pid"]))?;
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("listed");
+    assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "{limits}");
+    left.signal(Signal::SIGABRT);
+    let status = left.wait();
+    assert_eq!(status.signal(), Some(Signal::SIGABRT as i32));
+    assert!(!status.core_dumped(), "{status}");
+    // Another program does.
+    let mut other = Command::new("/bin/sh");
+    other.args(["-c", "ulimit -c unlimited && kill -ABRT $$"]).current_dir(left.path(""));
+    if !other.status()?.core_dumped() {
+        return without("this host writes no core dumps of any program");
+    }
+    Ok(Completion::Completed)
+}
+
 /// The confined process, if this is one. It fails at the first attempt with another outcome than expected.
 pub fn child() -> Option<ExitCode> {
     let place = std::env::var_os(CHILD)?;
     let place = Path::new(&place);
-    let paths = Paths { read: vec![place.join("read")], write: vec![place.join("write")] };
-    let confinement = confine(&paths);
+    let paths = Paths {
+        read: vec![place.join("read")],
+        write: vec![place.join("write")],
+        sockets: Vec::new(),
+    };
+    set_dumpable(false).expect("always possible");
+    let open = |kind| socket(AddressFamily::Unix, kind, SockFlag::empty(), None).expect("it may");
+    let before = [SockType::Stream, SockType::Datagram].map(open);
+    let helper = helper::start(env!("CARGO_BIN_EXE_vpnd")).map_err(|error| error.to_string());
+    let mut confinement = confine(&paths, helper);
+    confinement.forbid_new_code();
     for missing in &confinement.info().missing {
         println!("{missing}");
     }
@@ -99,12 +184,24 @@ pub fn child() -> Option<ExitCode> {
     }
     // As a thread that reads a peer's messages.
     std::thread::scope(|scope| {
-        scope.spawn(|| attempt(place)).join().expect("every outcome is as expected")
+        let attempts = scope.spawn(|| {
+            attempt(place);
+            attempt_programs(place);
+            attempt_sockets(place, &before);
+            attempt_system_calls();
+        });
+        attempts.join().expect("every outcome is as expected")
     });
     println!("in full");
     Some(ExitCode::SUCCESS)
 }
 
+fn denied(what: &str, outcome: io::Result<()>) {
+    let error = outcome.expect_err(what);
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{what}: {error}");
+}
+
+/// Files and privileges.
 fn attempt(place: &Path) {
     // Its own files.
     assert_eq!(fs::read_to_string(place.join("read/file")).expect("readable"), "text");
@@ -115,10 +212,6 @@ fn attempt(place: &Path) {
     fs::read_to_string("/proc/thread-self/status").expect("readable");
 
     // Files of others.
-    let denied = |what: &str, outcome: io::Result<()>| {
-        let error = outcome.expect_err(what);
-        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{what}: {error}");
-    };
     for path in
         ["/etc/shadow", "/etc/passwd", "/bin/sh", "/root", "/proc/1/environ", "/proc/1/cmdline"]
     {
@@ -130,24 +223,101 @@ fn attempt(place: &Path) {
     denied("a link out", fs::rename(place.join("write/sh"), place.join("read/sh")));
     denied("a file beside those to read", fs::write(place.join("read/new"), ""));
     denied("a setting of the kernel", fs::write("/proc/sys/kernel/core_pattern", "|/bin/sh"));
+    let memory = File::options().write(true).open("/proc/self/mem");
+    denied("its own memory, code included", memory.map(drop));
     denied("a preloaded library", fs::write("/etc/ld.so.preload", ""));
 
-    // Programs.
+    // Privileges.
+    let status = fs::read_to_string("/proc/thread-self/status").expect("readable");
+    assert!(status.contains("CapEff:\t0000000000003400\n"), "{status}");
+}
+
+/// Programs, and code that was not there at the start.
+fn attempt_programs(place: &Path) {
+    let written = place.join("write/sh");
     let program = |path: &Path| Command::new(path).arg("--version").output().map(drop);
     denied("a shell", program(Path::new("/bin/sh")));
-    denied("a copy of a shell", program(&place.join("write/sh")));
+    denied("a copy of a shell", program(&written));
     denied("vpnctl", program(Path::new(env!("CARGO_BIN_EXE_vpnctl"))));
     denied("ip", program(Path::new("/sbin/ip")));
+    for linker in ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"] {
+        denied("a linker", Command::new(linker).arg(&written).output().map(drop));
+    }
+    refused("execve", raw::call(libc::SYS_execve));
+    refused("execveat", raw::call(libc::SYS_execveat));
+    let file = File::open(&written).expect("readable");
+    refused("code out of a file", raw::map_as_code(Some(&file)));
+    refused("code out of nothing", raw::map_as_code(None));
+    refused("code out of data", raw::turn_into_code());
+    refused("code out of shared memory", raw::call(libc::SYS_shmat));
+
     if host::nft::available() {
-        // It starts, and still has what it takes to ask the kernel.
+        // It starts, and has what it takes to ask the kernel.
         let error = host::nft::counters("there_is_no_such_table").expect_err("there is none");
         assert!(error.to_string().contains("No such file"), "{error}");
+        // It reads nothing that the confined process could not read, nor that it has written.
+        for path in [Path::new("/etc/passwd"), &place.join("write/script")] {
+            let error = host::nft::run(&format!("include \"{}\"\n", path.display()));
+            let error = error.expect_err("nft cannot read it").to_string();
+            assert!(!error.contains("root:") && !error.contains("syntax"), "{error}");
+        }
     }
+}
 
-    // Processes and system calls.
-    let refused = |what: &str, outcome: nix::Result<()>| {
-        assert_eq!(outcome, Err(Errno::EPERM), "{what}");
-    };
+fn refused<T>(what: &str, outcome: nix::Result<T>) {
+    assert_eq!(outcome.map(drop), Err(Errno::EPERM), "{what}");
+}
+
+/// Other programs' sockets. `before`: a stream and a datagram socket that were opened before the confinement.
+fn attempt_sockets(place: &Path, before: &[OwnedFd; 2]) {
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        socket(family, SockType::Datagram, SockFlag::empty(), None).expect("it may");
+    }
+    for family in [AddressFamily::Packet, AddressFamily::Vsock, AddressFamily::Alg] {
+        refused("a socket", socket(family, SockType::Raw, SockFlag::empty(), None));
+    }
+    for protocol in [SockProtocol::NetlinkKObjectUEvent, SockProtocol::NetlinkAudit] {
+        let opened = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::empty(), protocol);
+        refused("netlink to other programs", opened);
+    }
+    for protocol in [SockProtocol::NetlinkRoute, SockProtocol::NetlinkNetFilter] {
+        let opened = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::empty(), protocol);
+        opened.expect("it may");
+    }
+    for kind in [SockType::Stream, SockType::Datagram, SockType::SeqPacket, SockType::Raw] {
+        for flags in [SockFlag::empty(), SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK] {
+            refused("a Unix socket", socket(AddressFamily::Unix, kind, flags, None));
+            let pair = socketpair(AddressFamily::Unix, kind, None, flags);
+            // Threads wake each other by them.
+            match kind {
+                SockType::Stream => drop(pair.expect("it may")),
+                _ => refused("a pair from which every socket can be reached", pair),
+            }
+        }
+    }
+    let [streams, datagrams] = ["write/streams", "write/datagrams"].map(|name| place.join(name));
+    let services = ["/run/systemd/private", "/run/dbus/system_bus_socket", "/run/docker.sock"];
+    for path in services.map(Path::new).into_iter().chain([streams.as_path()]) {
+        denied("a connection", UnixStream::connect(path).map(drop));
+    }
+    // Neither of those that it has can be connected to another socket.
+    let name = abstract_name(place).expect("short");
+    denied("an abstract name", UnixStream::connect_addr(&name).map(drop));
+    let [streams, datagrams] =
+        [&streams, &datagrams].map(|path| UnixAddr::new(path).expect("short"));
+    let (one, other) = UnixStream::pair().expect("it may");
+    drop(other);
+    assert_eq!(connect(one.as_raw_fd(), &streams), Err(Errno::EISCONN));
+    let sent = sendto(one.as_raw_fd(), b"x", &datagrams, MsgFlags::MSG_NOSIGNAL);
+    assert!(sent.is_err(), "a stream has no other addresses");
+    let name = UnixAddr::new_abstract(place.as_os_str().as_encoded_bytes()).expect("short");
+    for socket in before {
+        refused("an abstract name by an older socket", connect(socket.as_raw_fd(), &name));
+    }
+}
+
+/// Other programs and the kernel.
+fn attempt_system_calls() {
     refused("a signal to another process", kill(getppid(), None));
     refused("ptrace", nix::sys::ptrace::attach(Pid::this()));
     refused("mount", mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REMOUNT, None::<&str>));
@@ -156,14 +326,50 @@ fn attempt(place: &Path) {
     }
     let own = File::open("/proc/thread-self/ns/net").expect("readable");
     refused("setns", setns(&own, CloneFlags::CLONE_NEWNET));
-    for family in [AddressFamily::Packet, AddressFamily::Vsock, AddressFamily::Alg] {
-        let opened = socket(family, SockType::Raw, SockFlag::empty(), None);
-        refused("a socket", opened.map(drop));
+    for (what, number) in [
+        ("process_vm_readv", libc::SYS_process_vm_readv),
+        ("process_vm_writev", libc::SYS_process_vm_writev),
+        ("pidfd_getfd", libc::SYS_pidfd_getfd),
+        ("bpf", libc::SYS_bpf),
+        ("perf_event_open", libc::SYS_perf_event_open),
+        ("userfaultfd", libc::SYS_userfaultfd),
+        ("io_uring_setup", libc::SYS_io_uring_setup),
+        ("kexec_load", libc::SYS_kexec_load),
+        ("init_module", libc::SYS_init_module),
+        ("finit_module", libc::SYS_finit_module),
+        ("delete_module", libc::SYS_delete_module),
+        ("add_key", libc::SYS_add_key),
+        ("request_key", libc::SYS_request_key),
+        ("keyctl", libc::SYS_keyctl),
+        ("syslog", libc::SYS_syslog),
+        ("open_by_handle_at", libc::SYS_open_by_handle_at),
+        ("memfd_create", libc::SYS_memfd_create),
+        ("reboot", libc::SYS_reboot),
+        ("pivot_root", libc::SYS_pivot_root),
+        ("chroot", libc::SYS_chroot),
+        ("fsopen", libc::SYS_fsopen),
+        ("open_tree", libc::SYS_open_tree),
+    ] {
+        refused(what, raw::call(number));
     }
-    for family in [AddressFamily::Inet, AddressFamily::Inet6, AddressFamily::Unix] {
-        socket(family, SockType::Datagram, SockFlag::empty(), None).expect("it may");
+    // What no list names is not there.
+    for (what, number) in [
+        ("inotify_init1", libc::SYS_inotify_init1),
+        ("msgget", libc::SYS_msgget),
+        ("timer_create", libc::SYS_timer_create),
+        ("setuid", libc::SYS_setuid),
+        ("capset", libc::SYS_capset),
+        ("landlock_create_ruleset", libc::SYS_landlock_create_ruleset),
+        // Calls of tomorrow, and those of the x32 interface.
+        ("a new call", 5000),
+        ("another interface", 0x4000_0000 | libc::SYS_getpid),
+    ] {
+        assert_eq!(raw::call(number), Err(Errno::ENOSYS), "{what}");
     }
-    // Privileges.
-    let status = fs::read_to_string("/proc/thread-self/status").expect("readable");
-    assert!(status.contains("CapEff:\t0000000000003400\n"), "{status}");
+    for (what, request) in [("TIOCSTI", 0x5412), ("TIOCLINUX", 0x541c)] {
+        refused(what, raw::ask_terminal(request));
+    }
+    // Core dumps stay off.
+    refused("core dumps", set_dumpable(true));
+    assert_eq!(get_dumpable(), Ok(false));
 }

@@ -1,10 +1,12 @@
 //! `vpnd start` and `vpnctl` through the life of a tunnel.
 
+use crate::confinement::helpers_of;
 use crate::planted::{Planted, plants};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
@@ -144,14 +146,23 @@ fn the_service_manager_is_told() {
     let manager = UnixDatagram::bind(&path).expect("a free path");
     manager.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
     let mut command = left.command();
-    command.env("NOTIFY_SOCKET", &path);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "60000000");
     left.start_as(command);
-    let told = || {
+    let next = || {
         let mut text = [0; 1024];
         let length = manager.recv(&mut text).expect("vpnd tells");
         String::from_utf8(text[..length].to_vec()).expect("text")
     };
-    assert!(told().contains("READY=1"));
+    assert!(next().contains("READY=1"));
+    assert_eq!(next(), "WATCHDOG=1\n");
+    // That may come at any time, again and again.
+    let told =
+        || std::iter::repeat_with(next).find(|text| text != "WATCHDOG=1\n").expect("endless");
+    // A taken-over thread could send to any process by the socket. Another process has it.
+    let process = left.json(&["status", "--json"])["pid"].as_u64().expect("a number");
+    assert_eq!(datagram_sockets(process), 0);
+    let helper = helpers_of(process);
+    assert_eq!(helper.iter().map(|&helper| datagram_sockets(helper)).collect::<Vec<_>>(), [1]);
     left.signal(Signal::SIGHUP);
     let reloading = told();
     assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="));
@@ -159,6 +170,20 @@ fn the_service_manager_is_told() {
     left.signal(Signal::SIGTERM);
     assert!(told().contains("STOPPING=1"));
     assert!(left.wait().success());
+}
+
+/// The number of Unix sockets for datagrams that a process has.
+fn datagram_sockets(process: u64) -> usize {
+    let table = fs::read_to_string(format!("/proc/{process}/net/unix")).expect("it runs");
+    let datagrams = table.lines().filter_map(|line| {
+        // Num RefCount Protocol Flags Type St Inode Path
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (fields.get(4) == Some(&"0002")).then(|| format!("socket:[{}]", fields[6]))
+    });
+    let datagrams: Vec<String> = datagrams.collect();
+    let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").flatten();
+    let sockets = files.filter_map(|file| fs::read_link(file.path()).ok());
+    sockets.filter(|file| datagrams.iter().any(|socket| file.as_os_str() == &**socket)).count()
 }
 
 fn a_daemon_without_tunnels_sleeps() {

@@ -1,5 +1,5 @@
 //! The binaries as an operator runs them, between network namespaces of this machine.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[path = "../leaks/leaks.rs"]
 mod leaks;

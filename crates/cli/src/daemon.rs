@@ -13,7 +13,6 @@ use crate::filter_advice;
 use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
-use nix::sys::stat::{Mode, umask};
 use policy::Policy;
 use sd_notify::NotifyState;
 use std::io::{self, Write};
@@ -31,8 +30,10 @@ pub mod confinement;
 mod crypto;
 mod families;
 pub mod gateway;
+pub mod helper;
 pub(crate) mod logging;
 mod manual;
+pub(crate) mod memory;
 mod numbers;
 mod offload;
 mod overview;
@@ -94,6 +95,9 @@ pub enum StartupError {
     /// The gateway itself.
     #[error("cannot start the gateway: {0}")]
     Gateway(#[from] vpn::StartError),
+    /// Core dumps and the like.
+    #[error(transparent)]
+    Memory(#[from] memory::MemoryError),
     /// Something else of the system.
     #[error("cannot {what}: {source}")]
     System {
@@ -109,7 +113,8 @@ pub enum StartupError {
 /// Prints one line to standard output when it is ready, and logs to standard error; there it also says why it cannot
 /// start, in the form of the log.
 pub fn start(options: &Options) -> ExitCode {
-    let configured = protect_memory(options.exit_with_parent).and_then(|()| configure(options));
+    let protected = memory::protect(options.exit_with_parent).and_then(|()| memory::dump_none());
+    let configured = protected.map_err(StartupError::from).and_then(|()| configure(options));
     let Found { file, config } = match configured {
         Ok(found) => found,
         Err(error) => {
@@ -174,15 +179,22 @@ fn run_gateway(
     for remark in paths.remarks() {
         warn!("{remark}");
     }
-    // A confined process cannot look at others.
+    // A confined process cannot look at others, nor connect to them.
     let holder = host::udp_holder(ike::IKE_PORT);
-    let confinement = confine(&paths);
-    for missing in &confinement.info().missing {
-        warn!("vpnd is not confined by {missing}");
+    let helper = helper::start("/proc/self/exe").map_err(|error| error.to_string());
+    if helper.is_err()
+        && let Err(error) = service_manager::connect()
+    {
+        warn!(%error, "cannot connect to the service manager");
     }
+    let mut confinement = confine(&paths, helper);
     // Modules of tokens are other people's code, with threads of their own: they are confined, too.
     let keeper = Arc::new(Keeper::new(config.certificates.clone()));
     let certificates = keeper.read();
+    confinement.forbid_new_code();
+    for missing in &confinement.info().missing {
+        warn!("vpnd is not confined by {missing}");
+    }
     // One file that cannot be used keeps no tunnel down that does without it.
     for error in &certificates.errors {
         error!("{error}");
@@ -378,19 +390,4 @@ impl Signals {
             _ = self.hangup.recv() => {}
         }
     }
-}
-
-/// Makes files private to this user, and memory with its keys unreadable to debuggers and core dumps.
-///
-/// `/proc/self` stays readable to the process itself, which is all that network namespaces need.
-pub(crate) fn protect_memory(exit_with_parent: bool) -> Result<(), StartupError> {
-    let system =
-        |what| move |errno: nix::Error| StartupError::System { what, source: errno.into() };
-    umask(Mode::from_bits_truncate(0o077));
-    nix::sys::prctl::set_dumpable(false).map_err(system("turn core dumps off"))?;
-    if exit_with_parent {
-        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)
-            .map_err(system("tie this process to its parent"))?;
-    }
-    Ok(())
 }

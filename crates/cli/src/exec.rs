@@ -6,7 +6,6 @@
 //!      └──┴──────────────── packets of the TUN device ◄────────────────────────────► command (own namespaces)
 //! ```
 
-mod channel;
 mod inside;
 mod names;
 mod plan;
@@ -14,16 +13,17 @@ mod signals;
 
 pub use inside::run as run_inside;
 
-use self::channel::{Reply, receive, send};
 use self::plan::Plan;
 use self::signals::{Forwarding, Signalled};
 use crate::certificates::Keeper;
+use crate::channel::{receive, send};
 use crate::config::{Config, ConfigError, LogFormat, LogLevel};
-use crate::daemon::{StartupError, logging, protect_memory};
+use crate::daemon::{StartupError, logging, memory};
 use crate::policy_file::{self, PolicyFileError};
 use esp::queue::Coalesce;
 use ike::CommandError;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
@@ -112,7 +112,7 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> ExecError
 /// As [`ExecError`]; the command has not run then.
 pub fn run(options: &Options) -> Result<ExitCode, ExecError> {
     let umask = plan::umask();
-    protect_memory(options.exit_with_parent)?;
+    memory::protect(options.exit_with_parent).map_err(StartupError::from)?;
     let (mut config, remark) = Config::find_unprivileged(options.config.as_deref())?;
     config.log.format = options.log_format.unwrap_or(config.log.format);
     config.log.level = options.log_level.clone();
@@ -158,6 +158,15 @@ pub fn run(options: &Options) -> Result<ExitCode, ExecError> {
         let _ = log.await;
         outcome
     })
+}
+
+/// The answer of the process of the command, with the device.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Reply {
+    /// The reason why there is no device.
+    error: Option<String>,
+    /// The protocols whose super-packets the device takes: TCP and UDP. `None`: its packets have no virtio headers.
+    offloads: Option<[bool; 2]>,
 }
 
 /// The process that makes the namespaces, and then becomes the command.

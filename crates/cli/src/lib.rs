@@ -63,8 +63,8 @@
 //! | Where is `vpnctl crypto`? | `crypto/`: `arguments.rs` (commands), `service.rs` (answers), `bench.rs` and `plot.rs`, `machine.rs` and `kernel.rs` (what is there), `tunables.rs` (`set --persist`), `remarks.rs` (warnings at start), `client.rs` |
 //! | How does `vpnd exec` give a command its network? | `exec.rs` (start, signals, status), `exec/inside.rs` (namespaces, device, and the command itself), `exec/names.rs` (who resolves names), `exec/plan.rs` (addresses and routes of the policy); its packets take the tunnels by `crates/net/src/device.rs` |
 //! | How does `vpnd proxy` serve its clients? | `proxy.rs` (start, listeners, copying), `proxy/socks.rs` (RFC 1928), `proxy/http.rs` (CONNECT), `proxy/forward.rs` (`-L`, `-R`); the sockets are in `crates/net` |
-//! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it |
-//! | How are keys kept out of core dumps and from other users? | `daemon.rs`, `protect_memory`: no core dumps, and umask 077 |
+//! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it; `daemon/helper.rs` is the process that runs `nft` for it |
+//! | How are keys kept out of core dumps and from other users? | `daemon/memory.rs`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
 //! | Who advises about rules of the filter that are never used? | `filter_advice.rs` |
 //! | Who advises about algorithms that cards cannot offload? | `offload_advice.rs` |
@@ -74,6 +74,7 @@
 
 pub mod aix;
 pub mod certificates;
+mod channel;
 pub mod check;
 pub mod commands;
 mod completions;

@@ -8,7 +8,7 @@ pub use forward::Forward;
 
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
-use crate::daemon::{Signals, StartupError, logging, protect_memory};
+use crate::daemon::{Signals, StartupError, logging, memory};
 use crate::policy_file::{self, PolicyFileError};
 use std::fmt;
 use std::io;
@@ -107,7 +107,7 @@ pub fn name_server(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// As [`ProxyError`].
 pub fn run(options: &Options) -> Result<(), ProxyError> {
-    protect_memory(options.exit_with_parent)?;
+    memory::protect(options.exit_with_parent).map_err(StartupError::from)?;
     check(options)?;
     let (mut config, remark) = Config::find_unprivileged(options.config.as_deref())?;
     config.log.format = options.log_format.unwrap_or(config.log.format);

@@ -69,11 +69,11 @@ fn unloadable(path: &Path, error: &Error) -> TokenError {
         error => described(error),
     };
     let cure = if path.exists() {
-        "see whether it is a PKCS#11 module of this machine's architecture and root may read it; a running vpnd opens no \
-         module outside of the directories of libraries unless token_files in [certificates] names it: then restart vpnd"
+        "see whether it is a PKCS#11 module of this machine's architecture and root may read it; vpnd loads modules at its \
+         start, from the directories of libraries and from those that token_files in [certificates] names: restart it"
     } else {
         "install the package with the module of the token, or correct module-path in the URI (or token_module in \
-         [certificates])"
+         [certificates]); then restart vpnd, if it runs"
     };
     TokenError::new(
         Kind::Module,

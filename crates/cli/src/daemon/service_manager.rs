@@ -1,16 +1,71 @@
 //! What the daemon tells the service manager that has started it, if there is one: sd_notify(3).
+//!
+//! The helper has the socket. By a socket for datagrams, a process can reach every other one that it may write to, so that the
+//! daemon has none.
 
 use super::gateway::Gateway;
+use super::helper;
 use sd_notify::NotifyState;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
+/// The variable that names the socket.
+const NAME: &str = "NOTIFY_SOCKET";
+
+/// What a service may say of itself: nothing that reaches other processes, as `MAINPID=` would.
+const WORDS: [&str; 6] = ["READY", "RELOADING", "STOPPING", "STATUS", "MONOTONIC_USEC", "WATCHDOG"];
+
+static MANAGER: OnceLock<UnixDatagram> = OnceLock::new();
+
+/// Connects this process to the service manager, if the environment names one. It is the one that tells it then.
+pub(super) fn connect() -> io::Result<()> {
+    if let Some(name) = std::env::var_os(NAME) {
+        // Nobody connects twice.
+        let _ = MANAGER.set(socket(&name)?);
+    }
+    Ok(())
+}
+
+fn socket(name: &OsStr) -> io::Result<UnixDatagram> {
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        path => SocketAddr::from_pathname(OsStr::from_bytes(path)),
+    }?;
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    Ok(socket)
+}
+
 /// Tells the service manager.
 pub(super) fn tell(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
+    if std::env::var_os(NAME).is_none() {
+        return;
+    }
+    let mut text = String::new();
+    for state in state {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{state}");
+    }
+    if let Err(error) = helper::tell(&text).unwrap_or_else(|| send(&text)) {
         warn!(%error, "cannot notify the service manager");
     }
+}
+
+/// Sends what this process or, if this is the helper, the daemon has to say.
+pub(super) fn send(text: &str) -> io::Result<()> {
+    let known = |line: &str| line.split_once('=').is_some_and(|(word, _)| WORDS.contains(&word));
+    if !text.lines().all(known) {
+        return Err(io::Error::other("no daemon says that"));
+    }
+    MANAGER.get().map_or(Ok(()), |socket| socket.send(text.as_bytes()).map(drop))
 }
 
 /// Where the service manager watches the service (`WatchdogSec=`), tells it three times within its limit that the engine
@@ -25,5 +80,36 @@ pub(super) async fn be_watched<G: Gateway>(gateway: G) {
             return;
         }
         tell(&[NotifyState::Watchdog]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_few_words_are_said() {
+        for text in ["READY=1\nSTATUS=ready: 1 tunnel\n", "WATCHDOG=1\n"] {
+            send(text).expect("nobody listens here");
+        }
+        for text in ["MAINPID=1\n", "READY=1\nFDSTORE=1\n", "READY\n"] {
+            send(text).expect_err("it is not said");
+        }
+    }
+
+    #[test]
+    fn the_manager_listens_at_a_path_or_an_abstract_name() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("notify");
+        let name = format!("vpnd-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("short");
+        let managers = [UnixDatagram::bind(&path), UnixDatagram::bind_addr(&address)];
+        let names = [path.into_os_string(), format!("@{name}").into()];
+        for (manager, name) in managers.into_iter().zip(names) {
+            socket(&name).expect("it listens").send(b"READY=1\n").expect("it listens");
+            let mut text = [0; 16];
+            let length = manager.expect("a free name").recv(&mut text).expect("it was told");
+            assert_eq!(&text[..length], b"READY=1\n");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The process of the command: it makes the namespaces and the device, and then becomes the command.
 
-use super::OWN_FAILURE;
-use super::channel::{Reply, receive, send};
 use super::names;
 use super::plan::{Plan, Route};
+use super::{OWN_FAILURE, Reply};
+use crate::channel::{receive, send};
 use host::Prefix;
 use host::netlink::{Netlink, Route as HostRoute, Target};
 use lab::isolation::{IsolationError, explain};

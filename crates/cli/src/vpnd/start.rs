@@ -50,10 +50,16 @@ pub struct Start {
     /// Stops when the parent process ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
+    /// This is the process that runs nft
+    #[arg(long, hide = true)]
+    helper: bool,
 }
 
 impl Run for Start {
     fn run(&self, _: &mut Session) -> Result<ExitCode, Failure> {
+        if self.helper {
+            return Ok(daemon::helper::inside::run());
+        }
         Ok(daemon::start(&daemon::Options {
             policy: self.policy.clone(),
             lenient: self.lenient,

@@ -1,4 +1,4 @@
-//! Files: Landlock lets the process open its own, and those of the system that it needs.
+//! Files: Landlock lets a process open its own, and those of the system that it needs.
 
 use super::Paths;
 use host::nft;
@@ -9,8 +9,8 @@ use landlock::{
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The rights that the rules are about. Newer ones restrict connections to sockets: the service manager's and the
-/// resolver's have no fixed paths.
+/// The rights that the rules are about. Newer ones restrict connections to sockets by their paths: the filter of system
+/// calls leaves no socket to connect.
 const RIGHTS: ABI = ABI::V6;
 
 type Rights = BitFlags<AccessFs>;
@@ -19,25 +19,39 @@ const READ: Rights = make_bitflags!(AccessFs::{ReadFile | ReadDir});
 const OWN: Rights = make_bitflags!(AccessFs::{
     ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeDir | MakeSock | RemoveFile
 });
+const EXECUTE: Rights = make_bitflags!(AccessFs::{ReadFile | Execute});
 /// Rights that a file can have.
 const FILE: Rights =
     make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | Execute | IoctlDev});
 
-/// Files of the system, and directories with all that is below.
-const SYSTEM: [(&str, Rights); 24] = [
+/// A path, and what may be done with it and all that is below.
+pub type Rule = (PathBuf, Rights);
+
+/// Files of the system, for the daemon.
+const OF_DAEMON: [(&str, Rights); 11] = [
     ("/dev/net/tun", make_bitflags!(AccessFs::{ReadFile | WriteFile | IoctlDev})),
-    ("/dev/null", make_bitflags!(AccessFs::{ReadFile | WriteFile})),
-    ("/dev/random", READ),
-    ("/dev/urandom", READ),
     // Settings of devices; the user and CAP_NET_ADMIN decide which of them can be written.
     ("/proc/sys/net", make_bitflags!(AccessFs::{ReadFile | ReadDir | WriteFile | Truncate})),
-    ("/proc/self", READ),
     ("/proc/crypto", READ),
     ("/proc/cpuinfo", READ),
     // The number of CPUs.
     ("/sys/devices/system/cpu", READ),
     ("/sys/fs/cgroup", READ),
-    // Libraries: those of nft, and those with which the system's library resolves names.
+    // The names of the hosts that CRLs come from.
+    ("/etc/gai.conf", READ),
+    ("/etc/host.conf", READ),
+    ("/etc/hosts", READ),
+    ("/etc/nsswitch.conf", READ),
+    ("/etc/resolv.conf", READ),
+];
+
+/// Files of the system, for nft and the daemon.
+const OF_NFT: [(&str, Rights); 13] = [
+    ("/dev/null", make_bitflags!(AccessFs::{ReadFile | WriteFile})),
+    ("/dev/random", READ),
+    ("/dev/urandom", READ),
+    ("/proc/self", READ),
+    // Libraries: those of nft, and the modules of tokens.
     ("/lib", READ),
     ("/lib64", READ),
     ("/usr/lib", READ),
@@ -45,12 +59,6 @@ const SYSTEM: [(&str, Rights); 24] = [
     ("/usr/local/lib", READ),
     ("/usr/local/lib64", READ),
     ("/etc/ld.so.cache", READ),
-    // The names of the hosts that CRLs come from.
-    ("/etc/gai.conf", READ),
-    ("/etc/host.conf", READ),
-    ("/etc/hosts", READ),
-    ("/etc/nsswitch.conf", READ),
-    ("/etc/resolv.conf", READ),
     // The names of nft.
     ("/etc/iproute2", READ),
     ("/etc/protocols", READ),
@@ -71,10 +79,13 @@ const LINKERS: [&str; 6] = [
 #[derive(Debug, Default)]
 pub struct Pinned(#[allow(dead_code, reason = "they are only kept open")] Vec<PathFd>);
 
-/// Restricts the calling thread to the files of `paths` and of the system. The text says which parts an older kernel
+/// Restricts the calling thread to these files and, with `programs`, to nft. The text says which parts an older kernel
 /// lacks.
-pub fn restrict(paths: &Paths) -> (Pinned, Result<Option<String>, String>) {
-    match apply(paths) {
+pub fn restrict(
+    files: impl Iterator<Item = Rule>,
+    programs: bool,
+) -> (Pinned, Result<Option<String>, String>) {
+    match apply(files, programs) {
         Ok((pinned, outcome)) => (pinned, outcome),
         Err(error) => (Pinned::default(), Err(error.to_string())),
     }
@@ -82,14 +93,15 @@ pub fn restrict(paths: &Paths) -> (Pinned, Result<Option<String>, String>) {
 
 type Applied = (Pinned, Result<Option<String>, String>);
 
-fn apply(paths: &Paths) -> Result<Applied, RulesetError> {
+fn apply(files: impl Iterator<Item = Rule>, programs: bool) -> Result<Applied, RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(RIGHTS))?
-        .scope(Scope::Signal)?
+        .scope(make_bitflags!(Scope::{Signal | AbstractUnixSocket}))?
         .create()?;
     let mut pinned = Vec::new();
-    for (path, rights) in rights(paths) {
+    let linkers = programs.then(linkers).into_iter().flatten();
+    for (path, rights) in files.chain(linkers) {
         // Those of the system need not be there, and the daemon's own are told of by those that use them.
         let Ok(file) = PathFd::new(&path) else { continue };
         let rights = if path.is_dir() { rights } else { rights & FILE };
@@ -98,9 +110,8 @@ fn apply(paths: &Paths) -> Result<Applied, RulesetError> {
             pinned.push(file);
         }
     }
-    if let Some(program) = nft::keep_program() {
-        let rights = make_bitflags!(AccessFs::{ReadFile | Execute});
-        rules = rules.add_rule(PathBeneath::new(program, rights))?;
+    if let Some(program) = programs.then(nft::keep_program).flatten() {
+        rules = rules.add_rule(PathBeneath::new(program, EXECUTE))?;
     }
     let status = rules.restrict_self()?;
     let outcome = match (status.ruleset, status.landlock) {
@@ -116,17 +127,28 @@ fn apply(paths: &Paths) -> Result<Applied, RulesetError> {
     Ok((Pinned(pinned), outcome))
 }
 
-/// All paths with their rights.
-fn rights(paths: &Paths) -> impl Iterator<Item = (PathBuf, Rights)> {
+/// The files of the daemon.
+pub fn of_daemon(paths: &Paths) -> impl Iterator<Item = Rule> {
     let own = paths.read.iter().map(|path| (path.clone(), READ));
     let own = own.chain(paths.write.iter().map(|path| (path.clone(), OWN)));
-    let system = SYSTEM.iter().map(|&(path, rights)| (PathBuf::from(path), rights));
-    // An upgrade replaces the linker, so the right is that of its directory.
-    let linkers = LINKERS.iter().filter_map(|path| directory_of_target(path));
-    let linkers = linkers.map(|path| (path, make_bitflags!(AccessFs::{ReadFile | Execute})));
     // The daemon that writes this file replaces it.
     let resolver = directory_of_target("/etc/resolv.conf").filter(|path| path != "/etc");
-    own.chain(system).chain(linkers).chain(resolver.map(|path| (path, READ)))
+    let resolver = resolver.map(|path| (path, READ));
+    own.chain(of_system(&OF_DAEMON)).chain(of_nft()).chain(resolver)
+}
+
+/// The files of nft, without itself: none of them can be written.
+pub fn of_nft() -> impl Iterator<Item = Rule> {
+    of_system(&OF_NFT)
+}
+
+fn of_system(files: &[(&str, Rights)]) -> impl Iterator<Item = Rule> {
+    files.iter().map(|&(path, rights)| (PathBuf::from(path), rights))
+}
+
+/// The linkers. An upgrade replaces the linker, so the right is that of its directory.
+fn linkers() -> impl Iterator<Item = Rule> {
+    LINKERS.iter().filter_map(|path| directory_of_target(path)).map(|path| (path, EXECUTE))
 }
 
 fn directory_of_target(path: &str) -> Option<PathBuf> {

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::daemon::Options;
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use vpn::certificates::{Sources, tokens};
 
@@ -17,6 +17,8 @@ pub struct Paths {
     pub read: Vec<PathBuf>,
     /// Directories with files to read, write, make and remove.
     pub write: Vec<PathBuf>,
+    /// Sockets to connect to, of the services behind modules of tokens.
+    pub sockets: Vec<PathBuf>,
 }
 
 impl Paths {
@@ -59,7 +61,12 @@ impl Paths {
             let _ = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         }
         // Those belong to others, who make them.
-        paths.write.extend(certificates.token_files.iter().cloned());
+        let of_modules = certificates.token_files.iter().cloned();
+        let is_socket =
+            |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+        let (sockets, files): (Vec<_>, Vec<_>) = of_modules.partition(is_socket);
+        paths.sockets = sockets;
+        paths.write.extend(files);
         paths
     }
 
@@ -110,6 +117,7 @@ fn directory_of(file: &Path) -> &Path {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn links_lead_to_the_directories_of_their_targets() {
@@ -128,6 +136,10 @@ mod tests {
         config.crypto.tunables = root.join("crypto.toml");
         config.families.file = root.join("kept/families.toml");
         config.esp.sequences = root.join("lib/sequences");
+        let socket = root.join("run/service");
+        fs::create_dir(root.join("run")).expect("writable");
+        let _service = UnixListener::bind(&socket).expect("a free path");
+        config.certificates.token_files = vec![socket.clone(), root.join("files")];
         let options = Options {
             policy: Some(root.join("policy.xml")),
             lenient: false,
@@ -140,9 +152,10 @@ mod tests {
         let paths = Paths::of(&options, &config);
         assert!(paths.read.contains(&root) && paths.read.contains(&root.join("archive")));
         assert!(paths.read.contains(&PathBuf::from(".")) && !paths.read.contains(&PathBuf::new()));
-        assert_eq!(paths.write, ["state", "run", "", "kept", "lib"].map(|name| root.join(name)));
-        assert!(root.join("state").is_dir() && root.join("run").is_dir());
+        let write = ["state", "run", "", "kept", "lib", "files"].map(|name| root.join(name));
         assert_eq!(paths.remarks().count(), 0);
+        assert_eq!((paths.write, paths.sockets), (write.to_vec(), vec![socket]));
+        assert!(root.join("state").is_dir() && root.join("run").is_dir());
         let shared = Paths { read: vec!["/etc".into()], ..Paths::default() };
         assert_eq!(shared.remarks().count(), 1);
     }

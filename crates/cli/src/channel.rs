@@ -1,27 +1,18 @@
-//! Messages between `vpnd exec` and the process of the command: JSON after its length, with a descriptor or without.
+//! Messages between processes of `vpnd`: JSON after its length, with a descriptor or without.
 
 use rustix::io::{Errno, read, retry_on_intr, write};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Octets of the longest message: the routes of 40,000 tunnels.
-const LONGEST: usize = 64 << 20;
-
-/// The answer of the process of the command, with the device.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Reply {
-    /// The reason why there is no device.
-    pub error: Option<String>,
-    /// The protocols whose super-packets the device takes: TCP and UDP. `None`: its packets have no virtio headers.
-    pub offloads: Option<[bool; 2]>,
-}
+/// Octets of the longest message: the rules of nftables on a host that has hundreds of thousands.
+const LONGEST: usize = 512 << 20;
 
 /// Sends a message.
 pub fn send(

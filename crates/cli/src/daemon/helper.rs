@@ -1,0 +1,175 @@
+//! The helper: a process that runs `nft` for the daemon, so that the daemon itself need not be able to run any program. It also
+//! tells the service manager what the daemon has to say.
+//!
+//! ```text
+//!  vpnd start ── socket: a connection for each call ──► vpnd start --helper
+//!      │ confined: no programs, fixed code                  │ confined: no file to write, and only `nft` to run
+//!      └── connection: arguments and input ────────────────►├──► nft
+//!           ◄── the number of the process, its output ──────┤
+//!                                                           └──► service manager
+//! ```
+//!
+//! It ends with the daemon, after the calls that the daemon has made. Signals to the process group or to the control group do
+//! not end it: the daemon needs it to undo its changes.
+
+pub mod inside;
+
+use crate::channel::{receive, send};
+use host::nft;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// A helper runs.
+#[derive(Debug)]
+pub struct Helping {
+    /// The parts of its confinement that are not in force, each with the reason.
+    pub missing: Vec<String>,
+}
+
+/// What the helper is asked for.
+#[derive(Debug, Serialize, Deserialize)]
+enum Call {
+    /// To run `nft`.
+    Nft { arguments: Vec<String>, input: String },
+    /// To tell the service manager.
+    Tell(String),
+}
+
+/// What the daemon is told about a call.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// `nft` runs in the process with this number.
+    Started(u32),
+    /// It has ended with this output.
+    Done(String),
+    /// It has failed.
+    Failed(Kind, String),
+}
+
+/// The kinds of errors that callers tell apart.
+#[derive(Debug, Serialize, Deserialize)]
+enum Kind {
+    NotFound,
+    TimedOut,
+    Other,
+}
+
+impl From<io::ErrorKind> for Kind {
+    fn from(kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::NotFound => Self::NotFound,
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<Kind> for io::ErrorKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::NotFound => Self::NotFound,
+            Kind::TimedOut => Self::TimedOut,
+            Kind::Other => Self::Other,
+        }
+    }
+}
+
+/// What the helper says of itself once it is confined.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ready {
+    /// The parts of its confinement that are not in force, each with the reason.
+    missing: Vec<String>,
+    has_nft: bool,
+}
+
+/// Starts a helper, and has it run `nft` from now on. `program` is `vpnd`.
+///
+/// # Errors
+/// If it does not start. Then this process has to run `nft` itself.
+pub fn start(program: &str) -> io::Result<Helping> {
+    let (socket, theirs) = UnixStream::pair()?;
+    // It ends with the socket; nobody waits for it.
+    Command::new(program)
+        .arg0("vpnd")
+        .args(["start", "--helper"])
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .spawn()?;
+    let ready = receive::<Ready>(&socket).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::other("the helper ended at once"),
+        _ => error,
+    });
+    let (Ready { missing, has_nft }, _) = ready?;
+    let helper = HELPER.get_or_init(|| Helper { socket: Mutex::new(socket), has_nft });
+    nft::leave_to(helper);
+    Ok(Helping { missing })
+}
+
+/// Has the helper tell the service manager. `None`: there is no helper.
+pub(super) fn tell(text: &str) -> Option<io::Result<()>> {
+    let helper = HELPER.get()?;
+    let told = helper.call(&Call::Tell(text.to_owned()), Some(AT_ONCE), &mut |_| {});
+    Some(told.map(drop))
+}
+
+static HELPER: OnceLock<Helper> = OnceLock::new();
+
+/// The time after which a helper that runs nothing has failed.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+/// The daemon's end.
+struct Helper {
+    socket: Mutex<UnixStream>,
+    has_nft: bool,
+}
+
+impl nft::Runner for Helper {
+    fn has_program(&self) -> bool {
+        self.has_nft
+    }
+
+    fn run(
+        &self,
+        arguments: &[&str],
+        input: &str,
+        started: &mut dyn FnMut(u32),
+    ) -> io::Result<String> {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        self.call(&Call::Nft { arguments, input: input.to_owned() }, None, started)
+    }
+}
+
+impl Helper {
+    fn call(
+        &self,
+        call: &Call,
+        limit: Option<Duration>,
+        started: &mut dyn FnMut(u32),
+    ) -> io::Result<String> {
+        let lost = |error: io::Error| {
+            let why = "the helper of vpnd does not answer; restart vpnd";
+            io::Error::new(error.kind(), format!("{why} ({error})"))
+        };
+        let (connection, theirs) = UnixStream::pair()?;
+        connection.set_read_timeout(limit)?;
+        {
+            let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+            send(&*socket, &(), Some(theirs.as_fd())).map_err(lost)?;
+        }
+        drop(theirs);
+        send(&connection, call, None).map_err(lost)?;
+        loop {
+            match receive::<Told>(&connection).map_err(lost)?.0 {
+                Told::Started(process) => started(process),
+                Told::Done(output) => return Ok(output),
+                Told::Failed(kind, why) => return Err(io::Error::new(kind.into(), why)),
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The helper's own process.
+
+use super::{Call, Ready, Told};
+use crate::channel::{receive, send};
+use crate::daemon::confinement::confine_helper;
+use crate::daemon::{memory, service_manager};
+use host::nft;
+use nix::sys::signal::{SigSet, Signal};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+/// Serves the daemon, whose socket is standard input, until it ends.
+pub fn run() -> ExitCode {
+    // A new thread blocks them, too, and so does `nft`.
+    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    // It fails for no set of signals.
+    let _ = signals.into_iter().collect::<SigSet>().thread_block();
+    if let Err(error) = memory::protect(false).and_then(|()| memory::dump_none()) {
+        eprintln!("vpnd: {error}");
+        return ExitCode::FAILURE;
+    }
+    if let Err(error) = service_manager::connect() {
+        eprintln!("vpnd: cannot connect to the service manager: {error}");
+    }
+    let confinement = confine_helper();
+    let missing = confinement.info().missing.clone();
+    let ready = Ready { missing, has_nft: nft::available() };
+    if send(io::stdin(), &ready, None).is_err() {
+        eprintln!("vpnd: --helper is how vpnd start calls itself; leave it out");
+        return ExitCode::FAILURE;
+    }
+    // The scope ends after the last call: a daemon that is killed has all of its changes made, or none.
+    std::thread::scope(|scope| {
+        while let Ok(((), Some(connection))) = receive(io::stdin()) {
+            let answer = move || {
+                // The daemon has ended if it does not want to know.
+                let _ = answer(&connection);
+            };
+            // Without a thread, the connection closes.
+            let _ = std::thread::Builder::new().name("nft".to_owned()).spawn_scoped(scope, answer);
+        }
+    });
+    ExitCode::SUCCESS
+}
+
+/// Carries out one call.
+fn answer(connection: &OwnedFd) -> io::Result<()> {
+    let outcome = match receive(connection)?.0 {
+        Call::Nft { arguments, input } => {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            nft::run_here(&arguments, &input, &mut |process| {
+                let _ = send(connection, &Told::Started(process), None);
+            })
+        }
+        Call::Tell(text) => service_manager::send(&text).map(|()| String::new()),
+    };
+    let told = match outcome {
+        Ok(output) => Told::Done(output),
+        Err(error) => Told::Failed(error.kind().into(), error.to_string()),
+    };
+    send(connection, &told, None)
+}
