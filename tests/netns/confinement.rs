@@ -30,13 +30,18 @@ use testkit::{GATEWAYS, missing, test, without};
 /// `read` and `write` are its own.
 const CHILD: &str = "VPN_TEST_CONFINED";
 
+/// With this variable, it has no helper.
+const ALONE: &str = "VPN_TEST_ALONE";
+
 pub fn trials() -> Vec<Trial> {
     vec![
         test("every thread of vpnd is confined", GATEWAYS, every_thread_of_vpnd_is_confined),
-        Trial::ignorable_test(
-            "a confined thread reaches no other file or program",
-            reaches_nothing_else,
-        ),
+        Trial::ignorable_test("a confined thread reaches no other file or program", || {
+            reaches_nothing_else(false)
+        }),
+        Trial::ignorable_test("without its helper, a confined thread reaches nft alone", || {
+            reaches_nothing_else(true)
+        }),
         Trial::ignorable_test("a daemon that crashes dumps no core", dumps_no_core),
     ]
 }
@@ -99,7 +104,7 @@ pub fn helpers_of(process: u64) -> Vec<u64> {
     numbers.filter(is_child).collect()
 }
 
-fn reaches_nothing_else() -> Result<Completion, Failed> {
+fn reaches_nothing_else(alone: bool) -> Result<Completion, Failed> {
     if let Some(reason) = missing(GATEWAYS) {
         return without(&reason);
     }
@@ -116,7 +121,11 @@ fn reaches_nothing_else() -> Result<Completion, Failed> {
     let name = abstract_name(place.path())?;
     let _abstract = (UnixListener::bind_addr(&name)?, UnixDatagram::bind_addr(&name)?);
     let mut child = Command::new(std::env::current_exe()?);
-    let output = child.env(CHILD, place.path()).output()?;
+    child.env(CHILD, place.path());
+    if alone {
+        child.env(ALONE, "");
+    }
+    let output = child.output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if let Some(reason) = text.lines().find(|line| line.starts_with("Landlock: ")) {
         return without(reason);
@@ -173,13 +182,22 @@ pub fn child() -> Option<ExitCode> {
     set_dumpable(false).expect("always possible");
     let open = |kind| socket(AddressFamily::Unix, kind, SockFlag::empty(), None).expect("it may");
     let before = [SockType::Stream, SockType::Datagram].map(open);
-    let helper = helper::start(env!("CARGO_BIN_EXE_vpnd")).map_err(|error| error.to_string());
+    let alone = std::env::var_os(ALONE).is_some();
+    let helper = match alone {
+        true => Err("there is none".to_owned()),
+        false => helper::start(env!("CARGO_BIN_EXE_vpnd")).map_err(|error| error.to_string()),
+    };
     let mut confinement = confine(&paths, helper);
     confinement.forbid_new_code();
-    for missing in &confinement.info().missing {
+    let needed = |part: &&String| {
+        alone && ["a helper for nft: ", "fixed code: "].iter().any(|name| part.starts_with(name))
+    };
+    let (needed, missing): (Vec<_>, Vec<_>) = confinement.info().missing.iter().partition(needed);
+    assert_eq!(needed.len(), if alone { 2 } else { 0 });
+    for missing in &missing {
         println!("{missing}");
     }
-    if !confinement.info().missing.is_empty() {
+    if !missing.is_empty() {
         return Some(ExitCode::FAILURE);
     }
     // As a thread that reads a peer's messages.
@@ -187,6 +205,9 @@ pub fn child() -> Option<ExitCode> {
         let attempts = scope.spawn(|| {
             attempt(place);
             attempt_programs(place);
+            if !alone {
+                attempt_code(place);
+            }
             attempt_sockets(place, &before);
             attempt_system_calls();
         });
@@ -232,7 +253,7 @@ fn attempt(place: &Path) {
     assert!(status.contains("CapEff:\t0000000000003400\n"), "{status}");
 }
 
-/// Programs, and code that was not there at the start.
+/// Programs, of which only nft runs.
 fn attempt_programs(place: &Path) {
     let written = place.join("write/sh");
     let program = |path: &Path| Command::new(path).arg("--version").output().map(drop);
@@ -240,6 +261,18 @@ fn attempt_programs(place: &Path) {
     denied("a copy of a shell", program(&written));
     denied("vpnctl", program(Path::new(env!("CARGO_BIN_EXE_vpnctl"))));
     denied("ip", program(Path::new("/sbin/ip")));
+    if host::nft::available() {
+        // It starts, and has what it takes to ask the kernel.
+        let error = host::nft::counters("there_is_no_such_table").expect_err("there is none");
+        assert!(error.to_string().contains("No such file"), "{error}");
+        let error = host::nft::run("include \"/etc/passwd\"\n").expect_err("it cannot read that");
+        assert!(!error.to_string().contains("root:"), "{error}");
+    }
+}
+
+/// Code that was not there at the start.
+fn attempt_code(place: &Path) {
+    let written = place.join("write/sh");
     for linker in ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"] {
         denied("a linker", Command::new(linker).arg(&written).output().map(drop));
     }
@@ -252,15 +285,10 @@ fn attempt_programs(place: &Path) {
     refused("code out of shared memory", raw::call(libc::SYS_shmat));
 
     if host::nft::available() {
-        // It starts, and has what it takes to ask the kernel.
-        let error = host::nft::counters("there_is_no_such_table").expect_err("there is none");
-        assert!(error.to_string().contains("No such file"), "{error}");
-        // It reads nothing that the confined process could not read, nor that it has written.
-        for path in [Path::new("/etc/passwd"), &place.join("write/script")] {
-            let error = host::nft::run(&format!("include \"{}\"\n", path.display()));
-            let error = error.expect_err("nft cannot read it").to_string();
-            assert!(!error.contains("root:") && !error.contains("syntax"), "{error}");
-        }
+        // nft reads nothing that the confined process has written.
+        let script = format!("include \"{}\"\n", place.join("write/script").display());
+        let error = host::nft::run(&script).expect_err("it cannot read that").to_string();
+        assert!(!error.contains("syntax"), "{error}");
     }
 }
 

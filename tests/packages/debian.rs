@@ -99,7 +99,10 @@ fn tunnel() {
         ("systemctl show vpnd -P WatchdogUSec", "2min"),
         ("systemctl is-enabled vpnd vpn-guard", "enabled"),
         ("stat -c %a /etc/vpnd/private", "700"),
-        ("vpnctl status", "confin"),
+        (
+            "vpnctl status",
+            "by no_new_privs, Landlock, capabilities, seccomp, a helper for nft, fixed code\n",
+        ),
     ] {
         let (_, told) = left.try_run(line);
         assert!(told.contains(words), "{line}: {told}");
@@ -211,12 +214,13 @@ fn files(machine: &Machine) -> BTreeSet<String> {
 fn confinement() {
     let machine = Machine::new("left");
     install(&machine, 0);
-    for unit in ["vpnd", "vpn-guard"] {
+    // systemd counts 0.2 for NotifyAccess=all: the helper tells it the state, so that vpnd itself has no socket for datagrams.
+    for (unit, most) in [("vpnd", 2.2), ("vpn-guard", 2.0)] {
         let (_, told) = machine.try_run(&format!("systemd-analyze security --no-pager {unit}"));
         let exposure = told
             .lines()
             .last()
             .and_then(|line| line.split_whitespace().find_map(|word| word.parse::<f32>().ok()));
-        assert!(exposure.is_some_and(|exposure| exposure <= 2.0), "{told}");
+        assert!(exposure.is_some_and(|exposure| exposure <= most), "{told}");
     }
 }
