@@ -207,7 +207,7 @@ fn next_steps(layout: &Layout) -> String {
     }
     text.push_str("  vpnd check /etc/vpnd/policy.xml\n");
     text.push_str(match systemd {
-        true => "  systemctl enable vpnd && systemctl restart vpnd\n",
+        true => "  systemctl enable vpn-guard vpnd && systemctl restart vpn-guard vpnd\n",
         false => "  vpnd start --policy /etc/vpnd/policy.xml\n",
     });
     text

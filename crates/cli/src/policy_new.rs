@@ -242,9 +242,9 @@ fn steps(site: &Site, paths: &[PathBuf; 2]) -> String {
     lines.extend([
         "  on both".to_owned(),
         "    vpnd check /etc/vpnd/policy.xml".to_owned(),
-        "    systemctl enable --now vpnd         (without systemd: vpnd start --policy /etc/vpnd/policy.xml)"
+        "    systemctl enable --now vpn-guard vpnd    (without systemd: vpnd start --policy /etc/vpnd/policy.xml)"
             .to_owned(),
-        "    vpnctl reload                       (instead, if vpnd runs already)".to_owned(),
+        "    vpnctl reload                            (instead, if vpnd runs already)".to_owned(),
         "  then on either".to_owned(),
         match (site.auto_start, site.on_demand) {
             (AutoStart::None, false) => format!("    vpnctl activate {}", site.name),

@@ -1,11 +1,13 @@
 //! `vpnd install` and `vpnd uninstall`
 
-use super::other;
+use super::{configured, other};
 use crate::commands::{Failure, Run, Session};
+use crate::config::Config;
 use crate::install::Request;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use vpn::guard::{self, GuardState};
 
 /// Installs vpnd, vpnctl, systemd units, manual pages and completions
 ///
@@ -27,10 +29,13 @@ pub struct Install {
 }
 
 /// Removes the files that vpnd install has installed, and leaves the configuration
+///
+/// While the traffic of the tunnels is blocked without a vpnd that runs, nothing is removed: nothing else releases it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   sudo systemctl disable --now vpnd vpn-guard
+  sudo vpnd release                       the traffic of the tunnels takes the host's other routes again
   sudo vpnd uninstall
 
 /etc/vpnd and /var/lib/vpnd stay. A vpnd that runs is not stopped.")]
@@ -38,6 +43,21 @@ pub struct Uninstall {
     /// The places of the files.
     #[command(flatten)]
     place: Place,
+    /// Configuration file; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The traffic of the tunnels is blocked, and only the program that is to be removed releases it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "nothing is removed: the traffic of the tunnels is blocked (nftables table inet {table}), and nothing but vpnd releases it\n  \
+     first: {before}vpnd release"
+)]
+struct Blocked {
+    table: String,
+    /// Commands that come first.
+    before: &'static str,
 }
 
 /// The places of installed files.
@@ -69,8 +89,28 @@ impl Run for Install {
     }
 }
 
+impl Uninstall {
+    /// Refuses to remove the only program that releases the traffic of the tunnels.
+    fn check_guard(&self) -> Result<(), Failure> {
+        if self.place.root.is_some() {
+            return Ok(());
+        }
+        // A configuration with errors is no reason to keep the program.
+        let config = configured(self.config.as_deref()).unwrap_or_else(|_| Config::default());
+        let state = guard::state(&config.esp.state_dir, &config.esp.device).map_err(other)?;
+        let GuardState { table, in_force, held_since, has_gateway, .. } = state;
+        let needs_release = held_since.is_some() || (in_force && !has_gateway);
+        let before = match Path::new("/run/systemd/system").is_dir() {
+            true => "systemctl disable --now vpnd vpn-guard; ",
+            false => "",
+        };
+        if needs_release { Err(other(Blocked { table, before })) } else { Ok(()) }
+    }
+}
+
 impl Run for Uninstall {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
+        self.check_guard()?;
         session.text(&self.place.request().uninstall().map_err(other)?)?;
         Ok(ExitCode::SUCCESS)
     }
