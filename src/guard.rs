@@ -7,13 +7,19 @@
 //!
 //! A guard belongs to a TUN device (`vpn0` by default) in the network namespace of the calling thread.
 
+mod watch;
+
+pub use watch::{Watch, Watched};
+
 use crate::builder::{Builder, HostPlane, StartError};
 use crate::planes::guard::{dropped, table};
-use crate::planes::{Hold, Planes};
+use crate::planes::{self, Hold};
 use host::SystemError;
 use host::journal::{DeviceLock, Journal};
 use host::nft;
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use userspace::plane_error;
 
@@ -119,20 +125,88 @@ pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
     Ok(if blocked { Released::Now } else { Released::Nothing })
 }
 
-impl Builder<HostPlane> {
-    /// Puts the guard of these tunnels in force without starting a gateway, and holds it: a start adopts it, and a stop leaves
-    /// it, until [`release`]. If a gateway runs on the device, its guard is held from now on.
+/// Everything that a guard follows from: the traffic of the tunnels, and the settings that decide which packets pass.
+/// [`Builder::guard`] makes it from a policy, and [`Definition::last`] reads the one that was in force last.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    guard: planes::Definition,
+    state_dir: PathBuf,
+    /// The file in which the definition of the guard in force is kept.
+    file: Option<PathBuf>,
+}
+
+impl Definition {
+    /// Reads the definition that was in force last from the file of [`Builder::guard_file`], and the time of its last change.
+    ///
+    /// # Errors
+    /// If the file is not there, or cannot be used.
+    pub fn last(file: &Path, state_dir: &Path) -> io::Result<(Self, SystemTime)> {
+        let guard = planes::Definition::read(file)?;
+        let changed = fs::metadata(file)?.modified()?;
+        Ok((Self { guard, state_dir: state_dir.to_owned(), file: Some(file.to_owned()) }, changed))
+    }
+
+    /// The TUN device to which the guard belongs.
+    pub fn device(&self) -> &str {
+        self.guard.device()
+    }
+
+    /// Puts the guard in force without starting a gateway, and holds it: a start adopts it, and a stop leaves it, until
+    /// [`release`]. If a gateway runs on the device, its guard is held from now on.
     ///
     /// Needs CAP_NET_ADMIN, and blocks the thread for some milliseconds.
     ///
     /// # Errors
-    /// If the policy is invalid, or nftables refuses the guard.
-    pub fn hold_guard(self) -> Result<GuardState, StartError> {
-        let (planes, config, defined) = self.of_guard()?;
-        let hold = Hold::of(&config.state_dir, &config.device).map_err(plane_error)?;
+    /// If nftables refuses the guard.
+    pub fn hold(&self) -> Result<GuardState, StartError> {
+        let hold = Hold::of(&self.state_dir, self.device()).map_err(plane_error)?;
         // First: a gateway that is stopped meanwhile leaves its guard.
         hold.set().map_err(plane_error)?;
-        Planes::leave_guard(&planes, &config, &defined)?;
-        Ok(state(&config.state_dir, &config.device).map_err(plane_error)?)
+        let lock = DeviceLock::take(&self.state_dir, self.device()).map_err(plane_error)?;
+        if let Some(_lock) = lock {
+            self.leave()?;
+            self.write();
+        }
+        Ok(state(&self.state_dir, self.device()).map_err(plane_error)?)
+    }
+
+    /// Puts the guard in force, with the lock on the device. Returns `false` if there is nothing to guard.
+    fn leave(&self) -> Result<bool, StartError> {
+        Ok(self.guard.leave(&self.state_dir)?)
+    }
+
+    /// Takes what was put in force last, if it is of the same device.
+    fn refresh(&mut self) {
+        let last = self.file.as_deref().and_then(|file| planes::Definition::read(file).ok());
+        if let Some(last) = last.filter(|last| last.device() == self.device()) {
+            self.guard = last;
+        }
+    }
+
+    fn write(&self) {
+        if let Some(file) = &self.file
+            && let Err(error) = self.guard.write(file)
+        {
+            tracing::warn!(%error, file = %file.display(), "the guard in force is not written down for the next boot");
+        }
+    }
+}
+
+impl Builder<HostPlane> {
+    /// Everything that the guard of these tunnels follows from: it can be held without starting a gateway.
+    ///
+    /// # Errors
+    /// If the policy is invalid.
+    pub fn guard(self) -> Result<Definition, StartError> {
+        let (guard, state_dir, file) = self.of_guard()?;
+        Ok(Definition { guard, state_dir, file })
+    }
+
+    /// [Holds](Definition::hold) the guard of these tunnels without starting a gateway.
+    ///
+    /// # Errors
+    /// If the policy is invalid, or nftables refuses the guard.
+    pub fn hold_guard(self) -> Result<GuardState, StartError> {
+        self.guard()?.hold()
     }
 }

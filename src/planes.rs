@@ -10,6 +10,7 @@
 mod capabilities;
 mod choice;
 mod data_plane;
+mod definition;
 pub(crate) mod guard;
 mod restoration;
 mod route_check;
@@ -17,6 +18,7 @@ mod table_watch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use definition::Definition;
 pub(crate) use guard::Hold;
 
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
@@ -24,12 +26,12 @@ pub use route_check::Unrouted;
 
 use crate::driver::{Completion, CounterReader};
 use crypto::{CryptoProviders, Function};
+use definition::{GuardedRule, Record};
 use esp::filter::Filter;
 use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
 };
-use guard::{Guard, OnRefusal, Surroundings, Written};
-use host::journal::DeviceLock;
+use guard::{Guard, Surroundings, Written};
 use policy::{ChildTunnel, Policy};
 use restoration::Restoration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -37,7 +39,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use table_watch::{TableWatch, WatchedTable};
-use userspace::{Userspace, plane_error};
+use userspace::Userspace;
 use xfrm::{Disturbance, KernelPlane, Xfrm};
 
 /// One sentence on a counter of the guard.
@@ -73,6 +75,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     unplaced: BTreeMap<RuleId, Rule>,
     /// Tells key management of changes.
     notice: Option<Arc<dyn Fn(Notice) + Send + Sync>>,
+    /// `None`: the definition of the guard is kept in no file.
+    record: Option<Record>,
     /// The filter that is going to be in force.
     changing_filter: Option<Arc<Filter>>,
     restoration: Restoration,
@@ -88,7 +92,7 @@ pub struct Planes<U = Userspace, K = Xfrm> {
 }
 
 impl Planes {
-    /// Guards the traffic of the rules that are going to be added (`defined`), and then starts the userspace plane and, if a
+    /// Guards the traffic of the rules that are going to be added (`defined` by the policy, and `by_hand`), and then starts the userspace plane and, if a
     /// tunnel may use it and the kernel has it, the kernel's. [`Planes::settle`] is to be called once the rules are there.
     ///
     /// # Errors
@@ -98,12 +102,18 @@ impl Planes {
         userspace: userspace::Config,
         hooks: userspace::Hooks,
         defined: &[Rule],
+        by_hand: &[Rule],
     ) -> Result<Self, PlaneError> {
         // Before the guard: that of a gateway which runs on the device is not to be replaced.
         let lock = Userspace::lock(&userspace)?;
         let watch = TableWatch::start(&userspace.device, Arc::clone(&hooks.notice));
         let on_refusal = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
-        let guard = start_guard(&config, &userspace, defined, on_refusal)?;
+        let rules = defined.iter().chain(by_hand).cloned();
+        let definition = definition_of(&config, &userspace, rules);
+        let guard = definition.start(&userspace.state_dir, on_refusal)?;
+        let file = config.guard_file.clone();
+        let by_hand = guarded(&config, by_hand.iter().cloned());
+        let record = file.map(|file| Record { file, definition, by_hand });
         let kernel = match config.wants_kernel() {
             true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks)?,
             false => None,
@@ -111,26 +121,7 @@ impl Planes {
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
         let notice: Arc<dyn Fn(Notice) + Send + Sync> = Arc::clone(&hooks.notice);
         let planes = Self::of(Userspace::start_locked(lock, userspace, hooks)?, kernel, config);
-        Ok(Self { guard: Some(guard), notice: Some(notice), watch, ..planes })
-    }
-
-    /// Puts the guard of these rules in force without starting a plane, and leaves it so. If a gateway runs on the device, its
-    /// guard is in force already.
-    ///
-    /// # Errors
-    /// If nftables refuses it.
-    pub(crate) fn leave_guard(
-        config: &Config,
-        userspace: &userspace::Config,
-        defined: &[Rule],
-    ) -> Result<(), PlaneError> {
-        let (state_dir, device) = (&userspace.state_dir, &userspace.device);
-        let Some(_lock) = DeviceLock::take(state_dir, device).map_err(plane_error)? else {
-            return Ok(());
-        };
-        let mut guard = start_guard(config, userspace, defined, Box::new(|| {}))?;
-        guard.keep_on_drop(true);
-        guard.in_force().map(drop)
+        Ok(Self { guard: Some(guard), record, notice: Some(notice), watch, ..planes })
     }
 
     /// Counters of discarded packets by reason, as they are now. Reading them adds those that the guard has dropped: `nft` is
@@ -163,6 +154,9 @@ impl Planes {
         let present: HashMap<&str, &TrafficSelectors> =
             self.rules.values().map(|(rule, _)| (rule.tunnel.as_str(), &rule.selectors)).collect();
         let mut expected = rules_of(policy);
+        if let Some(record) = &mut self.record {
+            record.replace_rules(guarded(&self.config, expected.iter().cloned()));
+        }
         expected.retain(|rule| present.get(rule.tunnel.as_str()) != Some(&&rule.selectors));
         let guarded = expected.iter().map(|rule| (rule, self.config.guarded(&rule.tunnel)));
         completion(self.guard.as_mut().map(|guard| guard.expect(guarded)))
@@ -173,9 +167,15 @@ impl Planes {
         self.guard.as_mut()?.make_up().map(|written| completion(Some(written)))
     }
 
-    /// The rules of the policy have replaced those of the former one: from now on they alone are guarded.
+    /// The rules of the policy have replaced those of the former one: from now on they alone are guarded, and are so at the next
+    /// boot.
     pub(crate) fn settle_policy(&mut self) -> Completion {
-        completion(self.guard.as_mut().map(Guard::settle))
+        let settled = completion(self.guard.as_mut().map(Guard::settle));
+        let record = self.record.as_ref().map(Record::writing);
+        Box::new(move || {
+            settled();
+            record.into_iter().for_each(|write| write());
+        })
     }
 
     /// The plane of this process.
@@ -220,12 +220,12 @@ pub(crate) fn rules_of(policy: &Policy) -> Vec<Rule> {
     policy.tunnels.iter().flat_map(|tunnel| tunnel.children.iter().map(rule)).collect()
 }
 
-fn start_guard(
+/// Everything that the guard of these rules follows from, with these settings.
+pub(crate) fn definition_of(
     config: &Config,
     userspace: &userspace::Config,
-    defined: &[Rule],
-    on_refusal: OnRefusal,
-) -> Result<Guard, PlaneError> {
+    rules: impl Iterator<Item = Rule>,
+) -> Definition {
     let surroundings = Surroundings {
         device: userspace.device.clone(),
         mark: userspace.mark,
@@ -233,14 +233,17 @@ fn start_guard(
         inbound: config.inbound_guard,
         kernel: config.wants_kernel(),
     };
-    let hold = Hold::of(&userspace.state_dir, &userspace.device).map_err(plane_error)?;
-    let guarded = defined.iter().map(|rule| (rule, config.guarded(&rule.tunnel)));
-    Guard::start(surroundings, hold, &userspace.filter, guarded, on_refusal).map_err(|error| {
-        PlaneError::System {
-            what: "starting the thread that changes the guard".to_owned(),
-            why: error.to_string(),
-        }
-    })
+    let filter = Arc::clone(&userspace.filter);
+    Definition { surroundings, filter, rules: guarded(config, rules) }
+}
+
+/// Rules with the properties by which they are guarded.
+fn guarded(config: &Config, rules: impl Iterator<Item = Rule>) -> Vec<GuardedRule> {
+    let guarded = |rule: Rule| {
+        let properties = config.guarded(&rule.tunnel);
+        (rule, properties)
+    };
+    rules.map(guarded).collect()
 }
 
 /// The kernel's plane, or `None` where it is not to be had and need not be.
@@ -318,6 +321,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             rules,
             unplaced,
             notice: None,
+            record: None,
             changing_filter: None,
             restoration: Restoration::default(),
             sas,

@@ -12,7 +12,6 @@ use esp::manual::Way;
 use esp::path_mtu::Outer;
 use esp::plane::{Rule, RuleId};
 use ike::InvalidSettings;
-use policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +34,7 @@ pub struct HostPlane {
     manual: ManualSas,
     on_drop: OnDrop,
     inbound_guard: bool,
+    guard_file: Option<PathBuf>,
 }
 
 impl Default for HostPlane {
@@ -47,6 +47,7 @@ impl Default for HostPlane {
             manual: ManualSas::empty(),
             on_drop: OnDrop::default(),
             inbound_guard: true,
+            guard_file: None,
         }
     }
 }
@@ -145,6 +146,13 @@ impl Builder<HostPlane> {
         self
     }
 
+    /// The file in which the definition of the guard in force is kept: [`guard::Definition::last`](crate::guard::Definition::last)
+    /// reads it, also after a reboot. It has no keys. Default: none.
+    pub fn guard_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.plane.guard_file = Some(file.into());
+        self
+    }
+
     /// Whether the MSS of TCP connections is lowered to what fits the tunnel. Default: yes.
     pub fn mss_clamp(mut self, wanted: bool) -> Self {
         self.plane.config.mss_clamp = wanted;
@@ -234,8 +242,9 @@ fn check(config: &userspace::Config) -> Result<(), StartError> {
 }
 
 fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError> {
-    let HostPlane { config, planes, crypto, workers, manual, on_drop, inbound_guard } = plane;
-    let planes = choices(planes, inbound_guard);
+    let HostPlane { config, planes, crypto, workers, manual, on_drop, inbound_guard, guard_file } =
+        plane;
+    let planes = choices(planes, inbound_guard, guard_file);
     let blocked = Arc::new(AtomicBool::new(false));
     let handles = Handles {
         workers: Workers::new(workers),
@@ -270,8 +279,8 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let seed = seed()?;
     // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
     let sockets = driver::Sockets::open(config.mark)?;
-    let defined = defined(&engine.policy, &manual);
-    let mut plane = Planes::start(planes, config, hooks, &defined)?;
+    let defined = planes::rules_of(&engine.policy);
+    let mut plane = Planes::start(planes, config, hooks, &defined, &by_hand(&manual))?;
     manual.install(&mut plane)?;
     let sender = plane.userspace().ike_sender();
     let mut listeners =
@@ -321,35 +330,42 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
 }
 
 impl Builder<HostPlane> {
-    /// The settings that decide about the guard, and the rules that it guards.
+    /// Everything that the guard of these tunnels follows from, the state directory, and the file for the definition.
     pub(crate) fn of_guard(
         self,
-    ) -> Result<(planes::Config, userspace::Config, Vec<Rule>), StartError> {
+    ) -> Result<(planes::Definition, PathBuf, Option<PathBuf>), StartError> {
         let Self { engine, plane } = self;
         engine.policy.validate().map_err(InvalidSettings::from)?;
         check(&plane.config)?;
-        let HostPlane { config, planes, manual, inbound_guard, .. } = plane;
+        let HostPlane { config, planes, manual, inbound_guard, guard_file, .. } = plane;
         let natt_port = engine.natt_port.unwrap_or(engine.ike.natt_port);
         let config = userspace::Config { natt_port, ..config };
-        Ok((choices(planes, inbound_guard), config, defined(&engine.policy, &manual)))
+        let rules = planes::rules_of(&engine.policy).into_iter().chain(by_hand(&manual));
+        let planes = choices(planes, inbound_guard, guard_file.clone());
+        let definition = planes::definition_of(&planes, &config, rules);
+        Ok((definition, config.state_dir, guard_file))
     }
 }
 
-fn choices(planes: PlaneSettings, inbound_guard: bool) -> planes::Config {
+fn choices(
+    planes: PlaneSettings,
+    inbound_guard: bool,
+    guard_file: Option<PathBuf>,
+) -> planes::Config {
     let OffloadSettings { choice, tunnels, manual } = planes.offload;
     planes::Config {
         choice: planes.choice,
         tunnels: planes.tunnels,
         placement: Placement::with_manual(choice, tunnels, manual),
         inbound_guard,
+        guard_file,
         ..planes::Config::default()
     }
 }
 
-/// The rules that the engine and the SAs keyed by hand are going to have. Their numbers do not matter yet.
-fn defined(policy: &Policy, manual: &ManualSas) -> Vec<Rule> {
-    let of_manual = manual.iter().map(|sa| sa.rule(RuleId(0)));
-    planes::rules_of(policy).into_iter().chain(of_manual).collect()
+/// The rules that the SAs keyed by hand are going to have. Their numbers do not matter yet.
+fn by_hand(manual: &ManualSas) -> Vec<Rule> {
+    manual.iter().map(|sa| sa.rule(RuleId(0))).collect()
 }
 
 /// Receives IKE messages on the port of ESP for as long as the returned tasks are kept.

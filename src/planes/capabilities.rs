@@ -229,10 +229,15 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
             self.look_again();
         }
         let of_plane = self.userspace.filtering().finish_filter(outcome)?;
+        let of_record = self.record.as_mut().zip(filter.clone()).map(|(record, filter)| {
+            record.replace_filter(filter);
+            record.writing()
+        });
         let of_guard = self.guard.as_mut().zip(filter).map(|(guard, f)| guard.set_filter(&f));
         Ok(FilterWork::new(move || {
             of_plane.run()?;
             of_guard.into_iter().for_each(|written| written.wait());
+            of_record.into_iter().for_each(|write| write());
             Ok(())
         }))
     }

@@ -8,6 +8,7 @@ use esp::manual::Way;
 use esp::plane::RuleId;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -64,6 +65,8 @@ pub struct Config {
     pub placement: Placement,
     /// Cleartext that should have been protected is dropped when it arrives (RFC 4301 §5.2).
     pub inbound_guard: bool,
+    /// The file in which the definition of the guard in force is kept; `None`: in none.
+    pub guard_file: Option<PathBuf>,
     /// Other programs have changed the kernel's plane since it was put right last.
     pub disturbed: Arc<AtomicBool>,
 }

@@ -25,6 +25,7 @@ mod filter;
 mod flood;
 mod foreign;
 mod guide;
+mod held;
 mod install;
 mod kills;
 mod manual;
@@ -77,6 +78,7 @@ fn main() -> std::process::ExitCode {
         causes::trials(),
         cleartext::trials(),
         cleanup::trials(),
+        held::trials(),
         filter::trials(),
         shut_out::trials(),
         restart::trials(),

@@ -158,7 +158,7 @@ fn upgrade() {
     assert!(left.run("cat /etc/vpnd/vpnd.toml").ends_with("# Ours.\n"));
     assert!(left.run("systemctl is-active vpnd vpn-guard").starts_with("active\nactive"));
     // Without the unit that guards, too.
-    site.0[0].run("systemctl disable vpn-guard && systemctl stop vpn-guard vpnd");
+    site.0[0].run("systemctl mask --now vpn-guard && systemctl stop vpnd && vpnd release");
     site.0[0].run("systemctl start vpnd");
     site.await_echo();
     site.protects(|left| drop(install(left, 0)));
@@ -190,7 +190,8 @@ fn purge() {
     machine.run("install -m 600 left.xml /etc/vpnd/policy.xml && rm left.xml right.xml vpnd.deb");
     machine.run("systemctl enable --now vpn-guard vpnd");
     machine.run("touch /var/lib/vpnd/record /var/cache/vpnd/list");
-    machine.run("dpkg --remove vpnd");
+    let told = machine.run("dpkg --remove vpnd");
+    assert!(told.contains("released: "), "{told}");
     machine.space.is_as_before(&network);
     assert!(machine.run("ls /etc/vpnd").contains("policy.xml"), "only a purge removes keys");
     machine.run("dpkg --purge vpnd");

@@ -66,7 +66,26 @@ impl Machine {
     /// Ends all processes, and boots what is on the disk: the network is as empty as a kernel makes it.
     pub fn reboot(&mut self) {
         self.end();
+        self.forget_network();
+        self.boot();
+    }
+
+    /// Shuts down as systemd does. The network stays as the machine has left it.
+    pub fn power_off(&mut self) {
+        // The answer may get lost.
+        let _ = self.try_run("systemctl poweroff");
+        let ended = || self.first.try_wait().ok().flatten().map(drop);
+        until(&format!("{} to be off", self.name), ended, String::new);
+        self.end();
+    }
+
+    /// Gives a machine that is off a network that is as empty as a kernel makes it.
+    pub fn forget_network(&mut self) {
         self.space = Space::new(self.name);
+    }
+
+    /// Boots a machine that is off.
+    pub fn boot(&mut self) {
         self.first = boot(&self.space, &self.directory);
         self.await_boot();
     }
@@ -145,6 +164,9 @@ impl Machine {
 
     /// What vpnd and systemd have logged about the units.
     pub fn log(&self) -> String {
+        if self.target().is_none() {
+            return format!("---- {} is off\n", self.name);
+        }
         let (_, log) = self.try_run("journalctl --no-pager -o cat -u vpnd -u vpn-guard -n 60");
         format!("---- journal of {}\n{log}", self.name)
     }

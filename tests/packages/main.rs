@@ -1,9 +1,11 @@
-//! The packages that `packaging/build` makes, on machines with nothing but a minimal Debian and its systemd.
+//! The packages that `packaging/build` makes, on machines with nothing but a minimal Debian and its systemd; and what
+//! `vpnd install` makes of such a machine, from its boot to its power-off.
 //!
 //! Needs root, `/dev/net/tun`, control groups of version 2, the programs below, `target/tools`, which `tests/setup` fills, and
 //! `target/peers/debian`, which `tests/peers` makes.
 #![forbid(unsafe_code)]
 
+mod boot;
 mod debian;
 mod machine;
 mod rpm;
@@ -43,15 +45,16 @@ fn package(version: &str) -> PathBuf {
     to
 }
 
-/// Why nobody can make packages, or boot a systemd, on this machine: its kernel gives no control groups, or the registry did not
-/// give the tools to `tests/setup`.
-fn impossible() -> Option<String> {
+/// Why nobody can make packages: the registry did not give the tools to `tests/setup`.
+fn without_tools() -> Option<String> {
     const WHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools.unavailable");
-    if let Ok(why) = std::fs::read_to_string(WHY) {
-        return Some(why.trim().to_owned());
-    }
+    std::fs::read_to_string(WHY).ok().map(|why| why.trim().to_owned())
+}
+
+/// Why nobody can boot a systemd on this machine: its kernel gives no control groups.
+fn without_groups() -> Option<String> {
     // What else is missing is an error where no test may be left out.
-    if testkit::missing(NEEDS).is_some() {
+    if testkit::missing(boot::NEEDS).is_some() {
         return None;
     }
     let probe = "mount --make-rprivate / && mount -t cgroup2 none /mnt && mkdir /mnt/vpn-test-probe && \
@@ -62,14 +65,22 @@ fn impossible() -> Option<String> {
     (!tried.status.success()).then(|| format!("no control groups of version 2: {said}"))
 }
 
-fn trials() -> Vec<Trial> {
-    let all = || debian::trials().into_iter().chain(rpm::trials());
-    let Some(why) = impossible() else { return all().collect() };
+/// The trials, left out if there is a reason.
+fn unless(why: Option<String>, trials: impl Iterator<Item = Trial>) -> Vec<Trial> {
+    let Some(why) = why else { return trials.collect() };
     let leave_out = |trial: Trial| {
         let why = why.clone();
         Trial::ignorable_test(trial.name().to_owned(), move || Ok(testkit::leave_out(&why)))
     };
-    all().map(leave_out).collect()
+    trials.map(leave_out).collect()
+}
+
+fn trials() -> Vec<Trial> {
+    let groups = without_groups();
+    let of_packages = debian::trials().into_iter().chain(rpm::trials());
+    let mut trials = unless(groups.clone(), boot::trials().into_iter());
+    trials.extend(unless(without_tools().or(groups), of_packages));
+    trials
 }
 
 fn main() -> std::process::ExitCode {

@@ -295,6 +295,7 @@ impl Config {
             .without(self.esp.without.clone())
             .device(self.esp.device.clone())
             .state_dir(self.esp.state_dir.clone())
+            .guard_file(self.esp.guard_file())
             .crypto(self.crypto.choice())
             .filter(self.filter.filter())
             .manual(self.manual().unwrap_or_default())

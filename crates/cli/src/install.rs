@@ -37,6 +37,9 @@ const DIRECTORIES: [(&str, u32); 7] = [
     ("ppk", 0o700),
 ];
 
+/// The directory of what outlives a reboot: the policy store, the last good guard. The guard's service cannot make it.
+const STATE: &str = "/var/lib/vpnd";
+
 /// The commented configuration file.
 const SETTINGS: &str = include_str!("../../../config/vpnd.toml");
 
@@ -85,6 +88,7 @@ impl Request {
         for (name, mode) in DIRECTORIES {
             place.directory(&Path::new(CONFIGURATION).join(name), mode)?;
         }
+        place.directory(Path::new(STATE), 0o700)?;
         let settings = Path::new(CONFIGURATION).join("vpnd.toml");
         let outcome = place.put_if_missing(&settings, 0o644, SETTINGS.as_bytes())?;
         note(&settings, outcome);

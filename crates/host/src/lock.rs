@@ -64,6 +64,23 @@ pub(crate) fn open_locked(
     }
 }
 
+/// Waits until nobody has a file locked. Returns at once if there is no such file.
+///
+/// # Errors
+/// If the system refuses it.
+pub fn await_unlocked(path: &Path) -> io::Result<()> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    loop {
+        match flock(&file, FlockOperation::LockShared) {
+            Err(rustix::io::Errno::INTR) => {}
+            waited => return Ok(waited?),
+        }
+    }
+}
+
 impl Drop for FileLock {
     fn drop(&mut self) {
         // The lock goes with the last descriptor in any case.
@@ -103,6 +120,22 @@ mod tests {
             assert!(FileLock::take(&path).expect("writable").is_some());
         });
         std::fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn the_end_of_a_lock_s_owner_is_waited_for() {
+        let path = std::env::temp_dir().join(format!("file-lock-{}-awaited", std::process::id()));
+        await_unlocked(&path).expect("there is no file");
+        let lock = FileLock::take(&path).expect("writable").expect("nobody has it");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| await_unlocked(&path));
+            assert!(!waiting.is_finished(), "it is locked");
+            // As the owner of a device does.
+            std::fs::remove_file(&path).expect("ours");
+            drop(lock);
+            waiting.join().expect("no panic").expect("it is unlocked");
+        });
+        await_unlocked(&path).expect("there is no file");
     }
 
     #[test]

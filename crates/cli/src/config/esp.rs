@@ -5,7 +5,7 @@ use super::{Named, Span};
 use ::esp::path_mtu::{DontFragment, Outer};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use userspace::workers::{Affinity, Count, Schedule};
 use userspace::{Offering, Wait};
 use vpn::planes::Choice;
@@ -36,6 +36,8 @@ pub struct Esp {
     pub device: String,
     /// The directory of the journal of changes to the system.
     pub state_dir: PathBuf,
+    /// The file with the guard that was in force last; empty: [`Esp::guard_file`] has a name for it.
+    guard_file: PathBuf,
     /// The file with the sequence numbers that manual SAs have used.
     pub sequences: PathBuf,
     /// The number of worker threads.
@@ -91,6 +93,24 @@ pub enum Encap {
     Never,
 }
 
+/// The default directory of the journal of changes to the system. It is empty after a reboot.
+const STATE_DIR: &str = "/run/vpnd";
+/// The directory whose files outlive a reboot.
+const LASTING: &str = "/var/lib/vpnd";
+
+impl Esp {
+    /// The file with the guard that was in force last, by which the tunnels are guarded if the policy cannot be read. A gateway
+    /// with a state directory of its own has it there.
+    pub fn guard_file(&self) -> PathBuf {
+        if !self.guard_file.as_os_str().is_empty() {
+            return self.guard_file.clone();
+        }
+        let of_host = self.state_dir == Path::new(STATE_DIR);
+        let directory = if of_host { Path::new(LASTING) } else { &self.state_dir };
+        directory.join(format!("guard.{}", self.device))
+    }
+}
+
 impl Default for Esp {
     fn default() -> Self {
         Self {
@@ -103,7 +123,8 @@ impl Default for Esp {
             offload: Wanted::default(),
             offload_device: String::new(),
             device: "vpn0".to_owned(),
-            state_dir: PathBuf::from("/run/vpnd"),
+            state_dir: PathBuf::from(STATE_DIR),
+            guard_file: PathBuf::new(),
             sequences: PathBuf::from(vpn::manual::DEFAULT_LEDGER),
             workers: Count::default(),
             schedule: Schedule::default(),

@@ -171,6 +171,10 @@ mod tests {
             assert_eq!(values(guard, setting), [""; 0], "{setting}");
         }
         assert_eq!(values(guard, "WantedBy"), ["sysinit.target"]);
+        // It is in force when the units after it begin, and stays so.
+        assert_eq!(values(guard, "Type"), ["notify"]);
+        assert!(values(guard, "ExecStart").contains(&"--watch"));
+        assert_eq!(values(guard, "Restart"), ["on-failure"]);
         for setting in ["Wants", "After"] {
             assert!(values(daemon, setting).contains(&"vpn-guard.service"), "{setting}");
         }

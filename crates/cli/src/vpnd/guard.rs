@@ -1,22 +1,37 @@
 //! `vpnd guard`
 
+mod watch;
+
 use super::{configured, other};
 use crate::commands::{Failure, Run, Session};
+use crate::config::{Config, ConfigError, Esp, Found};
 use crate::daemon::Source;
+use crate::policy_file::PolicyFileError;
 use crate::report::duration;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use vpn::guard::{self, GuardState};
+use std::time::SystemTime;
+use vpn::guard::{self, Definition, GuardState};
+
+/// The status to exit with if the guard is in force, but not by the policy that was asked for.
+const LAST_GOOD: u8 = 4;
+/// The status to exit with if neither the policy nor the last good guard can be used (EX_CONFIG of sysexits.h). The unit does not
+/// try again then.
+const NOTHING_GUARDED: u8 = 78;
 
 /// Blocks the traffic of the policy's tunnels unless it is protected, until vpnd release
 ///
 /// The guard is an nftables table. vpnd start puts it in force, too, and an orderly end removes it. After vpnd guard it
 /// stays in force, whether vpnd runs or not: at boot before the first interface is up, while vpnd is restarted or upgraded,
 /// and after a crash.
+///
+/// If the policy or the configuration cannot be used, the guard that was in force last is put in force again, and the exit
+/// status is 4. If there is none, nothing is guarded, and the exit status is 78.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,8 +39,8 @@ Examples:
   sudo vpnd guard --show
   sudo vpnd release                       the traffic takes the host's other routes again
 
-config/vpn-guard.service is a systemd unit for it. A policy that changes while vpnd runs changes the guard, too. After a \
-change while vpnd does not run, call vpnd guard again.")]
+The systemd unit vpn-guard.service runs vpnd guard --watch. A policy that changes while vpnd runs changes the guard, too. \
+After a change while vpnd does not run, call vpnd guard again.")]
 pub struct Guard {
     /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]
@@ -36,6 +51,11 @@ pub struct Guard {
     /// Ignores elements and attributes with unknown names in the policy, with a warning
     #[arg(long)]
     lenient: bool,
+    /// Goes on, and puts the guard back if another program removes it while vpnd does not run
+    ///
+    /// It ends when the guard is released. A signal ends it, too, and leaves the guard in force.
+    #[arg(long, conflicts_with = "show")]
+    watch: bool,
     /// Changes nothing, and prints the state of the guard
     #[arg(long, conflicts_with_all = ["policy", "lenient"])]
     show: bool,
@@ -44,32 +64,102 @@ pub struct Guard {
     json: bool,
 }
 
+/// The reason why nothing can be guarded as the operator wants it.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Policy(#[from] PolicyFileError),
+    #[error(transparent)]
+    Settings(#[from] vpn::StartError),
+}
+
 impl Run for Guard {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
-        let config = configured(self.config.as_deref())?;
-        let (state_dir, device) = (&config.esp.state_dir, &config.esp.device);
         if self.show {
-            let state = guard::state(state_dir, device).map_err(other)?;
+            let esp = configured(self.config.as_deref())?.esp;
+            let state = guard::state(&esp.state_dir, &esp.device).map_err(other)?;
             session.show(self.json, &Shown::of(&state), |_, _| text(&state))?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(state) = guard::hold_of_gateway(state_dir, device).map_err(other)? {
-            session.text(&text(&state))?;
-            return Ok(ExitCode::SUCCESS);
+        let found = Config::find(self.config.as_deref());
+        // A configuration with errors names no other directory or device.
+        let config =
+            found.as_ref().map_or_else(|_| Config::default(), |found| found.config.clone());
+        let of_gateway = guard::hold_of_gateway(&config.esp.state_dir, &config.esp.device);
+        let has_gateway = match of_gateway.map_err(other)? {
+            Some(state) if !self.watch => {
+                session.text(&text(&state))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            state => state.is_some(),
+        };
+        let (definition, status, outcome) = match self.definition(found, has_gateway) {
+            Ok((definition, status)) => (definition, status, ExitCode::SUCCESS),
+            Err(unusable) => match last(&config.esp) {
+                Ok((definition, since)) => {
+                    eprintln!(
+                        "vpnd: {unusable}\nvpnd: the last good guard is put in force, of {since}"
+                    );
+                    let status =
+                        format!("guarding by the last good policy, of {since}: {unusable}");
+                    (definition, status, ExitCode::from(LAST_GOOD))
+                }
+                Err(absent) => {
+                    let file = config.esp.guard_file();
+                    let guarded = guard::state(&config.esp.state_dir, &config.esp.device);
+                    let outcome = match guarded.is_ok_and(|state| state.in_force) {
+                        true => "the guard that is in force stays as it is",
+                        false => "NOTHING IS GUARDED",
+                    };
+                    eprintln!(
+                        "vpnd: {unusable}\nvpnd: {outcome}: neither the policy nor the last good guard can be used ({}: {absent}); \
+                         mend the policy, then: vpnd guard",
+                        file.display()
+                    );
+                    return Ok(ExitCode::from(NOTHING_GUARDED));
+                }
+            },
+        };
+        if self.watch {
+            return watch::watch(definition, &config.log, &status);
+        }
+        let state = definition.hold().map_err(other)?;
+        session.text(&text(&state))?;
+        Ok(outcome)
+    }
+}
+
+impl Guard {
+    /// The guard that the operator wants, and a line about it. While a gateway runs, that is the gateway's.
+    fn definition(
+        &self,
+        found: Result<Found, ConfigError>,
+        has_gateway: bool,
+    ) -> Result<(Definition, String), Unusable> {
+        let config = found?.config;
+        if has_gateway && let Ok((definition, _)) = last(&config.esp) {
+            return Ok((definition, "guarding the tunnels of the vpnd that runs".to_owned()));
         }
         let source = match self.policy.clone() {
             Some(path) => Source::File { path, lenient: self.lenient },
-            None => Source::open_store(&config.policy.directory).map_err(other)?,
+            None => Source::open_store(&config.policy.directory)?,
         };
-        let read = source.read().map_err(other)?;
+        let read = source.read()?;
         for warning in &read.warnings {
             eprintln!("{warning}");
         }
-        let policy = Arc::new(read.policy);
-        let state = config.gateway(policy).hold_guard().map_err(other)?;
-        session.text(&text(&state))?;
-        Ok(ExitCode::SUCCESS)
+        let status = format!("guarding the tunnels of {source}");
+        Ok((config.gateway(Arc::new(read.policy)).guard()?, status))
     }
+}
+
+/// The guard that was in force last, and since when.
+fn last(esp: &Esp) -> io::Result<(Definition, String)> {
+    let (definition, since) = Definition::last(&esp.guard_file(), &esp.state_dir)?;
+    let shown = |since: SystemTime| humantime::format_rfc3339_seconds(since).to_string();
+    Ok((definition, shown(since)))
 }
 
 /// The state of the guard, for programs.

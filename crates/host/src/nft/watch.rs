@@ -55,6 +55,13 @@ impl Watch {
     }
 }
 
+impl Watch {
+    /// Returns `true` if the thread has ended, because the kernel has refused to tell more. The log has the reason.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         self.stop.take();

@@ -50,11 +50,13 @@ impl Paths {
         let families = Some(&config.families.file);
         let files =
             [Some(&config.control.socket), Some(&config.crypto.tunables), families, sequences];
+        let guard_file = config.esp.guard_file();
         paths.write = [Some(&config.esp.state_dir), options.export_keys.as_ref(), cache, store]
             .into_iter()
             .flatten()
             .cloned()
             .chain(files.into_iter().flatten().map(|file| directory_of(file).to_owned()))
+            .chain([directory_of(&guard_file).to_owned()])
             .collect();
         for directory in &paths.write {
             // If it cannot be made, the command that writes there says so.
@@ -152,7 +154,8 @@ mod tests {
         let paths = Paths::of(&options, &config);
         assert!(paths.read.contains(&root) && paths.read.contains(&root.join("archive")));
         assert!(paths.read.contains(&PathBuf::from(".")) && !paths.read.contains(&PathBuf::new()));
-        let write = ["state", "run", "", "kept", "lib", "files"].map(|name| root.join(name));
+        let write =
+            ["state", "run", "", "kept", "lib", "state", "files"].map(|name| root.join(name));
         assert_eq!(paths.remarks().count(), 0);
         assert_eq!((paths.write, paths.sockets), (write.to_vec(), vec![socket]));
         assert!(root.join("state").is_dir() && root.join("run").is_dir());

@@ -1,0 +1,152 @@
+//! A held guard while no gateway runs on its device: what other programs remove or change is put back.
+//!
+//! While a gateway runs, it has the lock on the device and puts its guard back itself. This watch waits for the end of the
+//! lock's owner then, and sees whether the guard is still there.
+
+use super::Definition;
+use crate::builder::StartError;
+use crate::planes::Hold;
+use crate::planes::guard::table;
+use host::SystemError;
+use host::journal::{DeviceLock, file_of};
+use host::nft;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use userspace::plane_error;
+
+/// The result of [`Watch::look`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Watched {
+    /// Nothing had to be done.
+    Unchanged,
+    /// The guard was put back, after another program had removed or changed it.
+    PutBack,
+    /// A gateway uses the device, and looks after its guard itself.
+    ByTheGateway,
+    /// The guard is not held any more.
+    Released,
+    /// The kernel tells of no more changes of nftables: another watch is to be started.
+    Ended,
+}
+
+/// Keeps a guard in force while no gateway runs on its device.
+pub struct Watch {
+    definition: Definition,
+    table: String,
+    hold: Hold,
+    nftables: nft::Watch,
+    signs: Signs,
+}
+
+/// Signs of a guard that is missing, and the way to tell of them.
+#[derive(Clone)]
+struct Signs {
+    /// Another program has changed the table.
+    changed: Arc<AtomicBool>,
+    /// The owner of the device's lock has ended.
+    ended: Arc<AtomicBool>,
+    /// A thread waits for that.
+    awaited: Arc<AtomicBool>,
+    notice: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Watch {
+    /// [Holds](Definition::hold) the guard of a definition, and begins to watch it. `notice` is called on another thread when
+    /// [`Watch::look`] is to be called; that is also to be called from time to time, since a release changes no table while a
+    /// gateway runs.
+    ///
+    /// # Errors
+    /// If nftables refuses the guard, or its changes cannot be watched.
+    pub fn start(
+        definition: Definition,
+        notice: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<Self, StartError> {
+        let table = table(definition.device());
+        let signs = Signs {
+            changed: Arc::default(),
+            // Whoever has the lock at first may end before its end is awaited.
+            ended: Arc::new(AtomicBool::new(true)),
+            awaited: Arc::default(),
+            notice,
+        };
+        let of_thread = signs.clone();
+        // Before the guard is put in force, so that no change of it is missed.
+        let nftables = nft::Watch::start(vec![table.clone()], move |_| {
+            of_thread.changed.store(true, Ordering::SeqCst);
+            (of_thread.notice)();
+        });
+        let refused = |error| host::refused("watching nftables".to_owned(), &error);
+        let nftables = nftables.map_err(refused).map_err(plane_error)?;
+        let hold = Hold::of(&definition.state_dir, definition.device()).map_err(plane_error)?;
+        definition.hold()?;
+        (signs.notice)();
+        Ok(Self { definition, table, hold, nftables, signs })
+    }
+
+    /// Puts the guard back if it is missing, and no gateway does.
+    ///
+    /// # Errors
+    /// If nftables refuses the guard: the next call tries it again.
+    pub fn look(&mut self) -> Result<Watched, StartError> {
+        if self.hold.since().is_none() {
+            return Ok(Watched::Released);
+        }
+        if self.nftables.has_ended() {
+            return Ok(Watched::Ended);
+        }
+        let changed = self.signs.changed.swap(false, Ordering::SeqCst);
+        if !self.signs.ended.swap(false, Ordering::SeqCst) && !changed {
+            return Ok(Watched::Unchanged);
+        }
+        let Some(_lock) = self.definition.lock().map_err(plane_error)? else {
+            self.await_end();
+            return Ok(Watched::ByTheGateway);
+        };
+        if !changed && nft::exists(&self.table) {
+            return Ok(Watched::Unchanged);
+        }
+        // A gateway, or another call of vpnd guard, may have put another policy in force meanwhile.
+        self.definition.refresh();
+        match self.definition.leave() {
+            Ok(true) => Ok(Watched::PutBack),
+            Ok(false) => Ok(Watched::Unchanged),
+            Err(error) => {
+                self.signs.changed.store(true, Ordering::SeqCst);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has a thread tell of the end of the lock's owner.
+    fn await_end(&self) {
+        if self.signs.awaited.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let signs = self.signs.clone();
+        let file = file_of(&self.definition.state_dir, self.definition.device(), "plane");
+        let wait = move || {
+            let waited = file.is_ok_and(|file| host::lock::await_unlocked(&file).is_ok());
+            signs.awaited.store(false, Ordering::SeqCst);
+            signs.ended.store(true, Ordering::SeqCst);
+            // If it could not be waited for, the next look sees.
+            if waited {
+                (signs.notice)();
+            }
+        };
+        if std::thread::Builder::new().name("guard-watch".to_owned()).spawn(wait).is_err() {
+            self.signs.awaited.store(false, Ordering::SeqCst);
+            self.signs.ended.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Definition {
+    /// The lock on the device; `None` while a gateway, or another process that changes the guard, has it.
+    fn lock(&self) -> Result<Option<DeviceLock>, SystemError> {
+        match DeviceLock::is_taken(&self.state_dir, self.device())? {
+            true => Ok(None),
+            false => DeviceLock::take(&self.state_dir, self.device()),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A held guard without a service manager: what puts it back, what it falls back to, and what it keeps from being removed.
+
+use libtest_mimic::Trial;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::policies::{SITE, changed};
+use testkit::{FILTERED, test, until};
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("a held guard that others remove is put back", FILTERED, put_back),
+        test("the last good guard is in force if the policy cannot be read", FILTERED, last_good),
+        test("nothing is uninstalled while the guard is held", FILTERED, uninstalled),
+    ]
+}
+
+const TABLE: &str = "inet vpn_guard_vpn0";
+
+/// A `vpnd` with the configuration of a gateway.
+fn vpnd(gateway: &Gateway, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+    command.args(arguments).arg("--config").arg(gateway.path("vpnd.toml"));
+    command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+    command
+}
+
+fn runs(gateway: &Gateway, arguments: &[&str]) -> Output {
+    let mut command = vpnd(gateway, arguments);
+    gateway.space.run(move || command.output()).expect("vpnd is built")
+}
+
+/// Everything that a `vpnd` prints, which ends with this status.
+fn ends(gateway: &Gateway, arguments: &[&str], status: i32) -> String {
+    let output = runs(gateway, arguments);
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {text}");
+    text
+}
+
+/// The guard's table as nft lists it; `None`: there is none.
+fn table(gateway: &Gateway) -> Option<String> {
+    let (there, text) = gateway.space.try_sh(&format!("nft list table {TABLE}"));
+    there.then_some(text)
+}
+
+/// A `vpnd guard --watch`.
+struct Watch {
+    log: PathBuf,
+    process: Child,
+}
+
+impl Watch {
+    fn start(gateway: &Gateway) -> Self {
+        let policy = gateway.path("policy.xml").display().to_string();
+        let mut command = vpnd(gateway, &["guard", "--watch", "--policy", &policy]);
+        let log = gateway.path("watch");
+        let file = File::create(&log).expect("writable");
+        command.stdout(Stdio::null()).stderr(file);
+        let process = gateway.space.run(move || command.spawn()).expect("vpnd is built");
+        let watch = Self { log, process };
+        watch.await_log("guarding", 1);
+        watch
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    fn count(&self, text: &str) -> usize {
+        self.log().matches(text).count()
+    }
+
+    fn await_log(&self, text: &str, times: usize) {
+        let told = || (self.count(text) >= times).then_some(());
+        until(&format!("{text:?} in the log of the watch"), told, || self.log());
+    }
+
+    /// Waits until the guard's table has a text.
+    fn await_table(&self, gateway: &Gateway, text: &str) {
+        let there = || table(gateway).filter(|table| table.contains(text));
+        until(&format!("{text:?} in the table"), there, || self.log());
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = i32::try_from(self.process.id()).expect("a process");
+        kill(Pid::from_raw(process), signal).expect("ours");
+    }
+
+    /// Waits until it has ended.
+    fn ends(&mut self) -> ExitStatus {
+        self.process.wait().expect("a child of ours")
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("---- log of the watch\n{}", self.log());
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The last rule that a whole table has.
+const WHOLE: &str = "hook postrouting priority 300";
+const PUT_BACK: &str = "it is put back";
+
+fn put_back() {
+    let mut left = Gateway::new("left", SITE[0], PATIENT, "");
+    let mut watch = Watch::start(&left);
+    watch.await_table(&left, WHOLE);
+    let delete = format!("delete table {TABLE}");
+    let flush_chain = format!("flush chain {TABLE} before_translation");
+    for (place, line) in ["flush ruleset", &delete, &flush_chain].into_iter().enumerate() {
+        left.space.sh(&format!("nft {line}"));
+        watch.await_log(PUT_BACK, place + 1);
+        watch.await_table(&left, "oifname \"vpn0\" accept");
+    }
+
+    // While a daemon runs, it puts back its guard itself.
+    left.start();
+    let put_back = |left: &Gateway| left.log().matches("put back after others").count();
+    left.space.sh("nft flush ruleset");
+    until("the daemon to put it back", || (put_back(&left) > 0).then_some(()), || left.log());
+    watch.await_table(&left, WHOLE);
+    assert_eq!(watch.count(PUT_BACK), 3, "{}", watch.log());
+    // One that cannot leaves it to the watch with its end.
+    left.signal(Signal::SIGSTOP);
+    left.space.sh("nft flush ruleset");
+    left.crash();
+    watch.await_log(PUT_BACK, 4);
+    watch.await_table(&left, WHOLE);
+
+    // What the daemon had put in force last is put back.
+    left.start();
+    left.write_policy(&changed(SITE[0], "10.2.0.255", "10.2.1.255"));
+    left.ctl_ok(&["reload"]);
+    left.stop();
+    left.write_policy("nonsense");
+    left.space.sh("nft flush ruleset");
+    watch.await_table(&left, "255.255.254.0");
+    // So is what another call of the command has.
+    let other = left.path("other.xml").display().to_string();
+    fs::write(&other, changed(SITE[0], "10.2.0.255", "10.2.3.255")).expect("writable");
+    ends(&left, &["guard", "--policy", &other], 0);
+    left.space.sh("nft flush ruleset");
+    watch.await_table(&left, "255.255.252.0");
+
+    // A signal leaves the guard, and a release ends the watch.
+    watch.signal(Signal::SIGTERM);
+    assert!(watch.ends().success());
+    assert!(table(&left).is_some());
+    let mut watch = Watch::start(&left);
+    let told = ends(&left, &["release"], 0);
+    assert!(told.starts_with("released: "), "{told}");
+    assert!(watch.ends().success(), "{}", watch.log());
+    assert!(table(&left).is_none());
+}
+
+fn last_good() {
+    let mut left = Gateway::new("left", SITE[0], PATIENT, "");
+    let policy = left.path("policy.xml").display().to_string();
+    let guard = ["guard", "--policy", &*policy];
+    let file = left.path("state/guard.vpn0");
+    left.configure(
+        "[[filter.rule]]\naction = \"bypass\"\nprotocol = \"tcp\"\nlocal_port = 22\nremote = \"10.2.0.9\"\n",
+    );
+    left.write_policy("nonsense");
+    let told = ends(&left, &guard, 78);
+    assert!(told.contains("NOTHING IS GUARDED") && told.contains("guard.vpn0"), "{told}");
+    assert!(table(&left).is_none());
+
+    left.write_policy(SITE[0]);
+    ends(&left, &guard, 0);
+    assert_eq!(fs::metadata(&file).expect("it is written").permissions().mode() & 0o777, 0o600);
+    ends(&left, &["release"], 0);
+    assert!(table(&left).is_none());
+    left.write_policy("nonsense");
+    let told = ends(&left, &guard, 4);
+    assert!(
+        told.contains("policy.xml") && told.contains("the last good guard is put in"),
+        "{told}"
+    );
+    let shown = table(&left).expect("it is in force");
+    assert!(shown.contains("10.2.0.0") && shown.contains("10.2.0.9"), "{shown}");
+    ends(&left, &["release"], 0);
+
+    // What a daemon puts in force is the last, too: at its start, and by a reload.
+    left.write_policy(&changed(SITE[0], "10.2.0.255", "10.2.3.255"));
+    left.start();
+    let kept = || fs::read_to_string(&file).expect("readable");
+    assert!(kept().contains("10.2.0.0-10.2.3.255"), "{}", kept());
+    left.write_policy(&changed(SITE[0], "10.2.0.255", "10.2.1.255"));
+    left.ctl_ok(&["reload"]);
+    assert!(kept().contains("10.2.0.0-10.2.1.255"), "{}", kept());
+    let text = fs::read_to_string(left.path("vpnd.toml")).expect("readable");
+    fs::write(left.path("vpnd.toml"), text.replace("10.2.0.9", "10.2.0.8")).expect("writable");
+    left.ctl_ok(&["reload"]);
+    assert!(kept().contains("10.2.0.8-10.2.0.8"), "{}", kept());
+    // A refused reload changes nothing.
+    left.write_policy("nonsense");
+    left.ctl_fails(&["reload"], 1);
+    assert!(kept().contains("10.2.0.0-10.2.1.255"), "{}", kept());
+    left.stop();
+    assert!(table(&left).is_none());
+    ends(&left, &guard, 4);
+    let shown = table(&left).expect("it is in force");
+    assert!(shown.contains("255.255.254.0") && shown.contains("10.2.0.8"), "{shown}");
+
+    // A part of a file is none.
+    ends(&left, &["release"], 0);
+    let part = kept();
+    fs::write(&file, &part[..part.len() - 5]).expect("writable");
+    let told = ends(&left, &guard, 78);
+    assert!(told.contains("NOTHING IS GUARDED"), "{told}");
+    assert!(table(&left).is_none());
+}
+
+fn uninstalled() {
+    let left = Gateway::new("left", SITE[0], PATIENT, "");
+    let policy = left.path("policy.xml").display().to_string();
+    let uninstall = ["uninstall", "--prefix", "/nonexistent"];
+    ends(&left, &["guard", "--policy", &policy], 0);
+    let told = ends(&left, &uninstall, 1);
+    assert!(told.contains("nothing is removed") && told.contains("vpnd release"), "{told}");
+    ends(&left, &["release"], 0);
+    let told = ends(&left, &uninstall, 1);
+    assert!(told.contains("/nonexistent/share/vpnd/installed does not exist"), "{told}");
+}
