@@ -9,6 +9,7 @@
 
 mod finding;
 mod firewall;
+mod nat;
 mod networks;
 mod routes;
 mod shadow;
@@ -29,6 +30,7 @@ pub(crate) fn judge(subject: &Subject, host: &HostFacts, filter: Option<&Filter>
     findings.extend(routes::diverted(subject, host, filter));
     findings.extend(routes::reverse_path(subject, host));
     findings.extend(firewall::drops(subject, host));
+    findings.extend(nat::changes(subject, host));
     findings.extend(shadow::shadowed(subject));
     findings.extend(traffic::narrowed(subject));
     findings.extend(traffic::one_way(subject));

@@ -28,6 +28,8 @@ pub enum FindingKind {
     RpFilter,
     /// A rule of this host's packet filter drops packets.
     Firewall,
+    /// A NAT rule of this host changes the source of the packets, which then belong to no tunnel.
+    Nat,
     /// Packets for the remote network do not enter the tunnel.
     Route,
     /// No route leads to the local network.
@@ -49,6 +51,7 @@ impl FindingKind {
             Self::Forwarding => "forwarding",
             Self::RpFilter => "rp_filter",
             Self::Firewall => "firewall",
+            Self::Nat => "nat",
             Self::Route => "route",
             Self::NoRouteBehind => "no_route_behind",
             Self::DuplicateSubnet => "duplicate_subnet",

@@ -159,7 +159,7 @@ fn own(subject: &Subject, host: &HostFacts, [local, remote]: [AddressRange; 2]) 
 }
 
 /// A rule that accepts packets.
-fn between(from: &AddressRange, to: &AddressRange) -> String {
+pub(super) fn between(from: &AddressRange, to: &AddressRange) -> String {
     let family = if from.start().is_ipv4() { "ip" } else { "ip6" };
     format!("{family} saddr {from} {family} daddr {to} accept")
 }

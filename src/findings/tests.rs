@@ -285,6 +285,59 @@ fn rule(expressions: &str) -> String {
 
 const KNOWN: &str = r#"{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"accept": null}"#;
 
+/// A chain that changes sources, with these rules.
+fn nat(rules: &str) -> Firewall {
+    Firewall::parse(&format!(
+        r#"{{"nftables": [{{"chain": {{"family": "ip", "table": "filter", "name": "C", "handle": 1,
+            "type": "nat", "hook": "postrouting", "prio": 100, "policy": "accept"}}}}{rules}]}}"#
+    ))
+}
+
+#[test]
+fn a_rule_that_changes_the_source_is_told_with_its_exception() {
+    let by = |device: &str| {
+        let name =
+            r#"{"match": {"op": "==", "left": {"meta": {"key": "oifname"}}, "right": "DEVICE"}}"#;
+        rule(&(name.replace("DEVICE", device) + r#", {"snat": {"addr": "192.0.2.1"}}"#))
+    };
+    let mut host = gateway();
+    let in_kernel = Subject { device: None, ..site() };
+    for (subject, device) in [(&site(), "vpn0"), (&in_kernel, "wire")] {
+        host.firewall = nat(&by(device));
+        let finding = only(subject, &host);
+        assert_eq!((finding.kind, finding.certain), (FindingKind::Nat, true));
+        let rule = "the rule with handle 9 in the chain ip filter C";
+        assert!(finding.message.contains(rule), "{}", finding.message);
+        let exception =
+            "nft insert rule ip filter C ip saddr 10.1.0.0/24 ip daddr 10.2.0.0/24 accept";
+        assert!(finding.cure[1].ends_with(exception), "{:?}", finding.cure);
+    }
+    assert_eq!(found(&site(), &host), [], "of the other device");
+    let silent = Subject { inbound: Flow::default(), ..site() };
+    host.firewall = nat(&rule(r#"{"snat": {"addr": "10.1.0.9"}}"#));
+    assert_eq!(found(&site(), &host), [], "the tunnel holds the address");
+    // The address of the device may be in the tunnel. iptables shows the name alone.
+    let targets =
+        [r#"{"masquerade": null}"#, r#"{"xt": {"type": "target", "name": "MASQUERADE"}}"#];
+    for target in targets {
+        host.firewall = nat(&rule(target));
+        assert_eq!(found(&site(), &host), []);
+        assert!(found(&silent, &host).contains(&("nat", false)));
+    }
+    let accept = r#"{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "daddr"}},
+        "right": {"prefix": {"addr": "10.2.0.0", "len": 24}}}}, {"accept": null}"#;
+    host.firewall = nat(&(rule(accept) + &by("vpn0")));
+    assert_eq!(found(&site(), &host), [], "the exception stands before it");
+    host.firewall =
+        nat(&rule(r#"{"snat": {"addr": {"payload": {"protocol": "ip", "field": "saddr"}}}}"#));
+    assert_eq!(found(&site(), &host), [], "it stays as it is");
+    // It is not known which packets a set holds.
+    let set = r#"{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "@lan"}}"#;
+    host.firewall = nat(&rule(&format!(r#"{set}, {{"snat": {{"addr": "192.0.2.1"}}}}"#)));
+    assert_eq!(found(&site(), &host), []);
+    assert!(found(&silent, &host).contains(&("nat", false)));
+}
+
 #[test]
 fn a_chain_that_drops_everything_is_told() {
     let mut host = gateway();

@@ -19,6 +19,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         plants("no traffic: forwarding is off", FILTERED, forwarding),
         plants("no traffic: the packet filter drops", FILTERED, packet_filter),
+        plants("no traffic: a NAT rule changes the source", FILTERED, source_translation),
         plants("no traffic: ESP is dropped on the way", FILTERED, |planted| {
             dropped_on_the_way(planted, "never");
         }),
@@ -175,6 +176,27 @@ fn packet_filter(planted: &Planted) {
     assert!(message.contains("ESP (IP protocol 50) from the peer 192.0.2.2"), "{message}");
     planted.is_named("the packet filter of this host drops ESP", left, &["why", "site_lan"]);
     let_pass(left, &finding);
+    pair.is_in_order();
+}
+
+fn source_translation(planted: &Planted) {
+    let pair = Pair::up("");
+    let left = &pair.gateways[0];
+    let nft = |line: &str| left.space.sh(&format!("nft {line}"));
+    planted.now();
+    nft("add table ip nat");
+    nft("add chain ip nat POSTROUTING { type nat hook postrouting priority 100 ; }");
+    nft("add rule ip nat POSTROUTING oifname != lo snat to 192.0.2.1");
+    let (answered, _) = pair.hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {FAR}"));
+    assert!(!answered, "its source is in no tunnel");
+    let finding = only(left, "nat", true);
+    let fault = "a NAT rule of this host changes the source of the packets";
+    planted.is_named(fault, left, &["why", "site_lan"]);
+    shown("host-nat", &left.ctl_ok(&["why", "site_lan"]));
+    let cures = finding["cure"].as_array().expect("a list").iter().filter_map(Value::as_str);
+    let exception = cures.filter_map(|c| c.strip_prefix("except the tunnel from it: ")).next();
+    left.space.sh(exception.expect("a command"));
+    // An echo with an identifier of its own is a flow of its own.
     pair.is_in_order();
 }
 

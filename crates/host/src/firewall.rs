@@ -1,4 +1,4 @@
-//! The host's packet filter: whether its rules let a packet pass.
+//! The host's packet filter: whether its rules let a packet pass, and whether they change its addresses.
 //!
 //! The rules are read and not changed, and no packet is sent. A rule may ask for something that is not known of the packet,
 //! or that this code does not understand. Then both answers count as possible, and the fate of the packet may be unknown.
@@ -101,6 +101,8 @@ struct Base {
     hook: Hook,
     priority: i64,
     drops: bool,
+    /// It translates addresses, and drops nothing.
+    translates: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,11 +170,20 @@ impl Firewall {
 
     /// Returns what becomes of a packet at a hook.
     pub fn fate(&self, hook: Hook, packet: &Packet) -> Fate {
+        self.outcome(hook, packet, false)
+    }
+
+    /// Whether a rule gives a packet at a hook a source that is none of its own, which counts as [`Fate::Dropped`] here.
+    pub fn translation(&self, hook: Hook, packet: &Packet) -> Fate {
+        self.outcome(hook, packet, true)
+    }
+
+    fn outcome(&self, hook: Hook, packet: &Packet, translates: bool) -> Fate {
         let family = if packet.source.start().is_ipv4() { "ip" } else { "ip6" };
-        let asked = self
-            .bases
-            .iter()
-            .filter(|base| base.hook == hook && ["inet", family].contains(&base.key.0.as_str()));
+        let of_hook = self.bases.iter().filter(|base| base.hook == hook);
+        let asked = of_hook.filter(|base| {
+            base.translates == translates && ["inet", family].contains(&base.key.0.as_str())
+        });
         let mut unknown = None;
         for base in asked {
             let Outcomes { accepted, dropped, on, .. } = self.of_base(base, packet);

@@ -30,6 +30,7 @@ pub(super) enum Statement<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict<'a> {
     Accept,
+    /// It is dropped, or, in a chain for translation, it gets an address outside of its source.
     Drop,
     On,
     Return,
@@ -64,9 +65,21 @@ pub(super) fn statement_of<'a>(statement: &'a Value, packet: &Packet) -> Stateme
             Statement::Nothing
         }
         "limit" | "quota" | "ct count" => Statement::Condition(Match::Unknown),
-        "snat" | "dnat" | "masquerade" | "redirect" => {
+        // To the address that it has.
+        "snat" if body["addr"]["payload"]["field"].as_str() == Some("saddr") => {
             Statement::Verdicts(vec![(Verdict::Accept, true)])
         }
+        // They stand in chains for translation alone.
+        "snat" => {
+            let other =
+                addresses(&body["addr"]).map(|to| to.intersection(&packet.source).is_none());
+            Statement::Verdicts(vec![match other {
+                Some(true) => (Verdict::Drop, true),
+                _ => (Verdict::Unknown, true),
+            }])
+        }
+        // The address is that of a device, or not of interest here.
+        "dnat" | "masquerade" | "redirect" => Statement::Verdicts(vec![(Verdict::Unknown, true)]),
         "vmap" => verdicts(body, packet),
         "xt" => extension(body, packet),
         _ => Statement::Unknown,

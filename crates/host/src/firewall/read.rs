@@ -31,14 +31,12 @@ impl Firewall {
     fn chain(&mut self, chain: &Value) {
         let Some(key) = key(chain, "name") else { return };
         self.chains.entry(key.clone()).or_default();
-        // Chains for the translation of addresses see the first packet of a flow, and drop none.
-        if chain["type"].as_str() == Some("nat") {
-            return;
-        }
         let Some(hook) = chain["hook"].as_str().and_then(hook) else { return };
         let priority = chain["prio"].as_i64().unwrap_or(0);
-        let drops = chain["policy"].as_str() == Some("drop");
-        self.bases.push(Base { key, hook, priority, drops });
+        // Chains for the translation of addresses see the first packet of a flow, and drop none.
+        let translates = chain["type"].as_str() == Some("nat");
+        let drops = !translates && chain["policy"].as_str() == Some("drop");
+        self.bases.push(Base { key, hook, priority, drops, translates });
     }
 
     fn rule(&mut self, rule: &Value) {
