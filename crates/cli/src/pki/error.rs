@@ -26,6 +26,16 @@ pub enum PkiError {
         /// The reason.
         why: String,
     },
+    /// The serial number of a revoked certificate cannot be read: the list would lack it.
+    #[error(
+        "the serial number {serial:?} of {name} in the index is not hexadecimal; restore the index from a backup"
+    )]
+    Serial {
+        /// The name of the certificate.
+        name: String,
+        /// Its serial number in the index.
+        serial: String,
+    },
     /// The system refused.
     #[error("cannot {what} {}: {source}", .path.display())]
     System {

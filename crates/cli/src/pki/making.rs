@@ -209,19 +209,25 @@ impl Maker {
     pub fn list(&self, index: &Index, validity: [SystemTime; 2]) -> Result<String, PkiError> {
         let [this_update, next_update] = validity.map(date);
         let revoked = index.ends.iter().filter_map(|entry| {
-            Some(RevokedCertParams {
-                serial_number: SerialNumber::from(octets(&entry.serial)?),
-                revocation_time: date(entry.revoked?.0),
+            let revoked = entry.revoked?;
+            // One that is left out would go on being accepted.
+            let serial = octets(&entry.serial).ok_or_else(|| PkiError::Serial {
+                name: entry.name.clone(),
+                serial: entry.serial.clone(),
+            });
+            Some(serial.map(|serial| RevokedCertParams {
+                serial_number: SerialNumber::from(serial),
+                revocation_time: date(revoked.0),
                 reason_code: None,
                 invalidity_date: None,
-            })
+            }))
         });
         let params = CertificateRevocationListParams {
             this_update,
             next_update,
             crl_number: SerialNumber::from(index.crl_number),
             issuing_distribution_point: None,
-            revoked_certs: revoked.collect(),
+            revoked_certs: revoked.collect::<Result<_, PkiError>>()?,
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = params.signed_by(&self.0).and_then(|list| list.pem());

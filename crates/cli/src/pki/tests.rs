@@ -155,6 +155,19 @@ fn a_revoked_certificate_is_on_every_list_from_then_on() {
 }
 
 #[test]
+fn no_list_is_made_that_would_lack_a_revoked_certificate() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let mut authority = Authority::create(place.path(), &new(), now()).expect("it is empty");
+    let left = authority.issue(&wanted("left"), now()).expect("the first of its name");
+    authority.revoke("left", now()).expect("it is valid");
+    let before = list(&left.directory);
+    authority.index.ends[0].serial.replace_range(..1, "x");
+    let error = authority.renew_crl(None, now()).expect_err("not to be told").to_string();
+    assert!(error.contains("of left in the index is not hexadecimal"), "{error}");
+    assert_eq!(list(&left.directory).der(), before.der(), "the former list stays");
+}
+
+#[test]
 fn nothing_is_valid_that_the_index_does_not_know() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let mut authority = Authority::create(place.path(), &new(), now()).expect("it is empty");

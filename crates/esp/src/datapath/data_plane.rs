@@ -75,8 +75,11 @@ impl DataPlane for Datapath {
         installed.insert(id, Installed::Inbound(Arc::clone(&sa)));
         drop(installed);
         // Nobody has announced one that is keyed by hand.
-        if !sa.suite.is_ah() && !id.is_manual() {
-            shared.open_early(&sa);
+        match (sa.suite.is_ah(), id.is_manual()) {
+            (false, false) => shared.open_early(&sa),
+            // ESP with the SPI of an SA for AH is no packet of this SA.
+            (true, false) => self.expect_no_sa(spi),
+            (_, true) => {}
         }
         Ok(())
     }

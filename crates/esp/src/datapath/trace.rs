@@ -81,7 +81,9 @@ fn behind(
     let (first_rule, first_tunnel) = match decided_by {
         DecidedBy::Filter { place, .. } => (place + 1, None),
         DecidedBy::Tunnel { rule, .. } => (filter.rules.len(), Some(*rule)),
-        DecidedBy::Always(_) | DecidedBy::Default(_) => return Vec::new(),
+        DecidedBy::Always(_) | DecidedBy::RemoteNetwork { .. } | DecidedBy::Default(_) => {
+            return Vec::new();
+        }
     };
     let rules = filter.rules.iter().enumerate().skip(first_rule);
     let rules = rules.filter(|(_, rule)| rule.covers(packet, way));

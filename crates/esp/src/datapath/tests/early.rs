@@ -108,6 +108,21 @@ fn packets_of_an_sa_that_does_not_come_are_counted() {
 }
 
 #[test]
+fn an_sa_for_ah_keeps_no_esp() {
+    let pair = Pair::new(Kind::PLAIN);
+    let mut receiver = Receiver::new(pair.now);
+    let (peer, arrival) = (Kind::PLAIN.path().local.ip(), Kind::PLAIN.arrival());
+    receiver.datapath.expect_sa(Spi(SPI), peer);
+    let (_, datagram) = sent(&pair, 1);
+    assert!(receiver.keeps(pair.now, &datagram, arrival));
+    let suite = crypto::Suite::Ah(policy::AhIntegrity::AesGmac(policy::KeyBits::B128));
+    let ah = Kind { suite, encapsulation: Encapsulation::Ah, ..Kind::PLAIN };
+    receiver.datapath.add_inbound(ah.inbound()).expect("a new SA");
+    assert!(!receiver.keeps(pair.now, &datagram, arrival), "no SA for ESP is to come");
+    assert_eq!((receiver.passed_on(), receiver.unknown()), (vec![], 2));
+}
+
+#[test]
 fn only_a_few_packets_of_the_peer_are_kept() {
     let pair = Pair::new(Kind::PLAIN);
     let mut receiver = Receiver::new(pair.now);
