@@ -72,11 +72,15 @@ pub struct Restored {
     pub routes: usize,
     /// Tables of nftables that others had changed.
     pub tables: usize,
+    /// SAs that were missing in the kernel.
+    pub sas: usize,
+    /// Policies that were missing in the kernel.
+    pub policies: usize,
 }
 
 impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, rules, routes, tables } = *self;
+        let Self { device, rules, routes, tables, sas, policies } = *self;
         let some = |n: usize, one: &str, many: &str| match n {
             0 => None,
             1 => Some(format!("1 {one}")),
@@ -87,6 +91,8 @@ impl fmt::Display for Restored {
             some(rules, "routing rule", "routing rules"),
             some(routes, "route", "routes"),
             some(tables, "nftables table", "nftables tables"),
+            some(sas, "SA of the kernel", "SAs of the kernel"),
+            some(policies, "policy of the kernel", "policies of the kernel"),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         f.write_str(&parts.join(", "))
@@ -99,6 +105,8 @@ impl std::ops::AddAssign for Restored {
         self.rules += more.rules;
         self.routes += more.routes;
         self.tables += more.tables;
+        self.sas += more.sas;
+        self.policies += more.policies;
     }
 }
 

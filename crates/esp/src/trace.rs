@@ -58,6 +58,11 @@ pub enum DecidedBy {
         /// The kernel's policy that the packet meets, for a tunnel that is there.
         kernel: Option<KernelPolicy>,
     },
+    /// This host itself sends it to the remote network of a tunnel, and no tunnel has its source. The guard drops it.
+    RemoteNetwork {
+        /// The name of the tunnel.
+        tunnel: String,
+    },
     /// Nothing covers it.
     Default(DefaultAction),
 }

@@ -132,6 +132,8 @@ pub struct Engine<P: DataPlane> {
     addresses: Vec<IpAddr>,
     /// The reason why a part of the data plane could not be put back, which has been told.
     plane_fault: Option<String>,
+    /// Attempts in a row that have not put back all parts of the plane.
+    restore_failures: u32,
     /// When the data plane looked at its parts on the host last.
     restored_at: Option<Instant>,
 }
@@ -186,6 +188,7 @@ impl<P: DataPlane> Engine<P> {
             stopping: false,
             addresses: Vec::new(),
             plane_fault: None,
+            restore_failures: 0,
             restored_at: None,
         };
         engine.begin_with_families();
@@ -259,7 +262,10 @@ impl<P: DataPlane> Engine<P> {
                 Ok(Resynced { sas, policies, moved }) => {
                     tracing::warn!(sas, policies, moved, "put back what others have removed");
                 }
-                Err(error) => tracing::error!(%error, "putting back what others have removed"),
+                Err(error) => {
+                    tracing::error!(%error, "putting back what others have removed");
+                    self.restore(now);
+                }
             },
             Notice::HostChanged => self.host_changed(now),
             Notice::Prepared => self.plane_prepared(now),

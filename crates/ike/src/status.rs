@@ -28,7 +28,8 @@ pub enum State {
     Rekeying,
     /// Being deleted.
     Closing,
-    /// Up, but the data plane cannot carry its packets ([`ChildStatus::fault`]).
+    /// Up, but a part of the data plane is missing on the host: its packets may not pass, or may leave in the clear when it is
+    /// down ([`ChildStatus::fault`]).
     Blocked,
 }
 

@@ -354,13 +354,14 @@ pub trait Maintenance {
     /// The host's links, addresses or routes have changed: looks for devices that are gone.
     fn network_changed(&mut self);
     /// Puts back the parts of the plane that others have removed from the host: its device, routing rules, routes and tables of
-    /// nftables. Parts that take time are among the result of a later call, after a
+    /// nftables, and what [`resync`](Self::resync) could not put back. Parts that take time are among the result of a later call, after a
     /// [`Notice::HostChanged`](super::Notice::HostChanged).
     ///
     /// # Errors
     /// If the system refuses something; the rest is put back all the same.
     fn restore(&mut self) -> Result<Restored, PlaneError>;
-    /// The reason why no packet passes on an SA: a part of the plane is missing on the host and could not be put back.
+    /// A part of the plane that an SA needs is missing on the host and could not be put back: packets may not pass, or only the
+    /// routes keep them from leaving in the clear.
     fn fault(&mut self, sa: SaId) -> Option<String>;
     /// Packets that the plane has taken and dropped because no SA served them, by the name of the tunnel; without the tunnels
     /// that have dropped none, and empty if the plane does not count them.

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 /// Stands in events in place of a tunnel's name.
 const HOST: &str = "host";
 
-/// The pause between two attempts to put back the same part.
+/// The pause before a second attempt to put back the same part. It doubles with each further one, up to the longest.
 const RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(8);
 
 /// The shortest time between two looks at the host, which may change many times at once.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -28,11 +29,13 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Has the data plane put back its parts that others have removed from the host ([`Maintenance::restore`]), and tells of it.
-    /// If a part cannot be put back, the next attempt follows after a second.
+    /// If a part cannot be put back, the next attempt follows after a second, and further ones after growing pauses.
     pub fn restore(&mut self, now: Instant) {
         self.restored_at = Some(now);
         let outcome = self.plane.maintenance().restore();
-        let retry = Deadline { at: after(now, RETRY), reason: "a part of the data plane" };
+        let pause = RETRY.saturating_mul(1 << self.restore_failures.min(16)).min(LONGEST_RETRY);
+        self.restore_failures = if outcome.is_ok() { 0 } else { self.restore_failures + 1 };
+        let retry = Deadline { at: after(now, pause), reason: "a part of the data plane" };
         self.deadlines.set(Waiter::Restoration, outcome.is_err().then_some(retry));
         let fault = outcome.as_ref().err().map(ToString::to_string);
         let kind = match outcome {

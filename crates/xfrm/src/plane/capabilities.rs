@@ -8,7 +8,7 @@ use crate::refusal::refusal;
 use crate::state;
 use esp::families::Families;
 use esp::plane::{
-    Capabilities, CryptoAccounting, FamilySwitching, Maintenance, ManualKeying, PlaneError,
+    Capabilities, CryptoAccounting, FamilySwitching, Maintenance, ManualKeying, Notice, PlaneError,
     Restored, Resynced, RuleId, SaId,
 };
 use netlink_packet_xfrm::XfrmMessage;
@@ -148,19 +148,24 @@ impl Maintenance for Xfrm {
         self.fill_cards();
     }
 
-    /// The monitor tells of policies and SAs, which [`Maintenance::resync`] puts back; the host has nothing else of this plane.
+    /// The monitor tells of policies and SAs that are gone, and [`Maintenance::resync`] puts them back. Only what this could not
+    /// put back is left.
     fn restore(&mut self) -> Result<Restored, PlaneError> {
-        Ok(Restored::default())
+        if self.amiss.is_none() {
+            return Ok(Restored::default());
+        }
+        let Resynced { sas, policies, .. } = self.resync_all()?;
+        Ok(Restored { sas, policies, ..Restored::default() })
     }
 
-    fn fault(&mut self, _: SaId) -> Option<String> {
-        None
+    fn fault(&mut self, sa: SaId) -> Option<String> {
+        self.amiss.clone().filter(|_| self.sas.contains_key(&sa))
     }
 
     fn network_changed(&mut self) {
         self.config.placement.look_again();
         let lost = self.cards_have_lost();
-        if !lost && !self.amiss {
+        if !lost && self.amiss.is_none() {
             return;
         }
         match self.resync_all() {
@@ -171,7 +176,8 @@ impl Maintenance for Xfrm {
                 tracing::info!(sas = done.sas, "what could not be put back before is there")
             }
             Err(error) => {
-                tracing::error!(%error, "SAs are missing in the kernel; their traffic is blocked")
+                tracing::error!(%error, "SAs are missing in the kernel; their traffic is blocked");
+                (self.notice)(Notice::HostChanged);
             }
         }
     }

@@ -200,6 +200,12 @@ impl Xfrm {
     /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again that
     /// are wanted there and were not to be had.
     pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
+        let outcome = self.put_right();
+        self.amiss = outcome.as_ref().err().map(ToString::to_string);
+        outcome
+    }
+
+    fn put_right(&mut self) -> Result<Resynced, PlaneError> {
         let mut done = Resynced::default();
         self.config.placement.look_again();
         let offloaded: Vec<(SaId, Offload)> = self.offloaded().collect();
@@ -231,9 +237,7 @@ impl Xfrm {
         for id in software {
             done.moved += usize::from(self.enter_card(id, &mut full)?);
         }
-        let outcome = outcome.and(policies).and(states);
-        self.amiss = outcome.is_err();
-        outcome.map(|_| done)
+        outcome.and(policies).and(states).map(|_| done)
     }
 
     /// Puts an SA that others have removed back into its card. Whether it is there then.

@@ -35,8 +35,9 @@ impl Xfrm {
             match self.enter_card(id, &mut full) {
                 Ok(moved) => entered += usize::from(moved),
                 Err(error) => {
-                    self.amiss = true;
+                    self.amiss = Some(error.to_string());
                     tracing::error!(%error, "an SA is missing in the kernel; its traffic is blocked");
+                    (self.notice)(Notice::HostChanged);
                 }
             }
         }

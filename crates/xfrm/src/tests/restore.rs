@@ -5,7 +5,7 @@ use super::twin::{Twin, inbound, outbound, plane, rule};
 use super::*;
 use crate::placement::{OffloadMode, Wanted};
 use crate::plane::KernelPlane;
-use esp::plane::{DataPlane, Maintenance, ManualKeying, Resynced};
+use esp::plane::{DataPlane, Maintenance, ManualKeying, Restored, Resynced};
 use netlink_packet_xfrm::{ReplayEsn, XFRM_INF};
 
 fn pair() -> (Xfrm, Twin) {
@@ -85,6 +85,31 @@ fn packets_that_leave_meanwhile_do_not_stand_in_the_way() {
         plane.last_sequence(SaId(2)) > Some(0),
         "it is no note, and its numbers do not begin anew"
     );
+}
+
+/// Wherever the kernel refuses something once: it is a fault of the SAs until the next attempt, which key management makes.
+#[test]
+fn what_could_not_be_put_back_is_a_fault_until_it_is_back() {
+    for refuse_after in 0.. {
+        let (mut plane, twin) = pair();
+        twin.tables().states.clear();
+        twin.tables().policies.clear();
+        twin.tables().refuse_after = Some(refuse_after);
+        let outcome = plane.resync();
+        if twin.tables().refuse_after.take().is_some() {
+            assert_eq!(outcome, Ok(Resynced { sas: 2, policies: 3, moved: 0 }));
+            assert!(refuse_after > 3, "{refuse_after}");
+            return;
+        }
+        outcome.expect_err("a part is missing");
+        assert!(plane.fault(SaId(2)).is_some(), "after {refuse_after}");
+        assert_eq!(plane.fault(SaId(3)), None, "it is not of this plane");
+        Maintenance::restore(&mut plane).expect("the kernel can");
+        assert_eq!(plane.fault(SaId(2)), None, "after {refuse_after}");
+        assert_eq!(twin.spis(), [0x101, 0x201], "after {refuse_after}");
+        assert_eq!(twin.policy(Way::Out), [Some(0x201)], "after {refuse_after}");
+        assert_eq!(Maintenance::restore(&mut plane), Ok(Restored::default()));
+    }
 }
 
 /// Wherever the kernel refuses something once: what is said to be somewhere is there, nothing leaks, and the next attempt
