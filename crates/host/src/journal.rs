@@ -148,7 +148,7 @@ impl DeviceLock {
 
     /// Returns `true` if a former owner has left changes on record.
     pub fn has_record(&self) -> bool {
-        self.file.metadata().is_ok_and(|file| file.len() > 0)
+        fs::read_to_string(&self.path).is_ok_and(|text| !changes_of(&text).is_empty())
     }
 
     /// As [`take`](Self::take), and an error if another process has it.
@@ -190,27 +190,29 @@ pub struct Journal {
     /// The suffix of the names of records in this namespace.
     suffix: String,
     changes: Vec<Change>,
-    /// The filter that a crashed owner left: it is nothing to undo until [`Journal::filter_is_settled`].
-    filter_left: Vec<Change>,
+    /// The changes of a crashed owner that hold traffic back. They stay until this start has made its own, and for good if it
+    /// fails.
+    left: Vec<Change>,
     kept: bool,
 }
 
 impl Journal {
-    /// Opens the record of a device, and undoes what a crashed owner left.
+    /// Opens the record of a device, and undoes what a crashed owner left, except what holds traffic back: routes, routing rules
+    /// and the filter stay until [`Journal::filter_is_settled`] and [`Journal::routes_are_settled`].
     pub fn open(lock: DeviceLock) -> Result<Self, SystemError> {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         let DeviceLock { file, path, suffix } = lock;
         let fault =
             |e: &io::Error| refused(format!("opening the state file {}", path.display()), e);
-        let (changes, filter_left) = Default::default();
+        let (changes, left) = Default::default();
         let mut journal =
-            Self { netlink, file, path: path.clone(), suffix, changes, filter_left, kept: false };
+            Self { netlink, file, path: path.clone(), suffix, changes, left, kept: false };
         let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
         // What was closed stays closed until it is known what this start wants.
-        let (filter, left_over) =
-            left_over.into_iter().partition(|change| matches!(change, Change::Filter(_)));
-        journal.filter_left = filter;
-        undo(left_over, &mut journal.netlink, &path);
+        let (held, settings) =
+            left_over.into_iter().partition(|change| !matches!(change, Change::Sysctl { .. }));
+        journal.left = held;
+        undo(settings, &mut journal.netlink, &path);
         journal.rewrite().map_err(|e| fault(&e))?;
         Ok(journal)
     }
@@ -241,11 +243,14 @@ impl Journal {
         self.changes.retain(|c| c != change);
     }
 
-    /// Undoes everything but what the filter has changed.
+    /// Undoes everything but what the filter has changed, and what a crashed owner has left.
     pub fn undo_device(&mut self) {
         let of_filter =
             |change: &Change| matches!(change, Change::Filter(_) | Change::Exceptions(_));
-        let (kept, gone) = mem::take(&mut self.changes).into_iter().partition(of_filter);
+        let left = &self.left;
+        let (kept, gone) = mem::take(&mut self.changes)
+            .into_iter()
+            .partition(|change| of_filter(change) || left.contains(change));
         self.changes = kept;
         undo(gone, &mut self.netlink, &self.path);
         if let Err(error) = self.rewrite() {
@@ -258,21 +263,54 @@ impl Journal {
         self.kept = kept;
     }
 
-    /// Undoes the filter that a crashed owner has left.
-    pub fn undo_filter_left(&mut self) {
-        undo(mem::take(&mut self.filter_left), &mut self.netlink, &self.path);
+    /// Undoes the changes of the device's settings, which go with it. Routes and routing rules stay.
+    pub fn undo_settings(&mut self) {
+        let (gone, kept) = mem::take(&mut self.changes)
+            .into_iter()
+            .partition(|change| matches!(change, Change::Sysctl { .. }));
+        self.changes = kept;
+        undo(gone, &mut self.netlink, &self.path);
+        if let Err(error) = self.rewrite() {
+            tracing::warn!(%error, file = %self.path.display(), "writing the state file");
+        }
     }
 
-    /// Takes note that the start has succeeded, and that the filter which a crashed owner left is replaced or gone.
+    /// Undoes everything that a crashed owner has left.
+    pub fn undo_left(&mut self) {
+        undo(mem::take(&mut self.left), &mut self.netlink, &self.path);
+    }
+
+    /// Removes the exceptions that a crashed owner has left. They stay on record: if this start fails, its own stay.
+    pub fn replace_exceptions(&mut self) {
+        let exceptions = self.left.iter().filter(|change| matches!(change, Change::Exceptions(_)));
+        undo(exceptions.cloned().collect(), &mut self.netlink, &self.path);
+    }
+
+    /// Takes note that the filter which a crashed owner left is replaced or gone.
     pub fn filter_is_settled(&mut self) {
-        self.filter_left.clear();
+        self.left.retain(|change| !matches!(change, Change::Filter(_)));
     }
 
-    /// Leaves on record what is in force.
+    /// Takes note that the start has succeeded, and its routes and routing rules are there: undoes those that a crashed owner
+    /// left and this one does not have.
+    pub fn routes_are_settled(&mut self) {
+        let changes = &self.changes;
+        let (filter, left): (Vec<_>, Vec<_>) = mem::take(&mut self.left)
+            .into_iter()
+            .partition(|change| matches!(change, Change::Filter(_)));
+        let gone = left.into_iter().filter(|change| !changes.contains(change)).collect();
+        self.left = filter;
+        undo(gone, &mut self.netlink, &self.path);
+        if let Err(error) = self.rewrite() {
+            tracing::warn!(%error, file = %self.path.display(), "writing the state file");
+        }
+    }
+
+    /// Leaves on record what is in force. Should this process be killed meanwhile, the former record counts.
     fn rewrite(&mut self) -> io::Result<()> {
-        self.file.set_len(0)?;
-        let mut changes = self.filter_left.iter().chain(&self.changes);
-        changes.try_for_each(|change| writeln!(self.file, "{change}"))
+        let made = self.changes.iter().filter(|change| !self.left.contains(change));
+        let changes: String = self.left.iter().chain(made).map(|c| format!("{c}\n")).collect();
+        self.file.write_all(format!("{BEGUN}\n{changes}{COMPLETE}\n").as_bytes())
     }
 
     /// Makes sure that no other plane of this namespace uses the table, and clears it of what a crashed one left.
@@ -324,9 +362,9 @@ impl Drop for Journal {
             // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
             return;
         }
-        self.changes.retain(|change| !self.filter_left.contains(change));
+        self.changes.retain(|change| !self.left.contains(change));
         undo(mem::take(&mut self.changes), &mut self.netlink, &self.path);
-        if !self.filter_left.is_empty() {
+        if !self.left.is_empty() {
             // The start has failed: the next one decides.
             if let Err(error) = self.rewrite() {
                 tracing::warn!(%error, file = %self.path.display(), "writing the state file");
@@ -338,10 +376,27 @@ impl Drop for Journal {
     }
 }
 
+/// The lines around a new record, which follows the former one in the file.
+const BEGUN: &str = "a new record";
+const COMPLETE: &str = "in place of the former";
+
 fn read(file: &mut File) -> io::Result<Vec<Change>> {
     let mut text = String::new();
     file.read_to_string(&mut text)?;
-    Ok(text.lines().filter_map(Change::parse).collect())
+    Ok(changes_of(&text))
+}
+
+fn changes_of(text: &str) -> Vec<Change> {
+    let (mut changes, mut new) = (Vec::new(), None);
+    for line in text.lines() {
+        match line {
+            BEGUN => new = Some(Vec::new()),
+            COMPLETE => changes = new.take().unwrap_or(changes),
+            _ => new.as_mut().unwrap_or(&mut changes).extend(Change::parse(line)),
+        }
+    }
+    // What follows a new record that is not complete was never written.
+    changes
 }
 
 /// Undoes changes, latest first.
@@ -393,6 +448,23 @@ mod tests {
         ] {
             assert_eq!(Change::parse(&change.to_string()), Some(change));
         }
+    }
+
+    #[test]
+    fn a_new_record_counts_once_it_is_complete() {
+        let former = "table 1\nexceptions 2\n";
+        let new = format!("{former}{BEGUN}\ntable 3\n{COMPLETE}\nexceptions 4\n");
+        for cut in 0..new.len() {
+            let found = changes_of(&new[..cut]);
+            let expected = match cut {
+                _ if cut < former.len() => continue,
+                _ if cut < new.len() - "exceptions 4\n".len() - 1 => changes_of(former),
+                _ if cut < new.len() - 1 => vec![Change::Table(3)],
+                _ => vec![Change::Table(3), Change::Exceptions(4)],
+            };
+            assert_eq!(found, expected, "{:?}", &new[..cut]);
+        }
+        assert_eq!(changes_of(&format!("{former}{BEGUN}\n{COMPLETE}\n")), []);
     }
 
     #[test]

@@ -7,7 +7,6 @@ pub use watch::Watch;
 use policy::{PortRange, Selector};
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -17,10 +16,16 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The possible paths of the program. PATH is not used, since this runs with privileges.
-const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
+/// The possible paths of the program; the last one is that of NixOS. PATH is not used, since this runs with privileges.
+const NFT: [&str; 5] = [
+    "/usr/sbin/nft",
+    "/sbin/nft",
+    "/usr/bin/nft",
+    "/usr/local/sbin/nft",
+    "/run/current-system/sw/bin/nft",
+];
 
 /// The time after which the program is killed: key management waits for it. Before the program ends, it waits for the kernel to
 /// free what a former transaction has removed, which took half a minute on a host whose processors were all busy.
@@ -32,10 +37,11 @@ static KEPT: OnceLock<Option<File>> = OnceLock::new();
 /// The process that runs the program, if it is not this one.
 static RUNNER: OnceLock<&'static dyn Runner> = OnceLock::new();
 
-/// The last processes of the program that this one has started, or has had started. Their changes are no others'.
-static OWN_PROCESSES: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
-/// The kernel may tell of a change some time after its process has ended.
-const OWN_PROCESSES_KEPT: usize = 256;
+/// The last processes of the program that this one has started, or has had started, with the time of their end. Their changes are
+/// no others'.
+static OWN_PROCESSES: Mutex<Vec<(u32, Option<Instant>)>> = Mutex::new(Vec::new());
+/// The kernel may tell of a change some time after its process has ended. Later another process may have the number.
+const KEPT_AFTER_END: Duration = Duration::from_secs(30);
 
 /// A process that runs the program for this one, which need not be able to start programs then.
 pub trait Runner: Send + Sync {
@@ -73,6 +79,24 @@ pub fn keep_program() -> Option<&'static File> {
 /// Returns `true` if this host has the program.
 pub fn available() -> bool {
     RUNNER.get().map_or_else(|| program().is_some(), |runner| runner.has_program())
+}
+
+/// Returns `true` if this host has the program, and a kernel that takes its tables.
+pub fn works() -> bool {
+    check("table inet vpn_probe {\n}\n").is_ok()
+}
+
+/// Whether rules can tell packets that the kernel's IPsec protects from others. If nothing else works either, it is not known
+/// to be otherwise.
+pub fn knows_ipsec() -> bool {
+    let words = "table inet vpn_probe {\n  chain probe {\n    rt ipsec exists accept\n    meta ipsec exists accept\n  }\n}\n";
+    // A refusal may have any cause once.
+    check(words).or_else(|_| check(words)).is_ok() || !works()
+}
+
+/// Has the program and the kernel look at a script, and change nothing.
+fn check(script: &str) -> io::Result<()> {
+    start(&["-c", "-f", "-"], script).map(drop)
 }
 
 /// Carries out a script, all of it or nothing.
@@ -160,19 +184,21 @@ fn upper_layer(from: &Selector, to: &Selector) -> String {
 }
 
 fn start(arguments: &[&str], input: &str) -> io::Result<String> {
+    let mut process = None;
     // `is_own` waits until the number of the process is known.
     let mut processes = Some(own_processes());
-    let mut started = |process| {
+    let mut started = |number| {
         let Some(mut processes) = processes.take() else { return };
-        if processes.len() >= OWN_PROCESSES_KEPT {
-            processes.pop_front();
-        }
-        processes.push_back(process);
+        add_own(&mut processes, number);
+        process = Some(number);
     };
-    match RUNNER.get() {
+    let outcome = match RUNNER.get() {
         Some(runner) => runner.run(arguments, input, &mut started),
         None => run_here(arguments, input, &mut started),
-    }
+    };
+    drop(processes);
+    process.into_iter().for_each(ended);
+    outcome
 }
 
 /// Runs the program as a child of this process, and returns its output. `started` is told the number of the child.
@@ -244,11 +270,29 @@ fn kill_after<T>(
     }
 }
 
-fn is_own(process: u32) -> bool {
-    own_processes().contains(&process)
+/// The changes of this process are no others', until some time after its [end](ended).
+fn add_own(processes: &mut Vec<(u32, Option<Instant>)>, process: u32) {
+    let is_late =
+        |(_, end): &(u32, Option<Instant>)| end.is_some_and(|end| end.elapsed() >= KEPT_AFTER_END);
+    processes.retain(|process| !is_late(process));
+    processes.push((process, None));
 }
 
-fn own_processes() -> MutexGuard<'static, VecDeque<u32>> {
+/// A process has ended, and its number is free.
+fn ended(process: u32) {
+    let now = Instant::now();
+    let running = |(id, end): &&mut (u32, Option<Instant>)| *id == process && end.is_none();
+    own_processes().iter_mut().filter(running).for_each(|(_, end)| *end = Some(now));
+}
+
+fn is_own(process: u32) -> bool {
+    let is_it = |(id, end): &(u32, Option<Instant>)| {
+        *id == process && end.is_none_or(|end| end.elapsed() < KEPT_AFTER_END)
+    };
+    own_processes().iter().any(is_it)
+}
+
+fn own_processes() -> MutexGuard<'static, Vec<(u32, Option<Instant>)>> {
     OWN_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -278,6 +322,22 @@ mod tests {
         let child = Command::new("/bin/true").spawn().expect("it is there");
         let waited = kill_after(Duration::from_secs(1000), child, |mut child| child.wait());
         assert!(waited.expect("it ends").success());
+    }
+
+    #[test]
+    fn a_process_of_this_one_is_known_for_a_while() {
+        // No process has this number.
+        let process = 4_000_000_002;
+        add_own(&mut own_processes(), process);
+        assert!(is_own(process));
+        ended(process);
+        assert!(is_own(process), "the kernel may tell of its change now");
+        let long_ago =
+            Instant::now().checked_sub(KEPT_AFTER_END).expect("the host runs for longer");
+        for (id, end) in own_processes().iter_mut() {
+            *end = if *id == process { Some(long_ago) } else { *end };
+        }
+        assert!(!is_own(process), "another process may have the number");
     }
 
     #[test]

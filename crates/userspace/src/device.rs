@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// of a TUN device. At 200,000 packets per second it takes as long as a worker may have to wait for a core.
 const WAITING: u32 = 1000;
 
-/// A device, and what leads traffic to it. [`Device::end`] undoes it.
+/// A device, and what leads traffic to it. [`Device::end`] or [`Device::give_way`] undoes it.
 pub(super) struct Device {
     // Declared in the order in which they are to go: the host's settings, then the device.
     pub routing: TunRoutes,
@@ -46,7 +46,7 @@ impl AddAssign for Lost {
 }
 
 impl Device {
-    /// Creates the device and the routing table, which is empty at first, and has the workers serve it.
+    /// Creates the device and its routing table, and has the workers serve it.
     pub(super) fn start(
         config: &Config,
         mtu: u16,
@@ -68,11 +68,23 @@ impl Device {
     }
 
     /// Takes everything off the host again.
-    pub(super) fn end(mut self, config: &Config, journal: &mut Journal) -> Lost {
+    pub(super) fn end(self, config: &Config, journal: &mut Journal) -> Lost {
+        let lost = self.detach(config);
+        journal.undo_device();
+        lost
+    }
+
+    /// Makes room for another device. The routes that hold the traffic back meanwhile stay, and so do the routing rules.
+    pub(super) fn give_way(self, config: &Config, journal: &mut Journal) -> Lost {
+        let lost = self.detach(config);
+        journal.undo_settings();
+        lost
+    }
+
+    fn detach(mut self, config: &Config) -> Lost {
         let unread = self.routing.dropped().unwrap_or(0);
         let (unreceived, declined) = config.workers.lost();
         config.workers.detach();
-        journal.undo_device();
         Lost { unread, unreceived, declined }
     }
 }

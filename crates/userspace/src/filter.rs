@@ -74,6 +74,7 @@ impl Enforcement {
             change: None,
             turns: Turns::default(),
         };
+        journal.replace_exceptions();
         let outcome = enforcement.begin(&config.filter, journal)?.run();
         enforcement.finish(outcome)?;
         Ok(enforcement)

@@ -2,8 +2,9 @@
 //!
 //! A rule's routes stand from the moment the rule is added, whether or not an SA serves it, so that its packets reach
 //! the datapath, which drops what it cannot protect. Behind each route stands a blackhole for the same prefix with a
-//! worse metric: the kernel removes the first when the device vanishes with a killed process, the second remains, and
-//! nothing leaves in the clear until the next start cleans up.
+//! worse metric: the kernel removes the first when the device vanishes with a killed process, the second remains. The next
+//! start, or a new device, puts its routes before it. So there is no moment without a route, and a socket without a source
+//! address never gets the one of another route.
 
 use super::refusal::{plane_error, refused};
 use esp::plane::{PlaneError, Rule, RuleId};
@@ -43,7 +44,8 @@ struct Routed {
 }
 
 impl TunRoutes {
-    /// Sends everything without the mark to `table`, which is empty at first.
+    /// Sends everything without the mark to `table`. Routes that a crashed daemon, or the device before, has left there stay until
+    /// [`TunRoutes::sweep`].
     pub(super) fn start(
         mut netlink: Netlink,
         device: u32,
@@ -142,8 +144,20 @@ impl TunRoutes {
         Ok(self.netlink.link_index(name)? == Some(self.device))
     }
 
+    /// Removes the routes that no rule wants: those that a crashed daemon, or the device before, has left.
+    pub(super) fn sweep(&mut self) -> io::Result<()> {
+        for family in self.families.clone() {
+            for route in self.netlink.routes(family, self.table)? {
+                if !self.wanted.contains_key(&route.prefix) {
+                    self.netlink.delete_route(&route)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Puts back the routing rules and routes that others have removed, and the routes whose source address has come back or
-    /// gone. Returns their numbers.
+    /// gone. Returns their numbers. Routes that could not be withdrawn go.
     pub(super) fn restore(&mut self) -> io::Result<(usize, usize)> {
         let (mark, table, priority) = (self.mark, self.table, self.priority);
         let mut rules = 0;
@@ -156,7 +170,10 @@ impl TunRoutes {
         }
         let mut there = BTreeMap::new();
         for family in &self.families {
-            let routes = self.netlink.routes(*family, table)?;
+            let (routes, unwanted): (Vec<_>, Vec<_>) = (self.netlink.routes(*family, table)?)
+                .into_iter()
+                .partition(|route| self.wanted.contains_key(&route.prefix));
+            unwanted.iter().try_for_each(|route| self.netlink.delete_route(route))?;
             there.extend(routes.into_iter().map(|r| ((r.prefix, r.metric), r.target)));
         }
         let owned = self.owned();
@@ -254,7 +271,12 @@ impl TunRoutes {
             .map(|(metric, target)| Route { table, prefix, metric, target })
     }
 
+    /// What stays would take packets from the routes of wider networks, so a failure is followed by another attempt.
     fn withdraw(&mut self, prefix: Prefix) -> io::Result<()> {
+        self.try_to_withdraw(prefix).or_else(|_| self.try_to_withdraw(prefix))
+    }
+
+    fn try_to_withdraw(&mut self, prefix: Prefix) -> io::Result<()> {
         let (table, index) = (self.table, self.device);
         let target = Target::Device { index, source: None };
         self.netlink.delete_route(&Route { table, prefix, metric: DEVICE_METRIC, target })?;

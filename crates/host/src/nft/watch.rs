@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn own_changes_are_not_told() {
-        super::super::own_processes().push_back(4_000_000_001);
+        super::super::own_processes().push((4_000_000_001, None));
         assert_eq!(changes_by_others(&message(NFTABLES, 2, 4_000_000_001, "t")).count(), 0);
         assert_eq!(changes_by_others(&message(NFTABLES, 2, 4_000_000_002, "t")).count(), 1);
     }

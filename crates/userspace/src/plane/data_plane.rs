@@ -146,11 +146,15 @@ impl Userspace {
         if self.device.is_some() {
             return Ok(());
         }
-        let Self { config, mtu, port, shared, journal, .. } = self;
+        let Self { config, mtu, port, shared, journal, rules, .. } = self;
         let device = Device::start(config, *mtu, port, shared, journal);
         self.device = Some(device.inspect_err(|_| {
             config.workers.detach();
-            journal.undo_device();
+            match rules.is_empty() {
+                true => journal.undo_device(),
+                // The routes that the device before has left hold their traffic.
+                false => journal.undo_settings(),
+            }
         })?);
         Ok(())
     }
@@ -183,14 +187,28 @@ impl Userspace {
         }
         self.replaced_at = Some(now);
         if let Some(device) = self.device.take() {
-            self.lost += device.end(&self.config, &mut self.journal);
+            self.lost += device.give_way(&self.config, &mut self.journal);
         }
         // Its workers have ended.
         self.shared.failed.store(false, Ordering::SeqCst);
         self.appear()?;
         let rules: Vec<Rule> = self.rules.values().cloned().collect();
         let routed = rules.iter().try_for_each(|rule| self.route(rule));
+        self.sweep();
         routed.and_then(|()| self.sync_workers())
+    }
+
+    fn sweep(&mut self) {
+        let swept = self.device.as_mut().map(|device| device.routing.sweep());
+        if let Some(Err(error)) = swept {
+            tracing::warn!(%error, "routes of former tunnels stay");
+        }
+    }
+
+    /// The first rules are there: removes the routes and routing rules that a crashed daemon has left.
+    pub fn settle_routes(&mut self) {
+        self.sweep();
+        self.journal.routes_are_settled();
     }
 
     /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this plane
@@ -198,11 +216,11 @@ impl Userspace {
     fn sync_workers(&mut self) -> Result<(), PlaneError> {
         if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
             self.config.workers.rest();
-            if self.config.beside_kernel
-                && self.rules.is_empty()
-                && let Some(device) = self.device.take()
-            {
-                self.lost += device.end(&self.config, &mut self.journal);
+            if self.config.beside_kernel && self.rules.is_empty() {
+                match self.device.take() {
+                    Some(device) => self.lost += device.end(&self.config, &mut self.journal),
+                    None => self.journal.undo_device(),
+                }
             }
             return Ok(());
         }
