@@ -69,12 +69,13 @@ pub enum Released {
 pub fn state(state_dir: &Path, device: &str) -> Result<GuardState, SystemError> {
     let table = table(device);
     let dropped = dropped(&table);
-    let [unprotected_leaving, unprotected_arriving] = dropped.unwrap_or_default();
+    let [unprotected_leaving, unprotected_arriving, translated_leaving] =
+        dropped.unwrap_or_default();
     Ok(GuardState {
         in_force: dropped.is_some(),
         held_since: held_since(state_dir, device)?,
         has_gateway: DeviceLock::is_taken(state_dir, device)?,
-        unprotected_leaving,
+        unprotected_leaving: unprotected_leaving + translated_leaving,
         unprotected_arriving,
         table,
     })
@@ -115,7 +116,7 @@ pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
     let blocked = held || nft::exists(&table) || lock.has_record();
     let mut journal = Journal::open(lock).map_err(plane_error)?;
     // No start decides about the filter any more.
-    journal.undo_filter_left();
+    journal.undo_left();
     drop(journal);
     let of_kernel = xfrm::remove_leftovers();
     // Last: until then nothing has left in the clear.

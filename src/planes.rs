@@ -46,7 +46,10 @@ use xfrm::{Disturbance, KernelPlane, Xfrm};
 pub fn explanation(counter: &str) -> Option<&'static str> {
     match counter {
         "unprotected_leaving" => Some(
-            "Outbound: a packet of a tunnel that was about to leave in the clear. The guard (nftables) dropped it.",
+            "Outbound: a packet of a tunnel, or of this host to a tunnel's remote network, that was about to leave in the clear. The guard (nftables) dropped it.",
+        ),
+        "translated_leaving" => Some(
+            "Outbound: a packet of a tunnel that the kernel did not protect, as a NAT rule of this host had changed its address. The guard (nftables) dropped it. Except the remote networks of tunnels from that rule: see docs/planes.md.",
         ),
         "unprotected_arriving" => Some(
             "Inbound: a packet that arrived in the clear and should have been protected. The guard (nftables) dropped it.",
@@ -111,11 +114,14 @@ impl Planes {
         let rules = defined.iter().chain(by_hand).cloned();
         let definition = definition_of(&config, &userspace, rules);
         let guard = definition.start(&userspace.state_dir, on_refusal)?;
+        if config.require_guard {
+            guard.in_force()?;
+        }
         let file = config.guard_file.clone();
         let by_hand = guarded(&config, by_hand.iter().cloned());
         let record = file.map(|file| Record { file, definition, by_hand });
         let kernel = match config.wants_kernel() {
-            true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks)?,
+            true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks, &guard)?,
             false => None,
         };
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
@@ -132,9 +138,12 @@ impl Planes {
         Box::new(move || {
             if let Some(table) = guarded {
                 let dropped = table.and_then(|table| guard::dropped(&table));
-                let [leaving, arriving] = dropped.unwrap_or_default();
-                counters
-                    .extend([("unprotected_leaving", leaving), ("unprotected_arriving", arriving)]);
+                let [leaving, arriving, translated] = dropped.unwrap_or_default();
+                counters.extend([
+                    ("unprotected_leaving", leaving),
+                    ("unprotected_arriving", arriving),
+                    ("translated_leaving", translated),
+                ]);
             }
             counters
         })
@@ -145,6 +154,7 @@ impl Planes {
         if let Some(kernel) = &mut self.kernel {
             kernel.settle();
         }
+        self.userspace.settle_routes();
         self.settle_policy()();
     }
 
@@ -251,6 +261,7 @@ fn start_kernel(
     config: &Config,
     crypto: Arc<CryptoProviders>,
     hooks: &userspace::Hooks,
+    guard: &Guard,
 ) -> Result<Option<Xfrm>, PlaneError> {
     let suites: Vec<_> = Function::all().map(Function::suite).collect();
     let outcome = xfrm::probe(&suites).map_err(|error| error.to_string()).and_then(|ability| {
@@ -260,12 +271,18 @@ fn start_kernel(
             false => Ok(ability),
         }
     });
+    let outcome = outcome.map_err(|why| {
+        format!("{why}; is it built with XFRM and ESP, and are xfrm_user, esp4 and esp6 loaded?")
+    });
+    let outcome = outcome.and_then(|ability| match guard.knows_kernel() {
+        true => Ok(ability),
+        false => Err("nftables here lacks `rt ipsec` (nftables 0.9.1, Linux 5.0): the guard could not tell what the kernel \
+                      protects from cleartext"
+            .to_owned()),
+    });
     let ability = match outcome {
         Ok(ability) => ability,
         Err(why) => {
-            let why = format!(
-                "{why}; is it built with XFRM and ESP, and are xfrm_user, esp4 and esp6 loaded?"
-            );
             config.report.kernel(KernelUse::Unusable(why.clone()));
             if config.insists_on_kernel() {
                 let what = "using the kernel's ESP, as dataplane = \"xfrm\" wants it".to_owned();

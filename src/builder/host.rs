@@ -35,6 +35,7 @@ pub struct HostPlane {
     on_drop: OnDrop,
     inbound_guard: bool,
     guard_file: Option<PathBuf>,
+    require_guard: bool,
 }
 
 impl Default for HostPlane {
@@ -48,6 +49,7 @@ impl Default for HostPlane {
             on_drop: OnDrop::default(),
             inbound_guard: true,
             guard_file: None,
+            require_guard: false,
         }
     }
 }
@@ -153,6 +155,13 @@ impl Builder<HostPlane> {
         self
     }
 
+    /// Whether a start fails if the guard against cleartext cannot be put in force. Default: no; only a warning is logged, and
+    /// routes and policies alone keep the traffic from leaving in the clear.
+    pub fn require_guard(mut self, required: bool) -> Self {
+        self.plane.require_guard = required;
+        self
+    }
+
     /// Whether the MSS of TCP connections is lowered to what fits the tunnel. Default: yes.
     pub fn mss_clamp(mut self, wanted: bool) -> Self {
         self.plane.config.mss_clamp = wanted;
@@ -242,9 +251,18 @@ fn check(config: &userspace::Config) -> Result<(), StartError> {
 }
 
 fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError> {
-    let HostPlane { config, planes, crypto, workers, manual, on_drop, inbound_guard, guard_file } =
-        plane;
-    let planes = choices(planes, inbound_guard, guard_file);
+    let HostPlane {
+        config,
+        planes,
+        crypto,
+        workers,
+        manual,
+        on_drop,
+        inbound_guard,
+        guard_file,
+        require_guard,
+    } = plane;
+    let planes = planes::Config { require_guard, ..choices(planes, inbound_guard, guard_file) };
     let blocked = Arc::new(AtomicBool::new(false));
     let handles = Handles {
         workers: Workers::new(workers),

@@ -12,6 +12,7 @@ use esp::plane::{
     PeerExceptions, PlaneError, Preparation, Restored, Resynced, Rule, RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
+use host::Routes;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -185,17 +186,23 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
 
     fn restore(&mut self) -> Result<Restored, PlaneError> {
         let of_tables = self.restore_tables();
-        let of_plane = self.userspace.maintenance().restore();
-        if of_plane.is_ok() {
+        let of_userspace = self.userspace.maintenance().restore();
+        let of_kernel = self.kernel.as_mut().and_then(|kernel| kernel.maintenance()).restore();
+        if of_userspace.is_ok() {
             self.place_the_rest();
         }
         let mut restored = of_tables?;
-        restored += of_plane?;
+        restored += of_userspace?;
+        restored += of_kernel?;
         Ok(restored)
     }
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
-        self.userspace.maintenance().fault(sa)
+        let of_plane = match self.sas.get(&sa)? {
+            PlaneKind::Userspace => self.userspace.maintenance().fault(sa),
+            PlaneKind::Kernel => self.kernel.as_mut()?.maintenance().fault(sa),
+        };
+        of_plane.or_else(|| self.table_fault())
     }
 
     fn unserved(&mut self) -> BTreeMap<String, u64> {
@@ -254,7 +261,12 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
 
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
         let Trace { leaving, arriving, .. } = self.userspace.filtering().trace(packet)?;
-        let leaving = self.trace_one_way(packet, true, leaving);
+        let mut leaving = self.trace_one_way(packet, true, leaving);
+        if matches!(leaving.decided_by, DecidedBy::Default(_))
+            && let Some(tunnel) = self.claimed_as_own(packet)
+        {
+            leaving.decided_by = DecidedBy::RemoteNetwork { tunnel };
+        }
         let arriving = self.trace_one_way(packet, false, arriving);
         // The kernel's policies are a guard of their own.
         let in_kernel = matches!(arriving.decided_by, DecidedBy::Tunnel { kernel: Some(_), .. });
@@ -264,6 +276,24 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
 }
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
+    /// The tunnel to whose remote network this host itself sends a packet, if the guard drops it unless it is protected.
+    fn claimed_as_own(&self, packet: &PacketSummary) -> Option<String> {
+        self.guard.as_ref()?.table_in_force()?;
+        let (address, port) = packet.destination;
+        let remote = |rule: &Rule| {
+            let selectors = &rule.selectors;
+            // The protocol may be named on either side; the source's address alone does not count.
+            let mut local = selectors.local.iter();
+            local.any(|s| s.contains(packet.protocol, s.addresses.start(), packet.source.1))
+                && selectors.remote.iter().any(|s| s.contains(packet.protocol, address, port))
+        };
+        let (rule, _) = self.rules.values().find(|(rule, _)| remote(rule))?;
+        self.config.guarded(&rule.tunnel)?;
+        let own = Routes::open().and_then(|mut routes| routes.own()).unwrap_or_default();
+        let ours = own.contains(&packet.source.0) && !own.contains(&address);
+        ours.then(|| rule.tunnel.clone())
+    }
+
     /// Predicts the way of a packet: the first rule that covers it decides, in whichever plane it is.
     fn trace_one_way(
         &self,

@@ -67,6 +67,8 @@ pub struct Config {
     pub inbound_guard: bool,
     /// The file in which the definition of the guard in force is kept; `None`: in none.
     pub guard_file: Option<PathBuf>,
+    /// A start fails without the guard.
+    pub require_guard: bool,
     /// Other programs have changed the kernel's plane since it was put right last.
     pub disturbed: Arc<AtomicBool>,
 }

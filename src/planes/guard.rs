@@ -5,16 +5,22 @@
 //! ESP or IKE of this daemon. Every other way ends in a counted drop. A packet that a rule claims and that arrives without
 //! protection is dropped too (RFC 4301 §5.2).
 //!
+//! A rule also claims what this host itself sends to its remote network, from whatever address: a socket without a source
+//! address gets one outside of the selectors while the tunnel's route is away. nftables knows these packets by the lack of a
+//! device by which they have come; packets that a device has made, such as a tunnel device, are known by their source.
+//!
 //! The table is the first thing that a start puts in force, in one transaction in place of what a crash has left, and the last
 //! thing that an orderly end removes. A rule enters the table before a plane gets it and leaves the table after the plane has
 //! removed it, so that nothing that a plane does, and no error of a plane, opens a gap.
 //!
 //! Packets are looked at before and after the translation of their source address: masquerading neither hides nor makes a
-//! tunnel's traffic.
+//! tunnel's traffic. A packet that the kernel was going to protect can lose its transformation there, as it has another source
+//! then. So the table sets the highest bit of the mark ([`sets`]) before the translation, and drops a packet to a remote
+//! network that has the bit and no transformation after it. It clears the bit of the others.
 //!
 //! With packet offload, a packet passes nftables twice. The second time its route has no transformation, although a policy
-//! covers it, because the card has yet to protect it. So the table sets the highest bit of the mark ([`sets`]) the first time,
-//! and accepts a packet with this bit the second time.
+//! covers it, because the card has yet to protect it. So the table leaves the bit set the first time, and accepts a packet with
+//! it the second time.
 //!
 //! Two kinds of tunnels have no entry in the table:
 //!
@@ -35,7 +41,7 @@ pub(super) use writer::{OnRefusal, Written};
 use esp::filter::{Direction, Filter};
 use esp::plane::{PlaneError, Rule, RuleId};
 use host::nft;
-use sets::{HANDED, Member, PROTECTED, Sets, Way};
+use sets::{HANDED, LOST, Member, OWN_BY_DEVICE, PROTECTED, SEEN, Sets, TRANSLATED, Way};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
@@ -93,6 +99,9 @@ pub(super) struct Guard {
     hold: Hold,
 }
 
+/// At a start, further attempts to put a table in force that nftables has refused.
+const MORE_ATTEMPTS: usize = 2;
+
 impl Guard {
     /// Puts the guard of these rules in force, in place of the one that a crashed or ended daemon has left. Until
     /// [`Guard::settle`] they stay guarded, whatever is added or removed. `on_refusal` is called on another thread when
@@ -127,12 +136,20 @@ impl Guard {
         };
         let _ = guard.add_defined(defined);
         guard.replace().wait();
-        if guard.surroundings.kernel && matches!(guard.writer.state(), State::Refused(_)) {
+        for _ in 0..MORE_ATTEMPTS {
+            if !matches!(guard.writer.state(), State::Refused(_)) {
+                break;
+            }
             // A kernel without XFRM has no words for it.
-            guard.surroundings.kernel = false;
+            guard.surroundings.kernel = guard.surroundings.kernel && nft::knows_ipsec();
             guard.replace().wait();
         }
         Ok(guard)
+    }
+
+    /// Whether the guard can tell the packets that the kernel protects from others. If not, it drops them.
+    pub(super) fn knows_kernel(&self) -> bool {
+        self.surroundings.kernel
     }
 
     /// Begins to guard rules that the engine is going to add, until [`Guard::settle`].
@@ -155,7 +172,7 @@ impl Guard {
 
     /// If nftables has refused to guard expected rules, begins to build the table again.
     pub(super) fn make_up(&mut self) -> Option<Written> {
-        (self.writer.state() == State::Outdated).then(|| {
+        self.lacks_rules().then(|| {
             self.entering = self.replace();
             self.entering.clone()
         })
@@ -208,9 +225,14 @@ impl Guard {
         self.tell(Some(script)).wait();
         // Their members may be those of expected rules.
         self.entering.wait();
-        if self.writer.state() == State::Outdated {
+        if self.lacks_rules() {
             self.replace().wait();
         }
+    }
+
+    /// Whether nftables has refused a change, or the whole table.
+    fn lacks_rules(&self) -> bool {
+        matches!(self.writer.state(), State::Outdated | State::Refused(_))
     }
 
     /// Stops guarding, some time later, the traffic that the rules which were added last had before.
@@ -260,12 +282,16 @@ impl Guard {
     /// Takes the result of [`Guard::restore`], if it is there: whether there is a table.
     pub(super) fn restored(&mut self) -> Option<Result<bool, PlaneError>> {
         let _done = self.restoring.take_if(|restoring| restoring.is_done())?;
-        Some(self.in_force())
+        match self.writer.state() {
+            // It was so before.
+            State::Unusable(_) => Some(Ok(false)),
+            _ => Some(self.in_force()),
+        }
     }
 
     /// Whether cleartext that should have been protected is dropped when it arrives.
     pub(super) fn drops_cleartext(&self) -> bool {
-        let refused = matches!(self.writer.state(), State::Refused(_));
+        let refused = matches!(self.writer.state(), State::Refused(_) | State::Unusable(_));
         self.surroundings.inbound && !refused && nft::available()
     }
 
@@ -282,7 +308,7 @@ impl Guard {
         match self.writer.state() {
             State::Unneeded => Ok(false),
             State::InForce | State::Outdated => Ok(true),
-            State::Refused(why) => Err(PlaneError::System {
+            State::Refused(why) | State::Unusable(why) => Err(PlaneError::System {
                 what: format!("putting the table {} of nftables in force", self.table),
                 why,
             }),
@@ -350,7 +376,8 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.writer.finish();
         // After a panic, as if the process had been killed: traffic stops, and the next start replaces the table.
-        if self.table_in_force().is_some()
+        let may_be_there = !matches!(self.writer.state(), State::Unneeded | State::Unusable(_));
+        if may_be_there
             && !self.kept
             && self.hold.since().is_none()
             && !std::thread::panicking()
@@ -366,11 +393,12 @@ pub(crate) fn table(device: &str) -> String {
     nft::table("guard", device)
 }
 
-/// Packets that the table of this name has dropped: those that were about to leave, and those that arrived. `None`: the table
-/// is not there.
-pub(crate) fn dropped(table: &str) -> Option<[u64; 2]> {
+/// Packets that the table of this name has dropped: those that were about to leave, those that arrived, and those whose address
+/// was changed. `None`: the table is not there.
+pub(crate) fn dropped(table: &str) -> Option<[u64; 3]> {
     let text = nft::counters(table).ok()?;
-    Some([Way::Leaving, Way::Arriving].map(|way| packets(&text, way.unprotected()).unwrap_or(0)))
+    let counters = [Way::Leaving.unprotected(), Way::Arriving.unprotected(), TRANSLATED];
+    Some(counters.map(|counter| packets(&text, counter).unwrap_or(0)))
 }
 
 /// The packets of a named counter in nft's words.
@@ -384,12 +412,19 @@ fn base(
     name: &str,
     surroundings: &Surroundings,
     filter: &Filter,
-    [left, arrived]: [u64; 2],
+    [left, arrived, translated]: [u64; 3],
 ) -> String {
     let Surroundings { device, mark, natt_port, inbound, kernel } = surroundings;
-    let transformed = match kernel {
-        true => format!("    rt ipsec exists goto {PROTECTED}\n"),
+    let [protected_before, protected_after] = PROTECTED;
+    let transformed = |protected: &str| match kernel {
+        true => format!("    rt ipsec exists goto {protected}\n"),
         false => String::new(),
+    };
+    // Another user can have the port while this daemon does not run. The kernel's own ESP in UDP shows whoever sent what it
+    // protects.
+    let natt = match kernel {
+        true => format!("udp sport {natt_port} fib saddr type local accept"),
+        false => format!("udp sport {natt_port} meta skuid 0 fib saddr type local accept"),
     };
     let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
     let former = nft::table("kernel", device);
@@ -397,7 +432,11 @@ fn base(
     let [out, into] = [Way::Leaving, Way::Arriving];
     let (out_claims, out_drop) = (out.claims(), out.unprotected());
     let (in_claims, in_drop) = (into.claims(), into.unprotected());
-    let hook = |chain: &str, priority: i32, handed: &str| {
+    let own = Way::Own.claims();
+    let seen = format!("meta mark and {SEEN:#x} == {SEEN:#x}");
+    let clear = !SEEN;
+    let hook = |chain: &str, priority: i32, protected: &str, handed: &str, rest: &str| {
+        let transformed = transformed(protected);
         format!(
             "  chain {chain} {{
     type filter hook postrouting priority {priority}; policy accept;
@@ -405,13 +444,16 @@ fn base(
     meta mark {mark:#x} accept
     oifname \"lo\" accept
 {transformed}    jump {handed}
-    goto {out_claims}
-  }}
+{rest}  }}
 "
         )
     };
-    let hooks = hook("before_translation", BEFORE_NAT, handed_before)
-        + &hook("after_translation", AFTER_NAT, handed_after);
+    // A packet of this host has come by no device, unless a device has made it.
+    let before = format!("    jump {out_claims}\n    iif != 0 goto {OWN_BY_DEVICE}\n");
+    let after =
+        format!("    {seen} jump translated\n    jump {out_claims}\n    iif 0 goto {own}\n");
+    let hooks = hook("before_translation", BEFORE_NAT, protected_before, handed_before, &before)
+        + &hook("after_translation", AFTER_NAT, protected_after, handed_after, &after);
     // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the packets
     // that it has opened itself.
     let arriving = if *inbound {
@@ -432,7 +474,7 @@ fn base(
         for rule in filter.bypasses(direction) {
             let (local, remote) = (&rule.traffic.local, &rule.traffic.remote);
             let flows = match way {
-                Way::Leaving => nft::flows(local, remote),
+                Way::Leaving | Way::Own => nft::flows(local, remote),
                 Way::Arriving => nft::flows(remote, local),
             };
             for flow in flows {
@@ -456,7 +498,18 @@ delete table inet {name}
 table inet {name} {{
   counter {out_drop} {{ packets {left} bytes 0 }}
   counter {in_drop} {{ packets {arrived} bytes 0 }}
-  chain {PROTECTED} {{
+  counter {TRANSLATED} {{ packets {translated} bytes 0 }}
+  chain {protected_before} {{
+  }}
+  chain {protected_after} {{
+    {seen} meta mark set meta mark and {clear:#x}
+  }}
+  chain {LOST} {{
+  }}
+  chain translated {{
+    meta mark set meta mark and {clear:#x}
+    jump {LOST}
+    meta mark set meta mark or {SEEN:#x}
   }}
   chain {handed_before} {{
   }}
@@ -464,8 +517,11 @@ table inet {name} {{
   }}
   chain {out_drop} {{
     meta l4proto {{ 50, 51 }} fib saddr type local accept
-    udp sport {{ 500, {natt_port} }} fib saddr type local accept
-    icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
+    udp sport 500 fib saddr type local accept
+    {natt}
+    ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
+    ip6 hoplimit 1 icmpv6 type {{ 130, 131, 132, 143 }} accept
+    ip ttl 1 meta l4proto 2 accept
 {bypass_out}    counter name {out_drop} drop
   }}
   chain {in_drop} {{
@@ -473,10 +529,16 @@ table inet {name} {{
     udp dport {{ 500, {natt_port} }} fib daddr type local accept
     ip frag-off & 0x1fff != 0 accept
     frag frag-off != 0 accept
-    icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
+    ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
 {bypass_in}    counter name {in_drop} drop
   }}
   chain {out_claims} {{
+  }}
+  chain {own} {{
+    ip daddr 0.0.0.0/0 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} accept
+    ip6 daddr ::/0 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} accept
+  }}
+  chain {OWN_BY_DEVICE} {{
   }}
   chain {in_claims} {{
   }}

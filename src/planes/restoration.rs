@@ -52,6 +52,11 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.restoration.faults.values().next().cloned().map_or(Ok(restored), Err)
     }
 
+    /// The reason why a table is not in force.
+    pub(super) fn table_fault(&self) -> Option<String> {
+        self.restoration.faults.values().next().map(ToString::to_string)
+    }
+
     fn restore_guard(&mut self) {
         let look_again = look_again(self.notice.clone());
         self.guard.iter_mut().for_each(|guard| guard.restore(look_again.clone()));

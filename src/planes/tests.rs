@@ -3,8 +3,8 @@
 use super::*;
 use crypto::Suite;
 use esp::plane::{
-    BulkRules, Capabilities, Encapsulation, Limits, Maintenance, PacketSummary, Path, Spi,
-    TrafficSelectors, Usage,
+    BulkRules, Capabilities, Encapsulation, Limits, Maintenance, PacketSummary, Path, Restored,
+    Resynced, Spi, TrafficSelectors, Usage,
 };
 use esp::trace::OneWayTrace;
 use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
@@ -76,7 +76,32 @@ impl DataPlane for Noted {
     }
 }
 
-impl Capabilities for Noted {}
+impl Capabilities for Noted {
+    fn maintenance(&mut self) -> Option<&mut dyn Maintenance> {
+        Some(self)
+    }
+}
+
+impl Maintenance for Noted {
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        Ok(Resynced::default())
+    }
+
+    fn use_room(&mut self) {}
+
+    fn network_changed(&mut self) {}
+
+    fn restore(&mut self) -> Result<Restored, PlaneError> {
+        if self.refuses == Some("restore") {
+            self.note("restore", 0)?;
+        }
+        Ok(Restored::default())
+    }
+
+    fn fault(&mut self, _: SaId) -> Option<String> {
+        self.refuses.filter(|what| *what == "restore").map(str::to_owned)
+    }
+}
 
 impl KernelPlane for Noted {
     fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError> {
@@ -192,6 +217,20 @@ fn a_rule_that_no_plane_takes_is_tried_again_when_the_host_has_changed() {
         assert_eq!(planes.kernel.as_mut().expect("there").take(), expected);
     }
     planes.add_inbound(InboundSa { rule: RuleId(4), ..inbound(7) }).expect("its rule is there");
+}
+
+#[test]
+fn what_the_kernel_could_not_put_back_is_a_fault_of_its_tunnels_alone() {
+    let mut planes = planes(Choice::Xfrm, Some("restore"));
+    planes.add_rules(vec![rule(1, "branch"), rule(2, "other")]);
+    planes.add_inbound(inbound(7)).expect("added");
+    planes.add_inbound(InboundSa { rule: RuleId(2), ..inbound(8) }).expect("added");
+    assert_eq!(planes.restore().expect_err("to be tried again").to_string(), "restore: cannot");
+    assert_eq!(planes.fault(SaId(7)).as_deref(), Some("restore"));
+    assert_eq!(planes.fault(SaId(8)), None, "its tunnel is in userspace");
+    planes.kernel.as_mut().expect("there").refuses = None;
+    planes.restore().expect("it is back");
+    assert_eq!(planes.fault(SaId(7)), None);
 }
 
 #[test]

@@ -51,6 +51,7 @@ pub fn chosen(group: &str) -> Option<&'static [&'static str]> {
             "others change the host",
             "the daemon ends and starts",
             "the guard is held",
+            "nftables refuses every change",
             "the policy changes",
             "what is missing is seen",
         ],

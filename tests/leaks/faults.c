@@ -9,11 +9,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum kind { NONE, SPAWN, REFUSE, NETLINK };
+enum kind { NONE, SPAWN, REFUSE, NETLINK, REFUSE_CHANGES };
 
 /* As in faults.rs. */
 struct faults {
@@ -44,6 +45,14 @@ static int is_due(uint32_t kind) {
     return 1;
 }
 
+/* Every change of nftables is refused, and none of its answers. */
+static int is_refused_change(char *const arguments[]) {
+    if (faults == NULL || faults->kind != REFUSE_CHANGES || arguments[1] == NULL || strcmp(arguments[1], "-f") != 0)
+        return 0;
+    faults->fired = 1;
+    return 1;
+}
+
 int posix_spawnp(pid_t *child, const char *program, const posix_spawn_file_actions_t *actions,
                  const posix_spawnattr_t *attributes, char *const arguments[], char *const environment[]) {
     int (*real)(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const[],
@@ -51,7 +60,8 @@ int posix_spawnp(pid_t *child, const char *program, const posix_spawn_file_actio
     if (is_due(SPAWN))
         return ENOMEM;
     char *refused[] = {"nft", "--no-such-option", NULL};
-    return real(child, program, actions, attributes, is_due(REFUSE) ? refused : arguments, environment);
+    int refuses = is_refused_change(arguments) || is_due(REFUSE);
+    return real(child, program, actions, attributes, refuses ? refused : arguments, environment);
 }
 
 ssize_t send(int socket, const void *octets, size_t length, int flags) {

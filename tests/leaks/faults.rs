@@ -1,12 +1,13 @@
 //! Each call by which the daemon changes the host fails once: at the start, while rules are added and changed, and while a
 //! tunnel comes up.
 
-use super::scene::{Plane, Scene, Setting};
+use super::scene::{self, Plane, Scene, Setting};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 use testkit::output;
 use testkit::policies::changed;
+use testkit::until;
 
 /// The library that is loaded into the daemon.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/leaks/faults.c");
@@ -20,6 +21,8 @@ enum Kind {
     Refuse = 2,
     /// A request to the kernel by netlink (routes, addresses, XFRM) is not sent.
     Netlink = 3,
+    /// The program `nft` ends with an error whenever it is to change something.
+    RefuseChanges = 4,
 }
 
 const KINDS: [Kind; 3] = [Kind::Spawn, Kind::Refuse, Kind::Netlink];
@@ -85,6 +88,10 @@ fn for_each_fault(
             if !fired {
                 break;
             }
+            // What is protected passes again, by the same daemon.
+            scene.left.ctl_ok(&["reload"]);
+            scene.left.ctl_ok(&["activate", "site"]);
+            scene.passes_again(&format!("{what}: call {number} of {kind:?} had failed"));
         }
     }
 }
@@ -152,6 +159,51 @@ pub fn faults(setting: Setting) {
         },
     );
     recovers(&mut scene);
+}
+
+/// nftables refuses every change for a while: the daemon says so and goes on trying.
+pub fn refusals(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    let faults = Faults::of(&mut scene);
+    scene.start();
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+    let [is_blocked, is_well] = ["blocked", "established"].map(|state| {
+        move |s: &Scene| {
+            let says = || s.left.ctl_ok(&["list"]).contains(state).then_some(());
+            until(&format!("the tunnel is {state}"), says, || s.left.log());
+        }
+    });
+
+    // Routes and policies alone hold the traffic while the table is away.
+    scene.without(&[scene::Kind::Device]);
+    if setting.plane == Plane::Xfrm {
+        scene.without(&scene::Kind::WITHOUT_SOURCE);
+    }
+    scene.quietly("the guard goes, and may not come back", |s| {
+        faults.arm(Kind::RefuseChanges, 1);
+        s.left.space.sh("nft delete table inet vpn_guard_vpn0");
+        is_blocked(s);
+        let why = s.left.ctl_ok(&["why", "site_lan"]);
+        assert!(why.contains("vpn_guard_vpn0 of nftables"), "{why}");
+    });
+    assert!(faults.has_fired());
+    scene.passes();
+    faults.arm(Kind::RefuseChanges, 0);
+    is_well(&scene);
+    scene.settled();
+    scene.passes();
+
+    scene.left.configure("[filter]\nguard = \"required\"\n");
+    scene.quietly("a start without the guard that it requires", |s| {
+        s.left.crash();
+        faults.arm(Kind::RefuseChanges, 1);
+        assert!(!s.left.try_start());
+    });
+    let log = scene.left.log();
+    assert!(log.contains("putting the table vpn_guard_vpn0 of nftables in force"), "{log}");
+    faults.arm(Kind::RefuseChanges, 0);
+    scene.quietly("the next start", |s| s.left.start());
 }
 
 /// The policy with the tunnel to another network.

@@ -2,20 +2,21 @@
 //! while other programs change the host.
 //!
 //! The left gateway has a default route past the tunnel, to the right one, where a rule of the kernel counts every packet of
-//! the tunnel's traffic that arrives as it is. Each transition happens under traffic of three kinds: of the gateway itself, of a
-//! socket that is bound to the outer device, and of a host behind the gateway. A transition is over once each kind has sent
-//! some more packets.
+//! the tunnel's traffic that arrives as it is. Each transition happens under traffic of several kinds, datagrams and connections:
+//! of the gateway itself, from its inner address, from sockets without a source address, from its outer address, and past its
+//! routes; and of a host behind the gateway. A transition is over once each kind has sent some more packets.
 
 mod faults;
 mod random;
 mod scene;
 
 use nix::sys::signal::Signal;
+use nix::unistd::{Uid, setfsuid};
 pub use random::sequences;
-use scene::{BOUND, Scene};
+use scene::{Kind, Scene};
 pub use scene::{Plane, Setting, V4, V6};
 use serde_json::Value;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use testkit::policies::changed;
 use testkit::until;
@@ -24,13 +25,15 @@ use testkit::until;
 pub type Play = fn(Setting);
 
 /// All of them, by name.
-pub const PLAYS: [(&str, Play); 8] = [
+pub const PLAYS: [(&str, Play); 10] = [
     ("nothing leaks while the policy changes", policy_changes),
     ("nothing leaks while the daemon ends and starts", restarts),
     ("nothing leaks while others change the host", disturbances),
+    ("nothing leaks while the host translates addresses", translations),
     ("nothing leaks while the guard is held", held),
     ("a stop that is to block blocks until it is released", blocked),
     ("nothing leaks while calls to the host fail", faults::faults),
+    ("nothing leaks while nftables refuses every change", faults::refusals),
     ("nothing leaks in random sequences", sequences),
     ("what is missing is seen", planted),
 ];
@@ -39,6 +42,9 @@ fn policy_changes(setting: Setting) {
     let mut scene = Scene::new(setting);
     scene.start();
     scene.quietly("down", |_| {});
+    let [from, to] = [setting.family.outer[0], setting.family.inner[1]];
+    let told = scene.left.ctl_ok(&["trace", "udp", &with_port(from, 4000), &with_port(to, 53)]);
+    assert!(told.contains("remote network of tunnel site_lan"), "{told}");
     scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate", "site"])));
     scene.passes();
     scene.quietly("rekey of the Child SA", |s| drop(s.left.ctl_ok(&["rekey", "site_lan"])));
@@ -121,6 +127,54 @@ fn restarts(setting: Setting) {
     scene.passes();
 }
 
+fn with_port(address: &str, port: u16) -> String {
+    SocketAddr::new(address.parse().expect("an address"), port).to_string()
+}
+
+/// NAT rules of the host change the source of the tunnel's traffic.
+fn translations(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    scene.start();
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+    let family = setting.family.word;
+    let ports = "meta l4proto { tcp, udp }";
+    for rule in [
+        "oifname wire masquerade".to_owned(),
+        "masquerade".to_owned(),
+        format!("{ports} snat {family} to {}", setting.family.outer[0]),
+    ] {
+        for line in [
+            "add table inet nat".to_owned(),
+            "add chain inet nat post { type nat hook postrouting priority 100 ; }".to_owned(),
+            format!("add rule inet nat post {rule}"),
+        ] {
+            scene.quietly(&rule, |s| drop(s.left.space.sh(&format!("nft {line}"))));
+        }
+        scene.quietly("deactivate", |s| drop(s.left.ctl_ok(&["deactivate", "site"])));
+        scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate", "site"])));
+        scene.quietly("a crash", |s| s.left.crash());
+        scene.quietly("a start", |s| s.left.start());
+        scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate", "site"])));
+        scene.quietly("without the rule", |s| drop(s.left.space.sh("nft delete table inet nat")));
+    }
+}
+
+/// Another user sends from the port of ESP in UDP, which no daemon has now.
+fn by_another_user(scene: &Scene) {
+    let [from, to] = scene.setting.family.inner;
+    let (from, to) = (with_port(from, 4500), with_port(to, 4567));
+    scene.left.space.run(move || {
+        let before = setfsuid(Uid::from_raw(65_534));
+        let socket = UdpSocket::bind(from).expect("nobody has the port");
+        for _ in 0..9 {
+            let _ = socket.send_to(b"secret", &to);
+        }
+        drop(socket);
+        setfsuid(before);
+    });
+}
+
 /// `vpnd guard` outlives every daemon.
 fn held(setting: Setting) {
     let mut scene = Scene::new(setting);
@@ -133,6 +187,10 @@ fn held(setting: Setting) {
     let said = scene.vpnd_ok(&["guard", "--policy", &policy]);
     assert!(said.contains("to release it: vpnd release"), "{said}");
     scene.quietly("guarded before the first start", |_| {});
+    // The kernel's own ESP in UDP cannot be told from it.
+    if setting.plane == Plane::Userspace {
+        scene.quietly("another user", |s| by_another_user(s));
+    }
     let state = show(&scene);
     assert_eq!((&state["in_force"], &state["vpnd_runs"]), (&true.into(), &false.into()));
     assert!(state["unprotected_leaving"].as_u64().is_some_and(|n| n > 0), "{state}");
@@ -225,12 +283,7 @@ fn disturbances_of_the_kernel(setting: Setting) {
     scene.passes();
     let address = format!("{}/{} dev lo", setting.family.inner[0], setting.family.lengths[0]);
     let run = |line: String| move |s: &mut Scene| drop(s.left.space.try_sh(&line));
-    for line in [
-        "ip xfrm policy flush",
-        "ip xfrm state flush",
-        "nft delete table inet vpn_guard_vpn0",
-        "nft flush ruleset",
-    ] {
+    for line in ["ip xfrm policy flush", "ip xfrm state flush"] {
         scene.comes_back(line, run(line.to_owned()));
     }
     scene.quietly("the address goes", run(format!("ip address del {address}")));
@@ -242,6 +295,11 @@ fn disturbances_of_the_kernel(setting: Setting) {
         s.left.signal(Signal::SIGCONT);
     });
     scene.passes_again("after that");
+    // The policies of the kernel know the tunnel's sources alone.
+    scene.without(&Kind::WITHOUT_SOURCE);
+    for line in ["nft delete table inet vpn_guard_vpn0", "nft flush ruleset"] {
+        scene.comes_back(line, run(line.to_owned()));
+    }
 }
 
 /// What the scenes are to see is seen: each protection is removed while the daemon cannot put it back.
@@ -335,7 +393,7 @@ fn disturbances_of_userspace(setting: Setting) {
     });
     scene.passes();
     // While the guard is gone, only routes hold the traffic, which a socket that is bound to a device does not ask.
-    drop(scene.senders.remove(BOUND));
+    scene.without(&[Kind::Device]);
     for line in [
         "delete table inet vpn_guard_vpn0",
         "flush table inet vpn_guard_vpn0",

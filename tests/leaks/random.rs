@@ -1,6 +1,6 @@
 //! Transitions in random order.
 
-use super::scene::{BOUND, Plane, Scene, Setting};
+use super::scene::{Kind, Plane, Scene, Setting};
 use std::process::Stdio;
 use std::time::Duration;
 use testkit::policies::changed;
@@ -17,7 +17,11 @@ pub fn sequences(setting: Setting) {
     let first: u64 = number("LEAK_SEED", 1);
     let mut scene = Scene::new(setting);
     // While nothing else holds the traffic, a socket that is bound to a device does not ask routes.
-    drop(scene.senders.remove(BOUND));
+    scene.without(&[Kind::Device]);
+    if setting.plane == Plane::Xfrm {
+        // The policies of the kernel know the tunnel's sources alone.
+        scene.without(&Kind::WITHOUT_SOURCE);
+    }
     scene.left.configure("[filter]\non_stop = \"block\"\n");
     scene.start();
     let others: &[(&str, Transition)] = match setting.plane {

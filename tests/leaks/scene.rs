@@ -1,8 +1,7 @@
 //! Two gateways, the traffic of a tunnel, and a counter on the wire that sees what leaves in the clear.
 
-use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
-use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use socket2::{Protocol, SockAddr, Socket, Type};
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,8 +15,30 @@ use testkit::until;
 /// Packets of each kind that are sent after a transition before it is judged.
 const SOME: u64 = 200;
 
-/// The place of the sender whose socket is bound to the outer device.
-pub const BOUND: usize = 1;
+/// A kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Of the gateway, from its inner address: datagrams, some of them in fragments, and echo requests.
+    Inner,
+    /// As [`Kind::Inner`], TCP connections.
+    InnerTcp,
+    /// Of the gateway, from a socket without a source address: the kernel selects one by the route.
+    Unbound,
+    /// As [`Kind::Unbound`], TCP connections.
+    UnboundTcp,
+    /// Of the gateway, from its outer address on purpose.
+    Outer,
+    /// Of the gateway, from its inner address and a socket that is bound to the outer device.
+    Device,
+    /// Of a host behind the gateway: as [`Kind::Inner`], and ESP and datagrams from the ports of IKE, which may pass only if they
+    /// are the gateway's own.
+    Behind,
+}
+
+impl Kind {
+    /// The kinds that the selectors of the tunnel do not hold, unless its route selects the source.
+    pub const WITHOUT_SOURCE: [Self; 3] = [Self::Unbound, Self::UnboundTcp, Self::Outer];
+}
 
 /// The addresses of one family.
 #[derive(Clone, Copy)]
@@ -134,30 +155,103 @@ pub struct Scene {
     /// Kept for its namespace.
     _lan: Space,
     pub setting: Setting,
-    pub senders: Vec<Sender>,
+    senders: Vec<Sender>,
 }
 
 /// Sends until it is dropped.
 pub struct Sender {
+    kind: Kind,
     tried: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sender {
-    fn start(socket: UdpSocket, to: SocketAddr) -> Self {
+    /// Sends datagrams, or begins connections, to `to`. `None`: the kernel selects the source.
+    fn start(kind: Kind, space: &Space, from: Option<IpAddr>, to: IpAddr) -> Self {
         let (tried, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, end) = (Arc::clone(&tried), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            while !end.load(Ordering::Relaxed) {
-                // Whatever the system says to it: nothing may be on the wire.
-                let _ = socket.send_to(b"secret", to);
-                count.fetch_add(1, Ordering::Relaxed);
-                // Nothing depends on this pace; it leaves the processor to others.
-                std::thread::sleep(Duration::from_micros(300));
-            }
+        // A thread belongs to the namespace of the thread that starts it, and so do its sockets.
+        let thread = space.run(move || {
+            std::thread::spawn(move || {
+                let ways = kind.ways(to.is_ipv6());
+                let open = |way: &Way| kind.socket(way, from, to);
+                let sockets: Vec<Socket> =
+                    ways.iter().filter(|way| way.kind != Type::STREAM).map(open).collect();
+                while !end.load(Ordering::Relaxed) {
+                    let turn = count.fetch_add(1, Ordering::Relaxed) as usize;
+                    let way = &ways[turn % ways.len()];
+                    let to = way.destination(to);
+                    // Every other one of each way is long.
+                    let long = turn / ways.len() % 2 == 1;
+                    let octets = &[8; 4_000][..if long { 4_000 } else { 8 }];
+                    // Whatever the system says to it: nothing may be on the wire.
+                    let _ = match sockets.get(turn % ways.len()) {
+                        Some(socket) => socket.send_to(octets, &to).map(drop),
+                        None => {
+                            kind.socket(way, from, to.as_socket().expect("IP").ip()).connect(&to)
+                        }
+                    };
+                    // Nothing depends on this pace; it leaves the processor to others.
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            })
         });
-        Self { tried, stop, thread: Some(thread) }
+        Self { kind, tried, stop, thread: Some(thread) }
+    }
+}
+
+/// One kind of sockets. Octets 8 are an echo request, and no header of the others.
+struct Way {
+    kind: Type,
+    protocol: Option<i32>,
+    /// The source; 0: any.
+    port: u16,
+}
+
+impl Way {
+    const UDP: Self = Self { kind: Type::DGRAM, protocol: None, port: 0 };
+    const TCP: Self = Self { kind: Type::STREAM, protocol: None, port: 0 };
+
+    fn raw(protocol: i32) -> Self {
+        Self { kind: Type::RAW, protocol: Some(protocol), port: 0 }
+    }
+
+    fn destination(&self, to: IpAddr) -> SockAddr {
+        let port = if self.kind == Type::RAW { 0 } else { 4567 };
+        SocketAddr::new(to, port).into()
+    }
+}
+
+impl Kind {
+    fn ways(self, ipv6: bool) -> Vec<Way> {
+        let echo = Way::raw(if ipv6 { 58 } else { 1 });
+        match self {
+            Self::InnerTcp | Self::UnboundTcp => vec![Way::TCP],
+            Self::Inner => vec![Way::UDP, echo],
+            Self::Unbound | Self::Outer | Self::Device => vec![Way::UDP],
+            Self::Behind => {
+                let [ike, natt] = [500, 4500].map(|port| Way { port, ..Way::UDP });
+                vec![Way::UDP, echo, Way::raw(50), ike, natt]
+            }
+        }
+    }
+
+    fn socket(self, way: &Way, from: Option<IpAddr>, to: IpAddr) -> Socket {
+        let is_stream = way.kind == Type::STREAM;
+        let kind = if is_stream { Type::STREAM.nonblocking() } else { way.kind };
+        let protocol = way.protocol.map(Protocol::from);
+        let socket = Socket::new(way.destination(to).domain(), kind, protocol).expect("a socket");
+        if let Some(from) = from {
+            let from = SocketAddr::new(from, way.port).into();
+            // The address may be away for a moment.
+            let bound = socket.bind(&from);
+            assert!(is_stream || bound.is_ok(), "an address of the namespace: {bound:?}");
+        }
+        if self == Self::Device {
+            socket.bind_device(Some(b"wire")).expect("as root");
+        }
+        socket
     }
 }
 
@@ -211,28 +305,30 @@ impl Scene {
             right.space.sh(&format!("nft {line}"));
         }
 
-        let to = SocketAddr::new(inner[1].parse().expect("an address"), 4567);
-        let bind = |space: &Space, address: &str, device: Option<&'static str>| {
-            let address: IpAddr = address.parse().expect("an address");
-            let socket = space.run(move || {
-                let socket = UdpSocket::bind((address, 0)).expect("an address of the namespace");
-                if let Some(device) = device {
-                    setsockopt(&socket, BindToDevice, &OsString::from(device)).expect("as root");
-                }
-                socket
-            });
-            Sender::start(socket, to)
-        };
-        let senders = vec![
-            bind(&left.space, inner[0], None),
-            bind(&left.space, inner[0], Some("wire")),
-            bind(&lan, host, None),
+        let address = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let senders = [
+            (Kind::Inner, &left.space, Some(inner[0])),
+            (Kind::InnerTcp, &left.space, Some(inner[0])),
+            (Kind::Unbound, &left.space, None),
+            (Kind::UnboundTcp, &left.space, None),
+            (Kind::Outer, &left.space, Some(outer[0])),
+            (Kind::Device, &left.space, Some(inner[0])),
+            (Kind::Behind, &lan, Some(host)),
         ];
+        let start = |(kind, space, from): (Kind, &Space, Option<&str>)| {
+            Sender::start(kind, space, from.map(address), address(inner[1]))
+        };
+        let senders = senders.into_iter().map(start).collect();
         let scene = Self { left, right, _lan: lan, setting, senders };
         // Without a daemon all of it leaks, by which the counter is known to count.
         scene.pause();
         assert!(scene.seen() > 0, "the counter sees what leaves in the clear");
         scene
+    }
+
+    /// Ends traffic of these kinds.
+    pub fn without(&mut self, kinds: &[Kind]) {
+        self.senders.retain(|sender| !kinds.contains(&sender.kind));
     }
 
     /// Packets in the clear that have arrived so far.

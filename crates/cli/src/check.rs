@@ -6,6 +6,7 @@ use crate::certificates;
 use crate::config::Config;
 use crate::crypto;
 use crate::filter_advice;
+use crate::guard_advice;
 use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
@@ -64,6 +65,7 @@ pub fn check(request: &Request<'_>) -> Outcome {
             &::crypto::CryptoProviders::new(config.crypto.choice()),
         ));
         remarks.extend(filter_advice::of(&read.policy, &config.filter.filter()));
+        remarks.extend(guard_advice::of(&read.policy, config));
         if certificates::are_used(&read.policy) {
             let certificates = certificates::read(&config.certificates);
             let more = certificates.remarks(&read.policy);

@@ -37,7 +37,7 @@ pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
 pub use families::FamiliesSection;
 pub use file::{DEFAULT_FILE, Found, NO_FILE};
-pub use filter::{FilterSection, OnStop};
+pub use filter::{FilterSection, GuardNeed, OnStop};
 pub use manual::Sa;
 pub(crate) use manual::{NATT_PORT, read_key};
 pub use span::Span;
@@ -298,6 +298,7 @@ impl Config {
             .guard_file(self.esp.guard_file())
             .crypto(self.crypto.choice())
             .filter(self.filter.filter())
+            .require_guard(self.filter.guard == GuardNeed::Required)
             .manual(self.manual().unwrap_or_default())
             .planes(self.planes())
     }

@@ -45,6 +45,7 @@ fn course(
         DecidedBy::Always(_) => ("always", None),
         DecidedBy::Filter { place, .. } => ("filter", Some((place + 1).to_string())),
         DecidedBy::Tunnel { tunnel, .. } => ("tunnel", Some(tunnel.clone())),
+        DecidedBy::RemoteNetwork { tunnel } => ("remote_network", Some(tunnel.clone())),
         DecidedBy::Default(action) => ("default", Some(action.name().to_owned())),
     };
     let (verdict, message) = match &course.decided_by {
@@ -61,6 +62,12 @@ fn course(
             }
         },
         DecidedBy::Tunnel { .. } => by_tunnel(),
+        DecidedBy::RemoteNetwork { tunnel } => (
+            "dropped",
+            format!(
+                "dropped: it is for the remote network of tunnel {tunnel}, and its source is not in the selectors of a tunnel; to let this host send it in the clear, write a bypass rule"
+            ),
+        ),
         DecidedBy::Default(DefaultAction::Permit) => (
             "clear",
             format!(

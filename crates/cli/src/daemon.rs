@@ -10,6 +10,7 @@ use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
 use crate::filter;
 use crate::filter_advice;
+use crate::guard_advice;
 use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
@@ -169,7 +170,9 @@ fn run_gateway(
     if let Some(warning) = filter::warning(&config.filter.filter(), &config.esp.device) {
         warn!("{warning}");
     }
-    for remark in filter_advice::of(&file.policy, &config.filter.filter()) {
+    let unguarded = guard_advice::of(&file.policy, config);
+    for remark in filter_advice::of(&file.policy, &config.filter.filter()).iter().chain(&unguarded)
+    {
         warn!("{remark}");
     }
     let (socket, listener) = ControlSocket::bind(&config.control.socket)?;

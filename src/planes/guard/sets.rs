@@ -11,23 +11,40 @@
 use super::GuardedTraffic;
 use esp::plane::TrafficSelectors;
 use host::nft;
+use policy::{AddressRange, Selector};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use xfrm::Flow;
 
-/// The chain for packets whose policies are in force.
-pub(super) const PROTECTED: &str = "protected";
+/// The chains for packets whose policies are in force: before and after the translation of addresses.
+pub(super) const PROTECTED: [&str; 2] = ["protected_before", "protected_after"];
 /// The chains for packets that pass a second time, on their way to a card: before and after the translation of addresses.
 pub(super) const HANDED: [&str; 2] = ["handed_before", "handed_after"];
 
-/// The bit of the mark that a packet on its way to a card gets the first time, and has the second time.
-const SEEN: u32 = 1 << 31;
+/// The chain for packets of this host that a device has made, such as those of a GRE tunnel: nftables names this device as the
+/// one by which they have come.
+pub(super) const OWN_BY_DEVICE: &str = "own_by_device";
 
-/// Whether packets leave this host or arrive at it.
+/// The chain for packets that had a transformation of the kernel, and lost it with the translation of an address. nftables sees
+/// their destination alone.
+pub(super) const LOST: &str = "lost";
+
+/// The counter of the packets that [`LOST`] has dropped.
+pub(super) const TRANSLATED: &str = "translated_leaving";
+
+/// The bit of the mark of a tunnel's packet that the kernel protects, between the translation of addresses and the end. A
+/// packet on its way to a card has it the second time, too.
+pub(super) const SEEN: u32 = 1 << 31;
+
+/// The packets that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
+    /// They leave this host, with both addresses in the selectors.
     Leaving,
+    /// This host itself sends them to a remote network, from any address.
+    Own,
+    /// They arrive at this host.
     Arriving,
 }
 
@@ -36,6 +53,7 @@ impl Way {
     pub(super) fn claims(self) -> &'static str {
         match self {
             Self::Leaving => "leaving",
+            Self::Own => "own",
             Self::Arriving => "arriving",
         }
     }
@@ -43,14 +61,29 @@ impl Way {
     /// The chain for claimed packets: a few kinds pass, all others are dropped.
     pub(super) fn unprotected(self) -> &'static str {
         match self {
-            Self::Leaving => "unprotected_leaving",
+            Self::Leaving | Self::Own => "unprotected_leaving",
             Self::Arriving => "unprotected_arriving",
+        }
+    }
+
+    /// The chains that look for claimed packets, and what they do with them.
+    fn rules(self) -> Vec<(&'static str, String)> {
+        let goto = format!("goto {}", self.unprotected());
+        match self {
+            // Forwarded packets have come by a device, too, but not from an address of this host.
+            Self::Own => vec![
+                (OWN_BY_DEVICE, format!("fib saddr type local {goto}")),
+                (LOST, format!("counter name {TRANSLATED} drop")),
+                (self.claims(), goto),
+            ],
+            Self::Leaving | Self::Arriving => vec![(self.claims(), goto)],
         }
     }
 
     fn prefix(self) -> &'static str {
         match self {
             Self::Leaving => "out",
+            Self::Own => "own",
             Self::Arriving => "in",
         }
     }
@@ -88,7 +121,8 @@ pub(super) struct Sets {
 }
 
 impl Member {
-    /// The members of a rule: its traffic that leaves, and, with `arriving`, its traffic that arrives.
+    /// The members of a rule: its traffic that leaves, what this host itself sends to its remote network, and, with `arriving`,
+    /// its traffic that arrives.
     pub(super) fn all(
         traffic: &TrafficSelectors,
         properties: GuardedTraffic,
@@ -96,8 +130,13 @@ impl Member {
     ) -> Vec<Self> {
         let TrafficSelectors { local, remote } = traffic;
         let Ok(flows) = Flow::leaving(traffic) else {
-            let both = [(Way::Leaving, local, remote), (Way::Arriving, remote, local)];
-            let ways = both.into_iter().take(if arriving { 2 } else { 1 });
+            let own: Vec<Selector> = local.iter().flat_map(from_anywhere).collect();
+            let all = [
+                (Way::Leaving, local, remote),
+                (Way::Own, &own, remote),
+                (Way::Arriving, remote, local),
+            ];
+            let ways = all.into_iter().take(if arriving { 3 } else { 2 });
             let all = ways.flat_map(|(way, from, to)| {
                 nft::flows(from, to).into_iter().map(move |text| Self::Expression(way, text))
             });
@@ -105,9 +144,11 @@ impl Member {
         };
         let mut members = Vec::new();
         for flow in &flows {
-            members.push(Self::of(Way::Leaving, flow, properties, false));
-            if flow.ports().iter().any(|port| port.mask != 0) {
-                members.push(Self::of(Way::Leaving, flow, properties, true));
+            for way in [Way::Leaving, Way::Own] {
+                members.push(Self::of(way, flow, properties, false));
+                if flow.ports().iter().any(|port| port.mask != 0) {
+                    members.push(Self::of(way, flow, properties, true));
+                }
             }
             // The mark of a packet that arrives is set by rules of this host, which may come later.
             if arriving && properties.mark.is_none() {
@@ -124,14 +165,19 @@ impl Member {
         let shape = Shape {
             way,
             ipv4: source.address.is_ipv4(),
-            lengths: [source.length, destination.length],
+            lengths: [if way == Way::Own { 0 } else { source.length }, destination.length],
             protocol: flow.protocol,
             ports: ports.map(|port| port.mask),
             fragment,
             mark: mask,
             by_card: way == Way::Leaving && properties.by_card,
         };
-        let mut element = format!("{} . {}", source.address, destination.address);
+        let mut element = match way {
+            Way::Own => destination.address.to_string(),
+            Way::Leaving | Way::Arriving => {
+                format!("{} . {}", source.address, destination.address)
+            }
+        };
         // Writing to a String cannot fail.
         for port in ports.iter().filter(|port| port.mask != 0) {
             let _ = write!(element, " . {}", port.value & port.mask);
@@ -224,8 +270,11 @@ impl Sets {
     }
 
     fn expression(&self, way: Way, text: &str) -> String {
-        let (claims, unprotected) = (way.claims(), way.unprotected());
-        format!("add rule inet {} {claims} {text} goto {unprotected}\n", self.table)
+        let table = &self.table;
+        let rules = way.rules().into_iter();
+        rules
+            .map(|(chain, then)| format!("add rule inet {table} {chain} {text} {then}\n"))
+            .collect()
     }
 
     /// A set, and the rules that look into it.
@@ -236,24 +285,42 @@ impl Sets {
             format!("add rule inet {table} {chain} {key} @{set} {then}\n")
         };
         let mut script = format!("add set inet {table} {set} {{ type {kinds}; }}\n");
+        let set = format!("meta mark set meta mark or {SEEN:#x}");
+        let [protected_before, protected_after] = PROTECTED;
+        if shape.way == Way::Leaving {
+            script += &rule(protected_before, &set);
+        }
         if shape.by_card {
-            let (set, clear) = (format!("meta mark or {SEEN:#x}"), !SEEN);
+            let clear = !SEEN;
             let seen = format!("meta mark and {SEEN:#x} == {SEEN:#x}");
             let [before, after] = HANDED;
-            script += &rule(PROTECTED, &format!("meta mark set {set}"));
+            script += &rule(protected_after, &set);
             script += &rule(before, &format!("{seen} accept"));
             script +=
                 &rule(after, &format!("{seen} meta mark set meta mark and {clear:#x} accept"));
         }
-        script + &rule(shape.way.claims(), &format!("goto {}", shape.way.unprotected()))
+        script.extend(shape.way.rules().into_iter().map(|(chain, then)| rule(chain, &then)));
+        script
     }
+}
+
+/// The same traffic from any address of the family.
+fn from_anywhere(local: &Selector) -> Option<Selector> {
+    let (first, last): (IpAddr, IpAddr) = match local.addresses.start() {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into()),
+        IpAddr::V6(_) => (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into()),
+    };
+    Some(Selector { addresses: AddressRange::new(first, last)?, ..*local })
 }
 
 impl Shape {
     fn name(&self) -> String {
         let family = if self.ipv4 { "ip" } else { "ip6" };
         let [source, destination] = self.lengths;
-        let mut name = format!("{}_{family}_{source}_{destination}", self.way.prefix());
+        let mut name = match self.way {
+            Way::Own => format!("own_{family}_{destination}"),
+            way => format!("{}_{family}_{source}_{destination}", way.prefix()),
+        };
         let [sport, dport] = self.ports;
         for (what, value) in [
             ("proto", self.protocol.into()),
@@ -280,8 +347,13 @@ impl Shape {
             false => ("ip6", "ipv6_addr", "frag frag-off != 0"),
         };
         let [source, destination] = self.lengths.map(|length| mask(self.ipv4, length));
-        let mut kinds = format!("{address} . {address}");
-        let mut key = format!("{family} saddr & {source} . {family} daddr & {destination}");
+        let (mut kinds, mut key) = match self.way {
+            Way::Own => (address.to_owned(), format!("{family} daddr & {destination}")),
+            Way::Leaving | Way::Arriving => (
+                format!("{address} . {address}"),
+                format!("{family} saddr & {source} . {family} daddr & {destination}"),
+            ),
+        };
         let [sport, dport] = self.ports.map(u32::from);
         for (kind, field, mask) in [
             ("inet_service", "th sport", sport),
@@ -314,7 +386,7 @@ fn mask(ipv4: bool, length: u8) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{AddressRange, PortRange, Selector};
+    use policy::PortRange;
 
     fn selector(start: &str, end: &str, protocol: u8, ports: (u16, u16)) -> Selector {
         let (start, end) = (start.parse().expect("address"), end.parse().expect("address"));
@@ -330,25 +402,25 @@ mod tests {
         Member::all(&traffic, properties, false)
     }
 
-    fn nets(remote: &str, properties: GuardedTraffic) -> Vec<Member> {
+    fn nets(remote: &str, properties: GuardedTraffic) -> [Member; 2] {
         let end = remote.replace(".0", ".255");
-        members(
-            selector("10.1.0.1", "10.1.0.1", 0, ANY),
-            selector(remote, &end, 0, ANY),
-            properties,
-        )
+        let (local, remote) =
+            (selector("10.1.0.1", "10.1.0.1", 0, ANY), selector(remote, &end, 0, ANY));
+        members(local, remote, properties).try_into().expect("one prefix, leaving and own")
     }
 
     #[test]
     fn flows_of_one_shape_share_a_set_and_come_and_go_alone() {
         let mut sets = Sets::new("g");
-        let [first] = &nets("10.2.1.0", PLAIN)[..] else { panic!("one prefix") };
-        let [second] = &nets("10.2.2.0", PLAIN)[..] else { panic!("one prefix") };
+        let [first, _] = &nets("10.2.1.0", PLAIN);
+        let [second, _] = &nets("10.2.2.0", PLAIN);
         let of_first = "add element inet g out_ip_32_24 { 10.1.0.1 . 10.2.1.0 }\n";
         assert_eq!(
             sets.add(first),
             format!(
                 "add set inet g out_ip_32_24 {{ type ipv4_addr . ipv4_addr; }}\n\
+                 add rule inet g protected_before ip saddr & 255.255.255.255 . ip daddr & 255.255.255.0 \
+                 @out_ip_32_24 meta mark set meta mark or 0x80000000\n\
                  add rule inet g leaving ip saddr & 255.255.255.255 . ip daddr & 255.255.255.0 @out_ip_32_24 \
                  goto unprotected_leaving\n{of_first}"
             )
@@ -370,19 +442,41 @@ mod tests {
     #[test]
     fn a_card_s_packets_are_known_again() {
         let mut sets = Sets::new("g");
-        let [flow] = &nets("10.2.1.0", GuardedTraffic { by_card: true, ..PLAIN })[..] else {
-            panic!("one")
-        };
+        let [flow, _] = &nets("10.2.1.0", GuardedTraffic { by_card: true, ..PLAIN });
         let script = sets.add(flow);
         let rules: Vec<&str> = script.lines().filter(|line| line.contains("_card ")).collect();
-        let [_, protected, before, after, unprotected, _] = rules[..] else { panic!("{script}") };
-        assert!(
-            protected.ends_with("@out_ip_32_24_card meta mark set meta mark or 0x80000000"),
-            "{protected}"
-        );
+        let [_, protected, kept, before, after, unprotected, _] = rules[..] else {
+            panic!("{script}")
+        };
+        for set in [protected, kept] {
+            let key = "@out_ip_32_24_card meta mark set meta mark or 0x80000000";
+            assert!(set.ends_with(key), "{set}");
+        }
         assert!(before.ends_with("meta mark and 0x80000000 == 0x80000000 accept"), "{before}");
         assert!(after.ends_with("meta mark set meta mark and 0x7fffffff accept"), "{after}");
         assert!(unprotected.ends_with("goto unprotected_leaving"), "{unprotected}");
+    }
+
+    #[test]
+    fn this_host_sends_to_a_remote_network_from_no_address() {
+        let mut sets = Sets::new("g");
+        let remote = || selector("10.2.0.0", "10.2.0.255", 6, (443, 443));
+        let here = |from, to| members(selector(from, to, 6, ANY), remote(), PLAIN);
+        let (one, two) = (here("10.1.0.0", "10.1.0.255"), here("10.3.0.0", "10.3.0.255"));
+        let script: String = one.iter().map(|member| sets.add(member)).collect();
+        let key = "meta l4proto 6 ip daddr & 255.255.255.0 . th dport & 0xffff @own_ip_24_proto_6_dport_ffff";
+        for rule in [
+            format!("own {key} goto unprotected_leaving\n"),
+            format!("own_by_device {key} fib saddr type local goto unprotected_leaving\n"),
+            format!("lost {key} counter name translated_leaving drop\n"),
+        ] {
+            assert!(script.contains(&rule), "{script}");
+        }
+        assert!(script.contains("@own_ip_24_proto_6_fragment goto"), "{script}");
+        let added: String = two.iter().map(|member| sets.add(member)).collect();
+        assert!(!added.contains("own_"), "both tunnels share the destination: {added}");
+        let gone = sets.remove_all(&one).expect("without building the table again");
+        assert!(!gone.contains("own_"), "the other tunnel has it: {gone}");
     }
 
     #[test]
@@ -458,11 +552,15 @@ mod tests {
         let members = members(local, selector("10.2.0.1", "10.2.0.1", 6, ANY), PLAIN);
         let mut sets = Sets::new("g");
         let script: String = members.iter().map(|member| sets.add(member)).collect();
-        assert_eq!(
-            script,
-            "add rule inet g leaving ip saddr 10.1.0.1-10.1.255.254 ip daddr 10.2.0.1 meta l4proto 6 \
-             th sport 1-65534 goto unprotected_leaving\n"
-        );
+        let to = "ip daddr 10.2.0.1 meta l4proto 6 th sport 1-65534";
+        let anywhere = format!("ip saddr 0.0.0.0-255.255.255.255 {to}");
+        let expected = [
+            format!("leaving ip saddr 10.1.0.1-10.1.255.254 {to} goto unprotected_leaving"),
+            format!("own_by_device {anywhere} fib saddr type local goto unprotected_leaving"),
+            format!("lost {anywhere} counter name translated_leaving drop"),
+            format!("own {anywhere} goto unprotected_leaving"),
+        ];
+        assert_eq!(script, expected.map(|rule| format!("add rule inet g {rule}\n")).concat());
         assert_eq!(sets.remove(&members[0]), None, "rules of a chain have no names");
     }
 }

@@ -20,8 +20,10 @@ pub(super) enum State {
     InForce,
     /// nftables has refused a change: the whole table is to be built again.
     Outdated,
-    /// nftables has refused the whole table. The reason is in the log already.
+    /// nftables has refused the whole table, for this reason. It may take it later.
     Refused(String),
+    /// This host has no nftables, or none that takes any table, for this reason.
+    Unusable(String),
 }
 
 /// Called when a change is refused, on the thread of the writer.
@@ -167,7 +169,6 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusa
             }
             Order::Change(_) => {}
             Order::Replace(script) => {
-                // A table that was there before is out of date now.
                 if replace(&script(), progress) {
                     on_refusal();
                 }
@@ -180,26 +181,33 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusa
     }
 }
 
-/// Returns `true` if nftables keeps the former table.
+/// Returns `true` if nftables refuses the table, but may take it later.
 fn replace(script: &str, progress: &Progress) -> bool {
     let outcome = nft::run(script);
     let mut state = lock(&progress.state);
     let was_there = matches!(*state, State::InForce | State::Outdated);
-    *state = match outcome {
+    let next = match outcome {
         Ok(()) => State::InForce,
-        Err(error) => {
-            let refused = State::Refused(error.to_string());
-            if *state != refused {
-                tracing::warn!(
-                    %error,
-                    "nftables does not guard the tunnels: routes and policies alone keep their traffic from leaving in the \
-                     clear; install nftables"
-                );
-            }
-            refused
-        }
+        Err(error) if was_there || nft::works() => State::Refused(error.to_string()),
+        Err(error) => State::Unusable(error.to_string()),
     };
-    was_there && *state != State::InForce
+    if *state != next {
+        match &next {
+            State::Refused(error) => tracing::warn!(
+                %error,
+                "nftables refuses the guard of the tunnels; until it takes it, routes and policies alone keep their traffic from \
+                 leaving in the clear"
+            ),
+            State::Unusable(error) => tracing::warn!(
+                %error,
+                "nftables does not guard the tunnels: routes and policies alone keep their traffic from leaving in the \
+                 clear; install nftables"
+            ),
+            State::Unneeded | State::InForce | State::Outdated => {}
+        }
+        *state = next;
+    }
+    matches!(*state, State::Refused(_))
 }
 
 /// Nobody waits for a thread that has ended.

@@ -23,6 +23,8 @@ pub struct FilterSection {
     pub ipv6: DefaultAction,
     /// Whether the tunnels' traffic is blocked after SIGTERM has ended the daemon.
     pub on_stop: OnStop,
+    /// Whether the daemon starts without the guard.
+    pub guard: GuardNeed,
     /// `[[filter.rule]]`, in the order in which they are asked.
     pub rule: Vec<Rule>,
 }
@@ -36,6 +38,17 @@ pub enum OnStop {
     Release,
     /// It stays blocked until the next start.
     Block,
+}
+
+/// Whether the daemon starts on a host where nftables refuses the guard, or is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuardNeed {
+    /// It does, with a warning.
+    #[default]
+    Wanted,
+    /// It does not.
+    Required,
 }
 
 /// A rule that makes sense as a whole.

@@ -64,7 +64,7 @@ impl<G: Gateway> Daemon<G> {
                 .filter(|info| !info.sas.is_empty())
                 .map(|info| crate::report::offload_summary(&info)),
             manual_sas: self.manual_sas().await?,
-            guard: self.guard(),
+            guard: self.guard().await,
             confinement: self.confinement.clone(),
             filter: filter.as_ref().map(view::filter),
             ike_discarded: discarded("ike."),
@@ -73,10 +73,12 @@ impl<G: Gateway> Daemon<G> {
         })
     }
 
-    /// The state of the guard; `None` where it cannot be told.
-    fn guard(&self) -> Option<GuardInfo> {
+    /// The state of the guard; `None` where it cannot be told. `nft` may take long to answer.
+    async fn guard(&self) -> Option<GuardInfo> {
         let esp = &self.config.1.esp;
-        let state = vpn::guard::state(&esp.state_dir, &esp.device).ok()?;
+        let (directory, device) = (esp.state_dir.clone(), esp.device.clone());
+        let asked = tokio::task::spawn_blocking(move || vpn::guard::state(&directory, &device));
+        let state = asked.await.ok()?.ok()?;
         Some(GuardInfo {
             in_force: state.in_force,
             held_seconds: state.held_for().map(|held| held.as_secs()),
