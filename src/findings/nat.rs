@@ -6,7 +6,11 @@ use super::subject::Subject;
 use super::traffic::{is_one_way, is_quiet};
 use host::facts::HostFacts;
 use host::firewall::{Fate, Hook, Packet, Place};
+use host::prefixes;
 use policy::AddressRange;
+
+/// Commands of a cure that differ in the network alone.
+const MOST_COMMANDS: usize = 4;
 
 /// A rule such as `masquerade` that the tunnel's packets meet before they are protected. The first one is told.
 pub(super) fn changes(subject: &Subject, host: &HostFacts) -> Option<Finding> {
@@ -54,12 +58,18 @@ fn of_pair(
     )
 }
 
-fn cure(place: &Place, local: &AddressRange, remote: &AddressRange) -> [String; 4] {
+fn cure(place: &Place, local: &AddressRange, remote: &AddressRange) -> Vec<String> {
     let chain = &place.chain;
-    [
+    let flows = prefixes(remote).into_iter().map(|network| {
+        format!("end the flows that it has changed already: conntrack -D -d {network}")
+    });
+    let mut cure = vec![
         format!("to see it: nft -a list chain {chain}"),
         format!("except the tunnel from it: nft insert rule {chain} {}", between(local, remote)),
-        format!("end the flows that it has changed already: conntrack -D -d {remote}"),
+    ];
+    cure.extend(flows.take(MOST_COMMANDS));
+    cure.push(
         "put such a rule into the configuration of the firewall, too: a command does not outlive a reboot".to_owned(),
-    ]
+    );
+    cure
 }

@@ -108,7 +108,7 @@ pub(crate) fn subjects(
     let Some(sa) = &status.sa else { return Vec::new() };
     let path = [sa.local, sa.remote];
     let subject = |child: &ChildStatus| {
-        let serves = matches!(child.state, State::Established | State::Rekeying);
+        let serves = matches!(child.state, State::Established | State::Rekeying | State::Blocked);
         let sa = child.sa.as_ref().filter(|_| serves)?;
         let device = (!in_kernel(&child.name)).then_some(device);
         Some(Subject::new(child, sa, path, policy, device))

@@ -202,7 +202,7 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
             PlaneKind::Userspace => self.userspace.maintenance().fault(sa),
             PlaneKind::Kernel => self.kernel.as_mut()?.maintenance().fault(sa),
         };
-        of_plane.or_else(|| self.table_fault())
+        of_plane.or_else(|| self.guard_fault())
     }
 
     fn unserved(&mut self) -> BTreeMap<String, u64> {
@@ -287,8 +287,11 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             local.any(|s| s.contains(packet.protocol, s.addresses.start(), packet.source.1))
                 && selectors.remote.iter().any(|s| s.contains(packet.protocol, address, port))
         };
-        let (rule, _) = self.rules.values().find(|(rule, _)| remote(rule))?;
-        self.config.guarded(&rule.tunnel)?;
+        // A packet's mark is not known.
+        let guarded = |rule: &Rule| {
+            self.config.guarded(&rule.tunnel).is_some_and(|properties| properties.mark.is_none())
+        };
+        let (rule, _) = self.rules.values().find(|(rule, _)| remote(rule) && guarded(rule))?;
         let own = Routes::open().and_then(|mut routes| routes.own()).unwrap_or_default();
         let ours = own.contains(&packet.source.0) && !own.contains(&address);
         ours.then(|| rule.tunnel.clone())

@@ -137,8 +137,11 @@ impl Guard {
         let _ = guard.add_defined(defined);
         guard.replace().wait();
         for _ in 0..MORE_ATTEMPTS {
-            if !matches!(guard.writer.state(), State::Refused(_)) {
-                break;
+            match guard.writer.state() {
+                State::Refused(_) => {}
+                // The answer to the question whether it works may have failed, too.
+                State::Unusable(_) if nft::available() => {}
+                _ => break,
             }
             // A kernel without XFRM has no words for it.
             guard.surroundings.kernel = guard.surroundings.kernel && nft::knows_ipsec();
@@ -172,7 +175,7 @@ impl Guard {
 
     /// If nftables has refused to guard expected rules, begins to build the table again.
     pub(super) fn make_up(&mut self) -> Option<Written> {
-        self.lacks_rules().then(|| {
+        (self.writer.state() == State::Outdated).then(|| {
             self.entering = self.replace();
             self.entering.clone()
         })
@@ -225,14 +228,9 @@ impl Guard {
         self.tell(Some(script)).wait();
         // Their members may be those of expected rules.
         self.entering.wait();
-        if self.lacks_rules() {
+        if self.writer.state() == State::Outdated {
             self.replace().wait();
         }
-    }
-
-    /// Whether nftables has refused a change, or the whole table.
-    fn lacks_rules(&self) -> bool {
-        matches!(self.writer.state(), State::Outdated | State::Refused(_))
     }
 
     /// Stops guarding, some time later, the traffic that the rules which were added last had before.
@@ -353,6 +351,8 @@ impl Guard {
         match script {
             Some(script) if script.is_empty() => self.writer.nothing(),
             Some(script) if self.writer.state() == State::InForce => self.writer.change(script),
+            // The next attempt to put the table in force has it, too.
+            Some(_) if matches!(self.writer.state(), State::Refused(_)) => self.writer.nothing(),
             _ => self.replace(),
         }
     }
@@ -376,7 +376,11 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.writer.finish();
         // After a panic, as if the process had been killed: traffic stops, and the next start replaces the table.
-        let may_be_there = !matches!(self.writer.state(), State::Unneeded | State::Unusable(_));
+        let may_be_there = match self.writer.state() {
+            State::Unneeded => false,
+            State::Unusable(_) => nft::available(),
+            _ => true,
+        };
         if may_be_there
             && !self.kept
             && self.hold.since().is_none()
@@ -450,8 +454,10 @@ fn base(
     };
     // A packet of this host has come by no device, unless a device has made it.
     let before = format!("    jump {out_claims}\n    iif != 0 goto {OWN_BY_DEVICE}\n");
-    let after =
-        format!("    {seen} jump translated\n    jump {out_claims}\n    iif 0 goto {own}\n");
+    // A frame that a bridge forwards has no such device here, either, and no address of this host.
+    let after = format!(
+        "    {seen} jump translated\n    jump {out_claims}\n    iif 0 fib saddr type local goto {own}\n"
+    );
     let hooks = hook("before_translation", BEFORE_NAT, protected_before, handed_before, &before)
         + &hook("after_translation", AFTER_NAT, protected_after, handed_after, &after);
     // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the packets
@@ -522,6 +528,8 @@ table inet {name} {{
     ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
     ip6 hoplimit 1 icmpv6 type {{ 130, 131, 132, 143 }} accept
     ip ttl 1 meta l4proto 2 accept
+    ip daddr 0.0.0.0/0 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} fib saddr type local accept
+    ip6 daddr ::/0 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} fib saddr type local accept
 {bypass_out}    counter name {out_drop} drop
   }}
   chain {in_drop} {{
@@ -535,8 +543,6 @@ table inet {name} {{
   chain {out_claims} {{
   }}
   chain {own} {{
-    ip daddr 0.0.0.0/0 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} accept
-    ip6 daddr ::/0 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} accept
   }}
   chain {OWN_BY_DEVICE} {{
   }}

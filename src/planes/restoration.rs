@@ -52,9 +52,9 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.restoration.faults.values().next().cloned().map_or(Ok(restored), Err)
     }
 
-    /// The reason why a table is not in force.
-    pub(super) fn table_fault(&self) -> Option<String> {
-        self.restoration.faults.values().next().map(ToString::to_string)
+    /// The reason why the guard is not in force.
+    pub(super) fn guard_fault(&self) -> Option<String> {
+        self.restoration.faults.get(&WatchedTable::Guard).map(ToString::to_string)
     }
 
     fn restore_guard(&mut self) {

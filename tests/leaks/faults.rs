@@ -186,6 +186,8 @@ pub fn refusals(setting: Setting) {
         is_blocked(s);
         let why = s.left.ctl_ok(&["why", "site_lan"]);
         assert!(why.contains("vpn_guard_vpn0 of nftables"), "{why}");
+        // It does not wait for nftables to take the table.
+        s.left.ctl_ok(&["reload"]);
     });
     assert!(faults.has_fired());
     scene.passes();

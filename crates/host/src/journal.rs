@@ -223,7 +223,9 @@ impl Journal {
             return Ok(());
         }
         self.changes.push(change.clone());
-        writeln!(self.file, "{change}")
+        let line = format!("{change}\n");
+        self.file
+            .write_all(line.as_bytes())
             .map_err(|e| refused(format!("writing the state file {}", self.path.display()), &e))
     }
 
@@ -310,7 +312,13 @@ impl Journal {
     fn rewrite(&mut self) -> io::Result<()> {
         let made = self.changes.iter().filter(|change| !self.left.contains(change));
         let changes: String = self.left.iter().chain(made).map(|c| format!("{c}\n")).collect();
-        self.file.write_all(format!("{BEGUN}\n{changes}{COMPLETE}\n").as_bytes())
+        let before = self.file.metadata()?.len();
+        // A line before it may lack its end.
+        let record = format!("\n{BEGUN}\n{changes}{COMPLETE}\n");
+        self.file.write_all(record.as_bytes()).inspect_err(|_| {
+            // Later lines are not to be taken for its own.
+            let _ = self.file.set_len(before);
+        })
     }
 
     /// Makes sure that no other plane of this namespace uses the table, and clears it of what a crashed one left.

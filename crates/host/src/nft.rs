@@ -83,7 +83,9 @@ pub fn available() -> bool {
 
 /// Returns `true` if this host has the program, and a kernel that takes its tables.
 pub fn works() -> bool {
-    check("table inet vpn_probe {\n}\n").is_ok()
+    let table = "table inet vpn_probe {\n}\n";
+    // A refusal may have any cause once.
+    check(table).or_else(|_| check(table)).is_ok()
 }
 
 /// Whether rules can tell packets that the kernel's IPsec protects from others. If nothing else works either, it is not known

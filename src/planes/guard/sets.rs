@@ -287,7 +287,8 @@ impl Sets {
         let mut script = format!("add set inet {table} {set} {{ type {kinds}; }}\n");
         let set = format!("meta mark set meta mark or {SEEN:#x}");
         let [protected_before, protected_after] = PROTECTED;
-        if shape.way == Way::Leaving {
+        // Where the mark decides which tunnel a packet takes, its bit is not available.
+        if shape.way == Way::Leaving && shape.mark & SEEN == 0 {
             script += &rule(protected_before, &set);
         }
         if shape.by_card {

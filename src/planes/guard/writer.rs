@@ -181,14 +181,15 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusa
     }
 }
 
-/// Returns `true` if nftables refuses the table, but may take it later.
+/// Returns `true` if nftables begins to refuse the table, but may take it later: further attempts are key management's.
 fn replace(script: &str, progress: &Progress) -> bool {
     let outcome = nft::run(script);
     let mut state = lock(&progress.state);
-    let was_there = matches!(*state, State::InForce | State::Outdated);
+    let works = !matches!(*state, State::Unneeded | State::Unusable(_));
+    let is_told = matches!(*state, State::Refused(_));
     let next = match outcome {
         Ok(()) => State::InForce,
-        Err(error) if was_there || nft::works() => State::Refused(error.to_string()),
+        Err(error) if works || nft::works() => State::Refused(error.to_string()),
         Err(error) => State::Unusable(error.to_string()),
     };
     if *state != next {
@@ -207,7 +208,7 @@ fn replace(script: &str, progress: &Progress) -> bool {
         }
         *state = next;
     }
-    matches!(*state, State::Refused(_))
+    matches!(*state, State::Refused(_)) && !is_told
 }
 
 /// Nobody waits for a thread that has ended.

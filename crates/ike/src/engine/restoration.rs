@@ -43,7 +43,7 @@ impl<P: DataPlane> Engine<P> {
             // The same reason as a second ago is told once.
             Err(_) if self.plane_fault == fault => return,
             Err(error) => EventKind::Warning(format!(
-                "a part of the data plane is missing and cannot be put back; the traffic of the tunnels is blocked: {error}"
+                "a part of the data plane is missing and cannot be put back: packets of the tunnels may not pass, or nothing else may keep them from leaving in the clear: {error}"
             )),
             Ok(_) => {
                 self.plane_fault = None;

@@ -193,8 +193,15 @@ impl Userspace {
         self.shared.failed.store(false, Ordering::SeqCst);
         self.appear()?;
         let rules: Vec<Rule> = self.rules.values().cloned().collect();
-        let routed = rules.iter().try_for_each(|rule| self.route(rule));
-        self.sweep();
+        let mut routed = Ok(());
+        for rule in &rules {
+            routed = routed.and(self.route(rule));
+        }
+        match routed {
+            Ok(()) => self.sweep(),
+            // The blackholes of the device before stay, and the next attempt makes another device.
+            Err(_) => self.shared.failed.store(true, Ordering::SeqCst),
+        }
         routed.and_then(|()| self.sync_workers())
     }
 
