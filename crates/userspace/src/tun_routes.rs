@@ -271,7 +271,7 @@ impl TunRoutes {
             .map(|(metric, target)| Route { table, prefix, metric, target })
     }
 
-    /// What stays would take packets from the routes of wider networks, so a failure is followed by another attempt.
+    /// A route that stays would take packets from the routes of wider networks, so a failure is followed by another attempt.
     fn withdraw(&mut self, prefix: Prefix) -> io::Result<()> {
         self.try_to_withdraw(prefix).or_else(|_| self.try_to_withdraw(prefix))
     }

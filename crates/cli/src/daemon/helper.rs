@@ -32,7 +32,7 @@ pub struct Helping {
     pub missing: Vec<String>,
 }
 
-/// What the helper is asked for.
+/// A request to the helper.
 #[derive(Debug, Serialize, Deserialize)]
 enum Call {
     /// To run `nft`.
@@ -41,7 +41,7 @@ enum Call {
     Tell(String),
 }
 
-/// What the daemon is told about a call.
+/// An answer of the helper about a call.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
     /// `nft` runs in the process with this number.
@@ -80,7 +80,7 @@ impl From<Kind> for io::ErrorKind {
     }
 }
 
-/// What the helper says of itself once it is confined.
+/// The helper's report of its own confinement.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ready {
     /// The parts of its confinement that are not in force, each with the reason.

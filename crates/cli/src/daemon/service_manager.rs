@@ -20,7 +20,7 @@ use tracing::warn;
 /// The variable that names the socket.
 const NAME: &str = "NOTIFY_SOCKET";
 
-/// What a service may say of itself: nothing that reaches other processes, as `MAINPID=` would.
+/// The words that a service may say of itself: none that reaches other processes, as `MAINPID=` would.
 const WORDS: [&str; 6] = ["READY", "RELOADING", "STOPPING", "STATUS", "MONOTONIC_USEC", "WATCHDOG"];
 
 static MANAGER: OnceLock<UnixDatagram> = OnceLock::new();

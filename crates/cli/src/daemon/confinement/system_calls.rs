@@ -110,7 +110,7 @@ const SOCKET_KIND: u64 = 0xf;
 /// SOCK_STREAM.
 const STREAM: u64 = libc::SOCK_STREAM.unsigned_abs() as u64;
 
-/// What some processes may do, and others may not.
+/// System calls that some processes may make, and others may not.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowed {
     /// Open Unix sockets and connect them: a filter does not see where to.
