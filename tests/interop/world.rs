@@ -170,20 +170,27 @@ impl World {
         });
     }
 
+    /// strongSwan's requests do not arrive; [`World::lose_no_more`] of `loss` ends that.
+    pub fn lose_requests_to_vpnd(&self) {
+        let requests = ANSWERS.map(|answers| answers.replace("== 0x20", "== 0"));
+        lose_at(&self.vpnd.space, "loss", requests.each_ref().map(String::as_str), "");
+        lose_at(&self.charon.space, "loss", MESSAGES, "ip ttl 0");
+    }
+
+    /// Answers of `vpnd` do not arrive; [`World::lose_no_more`] of `loss` ends that.
+    pub fn lose_answers_to_charon(&self) {
+        lose_at(&self.vpnd.space, "loss", MESSAGES, "ip ttl 0");
+        lose_at(&self.charon.space, "loss", ANSWERS, "");
+    }
+
     /// Drops messages on their way to `vpnd` and to strongSwan, by a table with this name.
     fn lose(&self, table: &str, messages: [&str; 2], which: &str) {
         for namespace in [&self.vpnd.space, &self.charon.space] {
-            let chain = format!(
-                "add table inet {table}; \
-                 add chain inet {table} in {{ type filter hook input priority 0; }}"
-            );
-            let rules =
-                messages.map(|m| format!("; add rule inet {table} in {m} {which} counter drop"));
-            nft(namespace, &(chain + &rules.concat())).expect("nftables can match");
+            lose_at(namespace, table, messages, which);
         }
     }
 
-    fn lose_no_more(&self, table: &str) {
+    pub fn lose_no_more(&self, table: &str) {
         for namespace in [&self.vpnd.space, &self.charon.space] {
             nft(namespace, &format!("delete table inet {table}")).expect("it is there");
         }
@@ -220,6 +227,15 @@ impl World {
             tail(&self.charon.log(), 60)
         )
     }
+}
+
+/// Drops messages on their way to a gateway, by a table with this name.
+fn lose_at(space: &Namespace, table: &str, messages: [&str; 2], which: &str) {
+    let chain = format!(
+        "add table inet {table}; add chain inet {table} in {{ type filter hook input priority 0; }}"
+    );
+    let rules = messages.map(|m| format!("; add rule inet {table} in {m} {which} counter drop"));
+    nft(space, &(chain + &rules.concat())).expect("nftables can match");
 }
 
 /// Makes the certificates of both sides and serves the revocation list where they say it is.

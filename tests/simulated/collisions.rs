@@ -238,9 +238,12 @@ impl Duel {
 
     /// No message is under way.
     fn silence(&self) {
-        for who in [A, B] {
-            assert_eq!(self.world.held(self.gates[who as usize]), 0, "{who:?} has said something");
-        }
+        [A, B].into_iter().for_each(|who| self.silence_of(who));
+    }
+
+    /// No message of an end is under way.
+    fn silence_of(&self, who: Who) {
+        assert_eq!(self.world.held(self.gates[who as usize]), 0, "{who:?} has said something");
     }
 
     // ---- what must hold

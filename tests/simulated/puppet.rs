@@ -349,7 +349,16 @@ impl Puppet {
         self.request_content(&header, &content)
     }
 
-    /// The same with the critical bit of the first payload set.
+    /// Sends a request whose answer may take its time.
+    pub fn ask(&mut self, exchange: ExchangeType, payloads: &[Payload]) {
+        self.forget_sent();
+        let header = self.header(exchange, self.next_request, false);
+        self.next_request += 1;
+        let request = self.seal(&header, &Content::of(&header, payloads));
+        self.send(request);
+    }
+
+    /// The same as [`Puppet::request`] with the critical bit of the first payload set.
     pub fn request_critical(
         &mut self,
         exchange: ExchangeType,

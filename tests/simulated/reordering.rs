@@ -332,10 +332,11 @@ fn granted(puppet: &Puppet, asked: Vec<Payload>, spi: Spi) -> Vec<Payload> {
     answer
 }
 
-#[test]
-fn a_peer_that_rekeys_the_successor_while_the_delete_waits_is_asked_to_come_again() {
+/// A gateway with a Child SA that has just replaced another one, and the peer's request to rekey one of both.
+fn rekey_before_the_delete(of_new: bool) -> Puppet {
     let new = Spi(0x7000_0002);
     let mut puppet = Puppet::called(&Site::default());
+    let old = puppet.sending()[0];
     assert!(puppet.world.rekey(puppet.left, NET));
     puppet.world.run_for(Duration::from_millis(50));
     let (request, payloads) = puppet.next_request();
@@ -344,18 +345,45 @@ fn a_peer_that_rekeys_the_successor_while_the_delete_waits_is_asked_to_come_agai
     let mut rekey = puppet.child_payloads(Spi(0x7000_0003));
     let replaces = Notify {
         protocol: ProtocolId::ESP,
-        spi: new.0.to_be_bytes().to_vec(),
+        spi: if of_new { new } else { old }.0.to_be_bytes().to_vec(),
         kind: NotifyType::REKEY_SA,
         data: vec![],
     };
     rekey.insert(0, Payload::Notify(replaces));
-    let refused = puppet.request(ExchangeType::CREATE_CHILD_SA, &rekey);
-    assert_eq!(notified(&refused), [NotifyType::TEMPORARY_FAILURE]);
+    puppet.ask(ExchangeType::CREATE_CHILD_SA, &rekey);
+    puppet
+}
+
+/// The peer answers the Delete that has been waiting; the gateway's answer to the peer's request.
+fn answer_after_the_delete(puppet: &mut Puppet) -> Vec<Payload> {
     puppet.world.run_for(calm().drain);
     let (delete, _) = puppet.next_request();
     puppet.answer(&delete, &[]);
-    let granted = puppet.request(ExchangeType::CREATE_CHILD_SA, &rekey);
-    assert!(granted.iter().any(|p| matches!(p, Payload::Sa(_))), "{granted:?}");
+    puppet.world.run_for(Duration::from_millis(50));
+    let messages = puppet.sent();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    let (header, octets) = &messages[0];
+    assert!(header.response && header.exchange == ExchangeType::CREATE_CHILD_SA, "{header:?}");
+    puppet.open(header, octets)
+}
+
+#[test]
+fn a_peer_that_rekeys_the_successor_is_answered_after_the_delete() {
+    for by_both in [false, true] {
+        let mut puppet = rekey_before_the_delete(true);
+        if by_both {
+            assert!(puppet.world.rekey(puppet.left, NET));
+        }
+        let granted = answer_after_the_delete(&mut puppet);
+        assert!(granted.iter().any(|p| matches!(p, Payload::Sa(_))), "{granted:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_rekeys_what_is_replaced_is_answered_after_the_delete() {
+    let mut puppet = rekey_before_the_delete(false);
+    let refused = answer_after_the_delete(&mut puppet);
+    assert_eq!(notified(&refused), [NotifyType::CHILD_SA_NOT_FOUND]);
 }
 
 #[test]

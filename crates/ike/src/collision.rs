@@ -53,6 +53,29 @@ pub(crate) fn admit(
     }
 }
 
+/// Returns `true` if a request to rekey a Child SA is answered only when the peer has answered the Delete of a Child SA that
+/// this side has replaced, by this one or this one by another. strongSwan (5.9) begins to send on the new one with that Delete:
+///
+/// - if another rekey comes first, with keys that it has wiped;
+/// - if it has got TEMPORARY_FAILURE meanwhile, not at all: it takes the replaced one for current again.
+pub(crate) fn waits_for_delete(
+    session: &Session,
+    ike: &Established,
+    protocol: ProtocolId,
+    spi_out: Spi,
+) -> bool {
+    // The Delete may never be sent, or not on this IKE SA.
+    let ends = ike.phase == Phase::Superseded
+        || matches!(ike.active, Some(Active::DeleteIke | Active::Rekey(_)))
+        || session.is_closing();
+    let child = session.child_by_outbound(protocol, spi_out).filter(|_| !ends);
+    child.is_some_and(|child| match child.state {
+        ChildState::Established => session.awaits_delete_of_predecessor(child.spi_in),
+        ChildState::Replaced(_) => session.is_deleting(child.spi_in),
+        ChildState::Unwanted => false,
+    })
+}
+
 fn admit_rekey_child(
     session: &Session,
     active: Option<&Active>,
@@ -70,7 +93,6 @@ fn admit_rekey_child(
         Some(Active::DeleteChildren(spis)) => spis.contains(&child.spi_in),
         _ => false,
     };
-    let closing = closing || session.awaits_delete_of_predecessor(child.spi_in);
     if closing || child.state != ChildState::Established {
         Err(Rejection::temporary())
     } else {

@@ -20,7 +20,7 @@ use crate::proof::Proved;
 use crate::rejection::{Rejection, unasked};
 use crate::sa::active::{Active, Purpose};
 use crate::sa::message::Message;
-use crate::sa::postponed::Postponed;
+use crate::sa::postponed::{Postponed, Until};
 use crate::sa::reassembly::Received;
 use crate::sa::window::{Request, Retransmission};
 use crate::sa::{IkeSa, Phase, State};
@@ -32,9 +32,7 @@ use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
-use policy::ChildTunnel;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 impl Session {
     /// Takes a message for the IKE SA with this local SPI.
@@ -205,8 +203,12 @@ impl Session {
             (Err(error), _) => Answer::from(&Rejection::unreadable(&error)),
             (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
                 if let Some(child) = create_child::unprepared(self, cx, &payloads) {
-                    self.postpone(index, header, datagram, payloads, (Some(child), None));
+                    self.postpone(index, header, datagram, payloads, Until::Prepared(child));
                     return Effect::Postponed(self.sas[index].local_spi).into();
+                }
+                if create_child::waits_for_delete(self, index, &payloads) {
+                    self.postpone(index, header, datagram, payloads, Until::Deleted);
+                    return Effects::none();
                 }
                 create_child::answer(self, cx, index, payloads)
             }
@@ -221,8 +223,8 @@ impl Session {
                 if create_child::handover::take_over_deleted(self, cx, &payloads)
                     && !pause.is_zero()
                 {
-                    let due = Some(after(cx.now, pause));
-                    self.postpone(index, header, datagram, payloads, (None, due));
+                    let due = Until::Time(after(cx.now, pause));
+                    self.postpone(index, header, datagram, payloads, due);
                     return Effects::none();
                 }
                 informational::answer(self, cx, index, &payloads, datagram)
@@ -256,17 +258,17 @@ impl Session {
         effects
     }
 
-    /// Keeps a request that is answered once the plane is prepared for the child tunnel, or at that time.
+    /// Keeps a request that is answered later.
     fn postpone(
         &mut self,
         index: usize,
         header: &Header,
         Datagram { local, remote, octets }: Datagram<'_>,
         payloads: Vec<Payload>,
-        (child, due): (Option<Arc<ChildTunnel>>, Option<Instant>),
+        until: Until,
     ) {
         let (header, path, octets) = (*header, (local, remote), octets.to_vec());
-        let postponed = Postponed { header, payloads, path, octets, child, due };
+        let postponed = Postponed { header, payloads, path, octets, until };
         self.sas[index].window.postponed = Some(Box::new(postponed));
     }
 
@@ -284,6 +286,26 @@ impl Session {
         effects
     }
 
+    /// Answers requests that have been waiting for the Delete of a replaced Child SA, and wait no longer.
+    fn respond_after_delete(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let waits = |index: usize, sa: &IkeSa| match &sa.window.postponed {
+            Some(request) if matches!(request.until, Until::Deleted) => {
+                Some(create_child::waits_for_delete(self, index, &request.payloads))
+            }
+            _ => None,
+        };
+        let ended = (self.sas.iter().enumerate()).filter(|(i, sa)| waits(*i, sa) == Some(false));
+        let ended: Vec<IkeSpi> = ended.map(|(_, sa)| sa.local_spi).collect();
+        let mut effects = Effects::none();
+        for spi in ended {
+            // One may end the session.
+            if self.position(spi).is_some() {
+                effects += self.respond_to_postponed(cx, spi);
+            }
+        }
+        effects
+    }
+
     /// Answers a request on the IKE SA with this local SPI that has been waiting.
     pub fn respond_to_postponed(&mut self, cx: &mut Cx<'_>, spi: IkeSpi) -> Effects {
         let Some(index) = self.position(spi) else {
@@ -292,7 +314,7 @@ impl Session {
         let Some(postponed) = self.sas[index].window.postponed.take() else {
             return Effects::none();
         };
-        let Postponed { header, payloads, path: (local, remote), octets, child: _child, due: _due } =
+        let Postponed { header, payloads, path: (local, remote), octets, until: _until } =
             *postponed;
         let datagram = Datagram { local, remote, octets: &octets };
         self.respond(cx, index, &header, datagram, Ok(payloads))
@@ -380,7 +402,7 @@ impl Session {
     /// Starts what can be started.
     pub fn pump(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.renew_numbers();
-        let mut effects = Effects::none();
+        let mut effects = self.respond_after_delete(cx);
         let mut index = 0;
         while !self.is_over() && index < self.tasks.len() {
             // However many wait for the answer that is awaited.

@@ -446,8 +446,7 @@ impl Session {
             )
     }
 
-    /// Returns `true` if this side is about to delete the Child SA that this one has replaced. strongSwan (5.9) begins to
-    /// send on this one with that Delete; if another rekey comes first, with keys that it has wiped.
+    /// Returns `true` if this side is about to delete the Child SA that this one has replaced.
     pub fn awaits_delete_of_predecessor(&self, spi_in: Spi) -> bool {
         let Some(child) = self.child_by_inbound(spi_in) else { return false };
         let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);

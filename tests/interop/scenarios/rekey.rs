@@ -34,6 +34,30 @@ pub fn ike_with_any_children_by_charon(world: &World) {
 
 type Step = fn(&World);
 
+/// vpnd renews the Child SA while strongSwan's request to renew it is lost, again and again. It arrives when vpnd has the new
+/// one, and has not deleted the old one.
+fn child_by_charon_too_late(world: &World) {
+    world.lose_requests_to_vpnd();
+    world.charon.swanctl(CHILD_OF_CHARON).expect("strongSwan begins");
+    eventually("strongSwan's request is lost", || (world.lost_messages()[0] > 0).then_some(()));
+    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    world.lose_no_more("loss");
+    world.charon.wait_up();
+}
+
+/// strongSwan asks to renew the Child SA that vpnd has just made, and vpnd does, too. What vpnd answers is lost until
+/// strongSwan has answered vpnd's request.
+fn child_of_child_by_both(world: &World) {
+    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    world.lose_answers_to_charon();
+    world.charon.swanctl(CHILD_OF_CHARON).expect("strongSwan begins");
+    let before = world.vpnd.child_sa().inbound_spi;
+    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    assert_ne!(world.vpnd.child_sa().inbound_spi, before);
+    world.lose_no_more("loss");
+    world.charon.wait_up();
+}
+
 pub fn child_by_vpnd(world: &World) {
     let before = world.vpnd.child_sa();
     world.vpnd.must(&["rekey", CHILD_TUNNEL]);
@@ -73,9 +97,17 @@ pub fn while_working(world: &mut World, from_vpnd: bool, work: impl FnOnce(&Worl
 const CHILD_OF_CHARON: &[&str] = &["--rekey", "--child", CONNECTION];
 const IKE_OF_CHARON: &[&str] = &["--rekey", "--ike", CONNECTION];
 
+/// Deletes that were answered with one: those of `vpnd`, and those of either side.
+fn deletes(world: &World) -> [usize; 2] {
+    let log = world.vpnd.log();
+    ["received INFORMATIONAL response", " INFORMATIONAL response"].map(|response| {
+        log.lines().filter(|line| line.contains(response) && line.contains("DELETE")).count()
+    })
+}
+
 /// Both sides renew the Child SA at the same time.
 fn child_by_both(world: &World) {
-    let before = world.vpnd.child_sa();
+    let (before, deleted) = (world.vpnd.child_sa(), deletes(world)[0]);
     world.cross(&["rekey", CHILD_TUNNEL], CHILD_OF_CHARON);
     eventually("vpnd has a new Child SA", || {
         let child = world.vpnd.child();
@@ -83,6 +115,8 @@ fn child_by_both(world: &World) {
         (child.state == "established" && other).then_some(())
     });
     world.charon.wait_up();
+    // Each side deletes one. As long as strongSwan has not answered that, vpnd answers no request to renew what is new.
+    eventually("vpnd has deleted one", || (deletes(world)[0] > deleted).then_some(()));
 }
 
 /// Both sides renew the IKE SA at the same time.
@@ -143,6 +177,25 @@ pub fn all() -> Vec<Scenario> {
             under_traffic(world, true, steps);
             let log = world.charon.log();
             assert!(words.iter().any(|words| log.contains(words)), "the requests crossed");
+        }));
+    }
+    // Both last until strongSwan has sent its request once more, and vpnd has deleted what is replaced.
+    for (name, step, steps) in [
+        ("child_by_charon_too_late", child_by_charon_too_late as Step, 1),
+        ("child_of_child", child_of_child_by_both, 2),
+    ] {
+        let setup = Setup {
+            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 20",
+            retransmit: ("300ms", 9),
+            ..Setup::default()
+        };
+        scenarios.push(scenario(format!("rekey::crossing::{name}"), setup, move |world| {
+            while_working(world, true, |world| {
+                step(world);
+                eventually("what was replaced is deleted", || {
+                    (deletes(world)[1] >= steps).then_some(())
+                });
+            });
         }));
     }
     scenarios.push(scenario("rekey::traffic_of_charon", Setup::default(), |world| {

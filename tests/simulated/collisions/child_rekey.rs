@@ -284,16 +284,19 @@ fn collision_delayed_response_delete() {
 fn collision_delayed_request() {
     for started_by in [A, B] {
         for nonces in LOWEST_OF_THREE {
-            for refusal_first in [false, true] {
+            for deleted_first in [false, true] {
                 let (mut duel, delayed) = Duel::cross_late(started_by, nonces);
+                if deleted_first {
+                    duel.pass(B, DeleteChild);
+                }
+                // B answers when it knows that A has deleted what B has replaced.
                 duel.late(A, delayed);
-                let delete = duel.keep(B, DeleteChild);
-                let refusal = duel.keep(B, TemporaryFailure);
-                let (first, second) =
-                    if refusal_first { (refusal, delete) } else { (delete, refusal) };
-                duel.late(B, first);
-                duel.late(B, second);
+                if !deleted_first {
+                    duel.pass(B, DeleteChild);
+                }
+                duel.silence_of(B);
                 duel.pass(A, DeleteChild);
+                duel.pass(B, ChildSaNotFound);
                 assert_eq!(duel.child_made_by(), B);
                 duel.settles_with(2);
             }
@@ -377,8 +380,8 @@ fn collision_ke_invalid_delayed_retry() {
             duel.pass(A, Success);
             duel.late(A, delayed);
             duel.pass(B, DeleteChild);
-            duel.pass(B, TemporaryFailure);
             duel.pass(A, DeleteChild);
+            duel.pass(B, ChildSaNotFound);
             assert_eq!(duel.child_made_by(), B);
             duel.settles_with(2);
         }

@@ -161,6 +161,26 @@ pub(crate) fn unprepared(
     child_sa::unprepared(Asker::from(session), cx, &parts)
 }
 
+/// Returns `true` if the answer to a CREATE_CHILD_SA request has to wait until the peer has answered a Delete of this side.
+pub(crate) fn waits_for_delete(session: &Session, index: usize, payloads: &[Payload]) -> bool {
+    let (Some(ike), Ok(Some((protocol, spi)))) =
+        (session.sas[index].established(), rekeyed(&Parts::of(payloads)))
+    else {
+        return false;
+    };
+    collision::waits_for_delete(session, ike, protocol, spi)
+}
+
+/// The Child SA that a request is to rekey, by the SPI on which this side sends.
+fn rekeyed(parts: &Parts<'_>) -> Result<Option<(ProtocolId, Spi)>, Rejection> {
+    let Some(notify) = parts.notify(NotifyType::REKEY_SA) else { return Ok(None) };
+    let octets =
+        notify.spi.as_slice().try_into().map_err(|_| {
+            Rejection::invalid_syntax("REKEY_SA without an SPI of four octets".into())
+        })?;
+    Ok(Some((notify.protocol, Spi(u32::from_be_bytes(octets)))))
+}
+
 /// Answers a CREATE_CHILD_SA request.
 pub(crate) fn answer(
     session: &mut Session,
@@ -192,16 +212,7 @@ fn answer_child(
     let Some(initiator_nonce) = parts.nonce else {
         return Err(Rejection::invalid_syntax("CREATE_CHILD_SA without nonce".into()));
     };
-    let rekeys = match parts.notify(NotifyType::REKEY_SA) {
-        None => None,
-        Some(notify) => {
-            let octets = notify.spi.as_slice().try_into();
-            let spi = Spi(u32::from_be_bytes(octets.map_err(|_| {
-                Rejection::invalid_syntax("REKEY_SA without an SPI of four octets".into())
-            })?));
-            Some((notify.protocol, spi))
-        }
-    };
+    let rekeys = rekeyed(parts)?;
     let request =
         rekeys.map_or(Request::CreateChild, |(protocol, spi)| Request::RekeyChild(protocol, spi));
     let Some(established) = session.sas[index].established() else {

@@ -16,9 +16,16 @@ pub(crate) struct Postponed {
     pub path: (SocketAddr, SocketAddr),
     /// Fragment 1 of it, or all of it.
     pub octets: Vec<u8>,
-    /// The child tunnel that is asked for, if the data plane is being prepared for the traffic that the peer names. Its rule
-    /// stays as long as this is there.
-    pub child: Option<Arc<ChildTunnel>>,
-    /// Otherwise when it is answered.
-    pub due: Option<Instant>,
+    pub until: Until,
+}
+
+/// When a request is answered that has to wait.
+#[derive(Debug)]
+pub(crate) enum Until {
+    /// When the data plane is prepared for the traffic that the peer names. The rule of this child tunnel stays as long as this
+    /// is there.
+    Prepared(#[expect(dead_code, reason = "it is held")] Arc<ChildTunnel>),
+    /// When the peer has answered the Delete of a Child SA that this side has replaced.
+    Deleted,
+    Time(Instant),
 }

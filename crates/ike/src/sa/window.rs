@@ -1,7 +1,7 @@
 //! Message numbering, retransmission and the kept answer, window size 1 (RFC 7296 §2.1 to §2.3).
 
 use super::message::Message;
-use super::postponed::Postponed;
+use super::postponed::{Postponed, Until};
 use super::reassembly::Reassembly;
 use crate::config::Config;
 use crate::deadlines::{after, times};
@@ -168,7 +168,10 @@ impl Window {
 
     /// When the request that is expected is to be answered, if it has come and its answer waits for that.
     pub fn answer_due(&self) -> Option<Instant> {
-        self.postponed.as_ref()?.due
+        match self.postponed.as_ref()?.until {
+            Until::Time(due) => Some(due),
+            Until::Prepared(_) | Until::Deleted => None,
+        }
     }
 
     pub fn due(&self) -> Option<Instant> {
