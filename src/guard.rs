@@ -86,7 +86,12 @@ pub fn state(state_dir: &Path, device: &str) -> Result<GuardState, SystemError> 
 /// # Errors
 /// If the state directory cannot be used.
 pub fn hold_of_gateway(state_dir: &Path, device: &str) -> Result<Option<GuardState>, SystemError> {
-    if !DeviceLock::is_taken(state_dir, device)? {
+    let mut taken = DeviceLock::is_taken(state_dir, device)?;
+    if taken && watch::runs(state_dir, device)? {
+        // A watch has the lock for a moment, too.
+        taken = DeviceLock::take(state_dir, device)?.is_none();
+    }
+    if !taken {
         return Ok(None);
     }
     Hold::of(state_dir, device)?.set()?;
@@ -104,6 +109,7 @@ pub fn held_since(state_dir: &Path, device: &str) -> Result<Option<SystemTime>, 
 /// Ends the hold on the guard of a device. If no gateway uses the device, everything that blocks the traffic of its tunnels is
 /// removed: the guard, and what a gateway that has crashed, or was stopped with
 /// [`stop_blocked`](crate::Gateway::stop_blocked), has left (routes, routing rules, filters and policies of the kernel).
+/// A [`Watch`] over the guard ends then: this waits until it has been dropped, for half a minute at most.
 ///
 /// # Errors
 /// If the system refuses something; the rest is removed all the same.
@@ -122,6 +128,7 @@ pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
     // Last: until then nothing has left in the clear.
     let what = || format!("removing the table {table} of nftables");
     nft::remove(&table).map_err(|e| plane_error(host::refused(what(), &e)))?;
+    watch::await_end(state_dir, device).map_err(plane_error)?;
     of_kernel?;
     Ok(if blocked { Released::Now } else { Released::Nothing })
 }

@@ -18,7 +18,7 @@ mod table_watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use definition::Definition;
+pub(crate) use definition::{Definition, Held};
 pub(crate) use guard::Hold;
 
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
@@ -31,7 +31,7 @@ use esp::filter::Filter;
 use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
 };
-use guard::{Guard, Surroundings, Written};
+use guard::{Guard, Holder, Surroundings, Written};
 use policy::{ChildTunnel, Policy};
 use restoration::Restoration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -113,7 +113,7 @@ impl Planes {
         let on_refusal = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
         let rules = defined.iter().chain(by_hand).cloned();
         let definition = definition_of(&config, &userspace, rules);
-        let guard = definition.start(&userspace.state_dir, on_refusal)?;
+        let guard = definition.start(&userspace.state_dir, Holder::Gateway, on_refusal)?;
         if config.require_guard {
             guard.in_force()?;
         }

@@ -1,17 +1,25 @@
 //! A held guard while no gateway runs on its device: what other programs remove or change is put back.
 //!
-//! While a gateway runs, it has the lock on the device and puts its guard back itself. This watch waits for the end of the
-//! lock's owner then, and sees whether the guard is still there.
+//! A second table with the same flows belongs to the watch, so that nobody else can remove it: it drops the traffic until the
+//! guard is put back.
+//!
+//! While a gateway runs, it has the lock on the device, a second table of its own, and puts its guard back itself. This watch
+//! removes its table then, which would not follow the gateway's changes. It waits for the end of the lock's owner, and sees
+//! whether the guard is still there.
 
 use super::Definition;
 use crate::builder::StartError;
-use crate::planes::Hold;
 use crate::planes::guard::table;
+use crate::planes::{self, Hold};
 use host::SystemError;
 use host::journal::{DeviceLock, file_of};
+use host::lock::FileLock;
 use host::nft;
-use std::sync::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use userspace::plane_error;
 
 /// The result of [`Watch::look`].
@@ -37,6 +45,10 @@ pub struct Watch {
     hold: Hold,
     nftables: nft::Watch,
     signs: Signs,
+    /// The guard with the table of this watch; `None` while a gateway runs.
+    held: Option<planes::Held>,
+    /// It is there while the watch has a table.
+    _watching: FileLock,
 }
 
 /// Signs of a guard that is missing, and the way to tell of them.
@@ -80,8 +92,9 @@ impl Watch {
         let nftables = nftables.map_err(refused).map_err(plane_error)?;
         let hold = Hold::of(&definition.state_dir, definition.device()).map_err(plane_error)?;
         definition.hold()?;
+        let watching = lock(&definition)?;
         (signs.notice)();
-        Ok(Self { definition, table, hold, nftables, signs })
+        Ok(Self { definition, table, hold, nftables, signs, held: None, _watching: watching })
     }
 
     /// Puts the guard back if it is missing, and no gateway does.
@@ -100,20 +113,42 @@ impl Watch {
             return Ok(Watched::Unchanged);
         }
         let Some(_lock) = self.definition.lock().map_err(plane_error)? else {
+            self.held = None;
             self.await_end();
             return Ok(Watched::ByTheGateway);
         };
-        if !changed && nft::exists(&self.table) {
-            return Ok(Watched::Unchanged);
-        }
+        // Of one change, several messages tell.
+        let changed = changed | self.signs.changed.swap(false, Ordering::SeqCst);
+        let missing = changed || !nft::exists(&self.table);
         // A gateway, or another call of vpnd guard, may have put another policy in force meanwhile.
         self.definition.refresh();
-        match self.definition.leave() {
-            Ok(true) => Ok(Watched::PutBack),
-            Ok(false) => Ok(Watched::Unchanged),
+        match self.put_back(missing) {
+            Ok(true) if missing => Ok(Watched::PutBack),
+            Ok(_) => Ok(Watched::Unchanged),
             Err(error) => {
                 self.signs.changed.store(true, Ordering::SeqCst);
                 Err(error)
+            }
+        }
+    }
+
+    /// Puts the guard in force if it is `missing`, and in any case a table of this watch with the same flows. Returns `false` if
+    /// there is nothing to guard.
+    fn put_back(&mut self, missing: bool) -> Result<bool, StartError> {
+        let definition = &self.definition;
+        match self.held.take_if(|held| held.is_of(&definition.guard)) {
+            Some(mut held) => {
+                let there = if missing { held.put_back() } else { held.in_force() };
+                self.held = Some(held);
+                Ok(there?)
+            }
+            None => {
+                // The name of the table is free again then.
+                self.held = None;
+                let held = definition.guard.hold(&definition.state_dir)?;
+                let there = held.in_force();
+                self.held = Some(held);
+                Ok(there?)
             }
         }
     }
@@ -139,6 +174,43 @@ impl Watch {
             self.signs.ended.store(true, Ordering::SeqCst);
         }
     }
+}
+
+/// The lock of a watch: two of them would have the same table.
+fn lock(definition: &Definition) -> Result<FileLock, StartError> {
+    let file = lock_file(&definition.state_dir, definition.device()).map_err(plane_error)?;
+    let lock = FileLock::take(&file);
+    let lock = lock.and_then(|lock| lock.ok_or_else(|| io::Error::other("another watch has it")));
+    let what = || format!("locking {}", file.display());
+    Ok(lock.map_err(|error| plane_error(host::refused(what(), &error)))?)
+}
+
+fn lock_file(state_dir: &Path, device: &str) -> Result<PathBuf, SystemError> {
+    file_of(state_dir, device, "watch")
+}
+
+/// Returns `true` if a watch over the guard of a device runs.
+pub(super) fn runs(state_dir: &Path, device: &str) -> Result<bool, SystemError> {
+    Ok(host::lock::is_locked(&lock_file(state_dir, device)?))
+}
+
+/// The time after which a watch over a guard that was released should have ended.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Waits until no watch holds the guard of a device, which has been released.
+///
+/// # Errors
+/// If there is still one after a while: its table blocks the traffic.
+pub(super) fn await_end(state_dir: &Path, device: &str) -> Result<(), SystemError> {
+    let file = lock_file(state_dir, device)?;
+    let (told, ended) = mpsc::channel();
+    let wait = move || _ = told.send(host::lock::await_unlocked(&file));
+    let thread = std::thread::Builder::new().name("guard-release".to_owned()).spawn(wait);
+    let late = |_| io::Error::other("vpnd guard --watch does not end; end it");
+    let outcome = thread.and_then(|_| ended.recv_timeout(LIMIT).map_err(late)?);
+    let table = nft::table("watch", device);
+    outcome
+        .map_err(|error| host::refused(format!("removing the table {table} of nftables"), &error))
 }
 
 impl Definition {

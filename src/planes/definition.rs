@@ -20,7 +20,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::guard::{Guard, GuardedTraffic, Hold, OnRefusal, Surroundings};
+use super::guard::{Guard, GuardedTraffic, Hold, Holder, OnRefusal, Surroundings};
 use crate::driver::Completion;
 use esp::filter::{Direction, Filter, FilterAction, FilterRule};
 use esp::plane::{PlaneError, Rule, RuleId, TrafficSelectors};
@@ -60,11 +60,13 @@ impl Definition {
     pub(super) fn start(
         &self,
         state_dir: &Path,
+        holder: Holder,
         on_refusal: OnRefusal,
     ) -> Result<Guard, PlaneError> {
         let hold = Hold::of(state_dir, self.device()).map_err(plane_error)?;
         let rules = self.rules.iter().map(|(rule, properties)| (rule, *properties));
-        let guard = Guard::start(self.surroundings.clone(), hold, &self.filter, rules, on_refusal);
+        let guard =
+            Guard::start(self.surroundings.clone(), hold, holder, &self.filter, rules, on_refusal);
         guard.map_err(|error| PlaneError::System {
             what: "starting the thread that changes the guard".to_owned(),
             why: error.to_string(),
@@ -74,9 +76,19 @@ impl Definition {
     /// Puts the guard in force without a plane, and leaves it so. The caller has the lock on the device. Returns `false` if there
     /// is nothing to guard.
     pub(crate) fn leave(&self, state_dir: &Path) -> Result<bool, PlaneError> {
-        let mut guard = self.start(state_dir, Box::new(|| {}))?;
+        self.start_kept(state_dir, Holder::Nobody)?.in_force()
+    }
+
+    /// As [`Definition::leave`]. Another program cannot remove what the result holds.
+    pub(crate) fn hold(&self, state_dir: &Path) -> Result<Held, PlaneError> {
+        let guard = self.start_kept(state_dir, Holder::Watch)?;
+        Ok(Held { definition: self.to_string(), guard })
+    }
+
+    fn start_kept(&self, state_dir: &Path, holder: Holder) -> Result<Guard, PlaneError> {
+        let mut guard = self.start(state_dir, holder, Box::new(|| {}))?;
         guard.keep_on_drop(true);
-        guard.in_force()
+        Ok(guard)
     }
 
     /// Reads the definition from its file.
@@ -95,6 +107,35 @@ impl Definition {
             return Ok(());
         }
         host::replace::replace(file, text.as_bytes()).map_err(|(_, error)| error)
+    }
+}
+
+/// A guard that was put in force without a plane. Dropping this leaves it so.
+pub(crate) struct Held {
+    definition: String,
+    guard: Guard,
+}
+
+impl Held {
+    /// Returns `true` if this is the guard of a definition.
+    pub(crate) fn is_of(&self, definition: &Definition) -> bool {
+        self.definition == definition.to_string()
+    }
+
+    /// Returns `true` if the guard is in force, `false` if there is nothing to guard.
+    ///
+    /// # Errors
+    /// If nftables has refused it.
+    pub(crate) fn in_force(&self) -> Result<bool, PlaneError> {
+        self.guard.in_force()
+    }
+
+    /// Puts the guard in force again, as it was. The caller has the lock on the device.
+    ///
+    /// # Errors
+    /// If nftables refuses it.
+    pub(crate) fn put_back(&mut self) -> Result<bool, PlaneError> {
+        self.guard.put_back()
     }
 }
 

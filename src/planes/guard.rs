@@ -16,13 +16,32 @@
 //! Packets are looked at before and after the translation of their source address: masquerading neither hides nor makes a
 //! tunnel's traffic. A packet that the kernel was going to protect can lose its transformation there, as it has another source
 //! then. So the table sets the highest bit of the mark ([`sets`]) before the translation, and drops a packet to a remote
-//! network that has the bit and no transformation after it. It clears the bit of the others.
+//! network that has the bit and no transformation after it. It clears the bit of packets that have one.
 //!
 //! With packet offload, a packet passes nftables twice. The second time its route has no transformation, although a policy
 //! covers it, because the card has yet to protect it. So the table leaves the bit set the first time, and accepts a packet with
 //! it the second time.
 //!
-//! Two kinds of tunnels have no entry in the table:
+//! # The held table
+//!
+//! Another program can remove the guard, and some milliseconds pass until it is put back. So a second table has the same flows,
+//! and drops the same packets that are about to leave. It belongs to a process ([`nft::Owner`]): `nft flush ruleset` passes over
+//! it, nobody else can change it, and it goes with the process. A gateway has one while it runs, and `vpnd guard --watch` has
+//! another one while no gateway runs.
+//!
+//! Both tables come from one function. The held table looks at a packet after the guard, so that it has packets to drop only
+//! while the guard is away. To cost a packet little, it has one chain, after the translation of addresses, and it changes no mark.
+//! So it lets pass, for the milliseconds until the guard is back:
+//!
+//! - forwarded packets that get another source by a rule which is not flushed with nftables, such as one of `iptables-legacy`
+//! - packets of this host that a device has made, from an address outside of the selectors
+//! - packets of a tunnel whose packets a card may protect, from an address inside of the selectors: the kernel's policies hold them
+//!
+//! Before Linux 5.12 there is no such table: routes and policies alone hold the traffic until the guard is put back.
+//!
+//! # Exceptions
+//!
+//! Two kinds of tunnels have no entry in the tables:
 //!
 //! - With an `if_id`: the XFRM interface sends nothing without a policy.
 //! - With a `mark` and packet offload (`offload = "packet"` or `"auto"`): **nftables does not drop their packets**. The mark
@@ -41,7 +60,9 @@ pub(super) use writer::{OnRefusal, Written};
 use esp::filter::{Direction, Filter};
 use esp::plane::{PlaneError, Rule, RuleId};
 use host::nft;
-use sets::{HANDED, LOST, Member, OWN_BY_DEVICE, PROTECTED, SEEN, Sets, TRANSLATED, Way};
+use sets::{
+    HANDED, LOST, Layer, Member, OWN_BY_DEVICE, PROTECTED, SEEN, Script, Sets, TRANSLATED, Way,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
@@ -51,6 +72,29 @@ use writer::{State, Writer};
 /// Priorities of the chains in postrouting: before the translation of source addresses, and after it.
 const BEFORE_NAT: i32 = 90;
 const AFTER_NAT: i32 = 300;
+/// The priority of the held table's chain.
+const AFTER_GUARD: i32 = AFTER_NAT + 1;
+
+/// The process that has the held table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// None: the guard is put in force, and left.
+    Nobody,
+    Gateway,
+    /// A watch over a guard while no gateway runs.
+    Watch,
+}
+
+impl Holder {
+    /// The purpose in the name of its table: the table of one may be there while that of another one is made.
+    fn purpose(self) -> Option<&'static str> {
+        match self {
+            Self::Nobody => None,
+            Self::Gateway => Some("held"),
+            Self::Watch => Some("watch"),
+        }
+    }
+}
 
 /// The properties of a tunnel, beside its selectors, that decide how the table recognises its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +125,8 @@ pub(super) struct Surroundings {
 pub(super) struct Guard {
     surroundings: Surroundings,
     table: String,
+    /// The name of the held table.
+    held: String,
     filter: Arc<Filter>,
     rules: BTreeMap<RuleId, Vec<Member>>,
     /// The tunnels of the policy, until the engine has added their rules.
@@ -96,6 +142,8 @@ pub(super) struct Guard {
     sets: Sets,
     writer: Writer,
     kept: bool,
+    /// The guard that is there is the same one: its counters go on.
+    counts_on: bool,
     hold: Hold,
 }
 
@@ -112,17 +160,21 @@ impl Guard {
     pub(super) fn start<'a>(
         surroundings: Surroundings,
         hold: Hold,
+        holder: Holder,
         filter: &Arc<Filter>,
         defined: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
         on_refusal: OnRefusal,
     ) -> io::Result<Self> {
         let table = table(&surroundings.device);
-        let writer = Writer::start(on_refusal)?;
+        let held = holder.purpose().map(|purpose| nft::table(purpose, &surroundings.device));
+        let writer = Writer::start(held.clone(), on_refusal)?;
+        let held = held.unwrap_or_default();
         let mut guard = Self {
-            sets: Sets::new(&table),
+            sets: Sets::new([&table, &held]),
             // A start that fails leaves a host that was blocked as it is.
             kept: nft::exists(&table),
             table,
+            held,
             filter: Arc::clone(filter),
             rules: BTreeMap::new(),
             defined: Vec::new(),
@@ -130,6 +182,7 @@ impl Guard {
             preparing: BTreeMap::new(),
             superseded: Vec::new(),
             restoring: None,
+            counts_on: holder == Holder::Watch,
             writer,
             hold,
             surroundings,
@@ -219,10 +272,10 @@ impl Guard {
         &mut self,
         rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
     ) {
-        let mut script = String::new();
+        let mut script = Script::default();
         for (rule, properties) in rules {
             let members = self.members(rule, properties);
-            script += &self.put(rule.id, members);
+            script.extend([self.put(rule.id, members)]);
             self.preparing.remove(&rule.id).into_iter().for_each(|entering| entering.wait());
         }
         self.tell(Some(script)).wait();
@@ -313,6 +366,15 @@ impl Guard {
         }
     }
 
+    /// Builds the table again, as it was.
+    ///
+    /// # Errors
+    /// If nftables refuses it.
+    pub(super) fn put_back(&mut self) -> Result<bool, PlaneError> {
+        self.replace().wait();
+        self.in_force()
+    }
+
     /// Decides whether dropping this leaves the table in force.
     pub(super) fn keep_on_drop(&mut self, kept: bool) {
         self.kept = kept;
@@ -327,7 +389,7 @@ impl Guard {
     fn add_defined<'a>(
         &mut self,
         rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
-    ) -> String {
+    ) -> Script {
         let members: Vec<_> =
             rules.flat_map(|(rule, properties)| self.members(rule, properties)).collect();
         let script = members.iter().map(|member| self.sets.add(member)).collect();
@@ -336,7 +398,7 @@ impl Guard {
     }
 
     /// Guards a rule's members, and its former ones until [`Guard::let_go`]. Returns the commands for nftables.
-    fn put(&mut self, rule: RuleId, members: Vec<Member>) -> String {
+    fn put(&mut self, rule: RuleId, members: Vec<Member>) -> Script {
         let added = members.iter().map(|member| self.sets.add(member)).collect();
         let before = match members.is_empty() {
             true => self.rules.remove(&rule),
@@ -347,7 +409,7 @@ impl Guard {
     }
 
     /// Has nftables carry out these commands, or build the whole table if there are none.
-    fn tell(&mut self, script: Option<String>) -> Written {
+    fn tell(&mut self, script: Option<Script>) -> Written {
         match script {
             Some(script) if script.is_empty() => self.writer.nothing(),
             Some(script) if self.writer.state() == State::InForce => self.writer.change(script),
@@ -362,12 +424,19 @@ impl Guard {
         if self.sets.is_empty() && self.writer.state() == State::Unneeded && !self.kept {
             return self.writer.nothing();
         }
-        let counted = self.table_in_force().is_some();
-        let (table, surroundings) = (self.table.clone(), self.surroundings.clone());
+        let counted = self.counts_on || self.table_in_force().is_some();
+        let (tables, surroundings) =
+            ([self.table.clone(), self.held.clone()], self.surroundings.clone());
         let (filter, members) = (Arc::clone(&self.filter), self.sets.all());
         self.writer.replace(move || {
-            let dropped = counted.then(|| dropped(&table)).flatten().unwrap_or_default();
-            base(&table, &surroundings, &filter, dropped) + &members
+            let [guard, held] = &tables;
+            let dropped = counted.then(|| dropped(guard)).flatten().unwrap_or_default();
+            let base = |layer| match layer {
+                Layer::Guard => base(guard, layer, &surroundings, &filter, dropped),
+                // The guard counts on where it had stopped.
+                Layer::Held => base(held, layer, &surroundings, &filter, [0; 3]),
+            };
+            [Script::of(base), members].into_iter().collect()
         })
     }
 }
@@ -381,6 +450,7 @@ impl Drop for Guard {
             State::Unusable(_) => nft::available(),
             _ => true,
         };
+        // The held table has gone with the writer.
         if may_be_there
             && !self.kept
             && self.hold.since().is_none()
@@ -397,12 +467,24 @@ pub(crate) fn table(device: &str) -> String {
     nft::table("guard", device)
 }
 
-/// Packets that the table of this name has dropped: those that were about to leave, those that arrived, and those whose address
-/// was changed. `None`: the table is not there.
+/// Packets that the table of this name, and those that are held beside it, have dropped: those that were about to leave, those
+/// that arrived, and those whose address was changed. `None`: the table is not there.
 pub(crate) fn dropped(table: &str) -> Option<[u64; 3]> {
-    let text = nft::counters(table).ok()?;
+    let text = nft::all_counters().ok()?;
+    let guard = section(&text, table)?;
     let counters = [Way::Leaving.unprotected(), Way::Arriving.unprotected(), TRANSLATED];
-    Some(counters.map(|counter| packets(&text, counter).unwrap_or(0)))
+    let mut dropped = counters.map(|counter| packets(guard, counter).unwrap_or(0));
+    for purpose in [Holder::Gateway, Holder::Watch].into_iter().filter_map(Holder::purpose) {
+        let held = section(&text, &table.replacen("guard", purpose, 1));
+        dropped[0] += held.and_then(|held| packets(held, counters[0])).unwrap_or(0);
+    }
+    Some(dropped)
+}
+
+/// A table's part of nft's listing of all counters.
+fn section<'a>(text: &'a str, table: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("table inet {table} {{"))?;
+    rest.split("\n}").next()
 }
 
 /// The packets of a named counter in nft's words.
@@ -411,36 +493,79 @@ fn packets(text: &str, counter: &str) -> Option<u64> {
     rest.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
 }
 
-/// The table without members: what passes in any case, and what is dropped of the claimed packets.
+/// A table without members: what passes in any case, and what is dropped of the claimed packets.
 fn base(
     name: &str,
+    layer: Layer,
     surroundings: &Surroundings,
     filter: &Filter,
     [left, arrived, translated]: [u64; 3],
 ) -> String {
-    let Surroundings { device, mark, natt_port, inbound, kernel } = surroundings;
-    let [protected_before, protected_after] = PROTECTED;
-    let transformed = |protected: &str| match kernel {
-        true => format!("    rt ipsec exists goto {protected}\n"),
-        false => String::new(),
-    };
+    let Surroundings { device, natt_port, kernel, .. } = surroundings;
     // Another user can have the port while this daemon does not run. The kernel's own ESP in UDP shows whoever sent what it
     // protects.
     let natt = match kernel {
         true => format!("udp sport {natt_port} fib saddr type local accept"),
         false => format!("udp sport {natt_port} meta skuid 0 fib saddr type local accept"),
     };
-    let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
-    let former = nft::table("kernel", device);
-    let [handed_before, handed_after] = HANDED;
-    let [out, into] = [Way::Leaving, Way::Arriving];
+    let [_, handed] = HANDED;
+    let out = Way::Leaving;
     let (out_claims, out_drop) = (out.claims(), out.unprotected());
-    let (in_claims, in_drop) = (into.claims(), into.unprotected());
     let own = Way::Own.claims();
-    let seen = format!("meta mark and {SEEN:#x} == {SEEN:#x}");
-    let clear = !SEEN;
+    let bypass_out = bypass(filter, Direction::Out);
+    let (begin, only_guard) = match layer {
+        Layer::Guard => {
+            // Naming the table before deleting it makes the deletion succeed where there is none yet.
+            let former = nft::table("kernel", device);
+            let begin = format!(
+                "table inet {former}\ndelete table inet {former}\ntable inet {name}\ndelete table inet {name}\n\
+                 table inet {name} {{\n"
+            );
+            (begin, only_guard(surroundings, filter, [arrived, translated]))
+        }
+        Layer::Held => {
+            let begin = nft::preamble(name) + &format!("table inet {name} {{\n  flags owner\n");
+            (begin, String::new())
+        }
+    };
+    let hooks = hooks(layer, surroundings);
+    // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses that
+    // protected packets need.
+    format!(
+        "{begin}  counter {out_drop} {{ packets {left} bytes 0 }}
+  chain {handed} {{
+  }}
+  chain {out_drop} {{
+    meta l4proto {{ 50, 51 }} fib saddr type local accept
+    udp sport 500 fib saddr type local accept
+    {natt}
+    ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
+    ip6 hoplimit 1 icmpv6 type {{ 130, 131, 132, 143 }} accept
+    ip ttl 1 meta l4proto 2 accept
+    ip daddr 0.0.0.0/0 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} fib saddr type local accept
+    ip6 daddr ::/0 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} fib saddr type local accept
+{bypass_out}    counter name {out_drop} drop
+  }}
+  chain {out_claims} {{
+  }}
+  chain {own} {{
+  }}
+{only_guard}{hooks}}}
+"
+    )
+}
+
+/// The chains by which the kernel shows a table the packets that leave.
+fn hooks(layer: Layer, surroundings: &Surroundings) -> String {
+    let Surroundings { device, mark, kernel, .. } = surroundings;
+    let out_claims = Way::Leaving.claims();
+    let own = Way::Own.claims();
     let hook = |chain: &str, priority: i32, protected: &str, handed: &str, rest: &str| {
-        let transformed = transformed(protected);
+        let transformed = match (kernel, layer) {
+            (true, Layer::Guard) => format!("    rt ipsec exists goto {protected}\n"),
+            (true, Layer::Held) => "    rt ipsec exists accept\n".to_owned(),
+            (false, _) => String::new(),
+        };
         format!(
             "  chain {chain} {{
     type filter hook postrouting priority {priority}; policy accept;
@@ -454,12 +579,30 @@ fn base(
     };
     // A packet of this host has come by no device, unless a device has made it.
     let before = format!("    jump {out_claims}\n    iif != 0 goto {OWN_BY_DEVICE}\n");
-    // A frame that a bridge forwards has no such device here, either, and no address of this host.
-    let after = format!(
-        "    {seen} jump translated\n    jump {out_claims}\n    iif 0 fib saddr type local goto {own}\n"
-    );
-    let hooks = hook("before_translation", BEFORE_NAT, protected_before, handed_before, &before)
-        + &hook("after_translation", AFTER_NAT, protected_after, handed_after, &after);
+    let after = format!("    jump {out_claims}\n    iif 0 goto {own}\n");
+    let [protected_before, protected_after] = PROTECTED;
+    let [handed_before, handed_after] = HANDED;
+    match layer {
+        Layer::Guard => {
+            let after = format!("    {} jump translated\n{after}", has_been_seen());
+            hook("before_translation", BEFORE_NAT, protected_before, handed_before, &before)
+                + &hook("after_translation", AFTER_NAT, protected_after, handed_after, &after)
+        }
+        Layer::Held => hook("after_translation", AFTER_GUARD, "", handed_after, &after),
+    }
+}
+
+/// The part of the guard that the held table does not have: the marks of packets, and packets that arrive.
+fn only_guard(
+    surroundings: &Surroundings,
+    filter: &Filter,
+    [arrived, translated]: [u64; 2],
+) -> String {
+    let Surroundings { device, natt_port, inbound, kernel, .. } = surroundings;
+    let [protected_before, protected_after] = PROTECTED;
+    let [handed, _] = HANDED;
+    let (in_claims, in_drop) = (Way::Arriving.claims(), Way::Arriving.unprotected());
+    let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
     // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the packets
     // that it has opened itself.
     let arriving = if *inbound {
@@ -475,40 +618,21 @@ fn base(
     } else {
         String::new()
     };
-    let bypass = |way: Way, direction: Direction| {
-        let mut rules = String::new();
-        for rule in filter.bypasses(direction) {
-            let (local, remote) = (&rule.traffic.local, &rule.traffic.remote);
-            let flows = match way {
-                Way::Leaving | Way::Own => nft::flows(local, remote),
-                Way::Arriving => nft::flows(remote, local),
-            };
-            for flow in flows {
-                // Writing to a String cannot fail.
-                let _ = writeln!(rules, "    {flow} accept");
-            }
-        }
-        rules
-    };
-    let (bypass_out, bypass_in) = (bypass(out, Direction::Out), bypass(into, Direction::In));
-    // Naming the table before deleting it makes the deletion succeed where there is none yet.
-    //
-    // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses that
-    // protected packets need; on arrival fragments other than the first, which show no ports and never become a packet if
-    // their first one is dropped.
+    let bypass_in = bypass(filter, Direction::In);
+    let (seen, clear) = (has_been_seen(), !SEEN);
+    // Claimed packets that pass: as those that leave; and fragments other than the first, which show no ports and never become a
+    // packet if their first one is dropped.
     format!(
-        "table inet {former}
-delete table inet {former}
-table inet {name}
-delete table inet {name}
-table inet {name} {{
-  counter {out_drop} {{ packets {left} bytes 0 }}
-  counter {in_drop} {{ packets {arrived} bytes 0 }}
+        "  counter {in_drop} {{ packets {arrived} bytes 0 }}
   counter {TRANSLATED} {{ packets {translated} bytes 0 }}
   chain {protected_before} {{
   }}
   chain {protected_after} {{
     {seen} meta mark set meta mark and {clear:#x}
+  }}
+  chain {handed} {{
+  }}
+  chain {OWN_BY_DEVICE} {{
   }}
   chain {LOST} {{
   }}
@@ -516,21 +640,6 @@ table inet {name} {{
     meta mark set meta mark and {clear:#x}
     jump {LOST}
     meta mark set meta mark or {SEEN:#x}
-  }}
-  chain {handed_before} {{
-  }}
-  chain {handed_after} {{
-  }}
-  chain {out_drop} {{
-    meta l4proto {{ 50, 51 }} fib saddr type local accept
-    udp sport 500 fib saddr type local accept
-    {natt}
-    ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
-    ip6 hoplimit 1 icmpv6 type {{ 130, 131, 132, 143 }} accept
-    ip ttl 1 meta l4proto 2 accept
-    ip daddr 0.0.0.0/0 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} fib saddr type local accept
-    ip6 daddr ::/0 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} fib saddr type local accept
-{bypass_out}    counter name {out_drop} drop
   }}
   chain {in_drop} {{
     meta l4proto {{ 50, 51 }} fib daddr type local accept
@@ -540,17 +649,32 @@ table inet {name} {{
     ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
 {bypass_in}    counter name {in_drop} drop
   }}
-  chain {out_claims} {{
-  }}
-  chain {own} {{
-  }}
-  chain {OWN_BY_DEVICE} {{
-  }}
   chain {in_claims} {{
   }}
-{hooks}{arriving}}}
-"
+{arriving}"
     )
+}
+
+/// The expression for packets with the bit of [`SEEN`].
+fn has_been_seen() -> String {
+    format!("meta mark and {SEEN:#x} == {SEEN:#x}")
+}
+
+/// The rules that accept the traffic of the filter's bypass rules.
+fn bypass(filter: &Filter, direction: Direction) -> String {
+    let mut rules = String::new();
+    for rule in filter.bypasses(direction) {
+        let (local, remote) = (&rule.traffic.local, &rule.traffic.remote);
+        let flows = match direction {
+            Direction::In => nft::flows(remote, local),
+            Direction::Out | Direction::Both => nft::flows(local, remote),
+        };
+        for flow in flows {
+            // Writing to a String cannot fail.
+            let _ = writeln!(rules, "    {flow} accept");
+        }
+    }
+    rules
 }
 
 #[cfg(test)]
@@ -564,5 +688,36 @@ mod tests {
         assert_eq!(packets(text, "unprotected_leaving"), Some(7));
         assert_eq!(packets(text, "unprotected_arriving"), Some(2));
         assert_eq!(packets(text, "leaving"), None);
+        let both = "table inet a {\n\tcounter c {\n\t\tpackets 1 bytes 2\n\t}\n}\ntable inet g { # progname nft\n\
+                    \tcounter d {\n\t\tpackets 3 bytes 4\n\t}\n}\n";
+        let [a, g, none] = ["a", "g", "b"].map(|table| section(both, table));
+        assert_eq!(a.and_then(|a| packets(a, "c")), Some(1));
+        assert_eq!(a.and_then(|a| packets(a, "d")), None);
+        assert_eq!(g.and_then(|g| packets(g, "d")), Some(3));
+        assert_eq!(none, None);
+    }
+
+    #[test]
+    fn the_held_table_lets_pass_what_the_guard_lets_pass() {
+        let surroundings = Surroundings {
+            device: "vpn0".to_owned(),
+            mark: 7,
+            natt_port: 4500,
+            inbound: true,
+            kernel: true,
+        };
+        let [guard, held] = [Layer::Guard, Layer::Held]
+            .map(|layer| base("g", layer, &surroundings, &Filter::default(), [1, 2, 3]));
+        assert!(!held.contains("mark set") && !held.contains("hook prerouting"), "{held}");
+        let known = [
+            ("  flags owner", ""),
+            ("priority 301;", "priority 300;"),
+            ("    rt ipsec exists accept", "    rt ipsec exists goto protected_"),
+        ];
+        for line in held.lines() {
+            let of_guard =
+                known.iter().fold(line.to_owned(), |line, (from, to)| line.replace(from, to));
+            assert!(guard.contains(&of_guard), "{line}");
+        }
     }
 }

@@ -49,6 +49,7 @@ pub fn chosen(group: &str) -> Option<&'static [&'static str]> {
         "cleartext" => &[
             "a stop that is to block",
             "others change the host",
+            "others remove everything at once",
             "the daemon ends and starts",
             "the guard is held",
             "nftables refuses every change",

@@ -1,7 +1,7 @@
 //! Each call by which the daemon changes the host fails once: at the start, while rules are added and changed, and while a
 //! tunnel comes up.
 
-use super::scene::{self, Plane, Scene, Setting};
+use super::scene::{Plane, Scene, Setting};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -175,11 +175,6 @@ pub fn refusals(setting: Setting) {
         }
     });
 
-    // Routes and policies alone hold the traffic while the table is away.
-    scene.without(&[scene::Kind::Device]);
-    if setting.plane == Plane::Xfrm {
-        scene.without(&scene::Kind::WITHOUT_SOURCE);
-    }
     scene.quietly("the guard goes, and may not come back", |s| {
         faults.arm(Kind::RefuseChanges, 1);
         s.left.space.sh("nft delete table inet vpn_guard_vpn0");

@@ -10,10 +10,10 @@ mod faults;
 mod random;
 mod scene;
 
-use nix::sys::signal::Signal;
-use nix::unistd::{Uid, setfsuid};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid, setfsuid};
 pub use random::sequences;
-use scene::{Kind, Scene};
+use scene::Scene;
 pub use scene::{Plane, Setting, V4, V6};
 use serde_json::Value;
 use std::net::{SocketAddr, UdpSocket};
@@ -25,10 +25,11 @@ use testkit::until;
 pub type Play = fn(Setting);
 
 /// All of them, by name.
-pub const PLAYS: [(&str, Play); 10] = [
+pub const PLAYS: [(&str, Play); 11] = [
     ("nothing leaks while the policy changes", policy_changes),
     ("nothing leaks while the daemon ends and starts", restarts),
     ("nothing leaks while others change the host", disturbances),
+    ("nothing leaks while others remove everything at once", everything),
     ("nothing leaks while the host translates addresses", translations),
     ("nothing leaks while the guard is held", held),
     ("a stop that is to block blocks until it is released", blocked),
@@ -86,6 +87,7 @@ fn policy_changes(setting: Setting) {
     });
     scene.left.ctl_ok(&["activate", "site"]);
     scene.passes();
+    scene.held();
     scene.quietly("deactivate", |s| drop(s.left.ctl_ok(&["deactivate", "site"])));
     scene.quietly("a broken policy", |s| {
         s.left.write_policy("<AIX_VPN");
@@ -295,11 +297,86 @@ fn disturbances_of_the_kernel(setting: Setting) {
         s.left.signal(Signal::SIGCONT);
     });
     scene.passes_again("after that");
-    // The policies of the kernel know the tunnel's sources alone.
-    scene.without(&Kind::WITHOUT_SOURCE);
     for line in ["nft delete table inet vpn_guard_vpn0", "nft flush ruleset"] {
         scene.comes_back(line, run(line.to_owned()));
     }
+}
+
+/// Another program flushes nftables and the rest at once: nothing that it can remove holds the traffic until it is put back.
+fn everything(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    scene.start();
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+    let flush_rest = |s: &Scene| match setting.plane {
+        Plane::Userspace => {
+            let option = s.option();
+            s.left.space.try_sh(&format!("ip {option} rule flush"));
+            s.left.space.try_sh(&format!("ip {option} rule add lookup main priority 32766"));
+            s.left.space.try_sh(&format!("ip {option} route flush table 4500"));
+        }
+        Plane::Xfrm => {
+            s.left.space.ip("xfrm policy flush");
+            s.left.space.ip("xfrm state flush");
+        }
+    };
+    let flush = |s: &Scene| {
+        s.left.space.sh("nft flush ruleset");
+        flush_rest(s);
+    };
+    for _ in 0..3 {
+        scene.comes_back("all of it is flushed", |s| flush(s));
+    }
+    scene.comes_back("all of it is flushed again and again", |s| {
+        for turn in 0..40 {
+            s.left.space.sh("nft flush ruleset");
+            s.left.space.try_sh("nft delete table inet vpn_guard_vpn0");
+            if turn % 8 == 0 {
+                flush_rest(s);
+            }
+        }
+    });
+    scene.settled();
+    scene.quietly("all of it is flushed while the daemon is stopped", |s| {
+        s.left.signal(Signal::SIGSTOP);
+        flush(s);
+        s.pause();
+        s.left.signal(Signal::SIGCONT);
+    });
+    scene.settled();
+    scene.passes_again("all of it was flushed while the daemon was stopped");
+
+    // While no daemon runs, vpnd guard --watch holds the traffic.
+    let mut watch = scene.watch();
+    scene.quietly("a stop", |s| s.left.stop());
+    scene.guarded();
+    scene.quietly("nftables is flushed while no daemon runs", |s| {
+        for _ in 0..40 {
+            s.left.space.sh("nft flush ruleset");
+        }
+    });
+    scene.guarded();
+    scene.quietly("nftables is flushed while the watch is stopped", |s| {
+        let process = Pid::from_raw(watch.id().cast_signed());
+        kill(process, Signal::SIGSTOP).expect("ours");
+        s.left.space.sh("nft flush ruleset");
+        s.pause();
+        kill(process, Signal::SIGCONT).expect("ours");
+    });
+    scene.guarded();
+    scene.quietly("a start", |s| s.left.start());
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+    scene.comes_back("all of it is flushed beside the watch", |s| flush(s));
+    scene.quietly("a crash", |s| s.left.crash());
+    scene.guarded();
+    scene.quietly("nftables is flushed after a crash", |s| {
+        drop(s.left.space.sh("nft flush ruleset"))
+    });
+    let said = scene.vpnd_ok(&["release"]);
+    assert!(said.starts_with("released: "), "{said}");
+    scene.passes_in_the_clear();
+    assert!(watch.wait().expect("a child of ours").success());
 }
 
 /// What the scenes are to see is seen: each protection is removed while the daemon cannot put it back.
@@ -322,11 +399,13 @@ fn planted(setting: Setting) {
         let line = step.replace("OPTION", option);
         scene.quietly("the guard holds without the rest", |s| drop(s.left.space.sh(&line)));
     }
-    scene.leaks("without the guard", |s| {
+    scene.quietly("the held table holds without the guard", |s| {
         drop(s.left.space.sh("nft delete table inet vpn_guard_vpn0"));
     });
+    scene.leaks("without the process that has the held table", |s| s.end_owner());
     scene.left.signal(Signal::SIGCONT);
     scene.settled();
+    scene.held();
     scene.quietly("all of it is put back", |_| {});
     scene.passes_again("all of it is put back");
 }
@@ -392,8 +471,6 @@ fn disturbances_of_userspace(setting: Setting) {
         s.left.await_log(&["policy reloaded"]);
     });
     scene.passes();
-    // While the guard is gone, only routes hold the traffic, which a socket that is bound to a device does not ask.
-    scene.without(&[Kind::Device]);
     for line in [
         "delete table inet vpn_guard_vpn0",
         "flush table inet vpn_guard_vpn0",

@@ -16,7 +16,8 @@ pub fn sequences(setting: Setting) {
     };
     let first: u64 = number("LEAK_SEED", 1);
     let mut scene = Scene::new(setting);
-    // While nothing else holds the traffic, a socket that is bound to a device does not ask routes.
+    // After a flush of nftables and a crash, only routes hold the traffic until the start. A socket that is bound to a device does
+    // not ask them.
     scene.without(&[Kind::Device]);
     if setting.plane == Plane::Xfrm {
         // The policies of the kernel know the tunnel's sources alone.
@@ -49,6 +50,7 @@ pub fn sequences(setting: Setting) {
     }
     scene.left.write_policy(&setting.policy(0));
     scene.left.ctl_ok(&["reload"]);
+    scene.held();
     scene.left.ctl_ok(&["activate", "site"]);
     let [from, to] = setting.family.inner;
     let option = scene.option();

@@ -1,8 +1,12 @@
 //! Two gateways, the traffic of a tunnel, and a counter on the wire that sees what leaves in the clear.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use socket2::{Protocol, SockAddr, Socket, Type};
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -408,6 +412,50 @@ impl Scene {
         until("everything is there again", there, || self.left.log());
     }
 
+    /// Waits until the table that nobody can flush has the same flows as the guard.
+    pub fn held(&self) {
+        let flows = |table: &str| {
+            let text = self.left.space.try_sh(&format!("nft list table inet {table}")).1;
+            let sets = text.split("\tset ").skip(1).filter(|set| !set.starts_with("in_"));
+            let mut flows: Vec<Vec<String>> = sets
+                .filter_map(|set| {
+                    let (set, _) = set.split_once("\n\t}")?;
+                    let mut words: Vec<_> = set
+                        .split([',', '\n', '\t', '{', '}', '='])
+                        .map(str::trim)
+                        .map(str::to_owned)
+                        .collect();
+                    words[1..].sort();
+                    Some(words)
+                })
+                .collect();
+            flows.sort();
+            flows
+        };
+        let same = || {
+            let [guard, held] = ["vpn_guard_vpn0", "vpn_held_vpn0"].map(flows);
+            (!guard.is_empty() && guard == held).then_some(())
+        };
+        until("the held table has the same flows", same, || {
+            self.left.space.try_sh("nft list ruleset").1 + &self.left.log()
+        });
+    }
+
+    /// Ends the process that has the table which nobody can flush.
+    pub fn end_owner(&self) {
+        let ours = self.left.space.run(|| std::fs::read_link("/proc/thread-self/ns/net")).ok();
+        let is_owner = |process: &i32| {
+            let of = Path::new("/proc").join(process.to_string());
+            std::fs::read_link(of.join("ns/net")).ok() == ours
+                && std::fs::read(of.join("cmdline")).is_ok_and(|line| line.ends_with(b"\0-i\0"))
+        };
+        let entries = std::fs::read_dir("/proc").expect("readable").flatten();
+        let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let owners: Vec<i32> = processes.filter(is_owner).collect();
+        let [owner] = owners[..] else { panic!("{owners:?}") };
+        kill(Pid::from_raw(owner), Signal::SIGKILL).expect("it belongs to the daemon");
+    }
+
     /// Waits until traffic passes the tunnel.
     pub fn passes_again(&self, what: &str) {
         let [from, to] = self.setting.family.inner;
@@ -424,6 +472,31 @@ impl Scene {
         let output = output.expect("vpnd is built");
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Starts `vpnd guard --watch` with the left gateway's policy and configuration, and waits until it is ready.
+    pub fn watch(&self) -> Child {
+        let [policy, config, log] =
+            ["policy.xml", "vpnd.toml", "watch"].map(|name| self.left.path(name));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+        command.args(["guard", "--watch", "--policy"]).arg(policy).arg("--config").arg(config);
+        command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(File::create(&log).expect("writable"));
+        let watch = self.left.space.run(move || command.spawn()).expect("vpnd is built");
+        let read = || std::fs::read_to_string(&log).unwrap_or_default();
+        let ready = || read().contains("guarding the tunnels").then_some(());
+        until("the watch is ready", ready, read);
+        watch
+    }
+
+    /// Waits until the guard is there, and the watch holds it, too.
+    pub fn guarded(&self) {
+        let there = || {
+            let tables = self.left.space.try_sh("nft list tables").1;
+            let whole = self.left.space.try_sh("nft list table inet vpn_guard_vpn0").1;
+            (whole.contains("hook postrouting") && tables.contains("vpn_watch_vpn0")).then_some(())
+        };
+        until("the guard is there", there, || self.left.space.try_sh("nft list ruleset").1);
     }
 
     /// The family, as `ip` and `ping` take it.

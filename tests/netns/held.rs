@@ -126,16 +126,19 @@ fn put_back() {
 
     // While a daemon runs, it puts back its guard itself.
     left.start();
+    let gone = || (!left.space.try_sh("nft list table inet vpn_watch_vpn0").0).then_some(());
+    until("the watch leaves it to the daemon", gone, || watch.log());
+    let before = watch.count(PUT_BACK);
     let put_back = |left: &Gateway| left.log().matches("put back after others").count();
     left.space.sh("nft flush ruleset");
     until("the daemon to put it back", || (put_back(&left) > 0).then_some(()), || left.log());
     watch.await_table(&left, WHOLE);
-    assert_eq!(watch.count(PUT_BACK), 3, "{}", watch.log());
+    assert_eq!(watch.count(PUT_BACK), before, "{}", watch.log());
     // One that cannot leaves it to the watch with its end.
     left.signal(Signal::SIGSTOP);
     left.space.sh("nft flush ruleset");
     left.crash();
-    watch.await_log(PUT_BACK, 4);
+    watch.await_log(PUT_BACK, before + 1);
     watch.await_table(&left, WHOLE);
 
     // What the daemon had put in force last is put back.

@@ -31,6 +31,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test("under systemd: nothing leaks from boot to power-off", NEEDS, boot_to_power_off),
         test("under systemd: a policy that cannot be read at boot", NEEDS, unreadable),
+        test("under systemd: nothing leaks while others load rules", NEEDS, others_load_rules),
     ]
 }
 
@@ -50,6 +51,20 @@ ExecStart=/usr/local/sbin/ip route add default via 192.0.2.2
 WantedBy=multi-user.target
 ";
 
+/// A service that begins late, and removes all rules of nftables as it begins and ends.
+const LATE: &str = "[Unit]
+After=basic.target
+Before=network-pre.target
+Wants=network-pre.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/sbin/nft flush ruleset
+ExecStop=/usr/sbin/nft flush ruleset
+[Install]
+WantedBy=multi-user.target
+";
+
 /// Packets of each sender after which a transition is judged.
 const SOME: u64 = 200;
 
@@ -61,7 +76,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends to the network behind the other gateway, from an address of a host.
+    /// Sends to the network behind the other gateway, from an address of a host. 0.0.0.0: the kernel selects one by the route.
     fn start(space: &Space, from: &'static str) -> Self {
         let socket = space.run(move || UdpSocket::bind((from, 0)).expect("an address of the host"));
         let (tried, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -147,7 +162,11 @@ impl Site {
         lan.ip("route add default via 10.1.0.130");
         left.set("ipv4/ip_forward", "1");
         left.ip("address add 10.1.0.1/32 dev lo");
-        self.senders = vec![Sender::start(left, "10.1.0.1"), Sender::start(lan, "10.1.0.131")];
+        self.senders = vec![
+            Sender::start(left, "10.1.0.1"),
+            Sender::start(left, "0.0.0.0"),
+            Sender::start(lan, "10.1.0.131"),
+        ];
     }
 
     /// Boots the gateway, which is off. The tunnel comes up.
@@ -203,6 +222,13 @@ impl Site {
         until("an answer through the tunnel", echo, || self.state());
     }
 
+    /// Waits until the guard is there, and its watch holds it, too.
+    fn guarded(&self) {
+        let there = |table| self.left.try_run(&format!("nft list table inet {table}")).0;
+        let both = || (there("vpn_guard_vpn0") && there("vpn_watch_vpn0")).then_some(());
+        until("the guard is put back", both, || self.state());
+    }
+
     fn state(&self) -> String {
         let state =
             ["nft list ruleset", "ip rule", "ip route"].map(|line| self.left.space.try_sh(line).1);
@@ -249,6 +275,44 @@ fn boot_to_power_off() {
     assert!(told.starts_with("released: "), "{told}");
     site.leaks("the guard is released");
     site.left.run("vpnd uninstall");
+}
+
+/// Debian's rules for nftables begin with `flush ruleset`, and its service flushes them again as it ends.
+fn others_load_rules() {
+    let mut site = Site::new();
+    site.right.start();
+    site.plug();
+    site.left.boot();
+    write_unit(&site.left, "late", LATE);
+    site.left.run("systemctl enable vpn-guard vpnd nftables late");
+    assert!(site.left.run("cat /etc/nftables.conf").contains("flush ruleset"));
+    site.left.power_off();
+    site.begin();
+    let all =
+        ["restart nftables", "reload nftables", "stop nftables", "start nftables", "restart late"];
+    for what in all {
+        site.quietly_runs(&format!("systemctl {what}"));
+    }
+    site.passes();
+    site.quietly_runs("systemctl stop vpnd");
+    for what in all {
+        site.guarded();
+        site.quietly_runs(&format!("systemctl {what}"));
+    }
+    // The watch is started again after its crash.
+    let main = |site: &Site| site.left.run("systemctl show vpn-guard -P MainPID").trim().to_owned();
+    let before = main(&site);
+    site.quietly_runs("systemctl kill --signal=KILL vpn-guard");
+    let again = || (!["0", &*before].contains(&&*main(&site))).then_some(());
+    until("another watch", again, || site.state());
+    site.guarded();
+    site.quietly_runs("nft flush ruleset");
+    site.guarded();
+    site.quietly_runs("systemctl start vpnd");
+    site.passes();
+    site.reboot();
+    site.passes();
+    site.quietly("power-off", |site| site.left.power_off());
 }
 
 fn unreadable() {

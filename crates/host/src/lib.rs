@@ -47,6 +47,7 @@
 //! | Who runs nft, if this process may start no program? | `nft.rs`, `Runner` |
 //! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
 //! | Who notices that another program changes nftables? | `nft/watch.rs` |
+//! | Which table can nobody else remove, and how is it changed? | `nft/owner.rs` |
 //! | Who notices that an address or a route of the host changes? | `addresses.rs` |
 //! | How is traffic written in nftables' language, and what if nft is missing? | `nft.rs`; `available` looks in four fixed directories, not in PATH. The guard then only warns (`src/planes/guard.rs` of the package `vpn`), a filter is refused (`crates/userspace/src/filter.rs`) |
 //! | How do IKE's sockets get past the kernel's policies, and ESP in UDP to the kernel? | `socket_policy.rs` |

@@ -1,7 +1,9 @@
 //! nftables' program, and its language for traffic.
 
+mod owner;
 mod watch;
 
+pub use owner::{Owner, Process, keep_script, preamble};
 pub use watch::Watch;
 
 use policy::{PortRange, Selector};
@@ -16,6 +18,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The possible paths of the program; the last one is that of NixOS. PATH is not used, since this runs with privileges.
@@ -55,6 +58,9 @@ pub trait Runner: Send + Sync {
         input: &str,
         started: &mut dyn FnMut(u32),
     ) -> io::Result<String>;
+
+    /// Starts a process that is to own a table, as [`Process::start`] does.
+    fn own(&self, table: &str) -> io::Result<Box<dyn Owner>>;
 }
 
 /// Has another process run the program for the life of this one.
@@ -106,6 +112,17 @@ pub fn run(script: &str) -> io::Result<()> {
     start(&["-f", "-"], script).map(drop)
 }
 
+/// Starts a process that is to own a table, in the network namespace of the calling thread.
+///
+/// # Errors
+/// If this host has no `nft`, or the system refuses it.
+pub fn own(table: &str) -> io::Result<Box<dyn Owner>> {
+    match RUNNER.get() {
+        Some(runner) => runner.own(table),
+        None => Ok(Box::new(Process::start(table)?)),
+    }
+}
+
 /// Removes a table, if it is there.
 pub fn remove(name: &str) -> io::Result<()> {
     // Naming the table before deleting it makes the deletion succeed where there is none.
@@ -119,6 +136,11 @@ pub fn remove(name: &str) -> io::Result<()> {
 /// Whether the system has a table. If nft cannot tell, there is none.
 pub fn exists(table: &str) -> bool {
     available() && counters(table).is_ok()
+}
+
+/// The program's listing of the named counters of all tables.
+pub fn all_counters() -> io::Result<String> {
+    start(&["list", "counters"], "")
 }
 
 /// The program's listing of the named counters of a table.
@@ -247,28 +269,43 @@ fn kill_after<T>(
     mut child: Child,
     wait: impl FnOnce(Child) -> io::Result<T>,
 ) -> io::Result<T> {
-    let process = Pid::from_child(&child);
-    // Not its number, which another process may have by then.
-    let process = pidfd_open(process, PidfdFlags::empty()).inspect_err(|_| _ = child.kill())?;
-    let (ended, end) = mpsc::channel::<()>();
-    let watch = move || {
-        let late = end.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout);
-        if late {
-            // It may have ended just now.
-            let _ = pidfd_send_signal(process, Signal::KILL);
-        }
-        late
-    };
-    let watchdog = std::thread::Builder::new().name("nft-deadline".to_owned()).spawn(watch);
-    let watchdog = watchdog.inspect_err(|_| _ = child.kill())?;
+    let watchdog = Watchdog::start(&child, deadline).inspect_err(|_| _ = child.kill())?;
     let result = wait(child);
-    drop(ended);
-    match watchdog.join() {
-        Ok(true) => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("it took longer than {} s", deadline.as_secs()),
-        )),
-        _ => result,
+    if watchdog.end() { Err(late(deadline)) } else { result }
+}
+
+fn late(deadline: Duration) -> io::Error {
+    let text = format!("it took longer than {} s", deadline.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+/// A thread that kills a child after a while.
+struct Watchdog {
+    ended: mpsc::Sender<()>,
+    thread: JoinHandle<bool>,
+}
+
+impl Watchdog {
+    fn start(child: &Child, deadline: Duration) -> io::Result<Self> {
+        // Not its number, which another process may have by then.
+        let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+        let (ended, end) = mpsc::channel::<()>();
+        let watch = move || {
+            let late = end.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout);
+            if late {
+                // It may have ended just now.
+                let _ = pidfd_send_signal(process, Signal::KILL);
+            }
+            late
+        };
+        let thread = std::thread::Builder::new().name("nft-deadline".to_owned()).spawn(watch)?;
+        Ok(Self { ended, thread })
+    }
+
+    /// Ends the watch. Returns `true` if the child was late.
+    fn end(self) -> bool {
+        drop(self.ended);
+        self.thread.join().unwrap_or(false)
     }
 }
 

@@ -37,6 +37,50 @@ pub(super) const TRANSLATED: &str = "translated_leaving";
 /// packet on its way to a card has it the second time, too.
 pub(super) const SEEN: u32 = 1 << 31;
 
+/// The two tables with the guarded flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    /// The guard: it stays until somebody removes it.
+    Guard,
+    /// The table that belongs to a process, so that nobody else can remove it. It drops packets that are about to leave, and
+    /// changes none.
+    Held,
+}
+
+/// The same commands for both tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Script {
+    pub guard: String,
+    pub held: String,
+}
+
+impl Script {
+    pub(super) fn of(text: impl Fn(Layer) -> String) -> Self {
+        Self { guard: text(Layer::Guard), held: text(Layer::Held) }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.guard.is_empty() && self.held.is_empty()
+    }
+}
+
+impl Extend<Self> for Script {
+    fn extend<I: IntoIterator<Item = Self>>(&mut self, scripts: I) {
+        for Self { guard, held } in scripts {
+            self.guard += &guard;
+            self.held += &held;
+        }
+    }
+}
+
+impl FromIterator<Self> for Script {
+    fn from_iter<I: IntoIterator<Item = Self>>(scripts: I) -> Self {
+        let mut all = Self::default();
+        all.extend(scripts);
+        all
+    }
+}
+
 /// The packets that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
@@ -67,17 +111,23 @@ impl Way {
     }
 
     /// The chains that look for claimed packets, and what they do with them.
-    fn rules(self) -> Vec<(&'static str, String)> {
+    fn rules(self, layer: Layer) -> Vec<(&'static str, String)> {
         let goto = format!("goto {}", self.unprotected());
-        match self {
-            // Forwarded packets have come by a device, too, but not from an address of this host.
-            Self::Own => vec![
-                (OWN_BY_DEVICE, format!("fib saddr type local {goto}")),
-                (LOST, format!("counter name {TRANSLATED} drop")),
-                (self.claims(), goto),
-            ],
-            Self::Leaving | Self::Arriving => vec![(self.claims(), goto)],
+        // Last: it is asked of claimed packets alone. Forwarded packets have come by a device, but not from an address of this
+        // host; a frame that a bridge forwards has come by none, and has no address of this host, either.
+        let local = format!("fib saddr type local {goto}");
+        let lost = format!("counter name {TRANSLATED} drop");
+        match (self, layer) {
+            (Self::Own, Layer::Guard) => {
+                vec![(OWN_BY_DEVICE, local.clone()), (LOST, lost), (self.claims(), local)]
+            }
+            (Self::Own, Layer::Held) => vec![(self.claims(), local)],
+            (Self::Leaving | Self::Arriving, _) => vec![(self.claims(), goto)],
         }
+    }
+
+    fn is_in(self, layer: Layer) -> bool {
+        layer == Layer::Guard || self != Self::Arriving
     }
 
     fn prefix(self) -> &'static str {
@@ -115,7 +165,8 @@ pub(super) enum Member {
 
 /// All members, each with the number of rules that have it.
 pub(super) struct Sets {
-    table: String,
+    /// The names of both tables.
+    tables: [String; 2],
     elements: BTreeMap<Shape, BTreeMap<String, usize>>,
     expressions: BTreeMap<(Way, String), usize>,
 }
@@ -190,9 +241,17 @@ impl Member {
 }
 
 impl Sets {
-    pub(super) fn new(table: &str) -> Self {
+    pub(super) fn new(tables: [&str; 2]) -> Self {
         let (elements, expressions) = Default::default();
-        Self { table: table.to_owned(), elements, expressions }
+        Self { tables: tables.map(str::to_owned), elements, expressions }
+    }
+
+    fn table(&self, layer: Layer) -> &str {
+        let [guard, held] = &self.tables;
+        match layer {
+            Layer::Guard => guard,
+            Layer::Held => held,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -200,7 +259,7 @@ impl Sets {
     }
 
     /// One more rule has this member. Returns the commands for nftables.
-    pub(super) fn add(&mut self, member: &Member) -> String {
+    pub(super) fn add(&mut self, member: &Member) -> Script {
         match member {
             Member::Element(shape, element) => {
                 let first = !self.elements.contains_key(shape);
@@ -208,28 +267,31 @@ impl Sets {
                 let count = elements.entry(element.clone()).or_default();
                 *count += 1;
                 match (first, *count) {
-                    (true, _) => self.shape(shape) + &self.elements(shape, element),
-                    (false, 1) => self.elements(shape, element),
-                    (false, _) => String::new(),
+                    (true, _) => self.set(shape, element),
+                    (false, 1) => Script::of(|layer| self.elements(layer, shape, element)),
+                    (false, _) => Script::default(),
                 }
             }
             Member::Expression(way, text) => {
                 let count = self.expressions.entry((*way, text.clone())).or_default();
                 *count += 1;
-                if *count == 1 { self.expression(*way, text) } else { String::new() }
+                match *count {
+                    1 => Script::of(|layer| self.expression(layer, *way, text)),
+                    _ => Script::default(),
+                }
             }
         }
     }
 
     /// One rule less has each of these members. Returns the commands for nftables; `None` if the table has to be built again.
-    pub(super) fn remove_all(&mut self, members: &[Member]) -> Option<String> {
+    pub(super) fn remove_all(&mut self, members: &[Member]) -> Option<Script> {
         // All are removed, also after one for which the table has to be built again.
         let changes: Vec<_> = members.iter().map(|member| self.remove(member)).collect();
         changes.into_iter().collect()
     }
 
     /// One rule less has this member. Returns the commands for nftables; `None` if the table has to be built again.
-    fn remove(&mut self, member: &Member) -> Option<String> {
+    fn remove(&mut self, member: &Member) -> Option<Script> {
         let (shape, element) = match member {
             Member::Element(shape, element) => (shape, element),
             Member::Expression(way, text) => {
@@ -237,7 +299,7 @@ impl Sets {
                 let count = self.expressions.get_mut(&key)?;
                 *count -= 1;
                 if *count > 0 {
-                    return Some(String::new());
+                    return Some(Script::default());
                 }
                 self.expressions.remove(&key);
                 return None;
@@ -247,39 +309,58 @@ impl Sets {
         let count = elements.get_mut(element)?;
         *count -= 1;
         if *count > 0 {
-            return Some(String::new());
+            return Some(Script::default());
         }
         // Should it be the last one, the empty set stays until the table is built again.
         elements.remove(element);
-        Some(format!("delete element inet {} {} {{ {element} }}\n", self.table, shape.name()))
+        Some(Script::of(|layer| self.elements_are("delete", layer, shape, element)))
     }
 
     /// The commands for all members, in a table without any.
-    pub(super) fn all(&mut self) -> String {
+    pub(super) fn all(&mut self) -> Script {
         self.elements.retain(|_, elements| !elements.is_empty());
         let whole = |(shape, elements): (&Shape, &BTreeMap<String, usize>)| {
             let elements: Vec<&str> = elements.keys().map(String::as_str).collect();
-            self.shape(shape) + &self.elements(shape, &elements.join(", "))
+            self.set(shape, &elements.join(", "))
         };
-        let expressions = self.expressions.keys().map(|(way, text)| self.expression(*way, text));
+        let expression =
+            |(way, text): &(Way, String)| Script::of(|layer| self.expression(layer, *way, text));
+        let expressions = self.expressions.keys().map(expression);
         self.elements.iter().map(whole).chain(expressions).collect()
     }
 
-    fn elements(&self, shape: &Shape, elements: &str) -> String {
-        format!("add element inet {} {} {{ {elements} }}\n", self.table, shape.name())
+    /// A new set with its rules and elements.
+    fn set(&self, shape: &Shape, elements: &str) -> Script {
+        Script::of(|layer| self.shape(layer, shape) + &self.elements(layer, shape, elements))
     }
 
-    fn expression(&self, way: Way, text: &str) -> String {
-        let table = &self.table;
-        let rules = way.rules().into_iter();
+    fn elements(&self, layer: Layer, shape: &Shape, elements: &str) -> String {
+        self.elements_are("add", layer, shape, elements)
+    }
+
+    /// `done`: add or delete.
+    fn elements_are(&self, done: &str, layer: Layer, shape: &Shape, elements: &str) -> String {
+        let (table, set) = (self.table(layer), shape.name());
+        match shape.way.is_in(layer) {
+            true => format!("{done} element inet {table} {set} {{ {elements} }}\n"),
+            false => String::new(),
+        }
+    }
+
+    fn expression(&self, layer: Layer, way: Way, text: &str) -> String {
+        let table = self.table(layer);
+        let rules = way.rules(layer).into_iter().filter(|_| way.is_in(layer));
         rules
             .map(|(chain, then)| format!("add rule inet {table} {chain} {text} {then}\n"))
             .collect()
     }
 
     /// A set, and the rules that look into it.
-    fn shape(&self, shape: &Shape) -> String {
-        let (table, set) = (&self.table, shape.name());
+    fn shape(&self, layer: Layer, shape: &Shape) -> String {
+        if !shape.way.is_in(layer) {
+            return String::new();
+        }
+        let (table, set) = (self.table(layer), shape.name());
         let (kinds, key) = shape.key();
         let rule = |chain: &str, then: &str| {
             format!("add rule inet {table} {chain} {key} @{set} {then}\n")
@@ -288,19 +369,25 @@ impl Sets {
         let set = format!("meta mark set meta mark or {SEEN:#x}");
         let [protected_before, protected_after] = PROTECTED;
         // Where the mark decides which tunnel a packet takes, its bit is not available.
-        if shape.way == Way::Leaving && shape.mark & SEEN == 0 {
+        if layer == Layer::Guard && shape.way == Way::Leaving && shape.mark & SEEN == 0 {
             script += &rule(protected_before, &set);
         }
         if shape.by_card {
             let clear = !SEEN;
             let seen = format!("meta mark and {SEEN:#x} == {SEEN:#x}");
             let [before, after] = HANDED;
-            script += &rule(protected_after, &set);
-            script += &rule(before, &format!("{seen} accept"));
-            script +=
-                &rule(after, &format!("{seen} meta mark set meta mark and {clear:#x} accept"));
+            script += &match layer {
+                Layer::Guard => {
+                    let cleared = format!("{seen} meta mark set meta mark and {clear:#x} accept");
+                    let before = rule(before, &format!("{seen} accept"));
+                    rule(protected_after, &set) + &before + &rule(after, &cleared)
+                }
+                // The guard has cleared the bit by then: nothing tells them from others.
+                Layer::Held => rule(after, "accept"),
+            };
         }
-        script.extend(shape.way.rules().into_iter().map(|(chain, then)| rule(chain, &then)));
+        let claims = shape.way.rules(layer).into_iter();
+        script.extend(claims.map(|(chain, then)| rule(chain, &then)));
         script
     }
 }
@@ -412,12 +499,12 @@ mod tests {
 
     #[test]
     fn flows_of_one_shape_share_a_set_and_come_and_go_alone() {
-        let mut sets = Sets::new("g");
+        let mut sets = Sets::new(["g", "h"]);
         let [first, _] = &nets("10.2.1.0", PLAIN);
         let [second, _] = &nets("10.2.2.0", PLAIN);
         let of_first = "add element inet g out_ip_32_24 { 10.1.0.1 . 10.2.1.0 }\n";
         assert_eq!(
-            sets.add(first),
+            sets.add(first).guard,
             format!(
                 "add set inet g out_ip_32_24 {{ type ipv4_addr . ipv4_addr; }}\n\
                  add rule inet g protected_before ip saddr & 255.255.255.255 . ip daddr & 255.255.255.0 \
@@ -427,24 +514,63 @@ mod tests {
             )
         );
         let of_second = of_first.replace(".2.1.", ".2.2.");
-        assert_eq!(sets.add(second), of_second);
-        assert_eq!(sets.add(first), "", "it is there already");
-        assert_eq!(sets.remove(first).as_deref(), Some(""), "another rule wants it");
-        assert_eq!(sets.remove(first), Some(of_first.replace("add", "delete")));
-        let all = sets.all();
+        assert_eq!(sets.add(second).guard, of_second);
+        assert!(sets.add(first).is_empty(), "it is there already");
+        assert_eq!(sets.remove(first), Some(Script::default()), "another rule wants it");
+        let removed = sets.remove(first).expect("without building the table again");
+        assert_eq!(removed.guard, of_first.replace("add", "delete"));
+        assert_eq!(removed.held, of_first.replace("add", "delete").replace("inet g", "inet h"));
+        let all = sets.all().guard;
         assert!(all.ends_with(&of_second), "{all}");
-        assert_eq!(sets.remove(second), Some(of_second.replace("add", "delete")));
+        let removed = sets.remove(second).expect("without building the table again");
+        assert_eq!(removed.guard, of_second.replace("add", "delete"));
         assert!(sets.is_empty());
-        assert_eq!(sets.add(second), of_second, "the empty set is still there");
+        assert_eq!(sets.add(second).guard, of_second, "the empty set is still there");
         let _ = sets.remove(second);
-        assert_eq!(sets.all(), "", "a new table has no empty set");
+        assert!(sets.all().is_empty(), "a new table has no empty set");
+    }
+
+    #[test]
+    fn the_held_table_has_the_flows_that_leave_and_sets_no_mark() {
+        let traffic = TrafficSelectors {
+            local: vec![selector("10.1.0.0", "10.1.255.255", 0, ANY)],
+            remote: vec![selector("10.2.0.0", "10.2.0.255", 6, (443, 443))],
+        };
+        for by_card in [false, true] {
+            let properties = GuardedTraffic { mark: None, by_card };
+            let mut sets = Sets::new(["g", "h"]);
+            let members = Member::all(&traffic, properties, true).into_iter();
+            let script: Script = members.map(|member| sets.add(&member)).collect();
+            let of_held = |line: &String| {
+                let absent = [
+                    "g protected_",
+                    "g lost ",
+                    "g own_by",
+                    "g handed_",
+                    "g arriving ",
+                    "inet g in_",
+                ];
+                !absent.iter().any(|part| line.contains(part))
+            };
+            let lines = |text: &str| -> Vec<String> {
+                let lines = text.lines().map(|line| line.replace("inet h", "inet g"));
+                lines.filter(of_held).collect()
+            };
+            assert_eq!(lines(&script.held), lines(&script.guard));
+            assert!(!script.held.contains("mark set"), "{script:?}");
+            assert_eq!(script.held.contains("_card accept"), by_card, "{script:?}");
+            let all = lines(&sets.all().held);
+            for line in lines(&script.held) {
+                assert!(all.contains(&line), "{line}: {all:?}");
+            }
+        }
     }
 
     #[test]
     fn a_card_s_packets_are_known_again() {
-        let mut sets = Sets::new("g");
+        let mut sets = Sets::new(["g", "h"]);
         let [flow, _] = &nets("10.2.1.0", GuardedTraffic { by_card: true, ..PLAIN });
-        let script = sets.add(flow);
+        let script = sets.add(flow).guard;
         let rules: Vec<&str> = script.lines().filter(|line| line.contains("_card ")).collect();
         let [_, protected, kept, before, after, unprotected, _] = rules[..] else {
             panic!("{script}")
@@ -460,23 +586,23 @@ mod tests {
 
     #[test]
     fn this_host_sends_to_a_remote_network_from_no_address() {
-        let mut sets = Sets::new("g");
+        let mut sets = Sets::new(["g", "h"]);
         let remote = || selector("10.2.0.0", "10.2.0.255", 6, (443, 443));
         let here = |from, to| members(selector(from, to, 6, ANY), remote(), PLAIN);
         let (one, two) = (here("10.1.0.0", "10.1.0.255"), here("10.3.0.0", "10.3.0.255"));
-        let script: String = one.iter().map(|member| sets.add(member)).collect();
+        let script: String = one.iter().map(|member| sets.add(member).guard).collect();
         let key = "meta l4proto 6 ip daddr & 255.255.255.0 . th dport & 0xffff @own_ip_24_proto_6_dport_ffff";
         for rule in [
-            format!("own {key} goto unprotected_leaving\n"),
+            format!("own {key} fib saddr type local goto unprotected_leaving\n"),
             format!("own_by_device {key} fib saddr type local goto unprotected_leaving\n"),
             format!("lost {key} counter name translated_leaving drop\n"),
         ] {
             assert!(script.contains(&rule), "{script}");
         }
-        assert!(script.contains("@own_ip_24_proto_6_fragment goto"), "{script}");
-        let added: String = two.iter().map(|member| sets.add(member)).collect();
+        assert!(script.contains("@own_ip_24_proto_6_fragment fib"), "{script}");
+        let added: String = two.iter().map(|member| sets.add(member).guard).collect();
         assert!(!added.contains("own_"), "both tunnels share the destination: {added}");
-        let gone = sets.remove_all(&one).expect("without building the table again");
+        let gone = sets.remove_all(&one).expect("without building the table again").guard;
         assert!(!gone.contains("own_"), "the other tunnel has it: {gone}");
     }
 
@@ -484,10 +610,10 @@ mod tests {
     fn protocols_ports_types_and_marks_are_looked_up_under_masks() {
         let told = |local: Selector, remote: Selector, mark| {
             let properties = GuardedTraffic { mark, by_card: false };
-            let mut sets = Sets::new("g");
+            let mut sets = Sets::new(["g", "h"]);
             members(local, remote, properties)
                 .iter()
-                .map(|member| sets.add(member))
+                .map(|member| sets.add(member).guard)
                 .collect::<String>()
         };
         let web = told(
@@ -520,8 +646,8 @@ mod tests {
     fn fragments_without_ports_are_claimed_on_their_way_out() {
         let https = selector("10.2.0.7", "10.2.0.7", 6, (443, 443));
         let members = members(selector("10.1.0.0", "10.1.255.255", 0, ANY), https, PLAIN);
-        let mut sets = Sets::new("g");
-        let script: String = members.iter().map(|member| sets.add(member)).collect();
+        let mut sets = Sets::new(["g", "h"]);
+        let script: String = members.iter().map(|member| sets.add(member).guard).collect();
         let rule = "leaving meta l4proto 6 ip frag-off & 0x1fff != 0 ip saddr & 255.255.0.0 . ip daddr & 255.255.255.255 @";
         assert!(script.contains(rule), "{script}");
     }
@@ -532,9 +658,9 @@ mod tests {
             local: vec![selector("10.1.0.0", "10.1.255.255", 0, ANY)],
             remote: vec![selector("10.2.0.7", "10.2.0.7", 6, (443, 443))],
         };
-        let mut sets = Sets::new("g");
+        let mut sets = Sets::new(["g", "h"]);
         let members = Member::all(&traffic, PLAIN, true);
-        let script: String = members.iter().map(|member| sets.add(member)).collect();
+        let script: String = members.iter().map(|member| sets.add(member).guard).collect();
         let element =
             "add element inet g in_ip_32_16_proto_6_sport_ffff { 10.2.0.7 . 10.1.0.0 . 443 }\n";
         assert!(script.contains(element), "{script}");
@@ -551,15 +677,15 @@ mod tests {
     fn ranges_of_too_many_flows_get_a_rule_of_their_own() {
         let local = selector("10.1.0.1", "10.1.255.254", 6, (1, 65_534));
         let members = members(local, selector("10.2.0.1", "10.2.0.1", 6, ANY), PLAIN);
-        let mut sets = Sets::new("g");
-        let script: String = members.iter().map(|member| sets.add(member)).collect();
+        let mut sets = Sets::new(["g", "h"]);
+        let script: String = members.iter().map(|member| sets.add(member).guard).collect();
         let to = "ip daddr 10.2.0.1 meta l4proto 6 th sport 1-65534";
         let anywhere = format!("ip saddr 0.0.0.0-255.255.255.255 {to}");
         let expected = [
             format!("leaving ip saddr 10.1.0.1-10.1.255.254 {to} goto unprotected_leaving"),
             format!("own_by_device {anywhere} fib saddr type local goto unprotected_leaving"),
             format!("lost {anywhere} counter name translated_leaving drop"),
-            format!("own {anywhere} goto unprotected_leaving"),
+            format!("own {anywhere} fib saddr type local goto unprotected_leaving"),
         ];
         assert_eq!(script, expected.map(|rule| format!("add rule inet g {rule}\n")).concat());
         assert_eq!(sets.remove(&members[0]), None, "rules of a chain have no names");

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::Script;
 use host::nft;
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -30,10 +31,10 @@ pub(super) enum State {
 pub type OnRefusal = Box<dyn Fn() + Send>;
 
 /// Makes the script of a whole table, on the thread of the writer.
-type WholeTable = Box<dyn FnOnce() -> String + Send>;
+type WholeTable = Box<dyn FnOnce() -> Script + Send>;
 
 enum Order {
-    Change(String),
+    Change(Script),
     Replace(WholeTable),
     Tell(Tell),
 }
@@ -89,12 +90,14 @@ impl Written {
 }
 
 impl Writer {
-    /// Starts the thread in the network namespace of the calling one.
-    pub(super) fn start(on_refusal: OnRefusal) -> io::Result<Self> {
+    /// Starts the thread in the network namespace of the calling one. `held` is the name of the table that belongs to a process
+    /// of this writer.
+    pub(super) fn start(held: Option<String>, on_refusal: OnRefusal) -> io::Result<Self> {
         let (orders, queue) = mpsc::channel();
         let progress = Arc::new(Progress::default());
         let of_thread = Arc::clone(&progress);
-        let work = move || carry_out(&queue, &of_thread, &on_refusal);
+        let held = Held { table: held, owner: None, is_told: false };
+        let work = move || carry_out(&queue, &of_thread, held, &on_refusal);
         let thread = Builder::new().name("guard".to_owned()).spawn(work)?;
         Ok(Self { orders: Some(orders), thread: Some(thread), progress, given: 0 })
     }
@@ -105,12 +108,12 @@ impl Writer {
     }
 
     /// Has the commands of a script carried out, all of them or none.
-    pub(super) fn change(&mut self, script: String) -> Written {
+    pub(super) fn change(&mut self, script: Script) -> Written {
         self.order(Order::Change(script))
     }
 
     /// Has the table replaced by a whole new one.
-    pub(super) fn replace(&mut self, script: impl FnOnce() -> String + Send + 'static) -> Written {
+    pub(super) fn replace(&mut self, script: impl FnOnce() -> Script + Send + 'static) -> Written {
         self.order(Order::Replace(Box::new(script)))
     }
 
@@ -154,14 +157,15 @@ impl Drop for Writer {
     }
 }
 
-fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusal) {
+fn carry_out(queue: &Receiver<Order>, progress: &Progress, mut held: Held, on_refusal: &OnRefusal) {
     let _released = ReleaseWaiting(progress);
     for order in queue {
         let mut tell = None;
         match order {
             // After a refused change, the table lacks more than one change can bring.
             Order::Change(script) if *lock(&progress.state) == State::InForce => {
-                if let Err(error) = nft::run(&script) {
+                let changed = nft::run(&script.guard).and_then(|()| held.change(&script.held));
+                if let Err(error) = changed {
                     tracing::debug!(%error, "nftables refuses a change of the guard");
                     *lock(&progress.state) = State::Outdated;
                     on_refusal();
@@ -169,8 +173,12 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusa
             }
             Order::Change(_) => {}
             Order::Replace(script) => {
-                if replace(&script(), progress) {
+                let script = script();
+                if replace(&script.guard, progress) {
                     on_refusal();
+                }
+                if *lock(&progress.state) == State::InForce {
+                    held.replace(&script.held);
                 }
             }
             Order::Tell(now) => tell = Some(now),
@@ -179,6 +187,54 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusa
         progress.advanced.notify_all();
         drop(tell);
     }
+}
+
+/// The table that belongs to a process, which has the same changes as the guard.
+struct Held {
+    /// `None`: there is to be none.
+    table: Option<String>,
+    owner: Option<Box<dyn nft::Owner>>,
+    /// The log has the reason why there is none.
+    is_told: bool,
+}
+
+impl Held {
+    /// An error removes the table: it might block traffic that is to pass. It is to be built again.
+    fn change(&mut self, script: &str) -> io::Result<()> {
+        let Some(mut owner) = self.owner.take_if(|_| !script.is_empty()) else { return Ok(()) };
+        owner.run(script, false)?;
+        self.owner = Some(owner);
+        Ok(())
+    }
+
+    fn replace(&mut self, script: &str) {
+        let Some(table) = &self.table else { return };
+        let mut outcome = self.owner.take().map(|owner| owned(owner, script));
+        // The former process may have ended.
+        if !matches!(outcome, Some(Ok(_))) {
+            outcome = Some(nft::own(table).and_then(|owner| owned(owner, script)));
+        }
+        match outcome {
+            Some(Ok(owner)) => {
+                self.owner = Some(owner);
+                self.is_told = false;
+            }
+            Some(Err(error)) if !self.is_told => {
+                self.is_told = true;
+                tracing::warn!(
+                    %error,
+                    table,
+                    "a table of nftables that nobody can flush is not there: if another program removes the guard, some packets \
+                     may leave in the clear before it is put back; Linux 5.12 and nft 1.0 have such tables"
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
+fn owned(mut owner: Box<dyn nft::Owner>, script: &str) -> io::Result<Box<dyn nft::Owner>> {
+    owner.run(script, true).map(|()| owner)
 }
 
 /// Returns `true` if nftables begins to refuse the table, but may take it later: further attempts are key management's.

@@ -12,6 +12,7 @@ mod system_calls;
 use super::helper::Helping;
 use control::protocol::ConfinementInfo;
 use files::Pinned;
+use host::nft;
 pub use paths::Paths;
 use rustix::thread::set_no_new_privs;
 use system_calls::Allowed;
@@ -55,6 +56,9 @@ pub fn confine(paths: &Paths, helper: Result<Helping, String>) -> Confinement {
     let socket = paths.sockets.first();
     let remark = socket.map(|path| format!("Unix sockets are allowed, for {}", path.display()));
     let allowed = Allowed { unix_sockets: socket.is_some(), programs: helper.is_err() };
+    if helper.is_err() {
+        nft::keep_script();
+    }
     let mut confinement = apply(files::of_daemon(paths), allowed, remark);
     let Confinement { info, .. } = &mut confinement;
     match helper {

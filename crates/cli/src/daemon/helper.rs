@@ -4,8 +4,9 @@
 //! ```text
 //!  vpnd start ── socket: a connection for each call ──► vpnd start --helper
 //!      │ confined: no programs, fixed code                  │ confined: no file to write, and only `nft` to run
-//!      └── connection: arguments and input ────────────────►├──► nft
-//!           ◄── the number of the process, its output ──────┤
+//!      ├── connection: arguments and input ────────────────►├──► nft
+//!      │    ◄── the number of the process, its output ──────┤
+//!      └── connection: scripts for a table ────────────────►├──► nft -i, which owns the table until the connection ends
 //!                                                           └──► service manager
 //! ```
 //!
@@ -18,6 +19,7 @@ use crate::channel::{receive, send};
 use host::nft;
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -39,6 +41,15 @@ enum Call {
     Nft { arguments: Vec<String>, input: String },
     /// To tell the service manager.
     Tell(String),
+    /// To start a process that owns a table, until the connection ends. Its scripts follow.
+    Own(String),
+}
+
+/// A script for a process that owns a table.
+#[derive(Debug, Serialize, Deserialize)]
+struct Script {
+    text: String,
+    whole: bool,
 }
 
 /// An answer of the helper about a call.
@@ -143,6 +154,31 @@ impl nft::Runner for Helper {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         self.call(&Call::Nft { arguments, input: input.to_owned() }, None, started)
     }
+
+    fn own(&self, table: &str) -> io::Result<Box<dyn nft::Owner>> {
+        let connection = self.begin(&Call::Own(table.to_owned()), None)?;
+        answer(&connection, &mut |_| {})?;
+        Ok(Box::new(Owner(connection)))
+    }
+}
+
+/// The connection to a helper whose process owns a table.
+struct Owner(UnixStream);
+
+impl nft::Owner for Owner {
+    fn run(&mut self, script: &str, whole: bool) -> io::Result<()> {
+        send(&self.0, &Script { text: script.to_owned(), whole }, None).map_err(lost)?;
+        answer(&self.0, &mut |_| {}).map(drop)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // The helper ends the connection once the table is gone.
+        if self.0.shutdown(Shutdown::Write).is_ok() {
+            let _ = answer(&self.0, &mut |_| {});
+        }
+    }
 }
 
 impl Helper {
@@ -152,10 +188,10 @@ impl Helper {
         limit: Option<Duration>,
         started: &mut dyn FnMut(u32),
     ) -> io::Result<String> {
-        let lost = |error: io::Error| {
-            let why = "the helper of vpnd does not answer; restart vpnd";
-            io::Error::new(error.kind(), format!("{why} ({error})"))
-        };
+        answer(&self.begin(call, limit)?, started)
+    }
+
+    fn begin(&self, call: &Call, limit: Option<Duration>) -> io::Result<UnixStream> {
         let (connection, theirs) = UnixStream::pair()?;
         connection.set_read_timeout(limit)?;
         {
@@ -164,12 +200,22 @@ impl Helper {
         }
         drop(theirs);
         send(&connection, call, None).map_err(lost)?;
-        loop {
-            match receive::<Told>(&connection).map_err(lost)?.0 {
-                Told::Started(process) => started(process),
-                Told::Done(output) => return Ok(output),
-                Told::Failed(kind, why) => return Err(io::Error::new(kind.into(), why)),
-            }
+        Ok(connection)
+    }
+}
+
+/// Waits for the answer to a call.
+fn answer(connection: &UnixStream, started: &mut dyn FnMut(u32)) -> io::Result<String> {
+    loop {
+        match receive::<Told>(connection).map_err(lost)?.0 {
+            Told::Started(process) => started(process),
+            Told::Done(output) => return Ok(output),
+            Told::Failed(kind, why) => return Err(io::Error::new(kind.into(), why)),
         }
     }
+}
+
+fn lost(error: io::Error) -> io::Error {
+    let why = "the helper of vpnd does not answer; restart vpnd";
+    io::Error::new(error.kind(), format!("{why} ({error})"))
 }

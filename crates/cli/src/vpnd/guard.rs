@@ -53,7 +53,8 @@ pub struct Guard {
     lenient: bool,
     /// Goes on, and puts the guard back if another program removes it while vpnd does not run
     ///
-    /// It ends when the guard is released. A signal ends it, too, and leaves the guard in force.
+    /// Until the guard is back, a second table holds the traffic, which no other program can remove (Linux 5.12). It ends when
+    /// the guard is released. A signal ends it, too, and leaves the guard in force.
     #[arg(long, conflicts_with = "show")]
     watch: bool,
     /// Changes nothing, and prints the state of the guard

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fs;
 
 /// The tables of this program: their drops are counted and told elsewhere.
-const OWN: [&str; 3] = ["vpn_guard_", "vpn_filter_", "vpn_kernel_"];
+const OWN: [&str; 5] = ["vpn_guard_", "vpn_held_", "vpn_watch_", "vpn_filter_", "vpn_kernel_"];
 
 impl Firewall {
     /// Reads a listing of `nft -j list ruleset`.

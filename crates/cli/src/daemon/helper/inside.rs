@@ -1,10 +1,10 @@
 //! The helper's own process.
 
-use super::{Call, Ready, Told};
+use super::{Call, Ready, Script, Told};
 use crate::channel::{receive, send};
 use crate::daemon::confinement::confine_helper;
 use crate::daemon::{memory, service_manager};
-use host::nft;
+use host::nft::{self, Owner, Process};
 use nix::sys::signal::{SigSet, Signal};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,7 @@ pub fn run() -> ExitCode {
     if let Err(error) = service_manager::connect() {
         eprintln!("vpnd: cannot connect to the service manager: {error}");
     }
+    nft::keep_script();
     let confinement = confine_helper();
     let missing = confinement.info().missing.clone();
     let ready = Ready { missing, has_nft: nft::available() };
@@ -54,10 +55,29 @@ fn answer(connection: &OwnedFd) -> io::Result<()> {
             })
         }
         Call::Tell(text) => service_manager::send(&text).map(|()| String::new()),
+        Call::Own(table) => match Process::start(&table) {
+            Ok(owner) => return own(connection, owner),
+            Err(error) => Err(error),
+        },
     };
+    tell(connection, outcome)
+}
+
+fn tell(connection: &OwnedFd, outcome: io::Result<String>) -> io::Result<()> {
     let told = match outcome {
         Ok(output) => Told::Done(output),
         Err(error) => Told::Failed(error.kind().into(), error.to_string()),
     };
     send(connection, &told, None)
+}
+
+/// Has a process that owns a table carry out scripts, until the daemon ends the connection, or itself.
+fn own(connection: &OwnedFd, mut owner: Process) -> io::Result<()> {
+    tell(connection, Ok(String::new()))?;
+    while let Ok((Script { text, whole }, _)) = receive(connection) {
+        tell(connection, owner.run(&text, whole).map(|()| String::new()))?;
+    }
+    // The connection ends after the table.
+    drop(owner);
+    Ok(())
 }

@@ -1,0 +1,158 @@
+//! A table that belongs to a process: the kernel lets nobody else change it, `nft flush ruleset` passes over it, and it goes with
+//! the process (`NFT_TABLE_F_OWNER`, Linux 5.12).
+//!
+//! The process is an interactive `nft`. It reads commands from this one until this one ends, whichever way it ends. Each of them
+//! has it read a script from memory that both share.
+
+use super::{DEADLINE, Watchdog, program};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, PipeReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A process that owns a table. Dropping this removes the table.
+pub trait Owner: Send {
+    /// Carries out a script, all of it or nothing. `whole`: the script replaces the whole table, and begins with
+    /// [`preamble`]; otherwise it changes the table that is there.
+    ///
+    /// # Errors
+    /// If nftables refuses the script, or the process has ended: then the table is gone.
+    fn run(&mut self, script: &str, whole: bool) -> io::Result<()>;
+}
+
+/// The commands by which a script begins that replaces an owned table, whether there is one or not. The declaration of the table
+/// that follows needs the flag, too.
+pub fn preamble(table: &str) -> String {
+    format!("table inet {table} {{\n  flags owner\n}}\ndelete table inet {table}\n")
+}
+
+/// Memory for the scripts of an owner that is started when this process can no longer make such memory.
+static KEPT: Mutex<Option<File>> = Mutex::new(None);
+
+/// Makes the memory that one [owner](super::own) needs, for a process that is going to be confined.
+pub fn keep_script() {
+    // Without it, no owner starts, and whoever starts one is told why.
+    *kept() = script().ok();
+}
+
+fn kept() -> MutexGuard<'static, Option<File>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn script() -> io::Result<File> {
+    let make = |flags| memfd_create("nft", MemfdFlags::CLOEXEC | flags);
+    // Linux before 6.3 does not know that nobody is to execute it.
+    let file = make(MemfdFlags::NOEXEC_SEAL).or_else(|error| match error {
+        Errno::INVAL => make(MemfdFlags::empty()),
+        error => Err(error),
+    });
+    Ok(file?.into())
+}
+
+/// An interactive `nft`, a child of this process.
+pub struct Process {
+    table: String,
+    child: Child,
+    /// `None` once the child is to end.
+    commands: Option<ChildStdin>,
+    answers: BufReader<PipeReader>,
+    script: Option<File>,
+    /// The number of scripts so far.
+    number: u64,
+    /// The number of the last script that was carried out.
+    mark: u64,
+}
+
+impl Process {
+    /// Starts the process. Its table is not there yet.
+    ///
+    /// # Errors
+    /// If this host has no `nft`, or the system refuses it.
+    pub fn start(table: &str) -> io::Result<Self> {
+        let program = program().ok_or(io::ErrorKind::NotFound)?;
+        let script = kept().take().map_or_else(script, Ok)?;
+        let (answers, theirs) = io::pipe()?;
+        let mut command = Command::new(program);
+        // It would write the history of its commands to the home directory.
+        command.arg("-i").env_clear().env("HOME", "/dev/null").stdin(Stdio::piped());
+        command.stdout(theirs.try_clone()?).stderr(theirs);
+        fcntl_setfd(&script, FdFlags::empty())?;
+        let child = command.spawn();
+        fcntl_setfd(&script, FdFlags::CLOEXEC)?;
+        drop(command);
+        let mut child = child?;
+        let commands = child.stdin.take();
+        let (table, answers) = (table.to_owned(), BufReader::new(answers));
+        Ok(Self { table, child, commands, answers, script: Some(script), number: 0, mark: 0 })
+    }
+
+    fn carry_out(&mut self, script: &str, whole: bool) -> io::Result<()> {
+        let ended = || io::Error::other("it has ended");
+        let (table, number) = (&self.table, self.number);
+        // The counter is there once the script has been carried out.
+        let mark = format!("script_{number}");
+        let former = match whole {
+            true => String::new(),
+            false => format!("delete counter inet {table} script_{}\n", self.mark),
+        };
+        let text = format!("{script}{former}add counter inet {table} {mark}\n");
+        let file = self.script.as_ref().ok_or_else(ended)?;
+        file.set_len(0)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        let commands = self.commands.as_mut().ok_or_else(ended)?;
+        // The answer to the second command has the mark in any case.
+        let file = file.as_raw_fd();
+        write!(commands, "include \"/proc/self/fd/{file}\"\nlist counter inet {table} {mark}\n")?;
+        commands.flush()?;
+        let (shown, asked) = (format!("counter {mark} {{"), format!("list counter inet {table}"));
+        let mut complaint = None;
+        loop {
+            let mut line = String::new();
+            if self.answers.read_line(&mut line)? == 0 {
+                return Err(complaint.map_or_else(ended, io::Error::other));
+            }
+            let line = line.trim();
+            if line == shown {
+                self.mark = number;
+                return Ok(());
+            }
+            // A complaint about a command repeats it. Some builds of nft also repeat it as they read it, after a prompt.
+            if line.starts_with(&asked) && line.ends_with(&mark) {
+                let complaint = complaint.unwrap_or_else(|| "no reason given".to_owned());
+                return Err(io::Error::other(complaint));
+            }
+            if complaint.is_none() && line.contains("rror: ") {
+                complaint = Some(line.to_owned());
+            }
+        }
+    }
+}
+
+impl Owner for Process {
+    fn run(&mut self, script: &str, whole: bool) -> io::Result<()> {
+        self.number += 1;
+        let watchdog = Watchdog::start(&self.child, DEADLINE)?;
+        let outcome = self.carry_out(script, whole);
+        let outcome = if watchdog.end() { Err(super::late(DEADLINE)) } else { outcome };
+        outcome.map_err(|e| io::Error::new(e.kind(), format!("nft: {e}")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It ends with its commands.
+        drop(self.commands.take());
+        let watchdog = Watchdog::start(&self.child, DEADLINE);
+        if watchdog.is_err() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+        drop(watchdog.map(Watchdog::end));
+        // For the next one.
+        *kept() = self.script.take();
+    }
+}
