@@ -64,9 +64,9 @@ pub(crate) fn waits_for_delete(
     protocol: ProtocolId,
     spi_out: Spi,
 ) -> bool {
-    // The Delete may never be sent, or not on this IKE SA.
+    // The Delete may never be sent, or not on this IKE SA, or it waits for an answer of the peer, which may wait, too.
     let ends = ike.phase == Phase::Superseded
-        || matches!(ike.active, Some(Active::DeleteIke | Active::Rekey(_)))
+        || matches!(ike.active, Some(Active::DeleteIke | Active::Rekey(_) | Active::Child(_)))
         || session.is_closing();
     let child = session.child_by_outbound(protocol, spi_out).filter(|_| !ends);
     child.is_some_and(|child| match child.state {

@@ -425,6 +425,11 @@ impl Session {
                     self.child_by_inbound(*spi).is_some_and(|c| c.standby)
                         || self.awaits_delete_of_predecessor(*spi)
                 }
+                // The peer's request could not be answered on it any more.
+                Task::RekeyIke(_) => {
+                    let postponed = &self.sas[carrier].window.postponed;
+                    postponed.as_ref().is_some_and(|p| matches!(p.until, Until::Deleted))
+                }
                 _ => false,
             };
             if early || !self.may_ask(carrier) {
