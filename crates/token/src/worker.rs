@@ -17,7 +17,6 @@ use tokio::sync::oneshot;
 
 /// Work that may wait for one token.
 const ROOM: usize = 64;
-/// So long the thread of a token has time to log out. One that hangs is left behind.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 static WORKERS: Mutex<BTreeMap<Address, Weak<Worker>>> = Mutex::new(BTreeMap::new());
@@ -31,6 +30,8 @@ pub(crate) struct Worker {
     /// Loses its sender when the thread has logged out.
     ended: Mutex<Receiver<Infallible>>,
     thread: Option<JoinHandle<()>>,
+    /// The time that the thread has to log out. One that hangs is left behind.
+    farewell: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +74,7 @@ impl Worker {
             connection: None,
             refused: RefusedPin::default(),
         };
-        let started = Self::start(progress, move |orders| desk.run(orders));
+        let started = Self::start(progress, FAREWELL, move |orders| desk.run(orders));
         let worker = started.map(Arc::new).map_err(|error| {
             TokenError::new(
                 Kind::Refused,
@@ -87,6 +88,7 @@ impl Worker {
 
     fn start(
         progress: Arc<Progress>,
+        farewell: Duration,
         run: impl FnOnce(Receiver<Work>) + Send + 'static,
     ) -> io::Result<Self> {
         let (work, orders) = mpsc::sync_channel(ROOM);
@@ -96,7 +98,7 @@ impl Worker {
             drop(until_ended);
         })?;
         let ended = Mutex::new(ended);
-        Ok(Self { work: Some(work), progress, ended, thread: Some(thread) })
+        Ok(Self { work: Some(work), progress, ended, thread: Some(thread), farewell })
     }
 
     /// Finds a key. The caller waits; `load` is the number of the load of keys that this belongs to.
@@ -157,7 +159,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.work = None;
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(FAREWELL) == Err(RecvTimeoutError::Disconnected) {
+        if ended.recv_timeout(self.farewell) == Err(RecvTimeoutError::Disconnected) {
             self.thread.take().map(JoinHandle::join);
         }
     }
@@ -241,7 +243,9 @@ mod tests {
     fn the_thread_has_ended_when_its_worker_is_gone() {
         let logged_out = Arc::new(AtomicBool::new(false));
         let noted = Arc::clone(&logged_out);
-        let worker = Worker::start(Arc::default(), move |orders| {
+        // Longer than any host is busy.
+        let farewell = Duration::from_secs(300);
+        let worker = Worker::start(Arc::default(), farewell, move |orders| {
             orders.iter().for_each(drop);
             // Others have the processor while the module closes its session.
             (0..1000).for_each(|_| thread::yield_now());
