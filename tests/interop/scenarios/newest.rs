@@ -228,7 +228,10 @@ fn short_lifetimes(world: &mut World) {
                 world.vpnd.must(&["rekey", CHILD_TUNNEL]);
             }
         });
-        assert!(before > 0, "strongSwan has renewed the IKE SA");
+        // A busy host may not have come so far.
+        eventually("strongSwan has renewed the IKE SA", || {
+            world.vpnd.tunnel().ike_sa.filter(|sa| sa.rekeys > 0)
+        });
     });
 }
 
