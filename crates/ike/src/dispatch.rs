@@ -272,32 +272,19 @@ impl Session {
         self.sas[index].window.postponed = Some(Box::new(postponed));
     }
 
-    /// Answers requests whose time has come.
-    fn respond_to_drained(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let due = |sa: &&IkeSa| sa.window.answer_due().is_some_and(|at| at <= cx.now);
-        let due: Vec<IkeSpi> = self.sas.iter().filter(due).map(|sa| sa.local_spi).collect();
-        let mut effects = Effects::none();
-        for spi in due {
-            // One may end the session.
-            if self.position(spi).is_some() {
-                effects += self.respond_to_postponed(cx, spi);
-            }
-        }
-        effects
-    }
-
-    /// Answers requests that have been waiting for the Delete of a replaced Child SA, and wait no longer.
-    fn respond_after_delete(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let waits = |index: usize, sa: &IkeSa| match &sa.window.postponed {
-            Some(request) if matches!(request.until, Until::Deleted) => {
-                Some(create_child::waits_for_delete(self, index, &request.payloads))
-            }
-            _ => None,
+    /// Answers requests that wait no longer: their time has come, or the peer has answered the Delete.
+    fn respond_to_ready(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let is_ready = |index: usize, request: &Postponed| match request.until {
+            Until::Prepared(_) => false,
+            Until::Deleted => !create_child::waits_for_delete(self, index, &request.payloads),
+            Until::Time(due) => due <= cx.now,
         };
-        let ended = (self.sas.iter().enumerate()).filter(|(i, sa)| waits(*i, sa) == Some(false));
-        let ended: Vec<IkeSpi> = ended.map(|(_, sa)| sa.local_spi).collect();
+        let ready = self.sas.iter().enumerate().filter(|(index, sa)| {
+            sa.window.postponed.as_ref().is_some_and(|request| is_ready(*index, request))
+        });
+        let ready: Vec<IkeSpi> = ready.map(|(_, sa)| sa.local_spi).collect();
         let mut effects = Effects::none();
-        for spi in ended {
+        for spi in ready {
             // One may end the session.
             if self.position(spi).is_some() {
                 effects += self.respond_to_postponed(cx, spi);
@@ -402,7 +389,7 @@ impl Session {
     /// Starts what can be started.
     pub fn pump(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.renew_numbers();
-        let mut effects = self.respond_after_delete(cx);
+        let mut effects = self.respond_to_ready(cx);
         let mut index = 0;
         while !self.is_over() && index < self.tasks.len() {
             // However many wait for the answer that is awaited.
@@ -496,7 +483,7 @@ impl Session {
         }
         effects += sa_init::handle_timeout(self, cx);
         effects += auth::handle_timeout(self, cx);
-        effects += self.respond_to_drained(cx);
+        effects += self.respond_to_ready(cx);
         if self.is_over() {
             return effects;
         }
