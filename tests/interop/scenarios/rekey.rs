@@ -34,6 +34,15 @@ pub fn ike_with_any_children_by_charon(world: &World) {
 
 type Step = fn(&World);
 
+/// Both sides soon repeat a request that is lost.
+fn impatient() -> Setup {
+    Setup {
+        charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 20",
+        retransmit: ("300ms", 9),
+        ..Setup::default()
+    }
+}
+
 /// vpnd renews the Child SA while strongSwan's request to renew it is lost, again and again. It arrives when vpnd has the new
 /// one, and has not deleted the old one.
 fn child_by_charon_too_late(world: &World) {
@@ -172,12 +181,7 @@ pub fn all() -> Vec<Scenario> {
         ("child_and_ike", &[child_and_ike as Step; 3], &["N(TEMP_FAIL)"]),
     ];
     for (name, steps, words) in crossing {
-        let setup = Setup {
-            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 20",
-            retransmit: ("300ms", 9),
-            ..Setup::default()
-        };
-        scenarios.push(scenario(format!("rekey::crossing::{name}"), setup, move |world| {
+        scenarios.push(scenario(format!("rekey::crossing::{name}"), impatient(), move |world| {
             under_traffic(world, true, steps);
             let log = world.charon.log();
             assert!(words.iter().any(|words| log.contains(words)), "the requests crossed");
@@ -188,12 +192,7 @@ pub fn all() -> Vec<Scenario> {
         ("child_by_charon_too_late", child_by_charon_too_late as Step, 1),
         ("child_of_child", child_of_child_by_both, 2),
     ] {
-        let setup = Setup {
-            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 20",
-            retransmit: ("300ms", 9),
-            ..Setup::default()
-        };
-        scenarios.push(scenario(format!("rekey::crossing::{name}"), setup, move |world| {
+        scenarios.push(scenario(format!("rekey::crossing::{name}"), impatient(), move |world| {
             while_working(world, true, |world| {
                 step(world);
                 eventually("what was replaced is deleted", || {
