@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use testkit::output;
 use testkit::space::Space;
+use testkit::until;
 use userspace::{Config, Hooks, IkeReceiver, Userspace};
 
 pub use testkit::PATIENCE;
@@ -62,6 +63,7 @@ impl Network {
             gateway.ip(&format!("address add {}/32 dev lo", INNER[0][side]));
             gateway.ip(&format!("address add {}/128 dev lo nodad", INNER[1][side]));
         }
+        gateways.iter().for_each(await_addresses);
         Some(Self { gateways, between, state, _alone: alone })
     }
 
@@ -326,4 +328,20 @@ pub fn udp_echo(from: (&Space, IpAddr), to: (&Space, IpAddr), lengths: &[usize])
 pub fn tcp_echo(from: (&Space, IpAddr), to: (&Space, IpAddr), octets: usize) {
     let octets: Vec<u8> = MARKER.iter().copied().cycle().take(octets).collect();
     traffic::exchange((&from.0.0, from.1), (&to.0.0, to.1), &octets).expect("they come back");
+}
+
+/// Waits until the kernel has made the routes of all IPv6 addresses, which it does some time later.
+fn await_addresses(gateway: &Space) {
+    let (addresses, routes) = ("-6 -o address", "-6 route show table local");
+    let has_routes = || {
+        let (addresses, routes) = (gateway.ip(addresses), gateway.ip(routes));
+        let mut lines = addresses.lines();
+        let is_there = |line: &str| {
+            let address = line.split("inet6 ").nth(1).and_then(|rest| rest.split('/').next());
+            let route = address.map(|address| format!("local {address} "));
+            !line.contains("tentative") && route.is_some_and(|route| routes.contains(&route))
+        };
+        lines.all(is_there).then_some(())
+    };
+    until("the addresses are there", has_routes, || gateway.ip(addresses) + &gateway.ip(routes));
 }
