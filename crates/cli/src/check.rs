@@ -7,7 +7,8 @@ use crate::config::Config;
 use crate::crypto;
 use crate::filter_advice;
 use crate::guard_advice;
-use crate::policy_file;
+use crate::kernel_traffic;
+use crate::policy_file::{self, PolicyFileError};
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
 use clap::ValueEnum;
@@ -57,7 +58,10 @@ pub struct Outcome {
 /// Reads a policy, and the certificates that it needs.
 pub fn check(request: &Request<'_>) -> Outcome {
     let Request { file, config, lenient, format, colour } = *request;
-    let read = policy_file::read_with(file, lenient);
+    let read = policy_file::read_with(file, lenient).and_then(|read| {
+        kernel_traffic::check(&read, config).map_err(PolicyFileError::NotInKernel)?;
+        Ok(read)
+    });
     let mut remarks = Vec::new();
     if let Ok(read) = &read {
         remarks.extend(crypto::remarks::of(

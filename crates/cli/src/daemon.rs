@@ -11,6 +11,7 @@ use crate::families::FamilySettings;
 use crate::filter;
 use crate::filter_advice;
 use crate::guard_advice;
+use crate::kernel_traffic;
 use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
@@ -151,6 +152,7 @@ fn run_gateway(
         None => Source::open_store(&config.policy.directory)?,
     };
     let file = source.read()?;
+    kernel_traffic::check(&file, config).map_err(PolicyFileError::NotInKernel)?;
     if options.policy.is_none() && file.policy.tunnels.is_empty() {
         warn!("{source} has no tunnel; define some with: vpnctl policy put FILE");
     }

@@ -68,6 +68,7 @@
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
 //! | Who advises about rules of the filter that are never used? | `filter_advice.rs` |
 //! | Who advises about tunnels that the guard does not know? | `guard_advice.rs` |
+//! | Where is traffic refused that the kernel cannot express? | `kernel_traffic.rs` |
 //! | Who advises about algorithms that cards cannot offload? | `offload_advice.rs` |
 //! | How is the daemon tested without a network? | `crates/cli/tests/control/memory.rs` stands in for the gateway of `daemon/gateway.rs`; the tests are beside it |
 //! | Which numbers may stand for tunnels? | `daemon/numbers.rs`: one for each tunnel and phase, as AIX has them |
@@ -93,6 +94,7 @@ pub mod filter;
 mod filter_advice;
 mod guard_advice;
 pub mod install;
+mod kernel_traffic;
 mod lockout;
 pub mod manual;
 mod offload_advice;

@@ -81,6 +81,9 @@ pub enum PolicyFileError {
     /// It has errors, listed here.
     #[error("{0}")]
     Invalid(Diagnostics),
+    /// The kernel is to serve tunnels whose traffic its policies cannot express; this says which.
+    #[error("{0}")]
+    NotInKernel(String),
     /// The policy store cannot be read.
     #[error(transparent)]
     Store(#[from] vpn::store::StoreError),

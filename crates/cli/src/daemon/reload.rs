@@ -6,7 +6,7 @@ use super::{Daemon, Gateway};
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::policy_file::PolicyFile;
-use crate::{crypto, filter_advice, offload_advice, view};
+use crate::{crypto, filter_advice, kernel_traffic, offload_advice, view};
 use control::protocol::{Refusal, RefusalCode, Reloaded};
 use sd_notify::NotifyState;
 use std::sync::Arc;
@@ -62,6 +62,8 @@ impl<G: Gateway> Daemon<G> {
         let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         let config = config
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
+        kernel_traffic::check(&file, &self.config.1)
+            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error))?;
         usable(&certificates)?;
         let advice = config.as_ref().map(|c| filter_advice::of(&file.policy, &c.filter.filter()));
         // First, since it alone may be refused.

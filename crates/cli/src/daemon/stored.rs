@@ -3,6 +3,7 @@
 use super::refusal::usable;
 use super::source::lock;
 use super::{Daemon, Gateway, Source};
+use crate::kernel_traffic;
 use crate::policy_file::{self, PolicyFile};
 use crate::store::{get, prepare, unusable};
 use control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, Refusal, RefusalCode, Stored};
@@ -43,22 +44,24 @@ impl<G: Gateway> Daemon<G> {
         let _guard = self.reloading.lock().await;
         let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
         let (store, keeper) = (Arc::clone(store), Arc::clone(&self.certificates));
-        let (prepared, directory, loaded, certificates) = blocking(move || {
+        let config = self.config.1.clone();
+        let (prepared, directory, file, certificates) = blocking(move || {
             let mut store = lock(&store);
             let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
             let prepared = prepare(store.database(), &command).ok_or_else(wrong)??;
             let certificates = keeper.read();
             usable(&certificates)?;
-            let loaded = match dry_run {
-                true => store.load(&prepared.database),
-                false => store.commit(prepared.database.clone()),
-            };
-            let directory = store.directory().to_owned();
-            Ok((prepared, directory, loaded.map_err(unusable)?, certificates))
+            let file = PolicyFile::from(store.load(&prepared.database).map_err(unusable)?);
+            kernel_traffic::check(&file, &config)
+                .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error))?;
+            if !dry_run {
+                store.commit(prepared.database.clone()).map_err(unusable)?;
+            }
+            Ok((prepared, store.directory().to_owned(), file, certificates))
         })
         .await?;
         // What there is to remark about the file is in `prepared`.
-        let file = PolicyFile { warnings: Vec::new(), ..loaded.into() };
+        let file = PolicyFile { warnings: Vec::new(), ..file };
         let reloaded = self.put_in_force(file, certificates, dry_run).await?;
         if !dry_run {
             for warning in prepared.warnings.iter().chain(&reloaded.warnings) {
