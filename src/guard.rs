@@ -12,7 +12,7 @@ mod watch;
 pub use watch::{Watch, Watched};
 
 use crate::builder::{Builder, HostPlane, StartError};
-use crate::planes::guard::{dropped, table};
+use crate::planes::guard::{Dropped, table};
 use crate::planes::{self, Hold};
 use host::SystemError;
 use host::journal::{DeviceLock, Journal};
@@ -68,15 +68,13 @@ pub enum Released {
 /// If the state directory cannot be used.
 pub fn state(state_dir: &Path, device: &str) -> Result<GuardState, SystemError> {
     let table = table(device);
-    let dropped = dropped(&table);
-    let [unprotected_leaving, unprotected_arriving, translated_leaving] =
-        dropped.unwrap_or_default();
+    let dropped = Dropped::of(&table);
     Ok(GuardState {
-        in_force: dropped.is_some(),
+        in_force: dropped.in_force,
         held_since: held_since(state_dir, device)?,
         has_gateway: DeviceLock::is_taken(state_dir, device)?,
-        unprotected_leaving: unprotected_leaving + translated_leaving,
-        unprotected_arriving,
+        unprotected_leaving: dropped.leaving + dropped.translated,
+        unprotected_arriving: dropped.arriving,
         table,
     })
 }
@@ -123,12 +121,15 @@ pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
     let mut journal = Journal::open(lock).map_err(plane_error)?;
     // No start decides about the filter any more.
     journal.undo_left();
-    drop(journal);
     let of_kernel = xfrm::remove_leftovers();
     // Last: until then nothing has left in the clear.
     let what = || format!("removing the table {table} of nftables");
-    nft::remove(&table).map_err(|e| plane_error(host::refused(what(), &e)))?;
-    watch::await_end(state_dir, device).map_err(plane_error)?;
+    let of_guard = nft::remove(&table).map_err(|e| plane_error(host::refused(what(), &e)));
+    // With it the lock on the device: a watch sees the release when it has the lock.
+    drop(journal);
+    let of_watch = watch::await_end(state_dir, device).map_err(plane_error);
+    of_guard?;
+    of_watch?;
     of_kernel?;
     Ok(if blocked { Released::Now } else { Released::Nothing })
 }
@@ -172,6 +173,8 @@ impl Definition {
         hold.set().map_err(plane_error)?;
         let lock = DeviceLock::take(&self.state_dir, self.device()).map_err(plane_error)?;
         if let Some(_lock) = lock {
+            // A release may have ended it meanwhile.
+            hold.set().map_err(plane_error)?;
             self.leave()?;
             self.write();
         }

@@ -31,7 +31,7 @@ use esp::filter::Filter;
 use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
 };
-use guard::{Guard, Holder, Surroundings, Written};
+use guard::{Dropped, Guard, Holder, Surroundings, Written};
 use policy::{ChildTunnel, Policy};
 use restoration::Restoration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -110,10 +110,10 @@ impl Planes {
         // Before the guard: that of a gateway which runs on the device is not to be replaced.
         let lock = Userspace::lock(&userspace)?;
         let watch = TableWatch::start(&userspace.device, Arc::clone(&hooks.notice));
-        let on_refusal = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
+        let on_loss = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
         let rules = defined.iter().chain(by_hand).cloned();
         let definition = definition_of(&config, &userspace, rules);
-        let guard = definition.start(&userspace.state_dir, Holder::Gateway, on_refusal)?;
+        let guard = definition.start(&userspace.state_dir, Holder::Gateway, on_loss)?;
         if config.require_guard {
             guard.in_force()?;
         }
@@ -137,12 +137,11 @@ impl Planes {
         let guarded = self.guard.as_ref().map(|guard| guard.table_in_force().map(str::to_owned));
         Box::new(move || {
             if let Some(table) = guarded {
-                let dropped = table.and_then(|table| guard::dropped(&table));
-                let [leaving, arriving, translated] = dropped.unwrap_or_default();
+                let dropped = table.map(|table| Dropped::of(&table)).unwrap_or_default();
                 counters.extend([
-                    ("unprotected_leaving", leaving),
-                    ("unprotected_arriving", arriving),
-                    ("translated_leaving", translated),
+                    ("unprotected_leaving", dropped.leaving),
+                    ("unprotected_arriving", dropped.arriving),
+                    ("translated_leaving", dropped.translated),
                 ]);
             }
             counters

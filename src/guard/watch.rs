@@ -15,6 +15,7 @@ use host::SystemError;
 use host::journal::{DeviceLock, file_of};
 use host::lock::FileLock;
 use host::nft;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,13 +55,20 @@ pub struct Watch {
 /// Signs of a guard that is missing, and the way to tell of them.
 #[derive(Clone)]
 struct Signs {
-    /// Another program has changed the table.
+    /// Another program has changed the table, or ended the process that has the second one.
     changed: Arc<AtomicBool>,
     /// The owner of the device's lock has ended.
     ended: Arc<AtomicBool>,
     /// A thread waits for that.
     awaited: Arc<AtomicBool>,
     notice: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Signs {
+    fn tell_of_change(&self) {
+        self.changed.store(true, Ordering::SeqCst);
+        (self.notice)();
+    }
 }
 
 impl Watch {
@@ -84,15 +92,14 @@ impl Watch {
         };
         let of_thread = signs.clone();
         // Before the guard is put in force, so that no change of it is missed.
-        let nftables = nft::Watch::start(vec![table.clone()], move |_| {
-            of_thread.changed.store(true, Ordering::SeqCst);
-            (of_thread.notice)();
-        });
+        let changed = move |_: &str| of_thread.tell_of_change();
+        let nftables = nft::Watch::start(vec![table.clone()], changed);
         let refused = |error| host::refused("watching nftables".to_owned(), &error);
         let nftables = nftables.map_err(refused).map_err(plane_error)?;
         let hold = Hold::of(&definition.state_dir, definition.device()).map_err(plane_error)?;
-        definition.hold()?;
+        // First: a second watch changes nothing.
         let watching = lock(&definition)?;
+        definition.hold()?;
         (signs.notice)();
         Ok(Self { definition, table, hold, nftables, signs, held: None, _watching: watching })
     }
@@ -117,6 +124,10 @@ impl Watch {
             self.await_end();
             return Ok(Watched::ByTheGateway);
         };
+        // A release that came first has removed the guard with this lock.
+        if self.hold.since().is_none() {
+            return Ok(Watched::Released);
+        }
         // Of one change, several messages tell.
         let changed = changed | self.signs.changed.swap(false, Ordering::SeqCst);
         let missing = changed || !nft::exists(&self.table);
@@ -145,7 +156,9 @@ impl Watch {
             None => {
                 // The name of the table is free again then.
                 self.held = None;
-                let held = definition.guard.hold(&definition.state_dir)?;
+                let signs = self.signs.clone();
+                let on_loss = Arc::new(move || signs.tell_of_change());
+                let held = definition.guard.hold(&definition.state_dir, on_loss)?;
                 let there = held.in_force();
                 self.held = Some(held);
                 Ok(there?)
@@ -179,8 +192,9 @@ impl Watch {
 /// The lock of a watch: two of them would have the same table.
 fn lock(definition: &Definition) -> Result<FileLock, StartError> {
     let file = lock_file(&definition.state_dir, definition.device()).map_err(plane_error)?;
-    let lock = FileLock::take(&file);
-    let lock = lock.and_then(|lock| lock.ok_or_else(|| io::Error::other("another watch has it")));
+    let lock = fs::create_dir_all(&definition.state_dir).and_then(|()| FileLock::take(&file));
+    let another = || io::Error::other("another vpnd guard --watch has it; end that one first");
+    let lock = lock.and_then(|lock| lock.ok_or_else(another));
     let what = || format!("locking {}", file.display());
     Ok(lock.map_err(|error| plane_error(host::refused(what(), &error)))?)
 }

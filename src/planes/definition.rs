@@ -20,7 +20,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::guard::{Guard, GuardedTraffic, Hold, Holder, OnRefusal, Surroundings};
+use super::guard::{Guard, GuardedTraffic, Hold, Holder, OnLoss, Surroundings};
 use crate::driver::Completion;
 use esp::filter::{Direction, Filter, FilterAction, FilterRule};
 use esp::plane::{PlaneError, Rule, RuleId, TrafficSelectors};
@@ -61,12 +61,12 @@ impl Definition {
         &self,
         state_dir: &Path,
         holder: Holder,
-        on_refusal: OnRefusal,
+        on_loss: OnLoss,
     ) -> Result<Guard, PlaneError> {
         let hold = Hold::of(state_dir, self.device()).map_err(plane_error)?;
         let rules = self.rules.iter().map(|(rule, properties)| (rule, *properties));
         let guard =
-            Guard::start(self.surroundings.clone(), hold, holder, &self.filter, rules, on_refusal);
+            Guard::start(self.surroundings.clone(), hold, holder, &self.filter, rules, on_loss);
         guard.map_err(|error| PlaneError::System {
             what: "starting the thread that changes the guard".to_owned(),
             why: error.to_string(),
@@ -76,17 +76,23 @@ impl Definition {
     /// Puts the guard in force without a plane, and leaves it so. The caller has the lock on the device. Returns `false` if there
     /// is nothing to guard.
     pub(crate) fn leave(&self, state_dir: &Path) -> Result<bool, PlaneError> {
-        self.start_kept(state_dir, Holder::Nobody)?.in_force()
+        self.start_kept(state_dir, Holder::Nobody, Arc::new(|| {}))?.in_force()
     }
 
-    /// As [`Definition::leave`]. Another program cannot remove what the result holds.
-    pub(crate) fn hold(&self, state_dir: &Path) -> Result<Held, PlaneError> {
-        let guard = self.start_kept(state_dir, Holder::Watch)?;
+    /// As [`Definition::leave`]. Another program cannot remove what the result holds. After `on_loss`, [`Held::put_back`] is to be
+    /// called.
+    pub(crate) fn hold(&self, state_dir: &Path, on_loss: OnLoss) -> Result<Held, PlaneError> {
+        let guard = self.start_kept(state_dir, Holder::Watch, on_loss)?;
         Ok(Held { definition: self.to_string(), guard })
     }
 
-    fn start_kept(&self, state_dir: &Path, holder: Holder) -> Result<Guard, PlaneError> {
-        let mut guard = self.start(state_dir, holder, Box::new(|| {}))?;
+    fn start_kept(
+        &self,
+        state_dir: &Path,
+        holder: Holder,
+        on_loss: OnLoss,
+    ) -> Result<Guard, PlaneError> {
+        let mut guard = self.start(state_dir, holder, on_loss)?;
         guard.keep_on_drop(true);
         Ok(guard)
     }

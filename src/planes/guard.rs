@@ -55,7 +55,7 @@ mod sets;
 mod writer;
 
 pub(crate) use hold::Hold;
-pub(super) use writer::{OnRefusal, Written};
+pub(super) use writer::{OnLoss, Written};
 
 use esp::filter::{Direction, Filter};
 use esp::plane::{PlaneError, Rule, RuleId};
@@ -152,8 +152,7 @@ const MORE_ATTEMPTS: usize = 2;
 
 impl Guard {
     /// Puts the guard of these rules in force, in place of the one that a crashed or ended daemon has left. Until
-    /// [`Guard::settle`] they stay guarded, whatever is added or removed. `on_refusal` is called on another thread when
-    /// nftables refuses a change: [`Guard::restore`] is to be called then.
+    /// [`Guard::settle`] they stay guarded, whatever is added or removed. After `on_loss`, [`Guard::restore`] is to be called.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -163,11 +162,11 @@ impl Guard {
         holder: Holder,
         filter: &Arc<Filter>,
         defined: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
-        on_refusal: OnRefusal,
+        on_loss: OnLoss,
     ) -> io::Result<Self> {
         let table = table(&surroundings.device);
         let held = holder.purpose().map(|purpose| nft::table(purpose, &surroundings.device));
-        let writer = Writer::start(held.clone(), on_refusal)?;
+        let writer = Writer::start(held.clone(), on_loss)?;
         let held = held.unwrap_or_default();
         let mut guard = Self {
             sets: Sets::new([&table, &held]),
@@ -430,11 +429,11 @@ impl Guard {
         let (filter, members) = (Arc::clone(&self.filter), self.sets.all());
         self.writer.replace(move || {
             let [guard, held] = &tables;
-            let dropped = counted.then(|| dropped(guard)).flatten().unwrap_or_default();
+            let dropped = counted.then(|| Dropped::of(guard)).unwrap_or_default();
             let base = |layer| match layer {
-                Layer::Guard => base(guard, layer, &surroundings, &filter, dropped),
+                Layer::Guard => base(guard, layer, &surroundings, &filter, &dropped),
                 // The guard counts on where it had stopped.
-                Layer::Held => base(held, layer, &surroundings, &filter, [0; 3]),
+                Layer::Held => base(held, layer, &surroundings, &filter, &Dropped::default()),
             };
             [Script::of(base), members].into_iter().collect()
         })
@@ -467,18 +466,39 @@ pub(crate) fn table(device: &str) -> String {
     nft::table("guard", device)
 }
 
-/// Packets that the table of this name, and those that are held beside it, have dropped: those that were about to leave, those
-/// that arrived, and those whose address was changed. `None`: the table is not there.
-pub(crate) fn dropped(table: &str) -> Option<[u64; 3]> {
-    let text = nft::all_counters().ok()?;
-    let guard = section(&text, table)?;
-    let counters = [Way::Leaving.unprotected(), Way::Arriving.unprotected(), TRANSLATED];
-    let mut dropped = counters.map(|counter| packets(guard, counter).unwrap_or(0));
-    for purpose in [Holder::Gateway, Holder::Watch].into_iter().filter_map(Holder::purpose) {
-        let held = section(&text, &table.replacen("guard", purpose, 1));
-        dropped[0] += held.and_then(|held| packets(held, counters[0])).unwrap_or(0);
+/// What a guard, and the tables that are held beside it, have dropped.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// The guard is there. If not, the tables beside it count on.
+    pub in_force: bool,
+    /// Packets that were about to leave.
+    pub leaving: u64,
+    /// Packets that arrived.
+    pub arriving: u64,
+    /// Packets whose address was changed.
+    pub translated: u64,
+}
+
+impl Dropped {
+    /// Asks nftables about the guard of this name.
+    pub(crate) fn of(table: &str) -> Self {
+        nft::all_counters().map_or_else(|_| Self::default(), |text| Self::read(&text, table))
     }
-    Some(dropped)
+
+    fn read(text: &str, table: &str) -> Self {
+        let guard = section(text, table);
+        let count =
+            |section: Option<&str>, counter| section.and_then(|s| packets(s, counter)).unwrap_or(0);
+        let holders = [Holder::Gateway, Holder::Watch].into_iter().filter_map(Holder::purpose);
+        let held = holders.map(|purpose| section(text, &table.replacen("guard", purpose, 1)));
+        let leaving = [guard].into_iter().chain(held).map(|s| count(s, Way::Leaving.unprotected()));
+        Self {
+            in_force: guard.is_some(),
+            leaving: leaving.sum(),
+            arriving: count(guard, Way::Arriving.unprotected()),
+            translated: count(guard, TRANSLATED),
+        }
+    }
 }
 
 /// A table's part of nft's listing of all counters.
@@ -499,7 +519,7 @@ fn base(
     layer: Layer,
     surroundings: &Surroundings,
     filter: &Filter,
-    [left, arrived, translated]: [u64; 3],
+    dropped: &Dropped,
 ) -> String {
     let Surroundings { device, natt_port, kernel, .. } = surroundings;
     // Another user can have the port while this daemon does not run. The kernel's own ESP in UDP shows whoever sent what it
@@ -521,7 +541,7 @@ fn base(
                 "table inet {former}\ndelete table inet {former}\ntable inet {name}\ndelete table inet {name}\n\
                  table inet {name} {{\n"
             );
-            (begin, only_guard(surroundings, filter, [arrived, translated]))
+            (begin, only_guard(surroundings, filter, dropped))
         }
         Layer::Held => {
             let begin = nft::preamble(name) + &format!("table inet {name} {{\n  flags owner\n");
@@ -529,10 +549,11 @@ fn base(
         }
     };
     let hooks = hooks(layer, surroundings);
+    let leaving = dropped.leaving;
     // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses that
     // protected packets need.
     format!(
-        "{begin}  counter {out_drop} {{ packets {left} bytes 0 }}
+        "{begin}  counter {out_drop} {{ packets {leaving} bytes 0 }}
   chain {handed} {{
   }}
   chain {out_drop} {{
@@ -593,19 +614,16 @@ fn hooks(layer: Layer, surroundings: &Surroundings) -> String {
 }
 
 /// The part of the guard that the held table does not have: the marks of packets, and packets that arrive.
-fn only_guard(
-    surroundings: &Surroundings,
-    filter: &Filter,
-    [arrived, translated]: [u64; 2],
-) -> String {
+fn only_guard(surroundings: &Surroundings, filter: &Filter, dropped: &Dropped) -> String {
     let Surroundings { device, natt_port, inbound, kernel, .. } = surroundings;
+    let Dropped { arriving, translated, .. } = dropped;
     let [protected_before, protected_after] = PROTECTED;
     let [handed, _] = HANDED;
     let (in_claims, in_drop) = (Way::Arriving.claims(), Way::Arriving.unprotected());
     let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
     // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the packets
     // that it has opened itself.
-    let arriving = if *inbound {
+    let hook = if *inbound {
         format!(
             "  chain prerouting {{
     type filter hook prerouting priority -350; policy accept;
@@ -623,7 +641,7 @@ fn only_guard(
     // Claimed packets that pass: as those that leave; and fragments other than the first, which show no ports and never become a
     // packet if their first one is dropped.
     format!(
-        "  counter {in_drop} {{ packets {arrived} bytes 0 }}
+        "  counter {in_drop} {{ packets {arriving} bytes 0 }}
   counter {TRANSLATED} {{ packets {translated} bytes 0 }}
   chain {protected_before} {{
   }}
@@ -651,7 +669,7 @@ fn only_guard(
   }}
   chain {in_claims} {{
   }}
-{arriving}"
+{hook}"
     )
 }
 
@@ -698,6 +716,23 @@ mod tests {
     }
 
     #[test]
+    fn drops_are_counted_while_the_guard_is_away() {
+        let counter =
+            |name, packets| format!("\tcounter {name} {{\n\t\tpackets {packets} bytes 9\n\t}}\n");
+        let table = |name, counters: &str| format!("table inet {name} {{\n{counters}}}\n");
+        let held = table("vpn_held_vpn0", &counter("unprotected_leaving", 3))
+            + &table("vpn_watch_vpn0", &counter("unprotected_leaving", 4))
+            + &table("vpn_held_vpn1", &counter("unprotected_leaving", 8));
+        let away = Dropped::read(&held, "vpn_guard_vpn0");
+        assert_eq!(away, Dropped { leaving: 7, ..Dropped::default() });
+        let guard = counter("unprotected_leaving", 1)
+            + &counter("unprotected_arriving", 2)
+            + &counter("translated_leaving", 5);
+        let there = Dropped::read(&(table("vpn_guard_vpn0", &guard) + &held), "vpn_guard_vpn0");
+        assert_eq!(there, Dropped { in_force: true, leaving: 8, arriving: 2, translated: 5 });
+    }
+
+    #[test]
     fn the_held_table_lets_pass_what_the_guard_lets_pass() {
         let surroundings = Surroundings {
             device: "vpn0".to_owned(),
@@ -707,7 +742,7 @@ mod tests {
             kernel: true,
         };
         let [guard, held] = [Layer::Guard, Layer::Held]
-            .map(|layer| base("g", layer, &surroundings, &Filter::default(), [1, 2, 3]));
+            .map(|layer| base("g", layer, &surroundings, &Filter::default(), &Dropped::default()));
         assert!(!held.contains("mark set") && !held.contains("hook prerouting"), "{held}");
         let known = [
             ("  flags owner", ""),

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::guard;
+use super::guard::{self, OnLoss};
 use esp::plane::Notice;
 use host::nft;
 use std::collections::BTreeSet;
@@ -46,9 +46,9 @@ impl TableWatch {
         &self,
         table: WatchedTable,
         notice: Arc<dyn Fn(Notice) + Send + Sync>,
-    ) -> Box<dyn Fn() + Send> {
+    ) -> OnLoss {
         let changed = Arc::clone(&self.changed);
-        Box::new(move || report(&changed, table, &*notice))
+        Arc::new(move || report(&changed, table, &*notice))
     }
 
     /// Takes the tables that have changed since the last call.

@@ -3,7 +3,7 @@
 mod owner;
 mod watch;
 
-pub use owner::{Owner, Process, keep_script, preamble};
+pub use owner::{End, Owner, Process, keep_script, preamble};
 pub use watch::Watch;
 
 use policy::{PortRange, Selector};

@@ -8,6 +8,7 @@
 use super::Script;
 use host::nft;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -27,8 +28,9 @@ pub(super) enum State {
     Unusable(String),
 }
 
-/// Called when a change is refused, on the thread of the writer.
-pub type OnRefusal = Box<dyn Fn() + Send>;
+/// Called on another thread when nftables refuses a change, or the process that has the held table has ended: the tables are to
+/// be built again.
+pub type OnLoss = Arc<dyn Fn() + Send + Sync>;
 
 /// Makes the script of a whole table, on the thread of the writer.
 type WholeTable = Box<dyn FnOnce() -> Script + Send>;
@@ -92,12 +94,12 @@ impl Written {
 impl Writer {
     /// Starts the thread in the network namespace of the calling one. `held` is the name of the table that belongs to a process
     /// of this writer.
-    pub(super) fn start(held: Option<String>, on_refusal: OnRefusal) -> io::Result<Self> {
+    pub(super) fn start(held: Option<String>, on_loss: OnLoss) -> io::Result<Self> {
         let (orders, queue) = mpsc::channel();
         let progress = Arc::new(Progress::default());
         let of_thread = Arc::clone(&progress);
-        let held = Held { table: held, owner: None, is_told: false };
-        let work = move || carry_out(&queue, &of_thread, held, &on_refusal);
+        let held = Held { table: held, owner: None, is_told: false, on_loss: Arc::clone(&on_loss) };
+        let work = move || carry_out(&queue, &of_thread, held, &*on_loss);
         let thread = Builder::new().name("guard".to_owned()).spawn(work)?;
         Ok(Self { orders: Some(orders), thread: Some(thread), progress, given: 0 })
     }
@@ -157,7 +159,7 @@ impl Drop for Writer {
     }
 }
 
-fn carry_out(queue: &Receiver<Order>, progress: &Progress, mut held: Held, on_refusal: &OnRefusal) {
+fn carry_out(queue: &Receiver<Order>, progress: &Progress, mut held: Held, on_loss: &dyn Fn()) {
     let _released = ReleaseWaiting(progress);
     for order in queue {
         let mut tell = None;
@@ -168,14 +170,14 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, mut held: Held, on_re
                 if let Err(error) = changed {
                     tracing::debug!(%error, "nftables refuses a change of the guard");
                     *lock(&progress.state) = State::Outdated;
-                    on_refusal();
+                    on_loss();
                 }
             }
             Order::Change(_) => {}
             Order::Replace(script) => {
                 let script = script();
                 if replace(&script.guard, progress) {
-                    on_refusal();
+                    on_loss();
                 }
                 if *lock(&progress.state) == State::InForce {
                     held.replace(&script.held);
@@ -193,26 +195,61 @@ fn carry_out(queue: &Receiver<Order>, progress: &Progress, mut held: Held, on_re
 struct Held {
     /// `None`: there is to be none.
     table: Option<String>,
-    owner: Option<Box<dyn nft::Owner>>,
+    owner: Option<Owner>,
     /// The log has the reason why there is none.
     is_told: bool,
+    on_loss: OnLoss,
+}
+
+/// The process that has the table.
+struct Owner {
+    process: Box<dyn nft::Owner>,
+    /// This side ends it.
+    is_ended: Arc<AtomicBool>,
+}
+
+impl Owner {
+    /// `on_loss` is called if the process ends by itself.
+    fn start(table: &str, on_loss: OnLoss) -> io::Result<Self> {
+        let process = nft::own(table)?;
+        let (end, is_ended) = (process.end()?, Arc::new(AtomicBool::new(false)));
+        let is_known = Arc::clone(&is_ended);
+        let wait = move || {
+            if end.wait().is_ok() && !is_known.load(Ordering::SeqCst) {
+                tracing::debug!("the process that has the held table has ended");
+                on_loss();
+            }
+        };
+        Builder::new().name("guard-held".to_owned()).spawn(wait)?;
+        Ok(Self { process, is_ended })
+    }
+
+    fn run(mut self, script: &str, whole: bool) -> io::Result<Self> {
+        self.process.run(script, whole).map(|()| self)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Held {
     /// An error removes the table: it might block traffic that is to pass. It is to be built again.
     fn change(&mut self, script: &str) -> io::Result<()> {
-        let Some(mut owner) = self.owner.take_if(|_| !script.is_empty()) else { return Ok(()) };
-        owner.run(script, false)?;
-        self.owner = Some(owner);
+        let Some(owner) = self.owner.take_if(|_| !script.is_empty()) else { return Ok(()) };
+        self.owner = Some(owner.run(script, false)?);
         Ok(())
     }
 
     fn replace(&mut self, script: &str) {
         let Some(table) = &self.table else { return };
-        let mut outcome = self.owner.take().map(|owner| owned(owner, script));
+        let mut outcome = self.owner.take().map(|owner| owner.run(script, true));
         // The former process may have ended.
         if !matches!(outcome, Some(Ok(_))) {
-            outcome = Some(nft::own(table).and_then(|owner| owned(owner, script)));
+            let owner = Owner::start(table, Arc::clone(&self.on_loss));
+            outcome = Some(owner.and_then(|owner| owner.run(script, true)));
         }
         match outcome {
             Some(Ok(owner)) => {
@@ -231,10 +268,6 @@ impl Held {
             _ => {}
         }
     }
-}
-
-fn owned(mut owner: Box<dyn nft::Owner>, script: &str) -> io::Result<Box<dyn nft::Owner>> {
-    owner.run(script, true).map(|()| owner)
 }
 
 /// Returns `true` if nftables begins to refuse the table, but may take it later: further attempts are key management's.

@@ -170,6 +170,10 @@ impl nft::Owner for Owner {
         send(&self.0, &Script { text: script.to_owned(), whole }, None).map_err(lost)?;
         answer(&self.0, &mut |_| {}).map(drop)
     }
+
+    fn end(&self) -> io::Result<nft::End> {
+        nft::End::of_connection(&self.0)
+    }
 }
 
 impl Drop for Owner {

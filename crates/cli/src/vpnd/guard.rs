@@ -220,7 +220,7 @@ fn text(state: &GuardState) -> String {
         ),
         (false, None) => writeln!(text, "no guard is in force"),
     };
-    if state.in_force {
+    if state.in_force || state.unprotected_leaving > 0 {
         let _ = writeln!(
             text,
             "packets dropped: {} that would have left in the clear, {} that arrived in the clear",

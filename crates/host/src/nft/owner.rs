@@ -5,14 +5,16 @@
 //! has it read a script from memory that both share.
 
 use super::{DEADLINE, Watchdog, program};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A process that owns a table. Dropping this removes the table.
 pub trait Owner: Send {
@@ -22,6 +24,40 @@ pub trait Owner: Send {
     /// # Errors
     /// If nftables refuses the script, or the process has ended: then the table is gone.
     fn run(&mut self, script: &str, whole: bool) -> io::Result<()>;
+
+    /// The end of the process.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    fn end(&self) -> io::Result<End>;
+}
+
+/// A descriptor that shows an end, and the way in which it does.
+pub struct End(OwnedFd, PollFlags);
+
+impl End {
+    fn of_process(child: &Child) -> io::Result<Self> {
+        let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+        Ok(Self(process, PollFlags::IN))
+    }
+
+    /// The end of a connection: the other side closes it.
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub fn of_connection(socket: impl AsFd) -> io::Result<Self> {
+        Ok(Self(socket.as_fd().try_clone_to_owned()?, PollFlags::RDHUP))
+    }
+
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn wait(&self) -> io::Result<()> {
+        let Self(descriptor, sign) = self;
+        retry_on_intr(|| poll(&mut [PollFd::new(descriptor, *sign)], None))?;
+        Ok(())
+    }
 }
 
 /// The commands by which a script begins that replaces an owned table, whether there is one or not. The declaration of the table
@@ -31,26 +67,42 @@ pub fn preamble(table: &str) -> String {
 }
 
 /// Memory for the scripts of an owner that is started when this process can no longer make such memory.
-static KEPT: Mutex<Option<File>> = Mutex::new(None);
+static KEPT: Mutex<Option<Arc<File>>> = Mutex::new(None);
 
 /// Makes the memory that one [owner](super::own) needs, for a process that is going to be confined.
 pub fn keep_script() {
     // Without it, no owner starts, and whoever starts one is told why.
-    *kept() = script().ok();
+    drop(Memory::make());
 }
 
-fn kept() -> MutexGuard<'static, Option<File>> {
+fn kept() -> MutexGuard<'static, Option<Arc<File>>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn script() -> io::Result<File> {
-    let make = |flags| memfd_create("nft", MemfdFlags::CLOEXEC | flags);
-    // Linux before 6.3 does not know that nobody is to execute it.
-    let file = make(MemfdFlags::NOEXEC_SEAL).or_else(|error| match error {
-        Errno::INVAL => make(MemfdFlags::empty()),
-        error => Err(error),
-    });
-    Ok(file?.into())
+/// Memory that a process reads scripts from. Dropping this leaves it to the next owner.
+struct Memory(Arc<File>);
+
+impl Memory {
+    fn take() -> io::Result<Self> {
+        let kept = kept().take();
+        kept.map_or_else(Self::make, |file| Ok(Self(file)))
+    }
+
+    fn make() -> io::Result<Self> {
+        let make = |flags| memfd_create("nft", MemfdFlags::CLOEXEC | flags);
+        // Linux before 6.3 does not know that nobody is to execute it.
+        let file = make(MemfdFlags::NOEXEC_SEAL).or_else(|error| match error {
+            Errno::INVAL => make(MemfdFlags::empty()),
+            error => Err(error),
+        });
+        Ok(Self(Arc::new(file?.into())))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        *kept() = Some(Arc::clone(&self.0));
+    }
 }
 
 /// An interactive `nft`, a child of this process.
@@ -60,7 +112,7 @@ pub struct Process {
     /// `None` once the child is to end.
     commands: Option<ChildStdin>,
     answers: BufReader<PipeReader>,
-    script: Option<File>,
+    script: Memory,
     /// The number of scripts so far.
     number: u64,
     /// The number of the last script that was carried out.
@@ -74,20 +126,20 @@ impl Process {
     /// If this host has no `nft`, or the system refuses it.
     pub fn start(table: &str) -> io::Result<Self> {
         let program = program().ok_or(io::ErrorKind::NotFound)?;
-        let script = kept().take().map_or_else(script, Ok)?;
+        let script = Memory::take()?;
         let (answers, theirs) = io::pipe()?;
         let mut command = Command::new(program);
         // It would write the history of its commands to the home directory.
         command.arg("-i").env_clear().env("HOME", "/dev/null").stdin(Stdio::piped());
         command.stdout(theirs.try_clone()?).stderr(theirs);
-        fcntl_setfd(&script, FdFlags::empty())?;
+        fcntl_setfd(&*script.0, FdFlags::empty())?;
         let child = command.spawn();
-        fcntl_setfd(&script, FdFlags::CLOEXEC)?;
+        fcntl_setfd(&*script.0, FdFlags::CLOEXEC)?;
         drop(command);
         let mut child = child?;
         let commands = child.stdin.take();
         let (table, answers) = (table.to_owned(), BufReader::new(answers));
-        Ok(Self { table, child, commands, answers, script: Some(script), number: 0, mark: 0 })
+        Ok(Self { table, child, commands, answers, script, number: 0, mark: 0 })
     }
 
     fn carry_out(&mut self, script: &str, whole: bool) -> io::Result<()> {
@@ -100,7 +152,7 @@ impl Process {
             false => format!("delete counter inet {table} script_{}\n", self.mark),
         };
         let text = format!("{script}{former}add counter inet {table} {mark}\n");
-        let file = self.script.as_ref().ok_or_else(ended)?;
+        let file = &*self.script.0;
         file.set_len(0)?;
         file.write_all_at(text.as_bytes(), 0)?;
         let commands = self.commands.as_mut().ok_or_else(ended)?;
@@ -140,6 +192,10 @@ impl Owner for Process {
         let outcome = if watchdog.end() { Err(super::late(DEADLINE)) } else { outcome };
         outcome.map_err(|e| io::Error::new(e.kind(), format!("nft: {e}")))
     }
+
+    fn end(&self) -> io::Result<End> {
+        End::of_process(&self.child)
+    }
 }
 
 impl Drop for Process {
@@ -152,7 +208,36 @@ impl Drop for Process {
         }
         let _ = self.child.wait();
         drop(watchdog.map(Watchdog::end));
-        // For the next one.
-        *kept() = self.script.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn the_next_owner_has_the_memory_of_one_that_has_not_started() {
+        let number = |memory: &Memory| memory.0.metadata().expect("it is open").ino();
+        let first = number(&Memory::take().expect("the system makes it"));
+        // Nobody else takes it meanwhile: no other test of this program starts an owner.
+        assert_eq!(number(&Memory::take().expect("it was left")), first);
+    }
+
+    #[test]
+    fn an_end_is_awaited() {
+        let (socket, other) = UnixStream::pair().expect("the system makes it");
+        let mut child =
+            Command::new("/bin/cat").stdin(Stdio::piped()).spawn().expect("it is there");
+        let ends = [End::of_connection(&socket), End::of_process(&child)];
+        let ends = ends.map(|end| end.expect("the system has descriptors"));
+        let waiting = ends.map(|end| std::thread::spawn(move || end.wait()));
+        drop(other);
+        drop(child.stdin.take());
+        for thread in waiting {
+            thread.join().expect("no panic").expect("it has ended");
+        }
+        child.wait().expect("a child of ours");
     }
 }

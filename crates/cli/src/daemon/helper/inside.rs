@@ -6,6 +6,7 @@ use crate::daemon::confinement::confine_helper;
 use crate::daemon::{memory, service_manager};
 use host::nft::{self, Owner, Process};
 use nix::sys::signal::{SigSet, Signal};
+use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -71,13 +72,21 @@ fn tell(connection: &OwnedFd, outcome: io::Result<String>) -> io::Result<()> {
     send(connection, &told, None)
 }
 
-/// Has a process that owns a table carry out scripts, until the daemon ends the connection, or itself.
+/// Has a process that owns a table carry out scripts, until the daemon ends the connection, or itself, or that process ends.
 fn own(connection: &OwnedFd, mut owner: Process) -> io::Result<()> {
+    let end = owner.end()?;
     tell(connection, Ok(String::new()))?;
-    while let Ok((Script { text, whole }, _)) = receive(connection) {
-        tell(connection, owner.run(&text, whole).map(|()| String::new()))?;
-    }
-    // The connection ends after the table.
-    drop(owner);
-    Ok(())
+    std::thread::scope(|scope| {
+        let watch = || {
+            // The daemon notices it, and starts another one.
+            let _ = end.wait().map(|()| shutdown(connection, Shutdown::Both));
+        };
+        std::thread::Builder::new().name("nft-end".to_owned()).spawn_scoped(scope, watch)?;
+        while let Ok((Script { text, whole }, _)) = receive(connection) {
+            tell(connection, owner.run(&text, whole).map(|()| String::new()))?;
+        }
+        // The connection ends after the table.
+        drop(owner);
+        Ok(())
+    })
 }
