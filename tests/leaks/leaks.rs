@@ -15,7 +15,6 @@ use nix::unistd::{Pid, Uid, setfsuid};
 pub use random::sequences;
 use scene::Scene;
 pub use scene::{Plane, Setting, V4, V6};
-use serde_json::Value;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use testkit::policies::changed;
@@ -25,8 +24,9 @@ use testkit::until;
 pub type Play = fn(Setting);
 
 /// All of them, by name.
-pub const PLAYS: [(&str, Play); 11] = [
+pub const PLAYS: [(&str, Play); 12] = [
     ("nothing leaks while the policy changes", policy_changes),
+    ("nothing leaks while the store, the planes and the bypasses change", places),
     ("nothing leaks while the daemon ends and starts", restarts),
     ("nothing leaks while others change the host", disturbances),
     ("nothing leaks while others remove everything at once", everything),
@@ -67,6 +67,9 @@ fn policy_changes(setting: Setting) {
             changed(&sample, &format!("\"{last}\""), &format!("\"{larger}\""))
         }),
         ("the sample", sample.clone()),
+        ("a tunnel of a host before it", with_host(setting, &sample, true)),
+        ("a tunnel of a host behind it", with_host(setting, &sample, false)),
+        ("the sample without it", sample.clone()),
         ("another name", sample.replace("site_lan", "other_lan")),
         ("the sample again", sample.clone()),
         ("without some of the other tunnels", setting.policy_without_some()),
@@ -93,6 +96,83 @@ fn policy_changes(setting: Setting) {
         s.left.write_policy("<AIX_VPN");
         s.left.ctl_fails(&["reload"], 1);
     });
+}
+
+/// A policy with a tunnel between two hosts, before the tunnel between their networks or behind it.
+fn with_host(setting: Setting, policy: &str, before: bool) -> String {
+    let from = policy.find("<IPSecTunnel ").expect("the sample has one");
+    let end = "</IPSecTunnel>";
+    let to = policy.find(end).expect("it has an end") + end.len();
+    let mut host = policy[from..to].replace("site_lan", "host_lan");
+    for (range, inner) in setting.family.ranges.iter().zip(setting.family.inner) {
+        for address in range {
+            host = changed(&host, &format!("\"{address}\""), &format!("\"{inner}\""));
+        }
+    }
+    let (head, rest) = policy.split_at(if before { from } else { to });
+    format!("{head}{host}\n{rest}")
+}
+
+/// A policy with traffic that takes about 900 policies of the kernel.
+fn wide(setting: Setting, policy: &str) -> String {
+    let mut text = policy.to_owned();
+    for [first, last] in setting.family.ranges {
+        let (from, to) = match setting.family.word {
+            "ip6" => (format!("{first}1"), last.replace("ffff", "fffe")),
+            _ => (first.replace("0.0", "0.1"), last.replace("0.255", "255.254")),
+        };
+        text = changed(&text, &format!("\"{first}\""), &format!("\"{from}\""));
+        text = changed(&text, &format!("\"{last}\""), &format!("\"{to}\""));
+    }
+    text
+}
+
+fn places(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    let configuration = |s: &Scene| std::fs::read_to_string(s.left.path("vpnd.toml"));
+    scene.left.use_store();
+    if setting.plane == Plane::Xfrm {
+        scene.left.configure("[tunnel.site_lan]\ndataplane = \"auto\"\n");
+    }
+    let configured = configuration(&scene).expect("readable");
+    scene.right.start();
+    scene.left.start();
+    let sample = setting.policy(0);
+    let put = |s: &mut Scene, policy: &str| {
+        s.left.write_policy(policy);
+        let path = s.left.path("policy.xml").display().to_string();
+        s.left.ctl_ok(&["policy", "put", "--force", &path]);
+    };
+    let activate = |s: &mut Scene| drop(s.left.ctl_ok(&["activate", "site_lan"]));
+    put(&mut scene, &sample);
+    scene.quietly("activate", activate);
+    scene.passes();
+    scene.quietly("it is put again", |s| put(s, &sample));
+    scene.quietly("another tunnel is put", |s| put(s, &with_host(setting, &sample, true)));
+    scene.quietly("and deleted", |s| {
+        s.left.ctl_ok(&["policy", "delete", "--type", "IPSecTunnel", "--name", "host_lan"]);
+    });
+    scene.quietly("a crash", |s| s.left.crash());
+    scene.quietly("a start from the store", |s| s.left.start());
+    scene.quietly("activate", activate);
+
+    // The kernel does not take the larger ones.
+    for (what, policy) in [("larger ranges", wide(setting, &sample)), ("the former ones", sample)] {
+        scene.quietly(what, |s| put(s, &policy));
+        scene.quietly(what, activate);
+        scene.passes();
+    }
+
+    let with = |s: &mut Scene, rule: &str| {
+        let text = format!("{configured}[[filter.rule]]\naction = \"bypass\"\n{rule}\n");
+        std::fs::write(s.left.path("vpnd.toml"), text).expect("writable");
+        s.left.ctl_ok(&["reload"]);
+    };
+    scene.quietly("a bypass of other traffic", |s| with(s, "protocol = \"tcp\"\nlocal_port = 22"));
+    scene.leaks("a bypass of this traffic", |s| with(s, "protocol = \"udp\"\nremote_port = 4567"));
+    with(&mut scene, "protocol = \"tcp\"\nlocal_port = 22");
+    scene.quietly("no such bypass any more", |_| {});
+    scene.passes_again("after all");
 }
 
 fn restarts(setting: Setting) {
@@ -180,11 +260,7 @@ fn by_another_user(scene: &Scene) {
 /// `vpnd guard` outlives every daemon.
 fn held(setting: Setting) {
     let mut scene = Scene::new(setting);
-    let show = |s: &Scene| {
-        let shown = s.vpnd_ok(&["guard", "--show", "--json"]);
-        serde_json::from_str::<Value>(&shown).expect("JSON")
-    };
-    assert_eq!(show(&scene)["in_force"], false);
+    assert_eq!(scene.guard_state()["in_force"], false);
     let policy = scene.left.path("policy.xml").display().to_string();
     let said = scene.vpnd_ok(&["guard", "--policy", &policy]);
     assert!(said.contains("to release it: vpnd release"), "{said}");
@@ -193,7 +269,7 @@ fn held(setting: Setting) {
     if setting.plane == Plane::Userspace {
         scene.quietly("another user", |s| by_another_user(s));
     }
-    let state = show(&scene);
+    let state = scene.guard_state();
     assert_eq!((&state["in_force"], &state["vpnd_runs"]), (&true.into(), &false.into()));
     assert!(state["unprotected_leaving"].as_u64().is_some_and(|n| n > 0), "{state}");
     scene.right.start();
@@ -337,10 +413,20 @@ fn everything(setting: Setting) {
         }
     });
     scene.settled();
+    scene.held();
+    scene.quietly("the process with the held table is killed", |s| s.end_owner());
+    scene.held();
     scene.quietly("all of it is flushed while the daemon is stopped", |s| {
         s.left.signal(Signal::SIGSTOP);
         flush(s);
+        let dropped = |s: &Scene| {
+            let state = s.guard_state();
+            assert_eq!(state["in_force"], false);
+            state["unprotected_leaving"].as_u64().expect("a number")
+        };
+        let before = dropped(s);
         s.pause();
+        assert!(dropped(s) > before, "the held table counts on");
         s.left.signal(Signal::SIGCONT);
     });
     scene.settled();
@@ -363,6 +449,8 @@ fn everything(setting: Setting) {
         s.pause();
         kill(process, Signal::SIGCONT).expect("ours");
     });
+    scene.guarded();
+    scene.quietly("the process with the table of the watch is killed", |s| s.end_owner());
     scene.guarded();
     scene.quietly("a start", |s| s.left.start());
     scene.left.ctl_ok(&["activate", "site"]);

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 use socket2::{Protocol, SockAddr, Socket, Type};
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
@@ -454,6 +455,9 @@ impl Scene {
         let owners: Vec<i32> = processes.filter(is_owner).collect();
         let [owner] = owners[..] else { panic!("{owners:?}") };
         kill(Pid::from_raw(owner), Signal::SIGKILL).expect("it belongs to the daemon");
+        // The kernel shows no command of a process that has ended.
+        let ended = || (!is_owner(&owner)).then_some(());
+        until("the process has ended", ended, String::new);
     }
 
     /// Waits until traffic passes the tunnel.
@@ -472,6 +476,11 @@ impl Scene {
         let output = output.expect("vpnd is built");
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The state of the guard, for programs.
+    pub fn guard_state(&self) -> Value {
+        serde_json::from_str(&self.vpnd_ok(&["guard", "--show", "--json"])).expect("JSON")
     }
 
     /// Starts `vpnd guard --watch` with the left gateway's policy and configuration, and waits until it is ready.

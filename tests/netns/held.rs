@@ -14,8 +14,11 @@ use testkit::{FILTERED, test, until};
 pub fn trials() -> Vec<Trial> {
     vec![
         test("a held guard that others remove is put back", FILTERED, put_back),
+        test("a second watch changes nothing", FILTERED, second_watch),
+        test("a release ends a watch that puts the guard back", FILTERED, released),
         test("the last good guard is in force if the policy cannot be read", FILTERED, last_good),
         test("nothing is uninstalled while the guard is held", FILTERED, uninstalled),
+        test("traffic that the kernel cannot express is refused at load", FILTERED, inexpressible),
     ]
 }
 
@@ -167,6 +170,33 @@ fn put_back() {
     assert!(table(&left).is_none());
 }
 
+fn second_watch() {
+    let left = Gateway::new("left", SITE[0], PATIENT, "");
+    let mut watch = Watch::start(&left);
+    watch.await_table(&left, WHOLE);
+    let before = table(&left);
+    let other = left.path("other.xml").display().to_string();
+    fs::write(&other, changed(SITE[0], "10.2.0.255", "10.2.3.255")).expect("writable");
+    let told = ends(&left, &["guard", "--watch", "--policy", &other], 1);
+    assert!(told.contains("another vpnd guard --watch has it"), "{told}");
+    assert_eq!(table(&left), before);
+    ends(&left, &["release"], 0);
+    assert!(watch.ends().success(), "{}", watch.log());
+}
+
+fn released() {
+    let left = Gateway::new("left", SITE[0], PATIENT, "");
+    for _ in 0..10 {
+        let mut watch = Watch::start(&left);
+        watch.await_table(&left, WHOLE);
+        // It is about to put the guard back when the release comes.
+        left.space.sh("nft flush ruleset");
+        ends(&left, &["release"], 0);
+        assert!(watch.ends().success(), "{}", watch.log());
+        assert!(table(&left).is_none(), "{}", watch.log());
+    }
+}
+
 fn last_good() {
     let mut left = Gateway::new("left", SITE[0], PATIENT, "");
     let policy = left.path("policy.xml").display().to_string();
@@ -224,6 +254,20 @@ fn last_good() {
     let told = ends(&left, &guard, 78);
     assert!(told.contains("NOTHING IS GUARDED"), "{told}");
     assert!(table(&left).is_none());
+}
+
+fn inexpressible() {
+    let wide = changed(SITE[0], "10.1.0.255", "10.1.255.254").replace("10.2.0.255", "10.2.255.254");
+    let wide = changed(&wide.replace("10.2.0.0", "10.2.0.1"), "10.1.0.0", "10.1.0.1");
+    let mut left = Gateway::new("left", &wide, PATIENT, "dataplane = \"xfrm\"\n");
+    let file = left.path("policy.xml").display().to_string();
+    let line = wide.lines().position(|line| line.contains("<IPSecTunnel ")).expect("it is there");
+    let place = format!("{file}:{}: error: phase 2 tunnel site_lan: ", line + 1);
+    let told = ends(&left, &["check", &file], 1);
+    assert!(told.contains(&place) && told.contains("dataplane = \"auto\""), "{told}");
+    assert!(!left.try_start());
+    assert!(left.log().contains(&place), "{}", left.log());
+    assert!(table(&left).is_none(), "it has not begun");
 }
 
 fn uninstalled() {

@@ -2,11 +2,9 @@
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, passes};
 use libtest_mimic::Trial;
-use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::fs::{self, Permissions};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{SITE, changed};
 use testkit::space::Space;
@@ -28,23 +26,6 @@ const GATEWAY: &str =
     include_str!("../../crates/policy/fixtures/02_ikev2_tunnel_multi_child_pfs.xml");
 const QUIRKS: &str =
     include_str!("../../crates/policy/fixtures/07_whitespace_and_order_quirks.xml");
-
-/// A gateway that runs its policy store.
-fn start(gateway: &mut Gateway) {
-    let directory = gateway.path("store");
-    let mut config = File::options().append(true).open(gateway.path("vpnd.toml"));
-    let config = config.as_mut().expect("the harness wrote it");
-    writeln!(config, "[policy]\ndirectory = {directory:?}").expect("writable");
-    again(gateway);
-}
-
-fn again(gateway: &mut Gateway) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-    command.args(["start", "--exit-with-parent", "--log-format", "json", "--config"]);
-    command.arg(gateway.path("vpnd.toml")).arg("--control").arg(gateway.path("control.sock"));
-    command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
-    gateway.start_as(command);
-}
 
 /// A file of a gateway, which only its owner may read.
 fn file(gateway: &Gateway, name: &str, text: &str) -> String {
@@ -80,8 +61,10 @@ fn sockets(left: (&Gateway, Ipv4Addr), right: (&Gateway, Ipv4Addr)) -> (UdpSocke
 fn hosts(text: &str, numbers: [u8; 2], children: &[&str]) {
     let empty = [String::new(), String::new()];
     let [mut left, mut right] = Gateway::pair(&empty, numbers, PATIENT);
-    start(&mut left);
-    start(&mut right);
+    left.use_store();
+    left.start();
+    right.use_store();
+    right.start();
     put_both(&left, &right, text);
     left.ctl_ok(&["activate"]);
     left.await_list(children);
@@ -106,8 +89,10 @@ fn gateways() {
         gateway.space.ip(&format!("route add {}/32 dev wire src {}", IpAddr::from(other.0), own.0));
         gateway.space.ip(&format!("address add {}/32 dev lo", own.1));
     }
-    start(&mut left);
-    start(&mut right);
+    left.use_store();
+    left.start();
+    right.use_store();
+    right.start();
     put_both(&left, &right, GATEWAY);
     // One starts by itself, the other on demand; a command starts both.
     left.ctl_ok(&["activate"]);
@@ -128,8 +113,10 @@ fn puts_and_crashes() {
     let [mut left, mut right] = Gateway::pair(&empty, [1, 2], PATIENT);
     left.space.ip("address add 10.1.0.1/32 dev lo");
     right.space.ip("address add 10.2.0.1/32 dev lo");
-    start(&mut left);
-    start(&mut right);
+    left.use_store();
+    left.start();
+    right.use_store();
+    right.start();
     put_both(&left, &right, SITE[0]);
     left.ctl_ok(&["activate"]);
     let before = spis(&left, "site_lan");
@@ -154,7 +141,7 @@ fn puts_and_crashes() {
     assert!(in_use.contains("IPSecTunnel site_lan, IPSecTunnel second_lan"), "{in_use}");
 
     left.crash();
-    again(&mut left);
+    left.start();
     let list = left.ctl_ok(&["list", "--all"]);
     assert!(list.contains("site_lan") && list.contains("second_lan"), "{list}");
     left.ctl_ok(&["policy", "delete", "--type", "IPSecTunnel", "--name", "second_lan"]);

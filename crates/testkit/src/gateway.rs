@@ -23,6 +23,8 @@ pub struct Gateway {
     pub environment: Vec<(&'static str, OsString)>,
     directory: tempfile::TempDir,
     process: Option<Child>,
+    /// The daemon runs its policy store.
+    stored: bool,
 }
 
 /// Lines of `[ike]`: a lost message is soon sent again, and a peer that is slow on a busy host is not given up (two minutes).
@@ -36,7 +38,8 @@ impl Gateway {
     pub fn new(name: &'static str, policy: &str, ike: &str, esp: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let space = Space::new(name);
-        let gateway = Self { name, space, environment: Vec::new(), directory, process: None };
+        let gateway =
+            Self { name, space, environment: Vec::new(), directory, process: None, stored: false };
         gateway.write_policy(policy);
         let state = gateway.path("state");
         let text = format!("[ike]\n{ike}\n[esp]\nstate_dir = {state:?}\n{esp}\n");
@@ -74,12 +77,20 @@ impl Gateway {
         file.write_all(text.as_bytes()).expect("writable");
     }
 
+    /// Has later daemons run a policy store, which is empty, instead of the policy file.
+    pub fn use_store(&mut self) {
+        self.configure(&format!("[policy]\ndirectory = {:?}\n", self.path("store")));
+        self.stored = true;
+    }
+
     /// A `vpnd start` of this gateway that does not run yet.
     pub fn command(&self) -> Command {
         let mut command = Command::new(built("vpnd"));
+        command.args(["start", "--exit-with-parent", "--log-format", "json"]);
+        if !self.stored {
+            command.arg("--policy").arg(self.path("policy.xml"));
+        }
         command
-            .args(["start", "--exit-with-parent", "--log-format", "json", "--policy"])
-            .arg(self.path("policy.xml"))
             .arg("--config")
             .arg(self.path("vpnd.toml"))
             .arg("--control")
