@@ -429,7 +429,7 @@ impl Guard {
         let (filter, members) = (Arc::clone(&self.filter), self.sets.all());
         self.writer.replace(move || {
             let [guard, held] = &tables;
-            let dropped = counted.then(|| Dropped::of(guard)).unwrap_or_default();
+            let dropped = if counted { Dropped::of(guard) } else { Dropped::default() };
             let base = |layer| match layer {
                 Layer::Guard => base(guard, layer, &surroundings, &filter, &dropped),
                 // The guard counts on where it had stopped.
