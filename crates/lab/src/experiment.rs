@@ -10,6 +10,7 @@ use crate::isolation;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+mod alone;
 mod confinement;
 mod figures;
 mod generations;
@@ -37,9 +38,11 @@ struct Experiment {
     run: fn(&Lab) -> Result<Report, String>,
 }
 
+const IN_CORE: &str = "in-core";
+
 /// All of them, in the order they run.
 const EXPERIMENTS: &[Experiment] = &[
-    Experiment { name: "in-core", document: sources::aix::TITLE, run: in_core::run },
+    Experiment { name: IN_CORE, document: sources::aix::TITLE, run: in_core::run },
     Experiment { name: "offload", document: sources::intel::TITLE, run: offload::run },
     Experiment { name: "workloads", document: sources::system_z::TITLE, run: workloads::run },
     Experiment { name: "handshakes", document: sources::system_z::TITLE, run: handshakes::run },
@@ -64,7 +67,8 @@ pub struct Request {
     pub effort: Effort,
     /// Directory for the reports; `None`: `measurements` in the present directory.
     pub output: Option<PathBuf>,
-    /// Prints the figures of the experiment `offload` on this kernel and writes no report, as its guest does.
+    /// Prints figures and writes no report: those of `offload` on this kernel, as its guest does, or those of AWS-LC in this
+    /// process, as `in-core` does without instructions.
     pub raw: bool,
 }
 
@@ -80,9 +84,12 @@ impl Request {
 /// # Errors
 /// Where no namespace can be made, an experiment fails or a signal has come; a text for people.
 pub fn run(request: &Request) -> Result<(), String> {
+    let effort = request.effort;
+    if request.raw && request.name == IN_CORE {
+        return in_core::print(effort);
+    }
     let vpnd = program()?;
     let directory = request.directory();
-    let effort = request.effort;
     if !request.raw {
         readiness::place(&directory)?;
     }

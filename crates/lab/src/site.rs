@@ -36,7 +36,7 @@ pub struct Site {
     /// Dropped behind the daemons.
     files: Option<Files>,
     spaces: [Namespace; 2],
-    environment: &'static [(&'static str, &'static str)],
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 /// The settings of both daemons' workers.
@@ -90,16 +90,16 @@ impl Site {
         let space = |name| Namespace::new(name).map_err(|error| error.to_string());
         let spaces = [space("left")?, space("right")?];
         network::connect((&spaces[0], WIRE[0]), (&spaces[1], WIRE[1]))?;
-        Ok(Self { nodes: None, files: None, spaces, environment: &[] })
+        Ok(Self { nodes: None, files: None, spaces, environment: Vec::new() })
     }
 
-    /// Gives the daemons that are started later these variables of the environment.
+    /// Gives the daemons that are started later these variables of the environment, too.
     #[must_use]
     pub fn with_environment(
         mut self,
         environment: &'static [(&'static str, &'static str)],
     ) -> Self {
-        self.environment = environment;
+        self.environment.extend(environment);
         self
     }
 
@@ -117,7 +117,7 @@ impl Site {
         // There is little room, and what goes well fills it.
         let config = &format!("{config}\n[log]\nlevel = \"warn\"\n");
         let start = |end: usize, name| {
-            let environment = self.environment;
+            let environment = &self.environment;
             let setup = Setup { program, policy: &policies[end], config, environment };
             Node::start(name, &self.spaces[end], &files.0.join(name), setup, &|| false)
         };

@@ -29,14 +29,21 @@ impl Spread {
         Self { low: self.low * factor, median: self.median * factor, high: self.high * factor }
     }
 
+    /// What each value lacks to 1.
+    #[must_use]
+    pub fn complement(self) -> Self {
+        Self { low: 1.0 - self.high, median: 1.0 - self.median, high: 1.0 - self.low }
+    }
+
     /// Returns `true` if the value is among those measured: the repetitions do not agree whether it is more or less.
     pub fn holds(self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// Returns `true` if some of these are higher and some are lower than some of the others: neither is shown to be more.
-    pub fn overlaps(self, other: Self) -> bool {
-        self.low <= other.high && other.low <= self.high
+    /// The ratio with the highest median of some, as a text; a dash if there is none.
+    pub fn highest(ratios: impl IntoIterator<Item = Self>) -> String {
+        let highest = ratios.into_iter().max_by(|a, b| a.median.total_cmp(&b.median));
+        highest.map_or_else(|| "–".to_owned(), |ratio| ratio.show_ratio(1))
     }
 
     /// Of a ratio, as in `0.98 (0.95–1.02: no difference is shown)`.
@@ -79,8 +86,8 @@ mod tests {
     #[test]
     fn noise_is_named() {
         let of = |low, median, high| Spread { low, median, high };
-        assert!(of(1.0, 2.0, 3.0).overlaps(of(3.0, 4.0, 5.0)));
-        assert!(!of(1.0, 2.0, 3.0).overlaps(of(3.1, 4.0, 5.0)));
+        assert_eq!(Spread::highest([of(1.5, 2.0, 9.0), of(2.0, 3.0, 4.0)]), "3.0 (2.0–4.0)");
+        assert_eq!(Spread::highest([]), "–");
         assert_eq!(of(0.9, 1.0, 1.2).show_ratio(1), "1.0 (0.9–1.2: no difference is shown)");
         assert_eq!(of(1.1, 1.2, 1.3).show_ratio(1), "1.2 (1.1–1.3)");
         assert_eq!(of(1.0, 1.0, 1.0).show_ratio(1), "1.0 (1.0–1.0)");

@@ -30,7 +30,7 @@ pub struct Experiment {
     /// Directory for the reports; created if it does not exist [default: measurements]
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
-    /// Prints what the experiment offload measures on this kernel, and writes no report: what it does in a guest
+    /// Prints figures and writes no report: what offload does in a guest, and in-core without instructions
     #[arg(long, hide = true)]
     raw: bool,
 }

@@ -5,7 +5,10 @@ mod certificates;
 mod sessions;
 mod token;
 
+pub(super) use token::is_available as has_token;
+
 use super::lab::{Effort, Lab};
+use super::software::Sites;
 use super::sources::system_z;
 use crate::load::processor::{self, Split};
 use crate::plot::{Axis, Panel, Plot, Series, Style};
@@ -63,44 +66,49 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let most = parallel.last().copied().unwrap_or(1);
     // One more than that stays up, so that a handshake is never the first of the daemon.
     let number = u8::try_from(most).unwrap_or(u8::MAX - 1) + 1;
-    let has_token = token::is_available();
+    let has_token = has_token();
     let can = |kind: &Authentication| *kind != Authentication::RsaToken || has_token;
     let kinds: Vec<Authentication> = Authentication::ALL.into_iter().filter(can).collect();
     let all: Vec<Tunnels> =
         kinds.iter().map(|&authentication| Tunnels { authentication, number }).collect();
     let directory = certificates::write(&all)?;
-    let mut site = Site::bare()?.with_environment(token::ENVIRONMENT);
     // Both daemons are shown all of it; each finds what is its own.
     let mut config = format!("[certificates]\ndirectory = {:?}\n", directory.display().to_string());
     if has_token {
         config += &token::config();
     }
-    site.start(&lab.vpnd, &Tunnels::policies(&all), &config)?;
-    up(&mut |ask| site.ask(0, ask), &all[0].name(number - 1))?;
+    let policies = Tunnels::policies(&all);
+    let by_rsa = &all[Authentication::Rsa2048 as usize];
+    let mut sites = Sites::new(|site| {
+        let mut site = site.with_environment(token::ENVIRONMENT);
+        site.start(&lab.vpnd, &policies, &config)?;
+        up(&mut |ask| site.ask(0, ask), &all[0].name(number - 1))?;
+        for end in [0, 1] {
+            site.give(end, (0..sessions::PARALLEL).map(|n| by_rsa.behind(n, end)).collect())?;
+        }
+        Ok(site)
+    })?;
+    let site = &mut sites.usual;
     // Kept for the whole time: a daemon takes no more than 32 clients, and closed ones go in its own time.
     let mut clients: Vec<Client> =
         (1..most).map(|_| site.node(0).and_then(|node| node.client())).collect::<Result<_, _>>()?;
-    let by_rsa = &all[Authentication::Rsa2048 as usize];
-    for end in [0, 1] {
-        site.give(end, (0..sessions::PARALLEL).map(|n| by_rsa.behind(n, end)).collect())?;
-    }
     lab.expect(rounds * all.len() * parallel.len() + sessions::steps(rounds));
     let mut rows = Vec::new();
     for round in 0..rounds {
         for tunnels in &all {
             for &number in parallel {
                 lab.step(format!("{}, {number} in parallel", tunnels.authentication.name()))?;
-                let row = measure(&mut site, &mut clients, tunnels, number, [settle, lasting])?;
+                let row = measure(site, &mut clients, tunnels, number, [settle, lasting])?;
                 rows.push(Row { round, ..row });
             }
         }
     }
     let times = [settle, lasting * 2];
-    let sessions = sessions::run(lab, &mut site, &mut clients, by_rsa, rounds, times)?;
+    let sessions = sessions::run(lab, &mut sites, &mut clients, by_rsa, rounds, times)?;
     let figures = Figures { rows: &rows, parallel, kinds: &kinds };
     let mut report = Report::new("IKE handshakes");
     write(&mut report, lab, &figures, &lab.rounds(rounds, lasting));
-    sessions::write(&mut report, &sessions);
+    sessions::write(&mut report, &sessions, lab.machine.cores);
     report.data(&rows);
     report.data(&sessions);
     Ok(report)
@@ -227,6 +235,25 @@ impl Figures<'_> {
         Spread::of(self.rows.iter().filter(fits).map(figure))
     }
 
+    /// A figure by that of other conditions, round by round.
+    fn ratio(
+        &self,
+        of: (Authentication, usize),
+        by: (Authentication, usize),
+        figure: fn(&Row) -> f64,
+    ) -> Option<Spread> {
+        let rows = |(of, parallel): (Authentication, usize)| {
+            let fits =
+                move |row: &&Row| row.authentication == of.name() && row.parallel == parallel;
+            self.rows.iter().filter(fits)
+        };
+        let pairs = rows(of).filter_map(|row| {
+            let other = rows(by).find(|other| other.round == row.round)?;
+            Some(figure(row) / figure(other))
+        });
+        Spread::of(pairs)
+    }
+
     fn median(&self, of: Authentication, parallel: usize, figure: impl Fn(&Row) -> f64) -> f64 {
         self.spread(of, parallel, figure).map_or(0.0, |spread| spread.median)
     }
@@ -275,12 +302,17 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
         },
     );
     let most = figures.parallel.last().copied().unwrap_or(1);
+    let first = figures.parallel.first().copied().unwrap_or(1);
     let gains: Vec<String> = figures
         .kinds
         .iter()
         .map(|a| {
-            let rate = |n| figures.median(*a, n, Row::rate);
-            format!("{}: {:.1} times", a.name(), rate(most) / rate(figures.parallel[0]).max(1e-9))
+            let gain = figures.ratio((*a, most), (*a, first), Row::rate);
+            format!(
+                "{}: {} times",
+                a.name(),
+                gain.map_or("–".to_owned(), |gain| gain.show_ratio(1))
+            )
         })
         .collect();
     report.headline(format!(
@@ -320,17 +352,15 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
         "User, system and idle are those of `/proc/stat`, with everything that runs on the machine: both daemons and the clients \
          that command them. System has the interrupts, too.",
     );
-    let cost = |a| figures.median(a, most, Row::cost);
-    let [key, ecdsa, rsa] =
-        [Authentication::PresharedKey, Authentication::EcdsaP256, Authentication::Rsa2048]
-            .map(cost);
+    let [ecdsa, rsa] = [Authentication::EcdsaP256, Authentication::Rsa2048].map(|with| {
+        let without = (Authentication::PresharedKey, most);
+        let rest = figures.ratio(without, (with, most), Row::cost);
+        rest.map_or("–".to_owned(), |rest| rest.complement().times(100.0).show(0))
+    });
     report.say(format!(
         "There is no accelerator for public-key operations here, nor a driver for one: it could save at most the \
-         difference in cost between certificates and a preshared key. At {most} in parallel that is {:.0} % of a \
-         handshake with ECDSA and \
-         {:.0} % with RSA.",
-        100.0 * (1.0 - key / ecdsa.max(1e-9)),
-        100.0 * (1.0 - key / rsa.max(1e-9)),
+         difference in cost between certificates and a preshared key. At {most} in parallel that is {ecdsa} % of a \
+         handshake with ECDSA and {rsa} % with RSA.",
     ));
     report.say(match figures.kinds.contains(&Authentication::RsaToken) {
         true => {
@@ -388,4 +418,40 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
         }
     }
     report.table(&table);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_are_compared_round_by_round() {
+        let row = |round, authentication: Authentication, parallel, cpu| Row {
+            round,
+            authentication: authentication.name(),
+            parallel,
+            handshakes: 100 * parallel,
+            seconds: 1.0,
+            cpu_seconds: [cpu, 0.0],
+            split: Split { user: 0.5, system: 0.3, idle: 0.2 },
+            p50_ms: 1.0,
+            p99_ms: 2.0,
+        };
+        let [key, rsa] = [Authentication::PresharedKey, Authentication::Rsa2048];
+        let rows = [
+            row(0, key, 1, 1.0),
+            row(0, key, 2, 1.0),
+            row(0, rsa, 2, 2.0),
+            row(1, key, 2, 3.0),
+            row(1, rsa, 2, 4.0),
+        ];
+        let figures = Figures { rows: &rows, parallel: &[1, 2], kinds: &[key, rsa] };
+        let gain = figures.ratio((key, 2), (key, 1), Row::rate).expect("measured");
+        assert_eq!([gain.low, gain.high], [2.0, 2.0]);
+        let cost = figures.ratio((key, 2), (rsa, 2), Row::cost).expect("measured");
+        assert_eq!([cost.low, cost.high], [0.5, 0.75]);
+        let saved = cost.complement();
+        assert_eq!([saved.low, saved.high], [0.25, 0.5]);
+        assert_eq!(figures.ratio((rsa, 1), (rsa, 2), Row::rate), None);
+    }
 }

@@ -1,13 +1,15 @@
 //! The measurement of the AIX document: streams of TCP in both directions through its sample policy, with the processor's
 //! instructions for cryptography and without, for each algorithm that gains by them, and on parts of a processor.
 
+mod alone;
 mod findings;
+
+pub(super) use alone::print;
 
 use super::confinement::Confinement;
 use super::lab::{Effort, Lab};
-use super::software;
+use super::software::{Sites, State};
 use crate::load::streams::Streams;
-use crate::plot::Style;
 use crate::report::Report;
 use crate::site::{Site, WIRE};
 use crate::statistics::Spread;
@@ -66,86 +68,20 @@ const ALGORITHMS: &[Algorithm] = &[
 const PARTS: [f64; 3] = [0.1, 0.5, 1.0];
 const DIRECTIONS: [&str; 2] = ["left to right", "right to left"];
 
-/// One of the states that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// In-core off: the portable provider.
-    Portable,
-    /// The provider's own software.
-    Library,
-    /// In-core on.
-    InCore,
-}
-
-impl State {
-    const ALL: [Self; 3] = [Self::Portable, Self::Library, Self::InCore];
-    /// Both that do without the instructions.
-    const OFF: [Self; 2] = [Self::Portable, Self::Library];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Portable => software::PORTABLE,
-            Self::Library => software::LIBRARY,
-            Self::InCore => software::IN_CORE,
-        }
-    }
-
-    fn style(self) -> Style {
-        match self {
-            Self::Portable => Style::dashed(1),
-            Self::Library => Style::dashed(4),
-            Self::InCore => Style::solid(0),
-        }
-    }
-
-    /// Those that this machine has.
-    fn here() -> Vec<Self> {
-        let has = |state: &Self| *state != Self::Library || software::can_hide();
-        Self::ALL.into_iter().filter(has).collect()
-    }
-}
-
-/// Two hosts whose daemons have their instructions, and two whose AWS-LC finds none.
-struct Sites {
-    usual: Site,
-    without: Option<Site>,
-}
-
-impl Sites {
-    /// With the policy of an algorithm; `admit` is shown the hosts before their daemons start.
-    fn of(
-        lab: &Lab,
-        algorithm: &Algorithm,
-        admit: impl Fn(&Site) -> Result<(), String>,
-    ) -> Result<Self, String> {
-        let named = |error: String| format!("{}: {error}", algorithm.name);
-        let policies = algorithm.policies();
-        let up = |mut site: Site| {
-            admit(&site)?;
-            site.start(&lab.vpnd, &policies, "")?;
-            site.activate()?;
-            Ok(site)
-        };
-        let usual = up(Site::bare()?).map_err(named)?;
-        let mut without = None;
-        if software::can_hide() {
-            let hiding = Site::bare()?.with_environment(software::WITHOUT_INSTRUCTIONS);
-            without = Some(up(hiding).map_err(named)?);
-        }
-        without.as_mut().map_or(Ok(()), software::check).map_err(named)?;
-        Ok(Self { usual, without })
-    }
-
-    /// The hosts in a state.
-    fn turn(&mut self, state: State) -> Result<&Site, String> {
-        match (state, &mut self.without) {
-            (State::Library, Some(site)) => Ok(site),
-            _ => {
-                self.usual.set_in_core(state == State::InCore)?;
-                Ok(&self.usual)
-            }
-        }
-    }
+/// The hosts with the policy of an algorithm; `admit` is shown them before their daemons start.
+fn sites_of(
+    lab: &Lab,
+    algorithm: &Algorithm,
+    admit: impl Fn(&Site) -> Result<(), String>,
+) -> Result<Sites, String> {
+    let policies = algorithm.policies();
+    let up = |mut site: Site| {
+        admit(&site)?;
+        site.start(&lab.vpnd, &policies, "")?;
+        site.activate()?;
+        Ok(site)
+    };
+    Sites::new(up).map_err(|error| format!("{}: {error}", algorithm.name))
 }
 
 impl Algorithm {
@@ -190,14 +126,18 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
         Effort::Rehearsal => (vec![ALGORITHMS[0], ALGORITHMS[8]], &PARTS[1..2]),
         _ => (ALGORITHMS.to_vec(), &PARTS),
     };
-    lab.expect(algorithms.len() + rounds * (algorithms.len() + parts.len()) * states.len());
-    let mut rows = Vec::new();
+    lab.expect(algorithms.len() + rounds * (algorithms.len() + parts.len() + 1) * states.len());
+    let (mut rows, mut ciphers) = (Vec::new(), Vec::new());
     let mut sites = Vec::new();
     for algorithm in &algorithms {
         lab.step(format!("setting up {}", algorithm.name))?;
-        sites.push((algorithm, Sites::of(lab, algorithm, |_| Ok(()))?));
+        sites.push((algorithm, sites_of(lab, algorithm, |_| Ok(()))?));
     }
     for round in 0..rounds {
+        for &state in &states {
+            lab.step(format!("the ciphers alone, {}", state.name()))?;
+            ciphers.extend(alone::measure(lab.effort, state, round)?);
+        }
         for (algorithm, sites) in &mut sites {
             for &state in &states {
                 lab.step(format!("{}, {}", algorithm.name, state.name()))?;
@@ -216,11 +156,12 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     rows.extend(confined.unwrap_or_default());
     let mut report = Report::new("In-core on and off");
     let figures = Figures { rows: &rows, algorithms: &algorithms, states: &states };
-    findings::write(&mut report, lab, &figures, rounds, lasting);
+    findings::write(&mut report, lab, &figures, &ciphers, (rounds, lasting));
     if let Some(why) = unlimited {
         report.say(format!("Parts of a processor were not measured: {why}."));
     }
     report.data(&rows);
+    report.data(&ciphers);
     Ok(report)
 }
 
@@ -233,7 +174,7 @@ fn confined(
 ) -> Result<Vec<Row>, String> {
     // Made first, so that it goes last, when nothing runs in it.
     let confinement = Confinement::new()?;
-    let mut sites = Sites::of(lab, &ALGORITHMS[0], |site| {
+    let mut sites = sites_of(lab, &ALGORITHMS[0], |site| {
         confinement.admit([0, 1].map(|end| site.end(end, WIRE[end]).space))
     })?;
     let mut rows = Vec::new();
@@ -307,6 +248,15 @@ impl Figures<'_> {
         Spread::of(self.of(algorithm, state, None).map(|row| row.cpu_s_per_gb))
     }
 
+    /// The same by the means of all rounds, as the document counts.
+    fn gain_of_means(&self, algorithm: &str, off: State) -> f64 {
+        let mean = |state| {
+            let rates: Vec<f64> = self.of(algorithm, state, None).map(|row| row.mbit_s).collect();
+            rates.iter().sum::<f64>() / rates.len().max(1) as f64
+        };
+        mean(State::InCore) / mean(off).max(1e-9)
+    }
+
     /// Throughput with in-core relative to a state without, round by round and direction by direction.
     fn gain(&self, algorithm: &str, off: State, processors: Option<f64>) -> Option<Spread> {
         let off = self.of(algorithm, off, processors);
@@ -370,6 +320,17 @@ mod tests {
         assert_eq!([portable.low, portable.median, portable.high], [5.0, 7.0, 9.0]);
         assert_eq!([library.low, library.median, library.high], [2.0, 2.5, 3.0]);
         assert!(figures.gain("GCM-256", State::Library, Some(0.1)).is_none());
+        assert_eq!(figures.gain_of_means("GCM-256", State::Library), 1900.0 / 800.0);
+        let table = findings::table(&figures).to_string();
+        let cell = |algorithm: &str| {
+            let line = table.lines().find(|line| line.starts_with(&format!("| {algorithm} ")));
+            line.and_then(|line| line.split(" | ").nth(6)).map(str::to_owned)
+        };
+        assert_eq!(cell("GCM-256").as_deref(), Some("> 4.5"), "{table}");
+        for gains in ["GCM-192", "GCM-128", "GMAC-256", "AH-GMAC-128"] {
+            assert_eq!(cell(gains).as_deref(), Some("gains"), "{table}");
+        }
+        assert_eq!(cell("CBC-256").as_deref(), Some("–"), "{table}");
         let fewer = Figures { states: &[State::Portable, State::InCore], ..figures };
         assert_eq!(fewer.off(), [State::Portable]);
     }

@@ -5,6 +5,7 @@ mod directions;
 mod findings;
 
 use super::lab::{Effort, Lab};
+use super::software::{self, Sites};
 use crate::load::PATIENCE;
 use crate::load::datagrams::{Count, Flow, Pace};
 use crate::load::streams::Streams;
@@ -53,55 +54,39 @@ struct State {
     name: &'static str,
     /// None: no IPsec.
     net: Option<Net>,
-    in_core: bool,
+    cryptography: software::State,
     /// By a `vpnd` whose AES-GCM only copies.
     bare: bool,
     style: Style,
 }
 
-const OFF: State = State {
-    name: "no acceleration",
-    net: Some(GCM),
-    in_core: false,
-    bare: false,
-    style: Style::solid(1),
-};
-const ON: State = State {
-    name: "AES-128-GCM",
-    net: Some(GCM),
-    in_core: true,
-    bare: false,
-    style: Style::solid(0),
-};
-const NULL: State = State {
-    name: "NULL, no integrity",
-    net: Some(GCM),
-    in_core: true,
-    bare: true,
-    style: Style::solid(6),
-};
+impl State {
+    const fn new(name: &'static str, net: Option<Net>, style: Style) -> Self {
+        Self { name, net, cryptography: software::State::InCore, bare: false, style }
+    }
+
+    /// AES-128-GCM without instructions.
+    const fn off(cryptography: software::State) -> Self {
+        let state = Self::new(cryptography.name(), Some(GCM), cryptography.style());
+        Self { cryptography, ..state }
+    }
+}
+
+const OFF: [State; 2] =
+    [State::off(software::State::Portable), State::off(software::State::Library)];
+const ON: State = State::new("AES-128-GCM", Some(GCM), Style::solid(0));
+const NULL: State =
+    State { bare: true, ..State::new("NULL, no integrity", Some(GCM), Style::solid(6)) };
 /// What the wire carries, and the generator with it.
-const BARE: State =
-    State { name: "no IPsec", net: None, in_core: true, bare: false, style: Style::dashed(6) };
-const STATES: [State; 6] = [
+const BARE: State = State::new("no IPsec", None, Style::dashed(6));
+const STATES: [State; 7] = [
     BARE,
-    OFF,
+    OFF[0],
+    OFF[1],
     ON,
     NULL,
-    State {
-        name: GMAC.cipher.name,
-        net: Some(GMAC),
-        in_core: true,
-        bare: false,
-        style: Style::dashed(2),
-    },
-    State {
-        name: HMAC.cipher.name,
-        net: Some(HMAC),
-        in_core: true,
-        bare: false,
-        style: Style::dashed(3),
-    },
+    State::new(GMAC.cipher.name, Some(GMAC), Style::dashed(2)),
+    State::new(HMAC.cipher.name, Some(HMAC), Style::dashed(3)),
 ];
 
 /// The traffic.
@@ -139,9 +124,9 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
         _ => (&SIZES[..], &TUNNELS[..]),
     };
     let bare = program(lab);
-    let states: Vec<State> =
-        STATES.into_iter().filter(|state| !state.bare || bare.is_some()).collect();
-    let mut site = Site::with_nets(&lab.vpnd, &[GCM, GMAC, HMAC], "")?;
+    let is_here = |state: &State| state.cryptography.is_here() && (!state.bare || bare.is_some());
+    let states: Vec<State> = STATES.into_iter().filter(is_here).collect();
+    let mut sites = Sites::new(|site| site.of_nets(&lab.vpnd, &[GCM, GMAC, HMAC], ""))?;
     let mut null = bare.map(|program| Site::with_nets(&program, &[GCM], "")).transpose()?;
     let traffics = sizes.iter().map(|size| Traffic::Datagrams(*size)).chain([Traffic::Stream]);
     let alone = traffics.map(|traffic| (traffic, 1, 1));
@@ -165,9 +150,8 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
                 lab.step(format!("{}, {}", describe(traffic, tunnels), state.name))?;
                 let site = match (&mut null, state.bare) {
                     (Some(null), true) => null,
-                    _ => &mut site,
+                    _ => sites.turn(state.cryptography)?,
                 };
-                site.set_in_core(state.in_core)?;
                 site.set_work(Work { workers: &workers.to_string(), ..Work::default() })?;
                 let row = measure(site, state.net, (traffic, tunnels), [settle, lasting])?;
                 rows.push(Row { round, state: state.name, workers, ..row });
@@ -338,7 +322,7 @@ impl Figures<'_> {
         self.states
             .iter()
             .copied()
-            .filter(|s| s.net.is_some() && ![OFF.name, ON.name].contains(&s.name))
+            .filter(|s| s.net.is_some() && ![OFF[0].name, OFF[1].name, ON.name].contains(&s.name))
             .collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Checks before a measurement: the directory for reports, and requirements without which parts of a report are missing.
 
 use super::lab::{Effort, Lab};
-use super::{null_vs_gcm, offload};
+use super::{handshakes, null_vs_gcm, offload};
 use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::path::Path;
@@ -10,6 +10,9 @@ use std::path::Path;
 const ROOM: u64 = 32 << 20;
 /// The mount point of the experiments' own file system.
 const PRIVATE: &str = "/run";
+
+/// The command that builds programs with DES and 3DES.
+const LEGACY: &str = "cargo build --release -p vpn-cli --features legacy";
 
 /// Makes the directory for reports.
 ///
@@ -43,6 +46,18 @@ pub(super) fn place(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A note about ciphers that only some builds have.
+fn without_legacy(names: &[&str], has_legacy: bool) -> Option<String> {
+    let of_ciphers: Vec<&str> =
+        ["in-core", "multicore"].into_iter().filter(|name| names.contains(name)).collect();
+    (!has_legacy && !of_ciphers.is_empty()).then(|| {
+        format!(
+            "DES and 3DES are left out ({}), because this build does not have them; in a checkout `{LEGACY}` makes one",
+            of_ciphers.join(", ")
+        )
+    })
+}
+
 /// Notes about parts that will be missing in the reports of these experiments, each with a cure.
 pub(super) fn notes(lab: &Lab, names: &[&str]) -> Vec<String> {
     let mut notes = Vec::new();
@@ -58,6 +73,13 @@ pub(super) fn notes(lab: &Lab, names: &[&str]) -> Vec<String> {
             lab.machine.load
         ));
     }
+    notes.extend(without_legacy(names, cfg!(feature = "legacy")));
+    if names.contains(&"handshakes") && !handshakes::has_token() {
+        notes.push(
+            "handshakes leaves out keys in a token, because SoftHSM is not installed; Debian has it as softhsm2"
+                .to_owned(),
+        );
+    }
     if names.contains(&"null-vs-gcm") && null_vs_gcm::program(lab).is_none() {
         notes.push(format!(
             "null-vs-gcm leaves out the bare NULL cipher, because no vpnd was built with it; in a checkout `{}` makes one",
@@ -72,6 +94,15 @@ pub(super) fn notes(lab: &Lab, names: &[&str]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ciphers_that_this_build_lacks_are_named() {
+        let note = without_legacy(&["in-core", "offload", "multicore"], false).expect("a note");
+        assert!(note.starts_with("DES and 3DES are left out (in-core, multicore)"), "{note}");
+        assert!(note.contains(LEGACY), "{note}");
+        assert_eq!(without_legacy(&["offload"], false), None);
+        assert_eq!(without_legacy(&["in-core"], true), None);
+    }
 
     #[test]
     fn reports_need_a_place_that_stays() {

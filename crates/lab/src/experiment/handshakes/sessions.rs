@@ -3,6 +3,7 @@
 
 use super::{Asking, up};
 use crate::experiment::lab::Lab;
+use crate::experiment::software::{self, Sites};
 use crate::experiment::sources::system_z;
 use crate::load::PATIENCE;
 use crate::load::transactions::{Workload, once};
@@ -36,16 +37,32 @@ const SIZES: [Workload; 2] = [of("20 KB", 20_000), of("1 MB", 1_000_000)];
 #[derive(Clone, Copy)]
 struct State {
     name: &'static str,
-    in_core: bool,
+    cryptography: software::State,
     /// Threads that carry no packets, those that sign among them, run on other CPUs than those that do.
     apart: bool,
 }
 
-const STATES: [State; 3] = [
-    State { name: "software", in_core: false, apart: false },
-    State { name: "instructions", in_core: true, apart: false },
-    State { name: "instructions, signatures on other CPUs", in_core: true, apart: true },
+impl State {
+    const fn of(cryptography: software::State) -> Self {
+        Self { name: cryptography.name(), cryptography, apart: false }
+    }
+}
+
+const STATES: [State; 4] = [
+    State::of(software::State::Portable),
+    State::of(software::State::Library),
+    State::of(software::State::InCore),
+    State {
+        name: "on: AWS-LC, signatures on other CPUs",
+        apart: true,
+        ..State::of(software::State::InCore)
+    },
 ];
+
+/// Those that this machine has.
+fn states() -> impl Iterator<Item = State> {
+    STATES.into_iter().filter(|state| state.cryptography.is_here())
+}
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
@@ -72,13 +89,17 @@ impl Row {
 
 /// The number of steps of [`run`].
 pub(super) fn steps(rounds: usize) -> usize {
-    if cpus().is_ok_and(|cpus| cpus.len() > 1) { rounds * STATES.len() * SIZES.len() } else { 0 }
+    if cpus().is_ok_and(|cpus| cpus.len() > 1) {
+        rounds * states().count() * SIZES.len()
+    } else {
+        0
+    }
 }
 
 /// Measures all states in turn; nothing where there is one CPU only.
 pub(super) fn run(
     lab: &Lab,
-    site: &mut Site,
+    sites: &mut Sites,
     clients: &mut [Client],
     tunnels: &Tunnels,
     rounds: usize,
@@ -89,9 +110,20 @@ pub(super) fn run(
         return Ok(vec![]);
     }
     let mut rows = Vec::new();
+    let mut others: Vec<Client> = Vec::new();
+    if let Some(site) = &mut sites.without {
+        for _ in 0..PARALLEL {
+            others.push(site.node(0)?.client()?);
+        }
+    }
     for round in 0..rounds {
-        for state in STATES {
+        for state in states() {
+            let site = sites.turn(state.cryptography)?;
             put(site, state, &cpus)?;
+            let clients = match state.cryptography {
+                software::State::Library => &mut others[..],
+                _ => &mut *clients,
+            };
             for size in SIZES {
                 lab.step(format!("sessions of {}, {}", size.name, state.name))?;
                 let row = measure(site, clients, tunnels, size, times)?;
@@ -99,7 +131,7 @@ pub(super) fn run(
             }
         }
     }
-    site.set_in_core(true)?;
+    let site = sites.turn(software::State::InCore)?;
     for end in [0, 1] {
         place(site, end, &cpus, None)?;
     }
@@ -113,7 +145,6 @@ fn cpus() -> Result<Vec<usize>, String> {
 }
 
 fn put(site: &mut Site, state: State, cpus: &[usize]) -> Result<(), String> {
-    site.set_in_core(state.in_core)?;
     for end in [0, 1] {
         let packets = cpus[end % cpus.len()];
         let others: Vec<usize> = match state.apart {
@@ -230,7 +261,7 @@ fn measure(
     })
 }
 
-pub(super) fn write(report: &mut Report, rows: &[Row]) {
+pub(super) fn write(report: &mut Report, rows: &[Row], cores: usize) {
     if rows.is_empty() {
         return;
     }
@@ -251,12 +282,10 @@ pub(super) fn write(report: &mut Report, rows: &[Row]) {
         caption: String::new(),
         x: Axis::groups("octets of the answer", SIZES.map(|size| size.name)),
         y: Axis::logarithmic(label),
-        series: STATES
-            .iter()
-            .enumerate()
-            .map(|(colour, state)| Series {
+        series: states()
+            .map(|state| Series {
                 name: state.name.to_owned(),
-                style: Style::solid(colour),
+                style: if state.apart { Style::solid(2) } else { state.cryptography.style() },
                 points: (0_u8..)
                     .zip(SIZES)
                     .filter_map(|(at, s)| Some((f64::from(at), spread(state.name, s.name, of)?)))
@@ -283,34 +312,36 @@ pub(super) fn write(report: &mut Report, rows: &[Row]) {
     let by = |spread: Option<Spread>| {
         spread.map_or_else(|| "–".to_owned(), |spread| spread.show_ratio(2))
     };
-    let mut table = Table::new([
-        "answer",
-        "state",
-        "sessions/s",
-        "÷ software",
-        "CPU ms per session",
-        "CPU of software ÷ this",
-    ]);
+    let off = || states().filter(|state| software::State::OFF.contains(&state.cryptography));
+    let mut heads = vec!["answer".to_owned(), "state".to_owned(), "sessions/s".to_owned()];
+    heads.extend(off().map(|off| format!("÷ {}", off.name)));
+    heads.push("CPU ms per session".to_owned());
+    heads.extend(off().map(|off| format!("CPU of {} ÷ this", off.name)));
+    let mut table = Table::new(heads);
     for size in SIZES {
-        for state in STATES {
-            let software = STATES[0].name;
-            table.row([
-                size.name.to_owned(),
-                state.name.to_owned(),
-                show(spread(state.name, size.name, &Row::rate), 0),
-                by(ratio(state.name, software, size.name, &Row::rate)),
-                show(spread(state.name, size.name, &Row::cost), 2),
-                by(ratio(software, state.name, size.name, &Row::cost)),
-            ]);
+        for State { name, .. } in states() {
+            let mut row = vec![size.name.to_owned(), name.to_owned()];
+            row.push(show(spread(name, size.name, &Row::rate), 0));
+            row.extend(off().map(|off| by(ratio(name, off.name, size.name, &Row::rate))));
+            row.push(show(spread(name, size.name, &Row::cost), 2));
+            row.extend(off().map(|off| by(ratio(off.name, name, size.name, &Row::cost))));
+            table.row(row);
         }
     }
     report.table(&table);
     report.say(format!(
         "{PARALLEL} sessions at a time: a tunnel with RSA-2048 certificates comes up, carries one answer over TCP, and is deleted, \
-         as an SSL connection of the document was. {} Its accelerator did the signatures; here other CPUs do: in the first two \
-         states all threads of a daemon run on one CPU, in the third only those that carry packets do, and those that sign, \
-         negotiate and command have the other CPUs of this machine. \"Software\" is that of the provider `portable`, for packets \
-         and for the ciphers of IKE; signatures are AWS-LC's in all three states.",
-        system_z::SSL
+         as an SSL connection of the document was. {} Its accelerator did the signatures; here other CPUs do: in the last state \
+         only those threads of a daemon that carry packets run on one CPU, and those that sign, negotiate and command have the \
+         other CPUs of this machine. In the other states all threads of a daemon run on one CPU. {} Off and on are for packets \
+         and for the ciphers of IKE; signatures are AWS-LC's in all states.",
+        system_z::SSL,
+        software::STATES,
     ));
+    if cores < 3 {
+        report.say(
+            "**Two CPUs cannot show a gain by other CPUs:** the other CPU of one daemon is the one that carries the packets of \
+             the other, so that no signature has a CPU that is free.",
+        );
+    }
 }

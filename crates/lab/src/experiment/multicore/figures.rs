@@ -65,6 +65,11 @@ impl Figures<'_> {
         Spread::of(pairs)
     }
 
+    /// Packets per second in one round.
+    pub(super) fn packets_per_second(&self, case: Case, round: usize) -> Option<f64> {
+        self.of(case).find(|row| row.round == round).map(|row| row.packets_per_second)
+    }
+
     /// The pipeline by run to completion.
     pub(super) fn pipeline_gain(&self, case: Case) -> Option<Spread> {
         let of = |schedule| Case { schedule, ..case };

@@ -185,8 +185,15 @@ fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
             columns: 3,
         },
     );
-    let mut table =
-        Table::new(["cipher", "schedule", "octets", "workers", "packets/s", "efficiency"]);
+    let mut table = Table::new([
+        "cipher",
+        "schedule",
+        "octets",
+        "workers",
+        "packets/s",
+        "÷ one worker",
+        "efficiency",
+    ]);
     for (cipher, schedule) in
         CLOSELY.into_iter().flat_map(|c| SCHEDULES.map(|(schedule, _)| (c, schedule)))
     {
@@ -194,6 +201,7 @@ fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
             let at = |workers| Case { cipher: cipher.name, schedule, workers, length };
             let rate = |workers| figures.median(at(workers), |row| row.packets_per_second);
             let most = figures.most();
+            let gain = figures.ratio(at(most), at(1));
             let efficiency = figures.efficiency(at(most));
             table.row([
                 cipher.name.to_owned(),
@@ -201,6 +209,7 @@ fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
                 length.to_string(),
                 format!("1 → {most}"),
                 format!("{:.0} → {:.0}", rate(1), rate(most)),
+                gain.map_or_else(|| "–".to_owned(), |spread| spread.show_ratio(2)),
                 efficiency.map_or_else(|| "–".to_owned(), |spread| spread.show(2)),
             ]);
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// The document's lengths of packets, octets.
 pub(super) const LENGTHS: [usize; 6] = [64, 128, 256, 512, 1024, 1280];
-/// The length at which the document reaches 20 Gbit/s.
+/// The length at which the document has its highest throughput according to its abstract; the conclusion has 1,024.
 pub(super) const MIDDLE: usize = 512;
 /// Lengths that stand for short, middle and long packets.
 pub(super) const THREE: [usize; 3] = [LENGTHS[0], MIDDLE, LENGTHS[5]];

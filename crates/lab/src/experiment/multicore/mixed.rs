@@ -3,6 +3,7 @@
 use super::figures::{Case, Figures, SCHEDULES};
 use super::measurement::Row;
 use super::{HEADERS, UNDER_WAY};
+use crate::experiment::sources::octeon;
 use crate::load::PATIENCE;
 use crate::load::datagrams::{Flow, Pace};
 use crate::plot::{Axis, Panel, Plot, Series, Style};
@@ -91,7 +92,7 @@ pub(super) fn write(report: &mut Report, figures: &Figures<'_>, rows: &[Mixed]) 
         "mixed",
         &Plot {
             title: format!("All ciphers at once, {length} octets"),
-            quote: "The document supports several algorithms and services at once; it has no such figure.".to_owned(),
+            quote: octeon::SERVICES.to_string(),
             panels: vec![Panel {
                 caption: String::new(),
                 x: Axis::groups("cipher", figures.ciphers.iter().map(|cipher| cipher.name)),
@@ -110,28 +111,84 @@ pub(super) fn write(report: &mut Report, figures: &Figures<'_>, rows: &[Mixed]) 
         "share of its own rate",
     ]);
     let show = |spread: Option<Spread>| spread.map_or_else(|| "–".to_owned(), |s| s.show(0));
+    // Of its own rate in the same round, in percent.
+    let share = |cipher: &'static str, schedule: &'static str, round: usize| {
+        let case = Case { cipher, schedule, workers, length };
+        let fits =
+            |row: &&Mixed| (row.cipher, row.schedule, row.round) == (cipher, schedule, round);
+        let beside = rows.iter().find(fits)?.beside_others_per_second;
+        Some(100.0 * beside / figures.packets_per_second(case, round)?)
+    };
+    let mut rounds: Vec<usize> = rows.iter().map(|row| row.round).collect();
+    rounds.sort_unstable();
+    rounds.dedup();
     let mut sums = Vec::new();
     for (schedule, _) in SCHEDULES {
-        let mut sum = 0.0;
         for cipher in figures.ciphers {
-            let (by_itself, beside) = (alone(cipher.name, schedule), rate(cipher.name, schedule));
-            let share = by_itself.zip(beside).map_or(0.0, |(a, b)| b.median / a.median);
-            sum += share;
+            let shares = rounds.iter().filter_map(|round| share(cipher.name, schedule, *round));
             table.row([
                 cipher.name.to_owned(),
                 schedule.to_owned(),
-                show(by_itself),
-                show(beside),
-                format!("{:.0} %", share * 100.0),
+                show(alone(cipher.name, schedule)),
+                show(rate(cipher.name, schedule)),
+                format!("{} %", show(Spread::of(shares))),
             ]);
         }
-        sums.push(format!("{:.0} % with {schedule}", sum * 100.0));
+        let sum = |round: &usize| -> Option<f64> {
+            figures.ciphers.iter().map(|cipher| share(cipher.name, schedule, *round)).sum()
+        };
+        let sum = Spread::of(rounds.iter().filter_map(sum));
+        sums.push(format!("{} % with {schedule}", show(sum)));
     }
     report.table(&table);
     report.say(format!(
-        "The tunnels of all {} ciphers are under load at once, in both directions, in one daemon at each end. The shares add up \
-         to {}: 100 % means that many suites at once cost nothing by themselves.",
+        "The tunnels of all {} ciphers are under load at once, in both directions, in one daemon at each end. The shares of a \
+         round add up to {}: 100 % means that many suites at once cost nothing by themselves; where the rounds lie on both sides \
+         of it, no cost is shown.",
         figures.ciphers.len(),
         sums.join(" and "),
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measurement::{CBC, COMPLETION, GCM};
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_same_round() {
+        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        for (round, factor) in [1.0, 3.0].into_iter().enumerate() {
+            for cipher in [GCM.name, CBC.name] {
+                alone.push(Row {
+                    round,
+                    schedule: COMPLETION,
+                    workers: 2,
+                    cipher,
+                    length: 512,
+                    packets_per_second: 1000.0 * factor,
+                    ..Row::default()
+                });
+                let beside_others_per_second = 500.0 * factor;
+                let schedule = COMPLETION;
+                beside.push(Mixed {
+                    round,
+                    schedule,
+                    workers: 2,
+                    cipher,
+                    length: 512,
+                    beside_others_per_second,
+                });
+            }
+        }
+        let ciphers = [GCM, CBC];
+        let figures =
+            Figures { rows: &alone, lengths: &[512], ciphers: &ciphers, workers: &[1, 2] };
+        let mut report = Report::new("Title");
+        write(&mut report, &figures, &beside);
+        let row = "| AES-128-GCM | run-to-completion | 2000 (1000–3000) | 1000 (500–1500) | 50 (50–50) % |";
+        assert!(report.text().contains(row), "{}", report.text());
+        let sum = "add up to 100 (100–100) % with run-to-completion and – % with pipeline";
+        assert!(report.text().contains(sum), "{}", report.text());
+    }
 }

@@ -91,7 +91,7 @@ fn comparison(figures: &Figures<'_>) -> Table {
             let mut row = vec![cipher.name.to_owned(), number.to_string()];
             row.extend(figures.lengths.iter().map(|length| {
                 let gain = figures.pipeline_gain(case(*cipher, PIPELINE, number, *length));
-                gain.map_or_else(|| "–".to_owned(), |spread| spread.show(2))
+                gain.map_or_else(|| "–".to_owned(), |spread| spread.show_ratio(2))
             }));
             table.row(row);
         }
@@ -247,7 +247,7 @@ fn causes(figures: &Figures<'_>) -> Table {
         table.row([
             cipher.name.to_owned(),
             length.to_string(),
-            gain.show(2),
+            gain.show_ratio(2),
             format!("{:+.0}", more(&|row| row.cpu_ns)),
             format!("{wakeups:+.1}"),
             format!("{batch:+.1}"),
@@ -268,10 +268,11 @@ fn conclusion(figures: &Figures<'_>) -> String {
     let middle = Spread::of(found.iter().map(|(gain, _)| gain.median));
     format!(
         "Signs are the pipeline's. With {} for each gateway it carries less than run to completion in {less} of {} cases, more in \
-         {more}, and in the others the rounds do not agree; in the median it carries {:.2} times as much. {}",
+         {more}, and in the others the rounds do not agree. The ratio in the median of the cases, with those of the lowest and \
+         the highest case: {}. {}",
         workers(figures.most()),
         found.len(),
-        middle.map_or(0.0, |spread| spread.median),
+        middle.map_or_else(|| "–".to_owned(), |spread| spread.show_ratio(2)),
         octeon::SCHEDULES,
     )
 }

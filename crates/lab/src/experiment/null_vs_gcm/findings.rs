@@ -4,6 +4,7 @@ use super::{
     ALL_UNDER_WAY, BARE, BUILD, Case, Figures, LARGE, ON, State, Traffic, UNDER_WAY, alone, null_of,
 };
 use crate::experiment::lab::Lab;
+use crate::experiment::software;
 use crate::experiment::sources::ipfire;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
@@ -13,9 +14,9 @@ use crate::table::Table;
 pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
     let cores = lab.machine.cores;
     report.say(format!(
-        "The document measures strongSwan in IPFire with a kernel that uses one processor, and then with twelve connections and \
-         six cores: without acceleration, with AES-128-GCM by AES-NI and PCLMULQDQ, and with the cipher NULL, which shows what \
-         everything else allows. Here both hosts, generator and sink share the {cores} cores of one machine; *one processor* is \
+        "The document measures strongSwan in IPFire with a kernel that uses one processor: without acceleration, with AES-128-GCM \
+         by AES-NI and PCLMULQDQ, and with the cipher NULL, which shows what everything else allows. With twelve connections and \
+         six cores it compares AES-128-GCM and NULL. Here both hosts, generator and sink share the {cores} cores of one machine; *one processor* is \
          one worker in each `vpnd`. As many datagrams are sent as arrive: {UNDER_WAY} of each tunnel are under way, and \
          {ALL_UNDER_WAY} of all tunnels at most. {rounds}",
     ));
@@ -28,6 +29,7 @@ pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, round
              are what peers can agree on: no secrecy, but every packet authenticated.",
         ),
     });
+    report.say(software::STATES);
     headline(report, figures);
     report.section("One tunnel, one worker, by size");
     let rate = |state: &State, size| figures.rate(state.name, alone(size)).map(|s| s.times(1e-3));
@@ -160,6 +162,14 @@ fn grid(report: &mut Report, figures: &Figures<'_>) {
         }
     }
     report.table(&table);
+    let list =
+        |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    report.say(format!(
+        "Measured are {} tunnels, each with {} workers in each `vpnd`: one, half as many as cores, and as many. With fewer \
+         workers than cores only AES-128-GCM and {null} were measured.",
+        list(&numbers),
+        list(figures.workers),
+    ));
 }
 
 /// The document compares GCM with NULL on all cores; one tunnel on one worker is beside it.

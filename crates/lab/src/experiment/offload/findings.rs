@@ -19,6 +19,16 @@ fn spread(
     Spread::of(found.rows.iter().filter(fits).map(of))
 }
 
+/// Throughput by that of another state, round by round.
+fn ratio(found: &Found, of: (Protection, bool), by: (Protection, bool)) -> Option<Spread> {
+    let rows = |of| found.rows.iter().filter(move |row| (row.protection, row.segmentation) == of);
+    let pairs = rows(of).filter_map(|row| {
+        let other = rows(by).find(|other| other.round == row.round)?;
+        Some(row.mbits / other.mbits)
+    });
+    Spread::of(pairs)
+}
+
 fn panel(found: &Found, caption: String) -> Panel {
     let series = |segmentation: bool, name: &str, style| {
         let states = Protection::ALL.into_iter().enumerate();
@@ -43,17 +53,17 @@ fn table(found: &Found) -> Table {
     let mut table = Table::new(["state", "wire", "Mbit/s", "by no IPsec", "CPU of vpnd, s/GB"]);
     for protection in Protection::ALL {
         for (segmentation, wire) in [(false, "single packets"), (true, "super-packets")] {
-            let get = |p| spread(found, p, segmentation, |row| row.mbits);
-            let (Some(rate), Some(plain)) = (get(protection), get(Protection::None)) else {
+            let Some(rate) = spread(found, protection, segmentation, |row| row.mbits) else {
                 continue;
             };
+            let share = ratio(found, (protection, segmentation), (Protection::None, segmentation));
             let cpu = spread(found, protection, segmentation, |row| row.cpu_per_gigabyte);
             let cpu = cpu.filter(|_| protection.in_userspace());
             table.row([
                 protection.name().to_owned(),
                 wire.to_owned(),
                 rate.show(0),
-                format!("{:.2}", rate.median / plain.median),
+                share.map_or_else(|| "–".to_owned(), |share| share.show_ratio(2)),
                 cpu.map_or_else(|| "–".to_owned(), |cpu| cpu.show(2)),
             ]);
         }
@@ -98,14 +108,12 @@ pub(super) fn write(
     if let Some(why) = &here.without_single {
         report.say(format!("Packets could not be kept single on the wire: {why}."));
     }
-    let gain = |found: &Found, protection| {
-        let at = |on| Some(spread(found, protection, on, |row| row.mbits)?.median);
-        Some(at(true)? / at(false)?)
-    };
+    let gain = |found: &Found, protection| ratio(found, (protection, true), (protection, false));
     if let Some(gain) = gain(here, Protection::Vpnd) {
         report.headline(format!(
-            "Throughput of vpnd with super-packets on the wire, relative to single packets: **{gain:.1} times**. They are to a userspace gateway what \
+            "Throughput of vpnd with super-packets on the wire, relative to single packets: **{} times**. They are to a userspace gateway what \
              TSO is to the document's card: sending and receiving cost by the super-packet and not by the packet.",
+            gain.show_ratio(1),
         ));
     }
     report.section("In a guest kernel");
@@ -133,8 +141,9 @@ pub(super) fn write(
             match (guest.without.get(&Protection::Kernel), gain(guest, Protection::Kernel)) {
                 (Some(why), _) => report.say(format!("The guest's kernel has no IPsec either: {why}.")),
                 (None, Some(gain)) => report.say(format!(
-                    "Super-packets change what the kernel's IPsec carries by a factor of {gain:.2}; the cipher costs the same \
+                    "Super-packets change what the kernel's IPsec carries by a factor of {}; the cipher costs the same \
                      with them and without.",
+                    gain.show_ratio(2),
                 )),
                 _ => {}
             }
@@ -196,5 +205,33 @@ fn capacity(report: &mut Report, lab: &Lab, guest: Result<&Found, &String>) {
     ));
     if lab.machine.kernel_gcm.is_empty() {
         report.say("This kernel has no driver for AES-GCM.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_named_in_the_table() {
+        let mut found = Found::default();
+        for (round, [plain, vpnd]) in [[100.0, 110.0], [100.0, 90.0]].into_iter().enumerate() {
+            for (protection, mbits) in [(Protection::None, plain), (Protection::Vpnd, vpnd)] {
+                let segmentation = true;
+                found.rows.push(Row {
+                    round,
+                    protection,
+                    segmentation,
+                    mbits,
+                    cpu_per_gigabyte: 1.0,
+                });
+            }
+        }
+        let text = table(&found).to_string();
+        assert!(text.contains("| 1.00 (0.90–1.10: no difference is shown) |"), "{text}");
+        assert!(
+            text.contains("| no IPsec | super-packets | 100 (100–100) | 1.00 (1.00–1.00) |"),
+            "{text}"
+        );
     }
 }
