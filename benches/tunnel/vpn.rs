@@ -50,8 +50,12 @@ pub const VPND: &str = "vpnd";
 pub const VPND_NULL: &str = "vpnd, NULL cipher";
 /// AES-256-GCM.
 pub const VPND_256: &str = "vpnd, AES-256-GCM";
-/// The same with nothing but portable software.
-pub const VPND_PORTABLE: &str = "vpnd, AES-256-GCM, in-core off";
+/// The same with nothing but portable software (`in_core_enabled = false`).
+pub const VPND_PORTABLE: &str = "vpnd, AES-256-GCM, off: RustCrypto";
+/// The same by a daemon whose AWS-LC finds no instructions for cryptography.
+pub const VPND_SOFTWARE: &str = "vpnd, AES-256-GCM, off: AWS-LC's software";
+/// The environment of that daemon.
+const WITHOUT_INSTRUCTIONS: &[(&str, &str)] = &[(crypto::HIDING, crypto::HIDING_ALL)];
 /// Debian's charon as it comes.
 pub const STRONGSWAN: &str = "strongSwan kernel-libipsec";
 /// The fastest WireGuard in userspace that is known.
@@ -101,6 +105,11 @@ pub fn all(tunnels: &[u16], beside: &[PathBuf]) -> Vec<Vpn> {
         vpnd(VPND_NULL, Part::Stream, vpnd::Setup { build: Build::NullCipher, ..plain() }),
         vpnd(VPND_256, Part::Stream, gcm_256()),
         vpnd(VPND_PORTABLE, Part::Stream, vpnd::Setup { config: off, ..gcm_256() }),
+        vpnd(
+            VPND_SOFTWARE,
+            Part::Stream,
+            vpnd::Setup { environment: WITHOUT_INSTRUCTIONS, ..gcm_256() },
+        ),
         vpn(STRONGSWAN, Part::Whole, Kind::StrongSwan { plugins: None }),
         vpn("strongSwan, few plugins", Part::Variant, few),
         wireguard("wireguard-go", "wireguard-go", &["-f"]),

@@ -14,6 +14,8 @@ pub struct Setup {
     pub esp: &'static str,
     /// Lines of `[esp]` in its configuration.
     pub config: &'static str,
+    /// Variables of its environment.
+    pub environment: &'static [(&'static str, &'static str)],
     /// Which program.
     pub build: Build,
     /// Child SAs beside the one for the address behind the other end.
@@ -59,7 +61,13 @@ fn address(n: u16) -> Ipv4Addr {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { esp: "ESP_AES128_GCM_16", config: "", build: Build::Product, tunnels: None }
+        Self {
+            esp: "ESP_AES128_GCM_16",
+            config: "",
+            environment: &[],
+            build: Build::Product,
+            tunnels: None,
+        }
     }
 }
 
@@ -114,7 +122,8 @@ pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(),
             .arg(config)
             .arg("--control")
             .arg(&socket)
-            .env_remove("NOTIFY_SOCKET");
+            .env_remove("NOTIFY_SOCKET")
+            .envs(setup.environment.iter().copied());
         running.start(host, command)?;
         sockets.push(socket);
     }
