@@ -49,9 +49,7 @@ pub(super) fn shadowed(subject: &Subject) -> Option<Finding> {
     };
     let cure = match same {
         true => "both have the same traffic: remove one of them from the policy".to_owned(),
-        false => {
-            format!("{order} in the policy, and restart vpnd: a reload does not change the order")
-        }
+        false => format!("{order} in the policy, then: vpnctl reload"),
     };
     Some(Finding::new(child, FindingKind::Shadowed, true, message).with_cure([cure]))
 }

@@ -511,9 +511,10 @@ fn a_tunnel_that_no_packet_takes_is_told() {
     let finding = only(&shadow(false, None), &gateway());
     assert_eq!((finding.kind, finding.certain), (FindingKind::Shadowed, true));
     assert!(finding.message.contains("wide takes every packet of site_lan"), "{}", finding.message);
-    assert!(finding.cure[0].starts_with("write site_lan before wide in the policy"));
+    assert_eq!(finding.cure, ["write site_lan before wide in the policy, then: vpnctl reload"]);
     let finding = only(&shadow(false, Some(["site", "all"])), &gateway());
-    assert!(finding.cure[0].starts_with("write the IKETunnel site before all"));
+    let order = "write the IKETunnel site before all in the policy, then: vpnctl reload";
+    assert_eq!(finding.cure, [order]);
     let finding = only(&shadow(true, None), &gateway());
     assert!(finding.cure[0].contains("remove one of them"));
 }

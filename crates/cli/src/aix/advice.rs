@@ -6,7 +6,7 @@ use super::trouble::Trouble;
 const ADVICE: [(&str, &str); 16] = [
     (
         "certmgr",
-        "put certificates and keys into the directories below /etc/vpnd, as docs/certificates.md describes; see them with: vpnctl certs",
+        "put certificates and keys into the directories below /etc/vpnd, as docs/certificates.md describes, or make them with: vpnctl pki; see them with: vpnctl certs",
     ),
     ("chfilt", RULES),
     (

@@ -70,7 +70,7 @@ impl Advice<'_> {
                 ),
                 "gateways in transport mode look alike behind one NAT: use tunnel mode there, with a network of its own for each".to_owned(),
                 format!(
-                    "if {} is an exception to {}, let it stand before that in the policy file, and start vpnd again: a reload does not change the order",
+                    "if {0} is an exception to {1}, write {0} before {1} in the policy, then: vpnctl reload",
                     claim.wanted.child, claim.shadowing_rule.child
                 ),
             ],
