@@ -454,6 +454,16 @@ fn packets_in_one_direction_are_told() {
 }
 
 #[test]
+fn answers_that_stop_to_come_are_a_reason_to_probe() {
+    let cure = |inbound| {
+        let subject = Subject { inbound, outbound: flow(9, Some(1)), ..site() };
+        only(&subject, &gateway()).cure.swap_remove(0)
+    };
+    assert!(cure(flow(5, Some(40))).ends_with("large ones are lost: vpnctl probe site_lan"));
+    assert!(!cure(flow(0, None)).contains("probe"), "small packets do not pass, either");
+}
+
+#[test]
 fn esp_without_udp_has_a_cure_of_its_own() {
     let lost = Subject { inbound: flow(0, None), outbound: flow(9, Some(1)), refused: 2, ..site() };
     let finding = only(&lost, &gateway());

@@ -68,7 +68,7 @@ pub(super) fn one_way(subject: &Subject) -> Option<Finding> {
                 sum(inbound)
             ),
         };
-        return finding(message + &refused(subject), nothing_in(subject));
+        return finding(message + &refused(subject), nothing_in(subject, silence));
     }
     let silence = silence(inbound, outbound)?;
     let message = match silence {
@@ -93,9 +93,15 @@ fn refused(subject: &Subject) -> String {
     }
 }
 
-fn nothing_in(subject: &Subject) -> Vec<String> {
+fn nothing_in(subject: &Subject, silence: Silence) -> Vec<String> {
     let [local, peer] = subject.path.map(|end| end.ip());
-    let mut cure = match subject.encapsulation {
+    // An upload whose large packets vanish gets no more answers.
+    let probe = || {
+        let child = &subject.child;
+        format!("if small packets still pass (ping), large ones are lost: vpnctl probe {child}")
+    };
+    let mut cure = Vec::from_iter((silence != Silence::Never).then(probe));
+    cure.extend(match subject.encapsulation {
         Encapsulation::Udp => vec![format!(
             "let UDP 4500 pass every firewall between {local} and {peer}, in both directions"
         )],
@@ -109,7 +115,7 @@ fn nothing_in(subject: &Subject) -> Vec<String> {
         Encapsulation::Ah => vec![format!(
             "let AH (IP protocol 51) pass every firewall between {local} and {peer}, in both directions"
         )],
-    };
+    });
     cure.push(
         "on the peer's side: do its hosts answer, do their routes lead to the gateway there, and does it forward? If it runs \
          vpnd, vpnctl why there tells"
