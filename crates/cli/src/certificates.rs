@@ -8,8 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vpn::revocation::Lists;
 
-/// With fewer days left than this, a certificate is remarked on.
-pub const DAYS_OF_NOTICE: i64 = 30;
+/// With less time left than this, a certificate is remarked on.
+pub const NOTICE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// With less time left than this, a revocation list with such a life is remarked on. Many live for days only.
+pub fn notice_of_list(life: Duration) -> Duration {
+    NOTICE.min(life / 3)
+}
 
 /// The certificates, keys and lists that were read.
 #[derive(Debug)]
@@ -227,6 +232,7 @@ fn described(listed: &Listed, now: Duration) -> CertificateInfo {
         not_before: date(listed.not_before),
         not_after: listed.not_after.map(date),
         days_left: listed.not_after.map(|until| days(now, until)),
+        expires_soon: expires_soon(listed, now),
         tunnels: Vec::new(),
     }
 }
@@ -234,27 +240,39 @@ fn described(listed: &Listed, now: Duration) -> CertificateInfo {
 /// A text, if an item has expired, is not valid yet, or expires soon.
 fn validity(listed: &Listed, now: Duration) -> Option<String> {
     let (item, from) = (&listed.item, listed.not_before);
-    let list = matches!(listed.role, Role::RevocationList | Role::OcspResponse);
-    let what = match listed.role {
-        Role::RevocationList => "revocation list",
-        Role::OcspResponse => "OCSP response",
-        _ => "certificate",
+    let (what, cure) = match listed.role {
+        Role::RevocationList => (
+            "revocation list",
+            "get its next issue; an authority of vpnctl pki makes it: vpnctl pki crl, then copy it to every gateway",
+        ),
+        Role::OcspResponse => ("OCSP response", "get its next issue"),
+        _ => ("certificate", "have it renewed"),
     };
     if now < from {
         let cure = "is the clock of this machine right?";
         return Some(format!("{item}: the {what} is not valid before {}; {cure}", date(from)));
     }
     let until = listed.not_after?;
-    let cure = if list { "get its next issue" } else { "have it renewed" };
     if until <= now {
         return Some(format!("{item}: the {what} has expired on {}; {cure}", date(until)));
     }
-    // Lists are short-lived by design.
-    let left = days(now, until);
-    (!list && left < DAYS_OF_NOTICE).then(|| {
+    expires_soon(listed, now).then(|| {
+        let left = days(now, until);
         let days = if left == 1 { "day" } else { "days" };
         format!("{item}: the {what} expires in {left} {days}, on {}; {cure}", date(until))
     })
+}
+
+/// Returns `true` if an item has not expired, but will before long.
+fn expires_soon(listed: &Listed, now: Duration) -> bool {
+    let Some(until) = listed.not_after else { return false };
+    let notice = match listed.role {
+        Role::RevocationList | Role::OcspResponse => {
+            notice_of_list(until.saturating_sub(listed.not_before))
+        }
+        _ => NOTICE,
+    };
+    now < until && until - now < notice
 }
 
 /// Whole days from one moment to another; negative where that has passed.
@@ -312,9 +330,26 @@ mod tests {
         assert!(own(100 * DAY).contains("has expired on 1970-04-11T00:00:00Z; have it renewed"));
         assert!(own(99 * DAY).contains("expires in 1 day, on 1970-04-11"));
         assert_eq!(at(Role::Own, 70 * DAY), None);
-        assert_eq!(at(Role::RevocationList, 99 * DAY), None);
         let list = at(Role::RevocationList, 101 * DAY).expect("out of date");
         assert!(list.contains("the revocation list has expired"), "{list}");
+        assert!(list.contains("vpnctl pki crl"), "{list}");
+    }
+
+    #[test]
+    fn a_list_is_remarked_on_in_the_last_third_of_its_life_at_most_a_month() {
+        let told = |life, left| {
+            let list = listed(Role::RevocationList, DAY, DAY + life * DAY);
+            let now = Duration::from_secs(DAY + (life - left) * DAY);
+            assert_eq!(described(&list, now).expires_soon, validity(&list, now).is_some());
+            validity(&list, now)
+        };
+        for (life, left) in [(365, 31), (365, 30), (7, 4), (7, 3)] {
+            assert_eq!(told(life, left), None, "{left} of {life} days");
+        }
+        let year = told(365, 29).expect("a month before the end");
+        assert!(year.contains("the revocation list expires in 29 days"), "{year}");
+        assert!(year.ends_with("vpnctl pki crl, then copy it to every gateway"), "{year}");
+        assert!(told(7, 2).is_some_and(|week| week.contains("expires in 2 days")));
     }
 
     #[test]

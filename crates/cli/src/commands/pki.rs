@@ -293,6 +293,7 @@ struct Listing<'i> {
     not_after: Moment,
     crl_number: u64,
     crl_until: Option<Moment>,
+    crl_state: Option<State>,
     certificates: Vec<Listed<'i>>,
 }
 
@@ -312,6 +313,7 @@ impl List {
             not_after: index.not_after,
             crl_number: index.crl_number,
             crl_until: index.crl_until,
+            crl_state: index.crl_state(now),
             certificates: index.ends.iter().map(listed).collect(),
         };
         Ok(session.show(self.json, &listing, listing_text)?)
@@ -325,23 +327,31 @@ fn listing_text(listing: &Listing<'_>, colour: Colour) -> String {
         listing.not_after
     );
     if let Some(until) = listing.crl_until {
-        text.push_str(&format!("revocation list number {}, until {until}\n", listing.crl_number));
+        text.push_str(&format!("revocation list number {}, until {until}", listing.crl_number));
+        if let Some(state) = listing.crl_state.filter(|state| *state != State::Valid) {
+            let state = state_text(state, colour);
+            text.push_str(&format!(" ({state}): vpnctl pki crl makes the next one"));
+        }
+        text.push('\n');
     }
     let mut table = Table::new(["NAME", "STATE", "UNTIL", "IDENTITIES", "SERIAL"]);
     for Listed { entry, state } in &listing.certificates {
-        let state = match state {
-            State::Valid => "valid".to_owned(),
-            State::Expiring => colour.notice("expires soon"),
-            State::Expired => colour.bad("expired"),
-            State::Revoked => colour.bad("revoked"),
-        };
         table.row([
             plain(&entry.name).into_owned(),
-            state,
+            state_text(*state, colour),
             entry.not_after.to_string(),
             plain(&entry.identities.join(", ")).into_owned(),
             entry.serial.clone(),
         ]);
     }
     text + "\n" + &table.render(colour)
+}
+
+fn state_text(state: State, colour: Colour) -> String {
+    match state {
+        State::Valid => "valid".to_owned(),
+        State::Expiring => colour.notice("expires soon"),
+        State::Expired => colour.bad("expired"),
+        State::Revoked => colour.bad("revoked"),
+    }
 }

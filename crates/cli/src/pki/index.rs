@@ -1,6 +1,8 @@
 //! The record of an authority: its name, its certificates, the number of its last list.
 
+use super::DAY;
 use super::error::PkiError;
+use crate::certificates::{NOTICE, notice_of_list};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::fs;
@@ -9,9 +11,6 @@ use std::time::{Duration, SystemTime};
 
 /// The version of the format.
 const VERSION: u32 = 1;
-
-/// With less left than this, a certificate is listed as one that expires soon.
-const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,13 +52,13 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub SystemTime);
 
-/// The state of a certificate.
+/// The state of a certificate, or of a revocation list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Valid for more than a month.
+    /// Valid, and not to expire soon.
     Valid,
-    /// Valid, and expires within a month.
+    /// Valid, and expires within a month; of a list with a short life, within a third of that.
     Expiring,
     /// Its life is over.
     Expired,
@@ -73,6 +72,12 @@ impl Index {
         let (name, ends) = (name.to_owned(), Vec::new());
         let (crl_number, crl_until) = (0, None);
         Self { version: VERSION, name, not_after, crl_number, crl_days, crl_until, ends }
+    }
+
+    /// The state of the last revocation list; `None` if there is none.
+    pub fn crl_state(&self, now: SystemTime) -> Option<State> {
+        let notice = notice_of_list(self.crl_days * DAY);
+        self.crl_until.map(|until| until.state(notice, now))
     }
 
     /// Reads the file.
@@ -141,12 +146,9 @@ impl Entry {
 
     /// The state of the certificate.
     pub fn state(&self, now: SystemTime) -> State {
-        match self.not_after.0.duration_since(now) {
-            _ if self.revoked.is_some() => State::Revoked,
-            Err(_) => State::Expired,
-            Ok(left) if left.is_zero() => State::Expired,
-            Ok(left) if left < SOON => State::Expiring,
-            Ok(_) => State::Valid,
+        match self.revoked {
+            Some(_) => State::Revoked,
+            None => self.not_after.state(NOTICE, now),
         }
     }
 }
@@ -156,6 +158,16 @@ impl Moment {
     pub fn of(moment: SystemTime) -> Self {
         let since = moment.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self(SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs()))
+    }
+
+    /// The state of an item that expires at this moment.
+    fn state(self, notice: Duration, now: SystemTime) -> State {
+        match self.0.duration_since(now) {
+            Err(_) => State::Expired,
+            Ok(left) if left.is_zero() => State::Expired,
+            Ok(left) if left < notice => State::Expiring,
+            Ok(_) => State::Valid,
+        }
     }
 }
 

@@ -197,6 +197,9 @@ fn lives_end_in_time() {
     assert_eq!(issued.entry.not_after, Moment::of(days(40)));
     let state = |n| issued.entry.state(days(n));
     assert_eq!([state(0), state(20), state(41)], [State::Valid, State::Expiring, State::Expired]);
+    // A list of thirty days.
+    let list = |n| authority.index().crl_state(days(n)).expect("the first one");
+    assert_eq!([list(19), list(21), list(30)], [State::Valid, State::Expiring, State::Expired]);
     // A year is more than the authority has, which a default may be shortened to.
     let default = authority.issue(&wanted("left"), start).expect("a default");
     assert_eq!(default.entry.not_after, authority.index().not_after);

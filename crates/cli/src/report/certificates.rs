@@ -2,7 +2,6 @@
 
 use super::fitting::Fitting;
 use super::{Colour, plain};
-use crate::certificates::DAYS_OF_NOTICE;
 use control::protocol::CertificateInfo;
 
 /// The columns of SOURCE and PRIVATE KEY, ISSUER and SERIAL, NAMES, TUNNELS and SUBJECT.
@@ -24,7 +23,6 @@ pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
     ];
     let mut table = Fitting::new(header, MOVABLE);
     for info in all {
-        let list = matches!(info.role.as_str(), "revocation_list" | "ocsp_response");
         let or_dash = |text: &str| {
             if text.is_empty() { "-".to_owned() } else { plain(text).into_owned() }
         };
@@ -33,7 +31,7 @@ pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
             or_dash(&info.subject),
             or_dash(&info.names.join(", ")),
             or_dash(info.key.as_deref().unwrap_or_default()),
-            expiry(info, list, colour),
+            expiry(info, colour),
             or_dash(&info.issuer),
             or_dash(&info.serial),
             or_dash(&info.tunnels.join(", ")),
@@ -44,8 +42,8 @@ pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
     table.render(colour)
 }
 
-/// The day, and how many are left; lists are short-lived by design and only marked when they are out of date.
-fn expiry(info: &CertificateInfo, list: bool, colour: Colour) -> String {
+/// The day, and how many are left.
+fn expiry(info: &CertificateInfo, colour: Colour) -> String {
     let (Some(until), Some(left)) = (&info.not_after, info.days_left) else {
         return "never".to_owned();
     };
@@ -53,7 +51,7 @@ fn expiry(info: &CertificateInfo, list: bool, colour: Colour) -> String {
     let days = |n: u64| format!("{n} {}", if n == 1 { "day" } else { "days" });
     match left {
         ..0 => colour.bad(&format!("{day} (expired {} ago)", days(left.unsigned_abs()))),
-        0..DAYS_OF_NOTICE if !list => {
+        _ if info.expires_soon => {
             colour.notice(&format!("{day} (in {})", days(left.unsigned_abs())))
         }
         _ => format!("{day} (in {})", days(left.unsigned_abs())),
@@ -78,6 +76,7 @@ mod tests {
             not_before: "2026-01-01T00:00:00Z".into(),
             not_after: Some("2026-12-31T23:59:59Z".into()),
             days_left: Some(days_left),
+            expires_soon: (0..30).contains(&days_left),
             tunnels: Vec::new(),
         }
     }

@@ -31,6 +31,9 @@ pub struct CertificateInfo {
     pub not_after: Option<String>,
     /// Whole days until then, negative after it.
     pub days_left: Option<i64>,
+    /// True in the last month before then; of a list with a short life, in the last third of that.
+    #[serde(default)]
+    pub expires_soon: bool,
     /// Phase 1 tunnels for which this side authenticates with it.
     pub tunnels: Vec<String>,
 }
