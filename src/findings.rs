@@ -34,6 +34,7 @@ pub(crate) fn judge(subject: &Subject, host: &HostFacts, filter: Option<&Filter>
     findings.extend(shadow::shadowed(subject));
     findings.extend(traffic::narrowed(subject));
     findings.extend(traffic::one_way(subject));
+    findings.extend(traffic::unprotected(subject));
     findings.sort_by_key(|finding| !finding.certain);
     findings
 }

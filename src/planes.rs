@@ -29,15 +29,18 @@ use crypto::{CryptoProviders, Function};
 use definition::{GuardedRule, Record};
 use esp::filter::Filter;
 use esp::plane::{
-    DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
+    DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, PlaneError, Rule, RuleId, SaId,
+    TrafficSelectors,
 };
 use guard::{Dropped, Guard, Holder, Surroundings, Written};
+use host::nft;
 use policy::{ChildTunnel, Policy};
 use restoration::Restoration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use table_watch::{TableWatch, WatchedTable};
 use userspace::Userspace;
 use xfrm::{Disturbance, KernelPlane, Xfrm};
@@ -92,6 +95,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     mate: Option<InboundSa>,
     /// Rules that have just gone to userspace, while SAs of theirs are still in the kernel.
     moved: BTreeSet<RuleId>,
+    /// Hears of packets that the guard drops.
+    _drops: Option<nft::Log>,
 }
 
 impl Planes {
@@ -111,9 +116,11 @@ impl Planes {
         let lock = Userspace::lock(&userspace)?;
         let watch = TableWatch::start(&userspace.device, Arc::clone(&hooks.notice));
         let on_loss = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
+        let drops = log_drops(Arc::clone(&hooks.notice));
         let rules = defined.iter().chain(by_hand).cloned();
         let definition = definition_of(&config, &userspace, rules);
-        let guard = definition.start(&userspace.state_dir, Holder::Gateway, on_loss)?;
+        let holder = Holder::Gateway { logs: drops.is_some() };
+        let guard = definition.start(&userspace.state_dir, holder, on_loss)?;
         if config.require_guard {
             guard.in_force()?;
         }
@@ -127,7 +134,14 @@ impl Planes {
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
         let notice: Arc<dyn Fn(Notice) + Send + Sync> = Arc::clone(&hooks.notice);
         let planes = Self::of(Userspace::start_locked(lock, userspace, hooks)?, kernel, config);
-        Ok(Self { guard: Some(guard), record, notice: Some(notice), watch, ..planes })
+        Ok(Self {
+            guard: Some(guard),
+            record,
+            notice: Some(notice),
+            watch,
+            _drops: drops,
+            ..planes
+        })
     }
 
     /// Counters of discarded packets by reason, as they are now. Reading them adds those that the guard has dropped: `nft` is
@@ -227,6 +241,30 @@ pub(crate) fn rules_of(policy: &Policy) -> Vec<Rule> {
         trap: false,
     };
     policy.tunnels.iter().flat_map(|tunnel| tunnel.children.iter().map(rule)).collect()
+}
+
+/// The pause between two notices about packets that the guard has dropped: others may log packets to its group, too.
+const DROPS_PAUSE: Duration = Duration::from_millis(200);
+
+/// Begins to hear of the packets that the guard drops instead of letting them leave in the clear. `None`: this host cannot tell.
+fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
+    let mut last: Option<Instant> = None;
+    let logged = move |octets: &[u8]| {
+        if last.is_some_and(|last| last.elapsed() < DROPS_PAUSE) {
+            return;
+        }
+        last = Some(Instant::now());
+        PacketSummary::of_beginning(octets)
+            .into_iter()
+            .for_each(|p| notice(Notice::Unprotected(p)));
+    };
+    if !nft::knows_log() {
+        return None;
+    }
+    let log = nft::Log::start(guard::LOG_GROUP, logged).inspect_err(
+        |error| tracing::info!(%error, "packets that the guard drops are counted, and not told with their tunnels"),
+    );
+    log.ok()
 }
 
 /// Everything that the guard of these rules follows from, with these settings.
@@ -345,6 +383,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             watch,
             mate: None,
             moved: BTreeSet::new(),
+            _drops: None,
         }
     }
 

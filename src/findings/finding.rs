@@ -42,6 +42,8 @@ pub enum FindingKind {
     Narrowed,
     /// Packets pass in one direction only.
     OneWay,
+    /// The guard drops packets that were about to leave in the clear.
+    Unprotected,
 }
 
 impl FindingKind {
@@ -58,6 +60,7 @@ impl FindingKind {
             Self::Shadowed => "shadowed",
             Self::Narrowed => "narrowed",
             Self::OneWay => "one_way",
+            Self::Unprotected => "unprotected",
         }
     }
 }

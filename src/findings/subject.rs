@@ -2,7 +2,7 @@
 
 use super::shadow::{self, Shadow};
 use esp::filter::{Filter, FilterAction};
-use esp::plane::Encapsulation;
+use esp::plane::{Encapsulation, PacketSummary};
 use host::facts::{HostFacts, Questions};
 use host::netlink::Way;
 use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, State};
@@ -35,6 +35,8 @@ pub(crate) struct Subject {
     pub inbound: Flow,
     pub outbound: Flow,
     pub refused: u64,
+    /// The last packet that the guard has dropped, and how long ago.
+    pub unprotected: Option<(PacketSummary, Duration)>,
 }
 
 /// The packets of one direction.
@@ -68,6 +70,7 @@ impl Subject {
             inbound: Flow { packets: sa.packets_in, bytes: sa.bytes_in, idle: sa.idle_in },
             outbound: Flow { packets: sa.packets_out, bytes: sa.bytes_out, idle: sa.idle_out },
             refused: sa.refused,
+            unprotected: child.unprotected,
         }
     }
 

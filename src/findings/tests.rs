@@ -47,6 +47,7 @@ fn site() -> Subject {
         inbound: flow,
         outbound: flow,
         refused: 0,
+        unprotected: None,
     }
 }
 

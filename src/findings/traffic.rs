@@ -86,6 +86,24 @@ pub(super) fn one_way(subject: &Subject) -> Option<Finding> {
     finding(message, nothing_out(subject))
 }
 
+/// The time for which a dropped packet is worth telling.
+const RECENT: Duration = Duration::from_secs(600);
+
+/// The guard has dropped packets.
+pub(super) fn unprotected(subject: &Subject) -> Option<Finding> {
+    let (packet, ago) = subject.unprotected.filter(|(_, ago)| *ago < RECENT)?;
+    let message = format!(
+        "the guard drops packets that are about to leave in the clear; the last one {} ago: {packet}",
+        seconds(ago)
+    );
+    let cure = vec![
+        format!("see its way: vpnctl trace {packet}"),
+        "if a program is bound to another device or address: let it use an address of the tunnel's local network".to_owned(),
+        "if this traffic is to leave in the clear: write a bypass rule ([[filter.rule]] in vpnd.toml)".to_owned(),
+    ];
+    Some(Finding::new(&subject.child, FindingKind::Unprotected, false, message).with_cure(cure))
+}
+
 fn refused(subject: &Subject) -> String {
     match subject.refused {
         0 => String::new(),

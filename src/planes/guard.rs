@@ -72,6 +72,9 @@ use writer::{State, Writer};
 /// Priorities of the chains in postrouting: before the translation of source addresses, and after it.
 const BEFORE_NAT: i32 = 90;
 const AFTER_NAT: i32 = 300;
+/// The group to which the guard logs some of the packets that it drops instead of letting them leave.
+pub(super) const LOG_GROUP: u16 = 4500;
+
 /// The priority of the held table's chain.
 const AFTER_GUARD: i32 = AFTER_NAT + 1;
 
@@ -80,7 +83,10 @@ const AFTER_GUARD: i32 = AFTER_NAT + 1;
 pub(super) enum Holder {
     /// None: the guard is put in force, and left.
     Nobody,
-    Gateway,
+    Gateway {
+        /// It hears of the packets that the guard logs.
+        logs: bool,
+    },
     /// A watch over a guard while no gateway runs.
     Watch,
 }
@@ -90,7 +96,7 @@ impl Holder {
     fn purpose(self) -> Option<&'static str> {
         match self {
             Self::Nobody => None,
-            Self::Gateway => Some("held"),
+            Self::Gateway { .. } => Some("held"),
             Self::Watch => Some("watch"),
         }
     }
@@ -144,6 +150,8 @@ pub(super) struct Guard {
     kept: bool,
     /// The guard that is there is the same one: its counters go on.
     counts_on: bool,
+    /// Somebody hears of the packets that it logs.
+    logs: bool,
     hold: Hold,
 }
 
@@ -182,6 +190,7 @@ impl Guard {
             superseded: Vec::new(),
             restoring: None,
             counts_on: holder == Holder::Watch,
+            logs: holder == Holder::Gateway { logs: true },
             writer,
             hold,
             surroundings,
@@ -426,14 +435,16 @@ impl Guard {
         let counted = self.counts_on || self.table_in_force().is_some();
         let (tables, surroundings) =
             ([self.table.clone(), self.held.clone()], self.surroundings.clone());
-        let (filter, members) = (Arc::clone(&self.filter), self.sets.all());
+        let (filter, members, logs) = (Arc::clone(&self.filter), self.sets.all(), self.logs);
         self.writer.replace(move || {
             let [guard, held] = &tables;
             let dropped = if counted { Dropped::of(guard) } else { Dropped::default() };
             let base = |layer| match layer {
-                Layer::Guard => base(guard, layer, &surroundings, &filter, &dropped),
+                Layer::Guard => base(guard, layer, &surroundings, &filter, &dropped, logs),
                 // The guard counts on where it had stopped.
-                Layer::Held => base(held, layer, &surroundings, &filter, &Dropped::default()),
+                Layer::Held => {
+                    base(held, layer, &surroundings, &filter, &Dropped::default(), false)
+                }
             };
             [Script::of(base), members].into_iter().collect()
         })
@@ -489,7 +500,9 @@ impl Dropped {
         let guard = section(text, table);
         let count =
             |section: Option<&str>, counter| section.and_then(|s| packets(s, counter)).unwrap_or(0);
-        let holders = [Holder::Gateway, Holder::Watch].into_iter().filter_map(Holder::purpose);
+        let holders = [Holder::Gateway { logs: false }, Holder::Watch]
+            .into_iter()
+            .filter_map(Holder::purpose);
         let held = holders.map(|purpose| section(text, &table.replacen("guard", purpose, 1)));
         let leaving = [guard].into_iter().chain(held).map(|s| count(s, Way::Leaving.unprotected()));
         Self {
@@ -520,6 +533,7 @@ fn base(
     surroundings: &Surroundings,
     filter: &Filter,
     dropped: &Dropped,
+    logs: bool,
 ) -> String {
     let Surroundings { device, natt_port, kernel, .. } = surroundings;
     // Another user can have the port while this daemon does not run. The kernel's own ESP in UDP shows whoever sent what it
@@ -533,6 +547,12 @@ fn base(
     let (out_claims, out_drop) = (out.claims(), out.unprotected());
     let own = Way::Own.claims();
     let bypass_out = bypass(filter, Direction::Out);
+    let log = match logs {
+        true => format!(
+            "    limit rate 1/second burst 5 packets log group {LOG_GROUP} snaplen 128 queue-threshold 1\n"
+        ),
+        false => String::new(),
+    };
     let (begin, only_guard) = match layer {
         Layer::Guard => {
             // Naming the table before deleting it makes the deletion succeed where there is none yet.
@@ -565,7 +585,7 @@ fn base(
     ip ttl 1 meta l4proto 2 accept
     ip daddr 0.0.0.0/0 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} fib saddr type local accept
     ip6 daddr ::/0 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} fib saddr type local accept
-{bypass_out}    counter name {out_drop} drop
+{bypass_out}{log}    counter name {out_drop} drop
   }}
   chain {out_claims} {{
   }}
@@ -741,8 +761,9 @@ mod tests {
             inbound: true,
             kernel: true,
         };
-        let [guard, held] = [Layer::Guard, Layer::Held]
-            .map(|layer| base("g", layer, &surroundings, &Filter::default(), &Dropped::default()));
+        let [guard, held] = [Layer::Guard, Layer::Held].map(|layer| {
+            base("g", layer, &surroundings, &Filter::default(), &Dropped::default(), false)
+        });
         assert!(!held.contains("mark set") && !held.contains("hook prerouting"), "{held}");
         let known = [
             ("  flags owner", ""),

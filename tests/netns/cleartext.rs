@@ -10,8 +10,10 @@ use testkit::{FILTERED, Need, test};
 
 pub fn trials() -> Vec<Trial> {
     let userspace = |family, others| Setting { family, plane: Plane::Userspace, others };
-    let mut trials =
-        vec![test("cleartext that should be protected is not taken", FILTERED, inbound)];
+    let mut trials = vec![
+        test("cleartext that should be protected is not taken", FILTERED, inbound),
+        test("what the guard drops is told with its tunnel", FILTERED, named),
+    ];
     for (name, play) in PLAYS {
         let mut settings = vec![("IPv4", userspace(V4, 0)), ("IPv6", userspace(V6, 0))];
         if MANY.contains(&name) {
@@ -34,6 +36,31 @@ const MANY: [&str; 4] = [
     "nothing leaks while others change the host",
     "nothing leaks in random sequences",
 ];
+
+/// A program sends past the tunnel's route.
+fn named() {
+    let [mut left, mut right] = Gateway::pair(&site(), [1, 2], PATIENT);
+    left.space.ip("address add 10.1.0.1/32 dev lo");
+    left.space.ip("route add default via 192.0.2.2");
+    right.space.ip("address add 10.2.0.1/32 dev lo");
+    left.start();
+    right.start();
+    left.ctl_ok(&["activate", "site"]);
+    let sender = left.space.run(|| {
+        let socket = UdpSocket::bind(("10.1.0.1", 0)).expect("its address");
+        socket2::SockRef::from(&socket).bind_device(Some(b"wire")).expect("as root");
+        socket
+    });
+    assert!(sender.send_to(b"secret", "10.2.0.1:4567").is_err(), "the guard drops it");
+    let packet = format!("udp {} 10.2.0.1:4567", sender.local_addr().expect("it is bound"));
+    let told = left.await_log(&["about to leave in the clear", &packet]);
+    assert!(told.contains("site_lan"), "{told}");
+    let why = left.ctl(&["why", "site_lan"]).stdout;
+    let why = String::from_utf8_lossy(&why);
+    assert!(why.contains("about to leave in the clear") && why.contains(&packet), "{why}");
+    let trace = left.ctl_ok(&[&["trace"], &packet.split(' ').collect::<Vec<_>>()[..]].concat());
+    assert!(trace.contains("site_lan"), "{trace}");
+}
 
 fn inbound() {
     let [_left, mut right] = Gateway::pair(&site(), [1, 2], PATIENT);

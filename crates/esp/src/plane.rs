@@ -27,6 +27,8 @@ pub enum Notice {
     },
     /// Another program has removed something of this plane from the system: [`Maintenance::resync`] puts it back.
     Disturbed,
+    /// The guard has dropped a packet that was about to leave in the clear.
+    Unprotected(PacketSummary),
     /// Others have removed or changed parts of this plane on the host: [`Maintenance::restore`] puts them back.
     HostChanged,
     /// The plane may be prepared now for a rule for which it was not yet: [`Preparation::prepare`] tells.

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::header::Header;
+use crate::ip::IPV6_LEN;
 use crate::prefetch;
 use policy::{PortRange, Selector};
 use std::net::IpAddr;
@@ -41,8 +43,9 @@ impl TrafficSelectors {
     }
 }
 
-/// The headers of a packet that met a rule without an SA.
+/// The headers of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PacketSummary {
     /// IP protocol number.
     pub protocol: u8,
@@ -50,4 +53,18 @@ pub struct PacketSummary {
     pub source: (IpAddr, Option<u16>),
     /// Destination address and port.
     pub destination: (IpAddr, Option<u16>),
+}
+
+impl PacketSummary {
+    /// Reads the headers at the beginning of an IPv4 or IPv6 packet, of which the rest may be missing. `None` if it is none.
+    pub fn of_beginning(octets: &[u8]) -> Option<Self> {
+        let mut packet = octets.to_vec();
+        let (field, not_counted) = match packet.first()? >> 4 {
+            4 => (2, 0),
+            _ => (4, IPV6_LEN),
+        };
+        let length = u16::try_from(packet.len().checked_sub(not_counted)?).ok()?;
+        packet.get_mut(field..field + 2)?.copy_from_slice(&length.to_be_bytes());
+        Header::parse(&packet).map(|header| header.summary())
+    }
 }

@@ -1,8 +1,11 @@
 //! nftables' program, and its language for traffic.
 
+mod listener;
+mod log;
 mod owner;
 mod watch;
 
+pub use log::Log;
 pub use owner::{End, Owner, Process, keep_script, preamble};
 pub use watch::Watch;
 
@@ -100,6 +103,13 @@ pub fn knows_ipsec() -> bool {
     let words = "table inet vpn_probe {\n  chain probe {\n    rt ipsec exists accept\n    meta ipsec exists accept\n  }\n}\n";
     // A refusal may have any cause once.
     check(words).or_else(|_| check(words)).is_ok() || !works()
+}
+
+/// Whether rules can log packets to a [group](Log).
+pub fn knows_log() -> bool {
+    let words = "table inet vpn_probe {\n  chain probe {\n    limit rate 1/second log group 1 snaplen 1 queue-threshold 1\n  }\n}\n";
+    // A refusal may have any cause once.
+    check(words).or_else(|_| check(words)).is_ok()
 }
 
 /// Has the program and the kernel look at a script, and change nothing.

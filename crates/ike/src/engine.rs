@@ -15,9 +15,11 @@ mod simulation;
 mod strangers;
 mod succession;
 mod target;
+mod unprotected;
 
 pub use overview::Inventory;
 pub use target::{Startable, Target};
+pub(crate) use unprotected::Dropped;
 
 use crate::admission::{Admissions, Origin};
 use crate::config::Config;
@@ -267,6 +269,7 @@ impl<P: DataPlane> Engine<P> {
                     self.restore(now);
                 }
             },
+            Notice::Unprotected(packet) => self.note_unprotected(now, packet),
             Notice::HostChanged => self.host_changed(now),
             Notice::Prepared => self.plane_prepared(now),
             Notice::Room => self.plane.maintenance().use_room(),

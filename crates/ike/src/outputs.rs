@@ -4,6 +4,7 @@ use crate::close_reason::CloseReason;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::{Deadline, after};
 use crate::discard::Discard;
+use crate::engine::Dropped;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
 use crate::key_log::{LoggedKeys, Sink};
@@ -52,6 +53,8 @@ pub(crate) struct Outputs {
     pub products: Products,
     /// The ends of tunnels that were up, by name.
     pub ends: BTreeMap<String, (CloseReason, Instant)>,
+    /// Packets of child tunnels, by name, that were about to leave in the clear.
+    pub unprotected: BTreeMap<String, Dropped>,
     farewells: VecDeque<Farewell>,
     /// The second that began then, and the strangers refused in it.
     refused: Option<(Instant, u32)>,

@@ -9,7 +9,7 @@ use crate::quantum::QuantumSafety;
 use crate::wire::header::IkeSpi;
 use esp::families::Family;
 use esp::path_mtu::Fit;
-use esp::plane::{Encapsulation, Spi};
+use esp::plane::{Encapsulation, PacketSummary, Spi};
 use policy::{Lifetime, Mode, Selector};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -224,6 +224,9 @@ pub struct ChildStatus {
     pub last_failure: Option<(Failure, Duration)>,
     /// Recent failures, the last one first.
     pub failures: Vec<PastFailure>,
+    /// The last packet of its traffic, or of this host to the peer's network, that was about to leave in the clear, and how long
+    /// ago the guard dropped it. The guard tells of a packet a second at most.
+    pub unprotected: Option<(PacketSummary, Duration)>,
     /// The event that it waits for; `None` while up.
     pub next: Option<Next>,
 }
@@ -348,6 +351,7 @@ impl ChildStatus {
             fault: None,
             last_failure: None,
             failures: Vec::new(),
+            unprotected: None,
             next: None,
         }
     }

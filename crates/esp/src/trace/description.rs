@@ -1,6 +1,7 @@
 //! Packets as people describe them: `tcp 10.1.0.5:40000 > 10.2.0.7:443`.
 
 use crate::plane::PacketSummary;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 /// A description that says no packet; the text says what is wrong and what one looks like.
@@ -34,6 +35,9 @@ const PROTOCOLS: [(&str, u8); 13] = [
     ("sctp", 132),
     ("udplite", 136),
 ];
+
+/// The protocols whose ports are read.
+const HAVE_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
@@ -97,7 +101,7 @@ pub fn parse(text: &str) -> Result<PacketSummary, BadDescription> {
     };
     let fragment = rest.first() == Some(&"fragment");
     let ports = [source.1, destination.1];
-    let has_ports = matches!(protocol, 6 | 17 | 33 | 132 | 136);
+    let has_ports = HAVE_PORTS.contains(&protocol);
     let ports = match (rest, ports) {
         ([_, word, ..], _) => return bad(format!("{word:?} is too much")),
         (_, [Some(_), _] | [_, Some(_)]) if !has_ports || fragment => {
@@ -118,6 +122,26 @@ pub fn parse(text: &str) -> Result<PacketSummary, BadDescription> {
         source: (source.0, ports[0]),
         destination: (destination.0, ports[1]),
     })
+}
+
+/// As [`parse`] reads it.
+impl fmt::Display for PacketSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { protocol, source, destination } = *self;
+        f.write_str(&protocol_name(protocol))?;
+        let is_icmp = matches!(protocol, ICMP | ICMPV6);
+        for (address, port) in [source, destination] {
+            match port.filter(|_| !is_icmp) {
+                Some(port) => write!(f, " {}", SocketAddr::new(address, port))?,
+                None => write!(f, " {address}")?,
+            }
+        }
+        match source.1 {
+            Some(kind) if is_icmp => write!(f, " {}/{}", kind >> 8, kind & 0xff),
+            None if is_icmp || HAVE_PORTS.contains(&protocol) => f.write_str(" fragment"),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn end(word: &str) -> Result<(IpAddr, Option<u16>), BadDescription> {
@@ -200,6 +224,22 @@ mod tests {
         ] {
             let error = parse(text).expect_err(text).to_string();
             assert!(error.contains(why) && error.contains("described as in"), "{error}");
+        }
+    }
+
+    #[test]
+    fn is_written_as_it_is_read() {
+        for text in [
+            "tcp 10.1.0.5:40000 10.2.0.7:443",
+            "udp [fd01::5]:53 [fd02::7]:54",
+            "gre 10.1.0.5 10.2.0.7",
+            "200 10.1.0.5 10.2.0.7",
+            "udp 10.1.0.5 10.2.0.7 fragment",
+            "icmp 10.1.0.5 10.2.0.7 8/0",
+            "icmpv6 fd01::5 fd02::7 128/0",
+            "icmp 10.1.0.5 10.2.0.7 fragment",
+        ] {
+            assert_eq!(parse(text).expect("a packet").to_string(), text);
         }
     }
 

@@ -5,12 +5,10 @@
 //! processes are recognised.
 
 use super::is_own;
+use super::listener::Listener;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
-use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
-use std::os::unix::net::UnixStream;
-use std::thread::JoinHandle;
 
 /// The multicast group of changes of nftables (`NFNLGRP_NFTABLES`).
 const GROUP: u32 = 7;
@@ -26,10 +24,7 @@ const TABLE: u16 = 1;
 const BUFFER: usize = 1 << 20;
 
 /// The thread. Dropping this ends it.
-pub struct Watch {
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Watch(Listener);
 
 impl Watch {
     /// Calls `changed` with the name of a table out of `tables` whenever another program has changed or removed it, or may
@@ -44,63 +39,20 @@ impl Watch {
         socket.set_non_blocking(true)?;
         // The system's limit may be lower. Losses are noticed.
         let _ = socket.set_rx_buf_sz(BUFFER as u32);
-        let (stop, stopped) = UnixStream::pair()?;
-        let run = move || {
-            if let Err(error) = listen(&socket, &stopped, &tables, &changed) {
-                tracing::error!(%error, "changes of nftables by other programs are no longer noticed");
-            }
+        let heard = move |datagram: Option<&[u8]>| match datagram {
+            Some(datagram) => changes_by_others(datagram)
+                .filter(|table| tables.iter().any(|name| name == table))
+                .for_each(&changed),
+            // Any of them may have been about these tables.
+            None => tables.iter().for_each(|name| changed(name)),
         };
-        let thread = std::thread::Builder::new().name("nft-watch".to_owned()).spawn(run)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let lost = "changes of nftables by other programs are no longer noticed";
+        Listener::start("nft-watch", socket, lost, heard).map(Self)
     }
-}
 
-impl Watch {
     /// Returns `true` if the thread has ended, because the kernel has refused to tell more. The log has the reason.
     pub fn has_ended(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.stop.take();
-        if let Some(thread) = self.thread.take() {
-            // It has no result.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn listen(
-    socket: &Socket,
-    stopped: &UnixStream,
-    tables: &[String],
-    changed: &dyn Fn(&str),
-) -> io::Result<()> {
-    let mut buffer = Vec::with_capacity(1 << 16);
-    loop {
-        let mut watched = [PollFd::new(socket, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
-        match poll(&mut watched, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            other => other?,
-        };
-        if !watched[1].revents().is_empty() {
-            return Ok(());
-        }
-        buffer.clear();
-        match socket.recv_from(&mut buffer, 0) {
-            Ok(_) => changes_by_others(&buffer)
-                .filter(|table| tables.iter().any(|name| name == table))
-                .for_each(changed),
-            // Some were lost: any of them may have been about these tables.
-            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => {
-                tables.iter().for_each(|name| changed(name));
-            }
-            Err(e)
-                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(e) => return Err(e),
-        }
+        self.0.has_ended()
     }
 }
 

@@ -84,7 +84,7 @@ impl<P: DataPlane> Engine<P> {
             .map(|child| off(self.config.families, tunnel, child).map(present))
             .collect();
         let plane = &mut self.plane;
-        let ends = &self.out.ends;
+        let (ends, unprotected) = (&self.out.ends, &self.out.unprotected);
         let ended = |name: &str| {
             let (reason, at) = ends.get(name)?;
             Some(Ended::new(*reason, now.saturating_duration_since(*at)))
@@ -117,6 +117,7 @@ impl<P: DataPlane> Engine<P> {
             .map(|(c, (next, off))| ChildStatus {
                 last_failure: last(&off).or_else(|| failures.last(&c.name).map(ago)),
                 failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
+                unprotected: unprotected.get(&c.name).map(|dropped| dropped.seen_from(now)),
                 next,
                 ..child(now, plane, session, c)
             })
@@ -332,6 +333,7 @@ fn child(
         fault,
         last_failure: None,
         failures: Vec::new(),
+        unprotected: None,
         next: None,
     }
 }

@@ -1,0 +1,48 @@
+//! Packets that were about to leave in the clear.
+
+use super::Engine;
+use crate::event::EventKind;
+use esp::plane::{DataPlane, Filtering, PacketSummary};
+use esp::trace::DecidedBy;
+use std::time::{Duration, Instant};
+
+/// The pause between two events about the packets of one child tunnel.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// The last packet of a child tunnel that the guard has dropped, as far as it has told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dropped {
+    packet: PacketSummary,
+    at: Instant,
+    /// The time of the last event about such packets.
+    told: Instant,
+}
+
+impl Dropped {
+    /// The packet, and how long ago it was dropped.
+    pub(crate) fn seen_from(&self, now: Instant) -> (PacketSummary, Duration) {
+        (self.packet, now.saturating_duration_since(self.at))
+    }
+}
+
+impl<P: DataPlane> Engine<P> {
+    /// The guard has dropped a packet: its child tunnel is named.
+    pub(super) fn note_unprotected(&mut self, now: Instant, packet: PacketSummary) {
+        let Some(trace) = self.plane.filtering().trace(&packet) else { return };
+        let child = match trace.leaving.decided_by {
+            DecidedBy::Tunnel { tunnel, .. } | DecidedBy::RemoteNetwork { tunnel } => tunnel,
+            DecidedBy::Always(_) | DecidedBy::Filter { .. } | DecidedBy::Default(_) => return,
+        };
+        let Some((tunnel, _)) = self.policy.child(&child) else { return };
+        let told = self.out.unprotected.get(&child).map(|last| last.told);
+        let told = told.filter(|told| now.saturating_duration_since(*told) < PAUSE);
+        if told.is_none() {
+            let text = format!(
+                "the guard dropped a packet that was about to leave in the clear: {packet}; for its way: vpnctl trace {packet}"
+            );
+            self.out.event(&tunnel.name, Some(&child), EventKind::Warning(text));
+        }
+        let told = told.unwrap_or(now);
+        self.out.unprotected.insert(child, Dropped { packet, at: now, told });
+    }
+}
