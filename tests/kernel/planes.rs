@@ -249,7 +249,6 @@ fn limited(policy: &str) -> String {
     let changes = [
         ("ESP_KeyRefreshKB=\"0\"", "ESP_KeyRefreshKB=\"2048\""),
         ("UseLifeSize=\"No\"", "UseLifeSize=\"Yes\""),
-        ("IPSec_ResponderKeyRefreshMaxKB=\"200\"", "IPSec_ResponderKeyRefreshMaxKB=\"4096\""),
     ];
     changes.iter().fold(policy.to_owned(), |text, (from, to)| changed(&text, from, to))
 }

@@ -121,6 +121,48 @@ fn bounds_as_responder_hold_for_sas_that_the_peer_asks_for() {
 }
 
 #[test]
+fn bounds_as_responder_hold_for_the_volume_of_sas_that_the_peer_asks_for() {
+    let packets = |n: u64| n * InnerPacket::LEN as u64;
+    let offer = |volume: Option<u64>, bounds| {
+        let lifetime = Lifetime { bytes: volume.map(packets), ..lifetime(24 * 60 * MINUTE) };
+        vec![esp_offer(KeyBits::B128, lifetime.with_bounds_as_responder(bounds))]
+    };
+    let bounds = LifetimeBounds { bytes: [300, 500].map(packets), ..LifetimeBounds::NONE };
+    let unlimited = Site { esp: offer(None, LifetimeBounds::NONE), ..Site::default() };
+    let cases = [
+        (1000, Side::Left, 1000),
+        (1000, Side::Right, 500),
+        (100, Side::Left, 100),
+        (100, Side::Right, 300),
+    ];
+    for (own, begins, limit) in cases {
+        // The left end limits the volume, within bounds where the right one asks; the right end limits none.
+        let bounded = Site { esp: offer(Some(own), bounds), ..unlimited.clone() };
+        let mut world = World::new(1);
+        let left = world.add_host("left", bounded.left, bounded.policy(Side::Left), calm());
+        let right = world.add_host("right", bounded.right, unlimited.policy(Side::Right), calm());
+        world.connect(if begins == Side::Left { left } else { right }, Site::TUNNEL);
+        world.run_for(Duration::from_secs(1));
+        let sa = |world: &mut World, host| {
+            let child = world.status(host)[0].children[0].sa.clone().expect("the Child SA is up");
+            (child.lifetime.bytes, child.rekeys)
+        };
+        assert_eq!(sa(&mut world, left), (Some(packets(limit)), 0));
+        assert_eq!(sa(&mut world, right), (None, 0), "no limit appears");
+        let (l, r) = bounded.inner(0);
+        let every = Duration::from_secs(1);
+        let flows = [world.start_flow(left, l, r, every), world.start_flow(right, r, l, every)];
+        let many = u32::try_from(limit).expect("a small number");
+        world.run_for(every * (many * 7 / 10));
+        assert_eq!(sa(&mut world, left), (Some(packets(limit)), 0), "{own} {begins:?}");
+        // The left end asks for the new SA, so that its own limit holds.
+        world.run_for(every * (many * 3 / 10));
+        assert_eq!(sa(&mut world, left), (Some(packets(own)), 1), "{own} {begins:?}");
+        assert_nothing_lost(&mut world, flows);
+    }
+}
+
+#[test]
 fn volume_drives_rekeys() {
     let volume =
         Lifetime { bytes: Some(1000 * InnerPacket::LEN as u64), ..lifetime(24 * 60 * MINUTE) };

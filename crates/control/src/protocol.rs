@@ -25,7 +25,7 @@ pub use certificate::CertificateInfo;
 pub use command::{Command, Request, VERSION};
 pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
-pub use definition::{ChildPolicy, TunnelPolicy};
+pub use definition::{ChildPolicy, ResponderWindow, TunnelPolicy};
 pub use explanation::{
     Defined, Down, Explanation, FindingInfo, Row, Sent, Story, Unanswered, Waits,
 };

@@ -1,7 +1,7 @@
 //! `vpnctl list`: a line for each tunnel of either phase, or everything about each.
 
 use super::fitting::Fitting;
-use super::status::{keys_exported, quantum_safety};
+use super::status::{keys_exported, quantum_safety, window};
 use super::{Colour, Fields, bytes, count, duration, narrowed, plain, since};
 use control::protocol::{Child, ChildSa, Down, IkeSa, Tunnel, TunnelPolicy};
 use std::fmt::Write;
@@ -174,6 +174,8 @@ fn phase1(text: &mut String, tunnel: &Tunnel, colour: Colour) {
     if let Some(policy) = &tunnel.policy {
         fields.add("Key Lifetime", key_lifetime(policy, tunnel.ike_sa.as_ref()));
         fields.add("Key Lifesize", "no limit".to_owned());
+        let bounds = policy.responder_window.as_ref();
+        bounds.into_iter().for_each(|bounds| fields.add("Responder Window", window(bounds)));
     }
     if let Some(sa) = &tunnel.ike_sa {
         fields.add("Key Rem Lifetime", remaining(sa.expires_in_seconds));
@@ -204,6 +206,8 @@ fn phase2(text: &mut String, tunnel: &Tunnel, child: &Child, colour: Colour) {
         fields.add("Allowed Roles", policy.role.clone());
         let pfs = if policy.pfs.is_empty() { "none".to_owned() } else { policy.pfs.join(" or ") };
         fields.add("PFS", pfs);
+        let bounds = policy.responder_window.as_ref();
+        bounds.into_iter().for_each(|bounds| fields.add("Responder Window", window(bounds)));
         fields.add("Auto Start", yes(policy.auto_start));
         fields.add("On Demand", yes(policy.on_demand));
     }

@@ -3,7 +3,7 @@
 use super::offload::place as placement;
 use super::since;
 use super::{Colour, Fields, bytes, count, duration, narrowed, plain};
-use control::protocol::{Activation, Child, ChildSa, FailureInfo, IkeSa, Tunnel};
+use control::protocol::{Activation, Child, ChildSa, FailureInfo, IkeSa, ResponderWindow, Tunnel};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
     if let Some(sa) = &tunnel.ike_sa {
         ike_sa(&mut fields, sa);
     }
+    let bounds = tunnel.policy.as_ref().and_then(|policy| policy.responder_window.as_ref());
+    bounds.into_iter().for_each(|bounds| fields.add("window", window(bounds)));
     last_failure(&mut fields, tunnel.last_failure.as_ref(), &tunnel.state, colour);
     if let Some(remark) = keys_exported(tunnel, colour) {
         fields.add("keys", remark);
@@ -58,6 +60,8 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         if let Some(sa) = &child.child_sa {
             child_sa(&mut fields, sa, has_nat(tunnel));
         }
+        let bounds = child.policy.as_ref().and_then(|policy| policy.responder_window.as_ref());
+        bounds.into_iter().for_each(|bounds| fields.add("window", window(bounds)));
         if let Some(fault) = &child.fault {
             fields.add("no packet passes", colour.bad(&plain(fault)));
         }
@@ -163,6 +167,29 @@ fn times(
         (Some(rekey), None) => fields.add("rekey", format!("in {}", seconds(rekey))),
         (None, Some(expiry)) => fields.add("expires", format!("in {}", seconds(expiry))),
         (None, None) => {}
+    }
+}
+
+/// A responder's window in words.
+pub(super) fn window(window: &ResponderWindow) -> String {
+    let seconds = |s| duration(Duration::from_secs(s));
+    let lifetime = range("lifetime", window.min_seconds, window.max_seconds, seconds);
+    let volume = range("volume", window.min_bytes, window.max_bytes, bytes);
+    let parts: Vec<String> = lifetime.into_iter().chain(volume).collect();
+    format!("{}, if the peer asks for the SA", parts.join(", "))
+}
+
+fn range(
+    what: &str,
+    min: Option<u64>,
+    max: Option<u64>,
+    show: impl Fn(u64) -> String,
+) -> Option<String> {
+    match (min.map(&show), max.map(&show)) {
+        (None, None) => None,
+        (Some(min), None) => Some(format!("{what} at least {min}")),
+        (None, Some(max)) => Some(format!("{what} at most {max}")),
+        (Some(min), Some(max)) => Some(format!("{what} {min} to {max}")),
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use control::protocol::{Activation, Down, FailureInfo, Tunnel};
+use control::protocol::{Activation, Down, FailureInfo, ResponderWindow, Tunnel};
 use std::time::Duration;
 
 const PLAIN: Colour = Colour(false);
@@ -228,6 +228,29 @@ site established
     rekey    in 1m 30s, expires in 3m
 "
     );
+}
+
+#[test]
+fn a_window_of_the_responder_is_shown_with_both_phases() {
+    let window = |min_seconds, max_seconds, min_bytes, max_bytes| {
+        Some(ResponderWindow { min_seconds, max_seconds, min_bytes, max_bytes })
+    };
+    let mut tunnel = tunnel();
+    tunnel.policy.as_mut().expect("it has one").responder_window =
+        window(Some(300), None, None, None);
+    tunnel.children[0].policy.as_mut().expect("it has one").responder_window =
+        window(Some(60), Some(86_400), None, Some(8 << 30));
+    let (ike, child) = (
+        "lifetime at least 5m, if the peer asks for the SA\n",
+        "lifetime 1m to 1d, volume at most 8.0 GiB, if the peer asks for the SA\n",
+    );
+    let text = status(&tunnel, PLAIN);
+    assert!(text.contains(&format!("\n  window        {ike}")), "{text}");
+    assert!(text.contains(&format!("\n    window   {child}")), "{text}");
+    let text = verbose(&[tunnel], PLAIN);
+    for window in [ike, child] {
+        assert!(text.contains(&format!("\n  Responder Window     {window}")), "{text}");
+    }
 }
 
 #[test]

@@ -2,6 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A responder's window: bounds of the lifetime of SAs that the peer asks for, as far as they have an effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResponderWindow {
+    /// The shortest lifetime, in seconds.
+    pub min_seconds: Option<u64>,
+    /// The longest.
+    pub max_seconds: Option<u64>,
+    /// The smallest limit by volume, in octets.
+    pub min_bytes: Option<u64>,
+    /// The largest.
+    pub max_bytes: Option<u64>,
+}
+
 /// The policy's settings of a phase 1 tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelPolicy {
@@ -20,6 +33,9 @@ pub struct TunnelPolicy {
     /// The same of an IKE SA that the peer asks for, if the responder's window makes it another.
     #[serde(default)]
     pub lifetime_as_responder_seconds: Option<u64>,
+    /// The responder's window of IKE SAs; `null`: none.
+    #[serde(default)]
+    pub responder_window: Option<ResponderWindow>,
     /// Percent of it during which old and new keys coexist.
     pub overlap_percent: u8,
     /// True if it starts with the daemon.
@@ -43,6 +59,9 @@ pub struct ChildPolicy {
     pub role: String,
     /// Key exchanges offered for rekeys, in order of preference; empty: none.
     pub pfs: Vec<String>,
+    /// The responder's window of Child SAs; `null`: none.
+    #[serde(default)]
+    pub responder_window: Option<ResponderWindow>,
     /// True if it starts with the daemon.
     pub auto_start: bool,
     /// True if the first packet starts it.

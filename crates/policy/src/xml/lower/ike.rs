@@ -97,8 +97,9 @@ fn protection(
         let message = "IKE_Flags_UseCRL has no effect: preshared keys are not on revocation lists";
         cx.report.warning(attribute.span(element), message, "write IKE_Flags_UseCRL=\"No\"");
     }
-    // No volume is limited in phase 1.
     let bounds = cx.bounds(element, "IKE", [&minutes.map_or_else(Vec::new, |m| vec![m]), &[]]);
+    let why = ["phase 1 is renewed by time alone", "remove its attributes, or write \"0\""];
+    cx.idle_window(element, "IKE", bounds, why);
     let role = if element.attribute("IKE_Role").is_some() { role? } else { Role::Both };
     let (keys, offers) = (keys?, offers?);
     let sha1 = keys.contains(&KeyKind::Rsa) && offers.iter().any(IkeProposal::names_sha1);

@@ -74,6 +74,13 @@ fn protection(
     let limited = if use_life_size { &kilobytes[..] } else { &[] };
     let bounds = cx.bounds(element, "IPSec", [&minutes, limited]);
     let named = named?;
+    if limited.is_empty() {
+        let why = [
+            "no proposal has a limit by volume",
+            "write IPSec_Flags_UseLifeSize=\"Yes\" and the limit in ESP_KeyRefreshKB or AH_KeyRefreshKB, or remove the window",
+        ];
+        cx.idle_window(element, "IPSec", bounds, why);
+    }
     if let (false, Some(offer)) = (use_life_size, volume) {
         let attribute = element.attribute("IPSec_Flags_UseLifeSize");
         let span = attribute.map_or_else(|| element.span(), |a| a.span(element));

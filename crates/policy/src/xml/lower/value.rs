@@ -187,7 +187,7 @@ impl Context<'_> {
         unit: &str,
         own: &[u64],
     ) -> [Option<u64>; 2] {
-        let names = ["Min", "Max"].map(|end| format!("{prefix}_ResponderKeyRefresh{end}{unit}"));
+        let names = window_names(prefix, unit);
         let bound = |name: &String| self.number(element, name, 0..=MAX_KB).filter(|n| *n > 0);
         let [min, max] = names.each_ref().map(bound);
         if let (Some(min), Some(max), Some(attribute)) = (min, max, element.attribute(&names[0]))
@@ -210,6 +210,24 @@ impl Context<'_> {
             self.report.warning(attribute.span(element), message, help);
         }
         [min, max]
+    }
+
+    /// Warns of a responder's window for kilobytes where no SA has a limit by volume.
+    pub fn idle_window(
+        &mut self,
+        element: &Element<'_>,
+        prefix: &str,
+        bounds: LifetimeBounds,
+        [why, help]: [&str; 2],
+    ) {
+        let names = window_names(prefix, "KB");
+        let attribute = names.iter().find_map(|name| element.attribute(name));
+        if let Some(attribute) = attribute
+            && bounds.bytes != LifetimeBounds::NONE.bytes
+        {
+            let message = format!("the responder's window for KB has no effect: {why}");
+            self.report.warning(attribute.span(element), message, help);
+        }
     }
 
     /// The one of several names for an attribute that an element uses.
@@ -275,6 +293,11 @@ impl Context<'_> {
         }
         first
     }
+}
+
+/// The attributes of a responder's window, for `Minutes` or `KB`.
+fn window_names(prefix: &str, unit: &str) -> [String; 2] {
+    ["Min", "Max"].map(|end| format!("{prefix}_ResponderKeyRefresh{end}{unit}"))
 }
 
 /// A lifetime of that many minutes and, if not 0, kilobytes of 1024 octets.
