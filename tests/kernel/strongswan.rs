@@ -8,7 +8,8 @@ use crate::guest::{Group, Kernel, Scenario, scenario};
 use crate::peer::{Peer, USERSPACE, World, XFRM};
 use charon::Charon;
 use setup::{Protection, Setup};
-use testkit::{Need, policies, until};
+use testkit::policies::{self, changed};
+use testkit::{Need, until};
 
 const NEEDS: &[Need] = &[
     Need::Program("ping"),
@@ -17,12 +18,17 @@ const NEEDS: &[Need] = &[
     Need::File("/usr/lib/ipsec/charon"),
 ];
 
-pub fn groups() -> [Group; 3] {
+pub fn groups() -> [Group; 5] {
     let group = |name, scenarios| Group { name, kernel: Kernel::Any, scenarios };
     [
         group("strongSwan, matrix", matrix(USERSPACE, &in_userspace())),
         group("strongSwan, kernel plane", matrix(XFRM, &in_kernel())),
         group("strongSwan", sample()),
+        group("own clock, vpnd", own_clock("by its own lifetimes, begun by vpnd", true)),
+        group(
+            "own clock, strongSwan",
+            own_clock("by its own lifetimes, begun by strongSwan", false),
+        ),
     ]
 }
 
@@ -68,6 +74,12 @@ fn sample() -> Vec<Scenario> {
         scenario("the vendor's sample policy, begun by vpnd", NEEDS, || vendor(true)),
         scenario("the vendor's sample policy, begun by strongSwan", NEEDS, || vendor(false)),
     ]
+}
+
+/// The same for as long as some of its lifetimes take, in a guest of its own.
+fn own_clock(name: &str, by_vpnd: bool) -> Vec<Scenario> {
+    let name = format!("the vendor's sample policy, {name}");
+    vec![scenario(name, NEEDS, move || renewed_by_timers(by_vpnd))]
 }
 
 /// A protection, and whether it is in transport mode, in UDP, over IPv6 and with extended sequence numbers.
@@ -132,13 +144,67 @@ fn matrix(plane: &'static str, table: &[Combination]) -> Vec<Scenario> {
     table.iter().enumerate().map(of).collect()
 }
 
-/// Comes up, carries traffic, is rekeyed by both sides under it, and goes.
-fn vendor(by_vpnd: bool) {
+/// `vpnd` with the sample, whose responder's windows may be changed, and strongSwan.
+fn with_sample(policy: &str) -> World<Charon> {
     let addresses = policies::VENDOR_ADDRESSES;
     let inner = addresses.map(|address| address.parse().expect("an address"));
-    let names = ["LP1", "LP2"];
     let charon = |space| Charon::start(space, &setup::vendor());
-    let mut world = World::new(USERSPACE, policies::VENDOR, addresses, inner, names, charon);
+    World::new(USERSPACE, policy, addresses, inner, ["LP1", "LP2"], charon)
+}
+
+/// Rekeys by the timers of `vpnd`, which is the initiator of each. strongSwan's own lifetimes are hours.
+const CHILD_REKEYS: u64 = 3;
+const IKE_REKEYS: u64 = 2;
+
+/// Nobody types a command: the sample's lifetimes, 3 minutes for Child SAs and 5 for IKE SAs, renew the keys. Where strongSwan asks
+/// for the SAs, the responder's windows first make it 2 and 7.
+fn renewed_by_timers(by_vpnd: bool) {
+    let policy = match by_vpnd {
+        true => policies::VENDOR.to_owned(),
+        false => {
+            let child =
+                ["43200", "2"].map(|m| format!("IPSec_ResponderKeyRefreshMaxMinutes=\"{m}\""));
+            let ike = ["1", "7"].map(|m| format!("IKE_ResponderKeyRefreshMinMinutes=\"{m}\""));
+            [child, ike]
+                .iter()
+                .fold(policies::VENDOR.to_owned(), |text, [from, to]| changed(&text, from, to))
+        }
+    };
+    let mut world = with_sample(&policy);
+    let watch = world.peer.space().watch("wire");
+    world.up(by_vpnd);
+    let status = || world.vpnd.json(&["status", "LP1", "--json"]);
+    let first = status();
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    let child = number(&first["children"][0]["child_sa"]["lifetime_seconds"]);
+    let ike = number(&first["ike_sa"]["expires_in_seconds"]).div_ceil(60);
+    assert_eq!((ike, child), if by_vpnd { (5, 180) } else { (7, 120) }, "{first}");
+    world.under_traffic(|| {
+        for rekeys in 1..=CHILD_REKEYS {
+            let renewed = || {
+                let status = status();
+                (number(&status["children"][0]["child_sa"]["rekeys"]) >= rekeys).then_some(())
+            };
+            until("a rekey of the Child SA", renewed, || world.state());
+        }
+        for rekeys in 1..=IKE_REKEYS {
+            let renewed = || (number(&status()["ike_sa"]["rekeys"]) >= rekeys).then_some(());
+            until("a rekey of the IKE SA", renewed, || world.state());
+        }
+    });
+    let last = status();
+    println!("{} rekeys of the IKE SA", last["ike_sa"]["rekeys"]);
+    println!("{} rekeys of the Child SA", last["children"][0]["child_sa"]["rekeys"]);
+    assert_eq!(last["children"][0]["child_sa"]["lifetime_seconds"], 180, "{last}");
+    world.peer.await_one();
+    world.nothing_refused();
+    world.vpnd.stop();
+    watch.nothing_in_the_clear();
+}
+
+/// Comes up, carries traffic, is rekeyed by both sides under it, and goes.
+fn vendor(by_vpnd: bool) {
+    let mut world = with_sample(policies::VENDOR);
     let watch = world.peer.space().watch("wire");
     world.up(by_vpnd);
     let sas = world.peer.await_one();
@@ -148,7 +214,7 @@ fn vendor(by_vpnd: bool) {
     let child = &status["children"][0];
     assert_eq!(child["mode"], "transport", "{status}");
     assert_eq!(child["child_sa"]["encapsulation"], "native", "{status}");
-    world.vpnd.space.pings("-s 1300", 10, addresses[1]).expect("echoes");
+    world.vpnd.space.pings("-s 1300", 10, policies::VENDOR_ADDRESSES[1]).expect("echoes");
     world.under_traffic(|| {
         world.rekey_by_both();
         world.vpnd.ctl_ok(&["rekey", "LP1"]);

@@ -1,7 +1,7 @@
 //! Policy files and their mirrors: both ends come up, whoever starts, with packets through the real datapath.
 
 use crate::pki::{Authority, Wallet, key, params};
-use crate::{SETTLED, SOON, calm};
+use crate::{SETTLED, SOON, assert_nothing_lost, calm};
 use policy::database::mirror;
 use policy::{Credential, Identity, KeyKind, Policy, PortRange, Selector};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyIdMethod, SanType};
@@ -10,6 +10,7 @@ use sim::{HostId, World};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 const FILES: [(&str, &str); 6] = [
     ("01", include_str!("../../crates/policy/fixtures/01_ikev2_psk_gcm_transport_v4.xml")),
@@ -17,8 +18,9 @@ const FILES: [(&str, &str); 6] = [
     ("04", include_str!("../../crates/policy/fixtures/04_ikev2_certificates_dn_ipv6.xml")),
     ("07", include_str!("../../crates/policy/fixtures/07_whitespace_and_order_quirks.xml")),
     ("08", include_str!("../../crates/policy/fixtures/08_roles_autostart_ondemand_matrix.xml")),
-    ("vendor", include_str!("../../crates/policy/fixtures/vendor_sample.xml")),
+    ("vendor", VENDOR),
 ];
+const VENDOR: &str = include_str!("../../crates/policy/fixtures/vendor_sample.xml");
 
 /// A file's policy, and that of its mirror.
 fn pair(text: &str) -> [Arc<Policy>; 2] {
@@ -151,6 +153,65 @@ fn every_file_and_its_mirror_come_up() {
             assert_eq!(keys, Vec::<String>::new(), "{file}");
             let passed = assert_passable(&mut world, hosts, &policies[0]);
             assert!(passed > 0, "{file}");
+            assert_clean_stop(&mut world, hosts[0], hosts[1]);
+        }
+    }
+}
+
+/// Replaces what must be there.
+fn changed(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "no {from:?} in the sample");
+    text.replace(from, to)
+}
+
+/// The sample's Child SAs end after 3 minutes and its IKE SAs after 5: only its timers renew them.
+#[test]
+fn the_vendors_sample_lives_for_hours_by_its_own_lifetimes() {
+    let narrowed = changed(
+        VENDOR,
+        "IPSec_ResponderKeyRefreshMaxMinutes=\"43200\"",
+        "IPSec_ResponderKeyRefreshMaxMinutes=\"2\"",
+    );
+    let narrowed = changed(
+        &narrowed,
+        "IKE_ResponderKeyRefreshMinMinutes=\"1\"",
+        "IKE_ResponderKeyRefreshMinMinutes=\"7\"",
+    );
+    // The lifetimes of SAs that the peer asks for in minutes, and how often two hours renew the Child SA.
+    let cases = [(VENDOR, (5, 3), 42..=52), (&*narrowed, (7, 2), 62..=77)];
+    let minutes = |n: u64| Duration::from_secs(60 * n);
+    let authority = Authority::root("root", KeyKind::EcdsaP256);
+    for (text, as_responder, renewed) in cases {
+        let policies = pair(text);
+        for begins in [0, 1] {
+            let mut world = World::new(1);
+            let hosts =
+                [0, 1].map(|n| host(&mut world, ["here", "there"][n], &policies[n], &authority));
+            world.connect(hosts[begins], "LP2");
+            world.run_for(SOON);
+            for (n, host) in hosts.into_iter().enumerate() {
+                let status = world.status(host).remove(0);
+                let ike = status.sa.expect("the IKE SA is up").expires_in.expect("it ends");
+                let child = status.children[0].sa.clone().expect("the Child SA is up").lifetime;
+                let expected = if n == begins { (5, 3) } else { as_responder };
+                assert_eq!((ike.as_secs().div_ceil(60), child.hard.as_secs() / 60), expected);
+            }
+            let [l, r] = [0, 1].map(|n| policies[n].tunnels[0].local.address.expect("an address"));
+            let second = Duration::from_secs(1);
+            let flows = [
+                world.start_flow(hosts[0], l, r, second),
+                world.start_flow(hosts[1], r, l, second),
+            ];
+            world.run_for(minutes(120));
+            for host in hosts {
+                let status = world.status(host).remove(0);
+                let child = status.children[0].sa.clone().expect("the Child SA is up").rekeys;
+                assert!(renewed.contains(&child), "{child} rekeys of the Child SA");
+                let ike = status.sa.expect("the IKE SA is up").rekeys;
+                // At half of the lifetime, or up to a quarter earlier.
+                assert!((45..=66).contains(&ike), "{ike} rekeys of the IKE SA");
+            }
+            assert_nothing_lost(&mut world, flows);
             assert_clean_stop(&mut world, hosts[0], hosts[1]);
         }
     }
