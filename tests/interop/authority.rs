@@ -66,6 +66,8 @@ pub struct Plan {
     pub stranger: bool,
     /// The host that strongSwan's certificate is made out to.
     pub host: &'static str,
+    /// The private keys of both sides are in one PKCS#11 token; `vpnctl pki` has made them.
+    pub token: bool,
 }
 
 impl Default for Plan {
@@ -80,6 +82,7 @@ impl Default for Plan {
             expired: false,
             stranger: false,
             host: HOSTS[1],
+            token: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A strongSwan in its namespace, commanded by `swanctl`.
 
 use crate::setup::{CONNECTION, Setup};
+use crate::token;
 use namespaces::isolation::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,7 +22,7 @@ pub struct Charon {
 fn spawn(space: &Namespace, directory: &Path, newest: bool) -> Result<Child, String> {
     match newest {
         true => strongswan::spawn_newest(space, directory),
-        false => strongswan::spawn(space, directory),
+        false => strongswan::spawn_with(space, directory, &[token::environment(directory)]),
     }
 }
 
@@ -30,7 +31,12 @@ impl Charon {
     pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let error = |error: std::io::Error| format!("cannot start charon: {error}");
         let log = "default = 1\n      ike = 2\n      cfg = 2\n      flush_line = yes";
-        strongswan::write_settings(&directory, strongswan::USERSPACE, setup.charon, log)?;
+        let (mut plugins, mut lines) = (strongswan::USERSPACE.to_owned(), setup.charon.to_owned());
+        if setup.has_token() {
+            plugins = format!("{plugins} {}", token::PLUGIN);
+            lines = format!("{lines}\n  {}", token::CHARON);
+        }
+        strongswan::write_settings(&directory, &plugins, &lines, log)?;
         fs::write(directory.join("swanctl.conf"), setup.swanctl()).map_err(error)?;
         let newest = setup.newest;
         let process = spawn(&space, &directory, newest)?;

@@ -2,7 +2,7 @@
 //!
 //! Needs root, `/dev/net/tun`, `curl`, `ip`, `nft`, `openssl`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon` with the
 //! plugin kernel-libipsec, `swanctl` and `pki` (Debian: strongswan-swanctl, strongswan-charon, strongswan-pki,
-//! libcharon-extra-plugins, libstrongswan-standard-plugins, libstrongswan-extra-plugins). Where one is
+//! libcharon-extra-plugins, libstrongswan-standard-plugins, libstrongswan-extra-plugins); for tokens softhsm2. Where one is
 //! missing, every scenario is reported as ignored, with the reason; with `VPN_TEST_REQUIRE=all` in the environment it
 //! fails. What a daemon logged stands behind the message of a failed scenario.
 //!
@@ -18,6 +18,7 @@ mod charon;
 mod own_authority;
 mod scenarios;
 mod setup;
+mod token;
 mod traffic;
 mod vpnd;
 mod world;
@@ -52,18 +53,21 @@ fn main() -> ExitCode {
         .into_iter()
         .map(|Scenario { name, mut setup, play }| {
             let lacking = lacking.clone();
-            setup.newest |= all_newest;
-            let newest = setup.newest;
-            Trial::ignorable_test(name, move || match lacking {
-                Some(why) => testkit::without(&why),
-                None if newest => match testkit::unavailable(NEWEST_NEEDED) {
-                    Some(unavailable) => Ok(testkit::leave_out(&unavailable)),
-                    None => match testkit::missing(NEWEST_NEEDED) {
-                        Some(why) => testkit::without(&why),
-                        None => run(setup, play),
-                    },
-                },
-                None => run(setup, play),
+            // The newest one's root directory has no token.
+            setup.newest |= all_newest && !setup.has_token();
+            let needs = match (setup.newest, setup.has_token()) {
+                (true, _) => NEWEST_NEEDED,
+                (false, true) => token::NEEDS,
+                (false, false) => &[],
+            };
+            Trial::ignorable_test(name, move || {
+                if let Some(unavailable) = testkit::unavailable(needs) {
+                    return Ok(testkit::leave_out(&unavailable));
+                }
+                match lacking.or_else(|| testkit::missing(needs)) {
+                    Some(why) => testkit::without(&why),
+                    None => run(setup, play),
+                }
             })
         })
         .collect();

@@ -12,6 +12,7 @@ mod refusal;
 mod rekey;
 mod suites;
 mod teardown;
+mod tokens;
 
 use crate::Scenario;
 
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Scenario> {
         newest::all(),
         ppk::all(),
         proxy::all(),
+        tokens::all(),
     ]
     .into_iter()
     .flatten()

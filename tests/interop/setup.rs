@@ -1,6 +1,7 @@
 //! What a scenario configures on both sides: an AIX_VPN policy for `vpnd`, a swanctl.conf for strongSwan.
 
 use crate::authority::{self, Naming, Plan, Revocation};
+use crate::token;
 use convert::source::{Disk, File};
 use convert::{Format, Options, convert};
 use std::fmt::Write;
@@ -349,6 +350,7 @@ impl Setup {
             "" => String::new(),
             some => format!("ppk-1 {{\n    id = {PPK}\n    secret = {some}\n  }}"),
         };
+        let token = if self.has_token() { token::secret() } else { String::new() };
         let fellow = if self.fellow {
             format!(
                 "fellow {{
@@ -412,10 +414,16 @@ secrets {{
     secret = \"{}\"
   }}
   {ppk}
+  {token}
 }}
 ",
             keys[1]
         )
+    }
+
+    /// Whether the private keys are in a token.
+    pub fn has_token(&self) -> bool {
+        self.certificates.is_some_and(|plan| plan.token)
     }
 
     /// How certificates name the sides, if there are any.

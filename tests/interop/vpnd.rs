@@ -1,6 +1,7 @@
 //! A `vpnd` in its namespace, commanded by `vpnctl` as an operator would.
 
 use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, PPK, Setup};
+use crate::token;
 use control::protocol::{Child as ChildTunnel, ChildSa, Tunnel};
 use namespaces::isolation::Namespace;
 use std::collections::BTreeMap;
@@ -31,9 +32,13 @@ impl Vpnd {
             .open(directory.join("policy.xml"))
             .map_err(error)?;
         policy.write_all(setup.policy().as_bytes()).map_err(error)?;
+        let token_files = match setup.has_token() {
+            true => format!("token_files = [{:?}]", token::directory(&directory)),
+            false => String::new(),
+        };
         let config = format!(
             "[ike]\nretransmit_after = {:?}\nretransmissions = {}\n{}\n[esp]\nstate_dir = {:?}\n\
-             [certificates]\ndirectory = {:?}\n{}\n[log]\nlevel = \"debug\"\n",
+             [certificates]\ndirectory = {:?}\n{token_files}\n{}\n[log]\nlevel = \"debug\"\n",
             setup.retransmit.0,
             setup.retransmit.1,
             setup.vpnd_ike,
@@ -65,6 +70,7 @@ impl Vpnd {
             .arg("--control")
             .arg(directory.join("control.sock"))
             .env_remove("NOTIFY_SOCKET")
+            .envs([token::environment(directory)])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log.map_err(error)?);

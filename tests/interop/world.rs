@@ -3,6 +3,7 @@
 use crate::authority::{LIST_PORT, Plan, Revocation, serve};
 use crate::charon::Charon;
 use crate::setup::{Nat, Second, Setup};
+use crate::token;
 use crate::traffic::{self, Endpoint};
 use crate::vpnd::Vpnd;
 use namespaces::capture::{Capture, Seen};
@@ -246,7 +247,11 @@ fn make_certificates(
     address: IpAddr,
 ) -> Result<Arc<AtomicUsize>, String> {
     let work = directory.join("authority");
-    plan.make(&work, &directory.join("vpnd/certificates"), &directory.join("charon"))?;
+    let [vpnd, charon] = ["vpnd/certificates", "charon"].map(|daemon| directory.join(daemon));
+    plan.make(&work, &vpnd, &charon)?;
+    if plan.token {
+        token::make(&vpnd, &charon)?;
+    }
     if plan.revocation != Revocation::Http {
         return Ok(Arc::default());
     }

@@ -52,7 +52,7 @@ pub const USERSPACE: &str = "kernel-libipsec kernel-netlink";
 /// The plugin that has the kernel protect packets.
 pub const KERNEL: &str = "kernel-netlink";
 
-/// Writes strongswan.conf: `plane` are the plugins that protect packets, `lines` go into `charon { }`, `log` says how much
+/// Writes strongswan.conf: `plane` are the plugins that protect packets, and others; `lines` go into `charon { }`, `log` says how much
 /// is logged to the file `log`.
 pub fn write_settings(directory: &Path, plane: &str, lines: &str, log: &str) -> Result<(), String> {
     let error = |error: std::io::Error| format!("cannot configure charon: {error}");
@@ -92,6 +92,15 @@ pub fn write_settings(directory: &Path, plane: &str, lines: &str, log: &str) -> 
 
 /// Starts it with the settings of this directory.
 pub fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
+    spawn_with(space, directory, &[])
+}
+
+/// The same with these variables in its environment.
+pub fn spawn_with(
+    space: &Namespace,
+    directory: &Path,
+    environment: &[(&str, PathBuf)],
+) -> Result<Child, String> {
     let error = |error: std::io::Error| format!("cannot start charon: {error}");
     let program = charon().ok_or("there is no charon")?;
     // A /run of its own, since the path of its process number is built in; and an end with this process.
@@ -103,6 +112,7 @@ pub fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
         .arg(directory.join("run"))
         .arg(program)
         .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(File::create(directory.join("stderr")).map_err(error)?);
