@@ -1,10 +1,11 @@
-//! The functions of IKE on this machine beside its ciphers, which are those of ESP: PRFs, random numbers, key exchanges and
-//! signatures. PRFs are computed by the provider of their MAC; the others have no choice of providers.
+//! The functions of IKE on this machine beside its ciphers, which are those of ESP: PRFs, hash functions, random numbers, key
+//! exchanges and signatures. PRFs are computed by the provider of their MAC; the others have no choice of providers.
 
 use super::machine::Capability;
-use ::crypto::{Backend, Cpu, Function, Provider};
+use ::crypto::{Backend, Cpu, Function, Provider, mac};
 use control::protocol::Served;
 use ike::crypto::prf;
+use ike::crypto::tally::Hash;
 use policy::{Group, KeyBits, KeyKind, Prf};
 
 const PRFS: [Prf; 7] = [
@@ -16,6 +17,16 @@ const PRFS: [Prf; 7] = [
     Prf::Aes128Xcbc,
     Prf::Aes128Cmac,
 ];
+
+/// The function of ESP that has the instructions of a hash function: its HMAC.
+pub fn hmac(hash: Hash) -> Function {
+    Function::Mac(match hash {
+        Hash::Sha1 => mac::Algorithm::HmacSha1,
+        Hash::Sha2_256 => mac::Algorithm::HmacSha2_256,
+        Hash::Sha2_384 => mac::Algorithm::HmacSha2_384,
+        Hash::Sha2_512 => mac::Algorithm::HmacSha2_512,
+    })
+}
 
 /// Every function of IKE, in the order of the report. `served` tells the provider of each MAC.
 pub fn functions(cpu: &Cpu, served: &[Served]) -> Vec<Capability> {
@@ -29,6 +40,9 @@ pub fn functions(cpu: &Cpu, served: &[Served]) -> Vec<Capability> {
         let name = if prf == Prf::HmacMd5 { "rustcrypto" } else { by };
         let accelerated = !cpu.instructions(Provider::AwsLc, mac).is_empty();
         Capability { accelerated, ..row(prf.to_string(), name, instructions, None) }
+    });
+    let hashes = Hash::ALL.map(|hash| {
+        row(hash.to_string(), "aws-lc", cpu.instructions(Provider::AwsLc, hmac(hash)), None)
     });
     // AWS-LC's generator is AES-256 in counter mode (NIST SP 800-90A).
     let aes = cpu.instructions(Provider::AwsLc, Function::AesCbc(KeyBits::B256));
@@ -48,7 +62,7 @@ pub fn functions(cpu: &Cpu, served: &[Served]) -> Vec<Capability> {
     });
     let signatures =
         KeyKind::ALL.map(|kind| row(format!("{kind} signature"), "aws-lc", Vec::new(), None));
-    prfs.into_iter().chain(random).chain(groups).chain(signatures).collect()
+    prfs.into_iter().chain(hashes).chain(random).chain(groups).chain(signatures).collect()
 }
 
 fn row(
@@ -78,10 +92,33 @@ mod tests {
     fn each_function_is_there_once() {
         let rows = functions(&Cpu::detect(), &served(&CryptoProviders::default()));
         let mut names: Vec<_> = rows.iter().map(|row| &row.served.function).collect();
-        assert_eq!(names.len(), 7 + 2 + 13 + 5);
+        assert_eq!(names.len(), 7 + 4 + 2 + 13 + 5);
         names.sort();
         names.dedup();
         assert_eq!(names.len(), rows.len());
+    }
+
+    #[test]
+    fn a_hash_function_has_the_instructions_of_its_hmac() {
+        let cpu = Cpu::with(&["SHA-NI", "ARMv8 SHA2", "ARMv8 SHA512"]);
+        let rows = functions(&cpu, &served(&CryptoProviders::default()));
+        for hash in Hash::ALL {
+            let row = rows.iter().find(|row| row.served.function == hash.to_string());
+            let row = row.expect("it is listed");
+            let instructions = cpu.instructions(Provider::AwsLc, hmac(hash));
+            assert_eq!(
+                (&row.served.provider[..], row.accelerated),
+                ("aws-lc", !instructions.is_empty())
+            );
+            assert_eq!(row.served.instructions, instructions);
+        }
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(
+            rows.iter()
+                .filter(|row| row.served.function.starts_with("SHA") && row.accelerated)
+                .count(),
+            2
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The daemon's answers about its providers of cryptography.
 
+use super::of_ike;
 use super::tunables::{TunableError, Tunables};
-use ::crypto::{Backend, CryptoProviders, Function, Provider, mac};
+use ::crypto::{Backend, CryptoProviders, Function, Provider};
 use control::protocol::{
     Amount, CryptoState, CryptoStats, FunctionWork, Refusal, RefusalCode, Served,
 };
@@ -107,11 +108,7 @@ fn by_ike(facility: &CryptoProviders, operation: Operation) -> (String, &'static
             (function.to_string(), "decrypt", facility.backend(by, function))
         }
         Operation::Hash(hash) => {
-            let like = match hash {
-                tally::Hash::Sha1 => mac::Algorithm::HmacSha1,
-                tally::Hash::Sha2_256 => mac::Algorithm::HmacSha2_256,
-            };
-            (hash.to_string(), "hash", mac(Provider::AwsLc, like))
+            (hash.to_string(), "hash", facility.backend(Provider::AwsLc, of_ike::hmac(hash)))
         }
         Operation::Random => ("random, nonces and SPIs".to_owned(), "generate", Backend::Software),
         // There are instructions for ciphers and hashes, but none for these.

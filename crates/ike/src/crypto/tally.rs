@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 /// An operation that a handshake or a rekey needs once or a few times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
-    /// A hash function by itself: of addresses behind a NAT, of a peer's first request.
+    /// A hash function by itself, or of octets whose signature is made or checked; what is part of a PRF does not count.
     Hash(Hash),
     /// Octets of the engine's random generator: a nonce, an SPI, a jitter.
     Random,
@@ -37,6 +37,15 @@ pub enum Hash {
     Sha1,
     /// SHA2-256.
     Sha2_256,
+    /// SHA2-384.
+    Sha2_384,
+    /// SHA2-512.
+    Sha2_512,
+}
+
+impl Hash {
+    /// Every one; IKEv2 has no use for SHA2-224.
+    pub const ALL: [Self; 4] = [Self::Sha1, Self::Sha2_256, Self::Sha2_384, Self::Sha2_512];
 }
 
 impl fmt::Display for Hash {
@@ -44,6 +53,8 @@ impl fmt::Display for Hash {
         f.write_str(match self {
             Self::Sha1 => "SHA1",
             Self::Sha2_256 => "SHA2-256",
+            Self::Sha2_384 => "SHA2-384",
+            Self::Sha2_512 => "SHA2-512",
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::certificate::Certificate;
 use super::signed::Signed;
+use crate::crypto::tally::{self, Hash, Operation};
 use aws_lc_rs::digest;
 use std::fmt;
 use std::time::Duration;
@@ -155,11 +156,12 @@ impl Single {
     }
 
     fn hash(&self, octets: &[u8]) -> Option<Vec<u8>> {
-        let algorithm = match self.hash {
-            SHA1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-            SHA256 => &digest::SHA256,
+        let (algorithm, counted) = match self.hash {
+            SHA1 => (&digest::SHA1_FOR_LEGACY_USE_ONLY, Hash::Sha1),
+            SHA256 => (&digest::SHA256, Hash::Sha2_256),
             _ => return None,
         };
+        tally::count(Operation::Hash(counted));
         Some(digest::digest(algorithm, octets).as_ref().to_vec())
     }
 

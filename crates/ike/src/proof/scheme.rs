@@ -1,5 +1,6 @@
 //! Algorithms of signatures.
 
+use crate::crypto::tally::{self, Operation};
 use std::fmt;
 
 /// The algorithm of a signature.
@@ -26,6 +27,19 @@ pub enum Hash {
     Sha384,
     /// SHA-512.
     Sha512,
+}
+
+impl Scheme {
+    /// Takes note of the hash of the octets that are signed. That of Ed25519 is a part of the signature.
+    pub(super) fn count_hash(self) {
+        let (Self::Pkcs1(hash) | Self::Pss(hash) | Self::Ecdsa(hash)) = self else { return };
+        tally::count(Operation::Hash(match hash {
+            Hash::Sha1 => tally::Hash::Sha1,
+            Hash::Sha256 => tally::Hash::Sha2_256,
+            Hash::Sha384 => tally::Hash::Sha2_384,
+            Hash::Sha512 => tally::Hash::Sha2_512,
+        }));
+    }
 }
 
 impl fmt::Display for Hash {

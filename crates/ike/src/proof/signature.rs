@@ -232,7 +232,9 @@ pub(crate) fn verify(
                 }
                 _ => format!("{scheme} is not for a key of the kind {}", key.kind),
             })?;
-            check(algorithm, key, octets, signature).then_some(scheme).ok_or_else(|| wrong(scheme))
+            check(algorithm, scheme, key, octets, signature)
+                .then_some(scheme)
+                .ok_or_else(|| wrong(scheme))
         }
         AuthMethod::RSA_DIGITAL_SIGNATURE if key.kind == KeyKind::Rsa => {
             let hashes = SHA2.into_iter().chain(rules.sha1.then_some(Hash::Sha1));
@@ -243,7 +245,7 @@ pub(crate) fn verify(
                     Hash::Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
                     Hash::Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
                 };
-                check(algorithm, key, octets, data)
+                check(algorithm, Scheme::Pkcs1(*hash), key, octets, data)
             };
             hashes.map(Some).find(|h| h.as_ref().is_some_and(fits)).flatten().map(Scheme::Pkcs1).ok_or_else(
                 || match rules.sha1 {
@@ -257,14 +259,17 @@ pub(crate) fn verify(
         _ => {
             let curve = Curve::of(key.kind).filter(|c| c.method == method).ok_or_else(other)?;
             let scheme = Scheme::Ecdsa(curve.hash);
-            check(curve.verifies, key, octets, data).then_some(scheme).ok_or_else(|| wrong(scheme))
+            check(curve.verifies, scheme, key, octets, data)
+                .then_some(scheme)
+                .ok_or_else(|| wrong(scheme))
         }
     }
 }
 
 /// Returns `true` if a signature is of these octets by this key.
 pub(crate) fn is_by(key: &PublicKey, scheme: Scheme, octets: &[u8], signature: &[u8]) -> bool {
-    algorithm_of(key.kind, scheme).is_some_and(|algorithm| check(algorithm, key, octets, signature))
+    algorithm_of(key.kind, scheme)
+        .is_some_and(|algorithm| check(algorithm, scheme, key, octets, signature))
 }
 
 fn wrong(scheme: Scheme) -> String {
@@ -273,10 +278,12 @@ fn wrong(scheme: Scheme) -> String {
 
 fn check(
     algorithm: &'static dyn VerificationAlgorithm,
+    scheme: Scheme,
     key: &PublicKey,
     octets: &[u8],
     signature: &[u8],
 ) -> bool {
+    scheme.count_hash();
     UnparsedPublicKey::new(algorithm, &key.info).verify(octets, signature).is_ok()
 }
 

@@ -6,6 +6,7 @@ use super::key::PrivateKey;
 pub use super::listing::{Listed, Role};
 use super::ocsp::Ocsp;
 use super::outside::OutsideKey;
+use crate::crypto::tally::{self, Hash, Operation};
 use aws_lc_rs::digest;
 use policy::{Identity, KeyKind, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -331,6 +332,7 @@ fn read(items: Vec<Item>, defects: &mut Vec<Defect>) -> Vec<(String, Certificate
 }
 
 fn key_hash(certificate: &Certificate) -> KeyHash {
+    tally::count(Operation::Hash(Hash::Sha1));
     let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &certificate.key().info);
     let mut octets = [0; 20];
     octets.copy_from_slice(hash.as_ref());

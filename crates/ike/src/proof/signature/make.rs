@@ -86,6 +86,7 @@ pub(crate) fn sign(
 ) -> Result<(AuthMethod, Vec<u8>), String> {
     let plan = Plan::new(key.kind(), true, hashes, like)?;
     tally::count(Operation::Sign(key.kind()));
+    plan.scheme.count_hash();
     let made = raw(key, plan.scheme, octets).and_then(|made| plan.payload(key.kind(), &made));
     made.ok_or_else(|| "the cryptographic library failed".to_owned())
 }

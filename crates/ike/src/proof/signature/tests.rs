@@ -76,6 +76,22 @@ fn rules(sha1: bool) -> Rules {
 }
 
 #[test]
+fn the_hash_of_each_signature_counts() {
+    use crate::crypto::tally::{self, Operation};
+    let hashes = [tally::Hash::Sha2_256, tally::Hash::Sha2_384, tally::Hash::Sha2_512];
+    for ((_, algorithm), hash) in ALGORITHMS[1..4].iter().zip(hashes) {
+        let count = || tally::done().get(&Operation::Hash(hash)).copied().unwrap_or(0);
+        let (private, public) = pair(algorithm);
+        let before = count();
+        let (method, data) = sign(&private, None, None, b"octets").expect("a key of this process");
+        let signed = count();
+        verify(&public, &rules(false), method, &data, b"octets").expect("the octets");
+        // Other tests of this process may count, too.
+        assert!(signed > before && count() > signed, "{hash}");
+    }
+}
+
+#[test]
 fn what_is_signed_is_verified_by_both_kinds_of_methods() {
     let old = [
         Some(AuthMethod::RSA_DIGITAL_SIGNATURE),
