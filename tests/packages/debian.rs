@@ -138,7 +138,12 @@ fn tunnel() {
 
     right.run("systemctl stop vpnd");
     assert_eq!(right.run("systemctl show vpnd -P Result").trim(), "success", "{}", right.log());
-    right.run("systemctl start vpnd");
+    // AIX's command starts the service.
+    right.run("vpnctl aix-links /usr/local/bin");
+    let told = right.run("/usr/local/bin/startsrc -g ike");
+    assert!(told.contains("The tmd Subsystem has been started"), "{told}");
+    let started = right.run("systemctl show vpnd -P MainPID");
+    assert!(told.contains(&format!("PID is {}.", started.trim())), "{told}{started}");
     site.0[0].reboot();
     assert!(site.0[0].run("vpnd guard --show").contains("guard"), "in force without a network");
     site.wire();

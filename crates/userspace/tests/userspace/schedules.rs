@@ -190,6 +190,31 @@ fn a_flow_keeps_its_order_by_way_of_the_engine() {
 }
 
 #[test]
+fn the_batches_of_one_flow_go_to_every_thread_that_is_free() {
+    let Some(network) = Network::make() else { return };
+    let (gateways, workers) = working(&network, TUNNEL);
+    workers[0].change(&change(PIPELINE, 4, Wait::Event)).expect("changed");
+    let mut flow = Numbered::new(&network, Side::A);
+    let sealed = || {
+        let threads = workers[0].report().threads.into_iter().filter(|t| t.role == "crypto");
+        let packets = threads.map(|thread| {
+            let seal = thread.stages.iter().find(|(stage, _)| *stage == Stage::Seal);
+            seal.map_or(0, |(_, flow)| flow.packets)
+        });
+        packets.collect::<Vec<_>>()
+    };
+    // Nobody assigns a batch to a thread: the flow goes on until each has had one.
+    let deadline = Instant::now() + PATIENCE;
+    while sealed().contains(&0) {
+        assert!(Instant::now() < deadline, "a thread never gets a batch: {:?}", sealed());
+        flow.send(60);
+        flow.receive("one flow");
+    }
+    assert_eq!(sealed().len(), 3);
+    assert_eq!(lost(&gateways), Vec::<String>::new());
+}
+
+#[test]
 fn every_schedule_carries_every_form() {
     let Some(network) = Network::make() else { return };
     let native = Agreement { encapsulation: Encapsulation::Native, suite: crate::CBC, ..TUNNEL };
