@@ -19,7 +19,6 @@ mod unprotected;
 
 pub use overview::Inventory;
 pub use target::{Startable, Target};
-pub(crate) use unprotected::Dropped;
 
 use crate::admission::{Admissions, Origin};
 use crate::config::Config;

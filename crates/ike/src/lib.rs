@@ -181,6 +181,7 @@ mod datagram;
 mod deadlines;
 pub mod discard;
 mod dispatch;
+mod dropped;
 mod effect;
 mod engine;
 pub mod event;

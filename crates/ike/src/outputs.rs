@@ -4,7 +4,7 @@ use crate::close_reason::CloseReason;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::{Deadline, after};
 use crate::discard::Discard;
-use crate::engine::Dropped;
+use crate::dropped::Dropped;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
 use crate::key_log::{LoggedKeys, Sink};

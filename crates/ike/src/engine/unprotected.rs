@@ -1,6 +1,7 @@
 //! Packets that were about to leave in the clear.
 
 use super::Engine;
+use crate::dropped::Dropped;
 use crate::event::EventKind;
 use esp::plane::{DataPlane, Filtering, PacketSummary};
 use esp::trace::DecidedBy;
@@ -8,22 +9,6 @@ use std::time::{Duration, Instant};
 
 /// The pause between two events about the packets of one child tunnel.
 const PAUSE: Duration = Duration::from_secs(60);
-
-/// The last packet of a child tunnel that the guard has dropped, as far as it has told.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dropped {
-    packet: PacketSummary,
-    at: Instant,
-    /// The time of the last event about such packets.
-    told: Instant,
-}
-
-impl Dropped {
-    /// The packet, and how long ago it was dropped.
-    pub(crate) fn seen_from(&self, now: Instant) -> (PacketSummary, Duration) {
-        (self.packet, now.saturating_duration_since(self.at))
-    }
-}
 
 impl<P: DataPlane> Engine<P> {
     /// The guard has dropped a packet: its child tunnel is named.
