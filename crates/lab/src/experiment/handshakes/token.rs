@@ -25,7 +25,7 @@ fn module() -> Option<&'static str> {
 }
 
 /// This machine has SoftHSM, and these programs can use it.
-pub(in super::super) fn is_available() -> bool {
+pub(crate) fn is_available() -> bool {
     let mut utility = Command::new(UTILITY);
     utility.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     module().is_some() && utility.status().is_ok_and(|status| status.success())

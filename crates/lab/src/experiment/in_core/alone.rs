@@ -63,7 +63,7 @@ fn speeds(provider: Provider, effort: Effort) -> Result<Vec<[f64; 2]>, String> {
 ///
 /// # Errors
 /// If a cipher is missing.
-pub(in super::super) fn print(effort: Effort) -> Result<(), String> {
+pub(crate) fn print(effort: Effort) -> Result<(), String> {
     let speeds = speeds(Provider::AwsLc, effort)?;
     println!("{}", serde_json::to_string(&speeds).map_err(|error| error.to_string())?);
     Ok(())

@@ -19,7 +19,7 @@ const KERNELS: [&str; 2] = ["target/kernel/linux", "/usr/bin/linux"];
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A note about a missing requirement of the guest, with a cure.
-pub(in super::super) fn lacking() -> Option<String> {
+pub(crate) fn lacking() -> Option<String> {
     let left_out = "offload leaves out the kernel's IPsec in a guest";
     if !Path::new(BOOT).is_file() {
         return Some(format!("{left_out}: it boots one only in a checkout of the sources"));
