@@ -9,6 +9,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
+use testkit::until;
 use userspace::workers::Workers;
 use userspace::{Config, Flow, Offering, Stage};
 
@@ -57,9 +58,20 @@ fn everything_passes_without_what_the_kernel_offers() {
         let segments = without.iter().all(|w| w.contains(&UdpSegmentation));
         assert_eq!(seen.longest <= FRAME, segments, "{without:?}: {} octets", seen.longest);
         for (side, workers) in workers.iter().enumerate() {
-            let read = flow(workers, Stage::Read);
-            let one_by_one = read.octets <= read.packets * 1500;
-            assert_eq!(one_by_one, without[side].contains(&DeviceOffload), "{without:?} {read:?}");
+            let read = || flow(workers, Stage::Read);
+            let exchange_is_large = || {
+                let before = read();
+                tcp_echo((ns_a, a), (ns_b, b), 300_000);
+                let (octets, packets) =
+                    (read().octets - before.octets, read().packets - before.packets);
+                (octets > packets * 1500).then_some(())
+            };
+            if without[side].contains(&DeviceOffload) {
+                assert!(read().octets <= read().packets * 1500, "{without:?} {:?}", read());
+            } else {
+                // On a busy host, the acknowledgements of an exchange may be many.
+                until("packets of several segments", exchange_is_large, || format!("{:?}", read()));
+            }
         }
         for gateway in &gateways {
             let counters = gateway.with(|plane| plane.counters());
