@@ -258,13 +258,11 @@ fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
             .into_iter()
             .for_each(|p| notice(Notice::Unprotected(p)));
     };
-    if !nft::knows_log() {
-        return None;
-    }
     let log = nft::Log::start(guard::LOG_GROUP, logged).inspect_err(
         |error| tracing::info!(%error, "packets that the guard drops are counted, and not told with their tunnels"),
     );
-    log.ok()
+    // The kernel's answer comes at once, and that of the program takes some milliseconds.
+    log.ok().filter(|_| nft::knows_log())
 }
 
 /// Everything that the guard of these rules follows from, with these settings.

@@ -72,11 +72,11 @@ use writer::{State, Writer};
 /// Priorities of the chains in postrouting: before the translation of source addresses, and after it.
 const BEFORE_NAT: i32 = 90;
 const AFTER_NAT: i32 = 300;
-/// The group to which the guard logs some of the packets that it drops instead of letting them leave.
-pub(super) const LOG_GROUP: u16 = 4500;
-
 /// The priority of the held table's chain.
 const AFTER_GUARD: i32 = AFTER_NAT + 1;
+
+/// The group to which the guard logs some of the packets that it drops instead of letting them leave.
+pub(super) const LOG_GROUP: u16 = 4500;
 
 /// The process that has the held table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -477,7 +477,7 @@ pub(crate) fn table(device: &str) -> String {
     nft::table("guard", device)
 }
 
-/// What a guard, and the tables that are held beside it, have dropped.
+/// The packets that a guard, and the tables that are held beside it, have dropped.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// The guard is there. If not, the tables beside it count on.

@@ -13,7 +13,7 @@ const PIN: &str = "473195";
 /// Identifiers of the keys of `vpnd` and strongSwan.
 const IDS: [&str; 2] = ["01", "02"];
 
-/// What scenarios with a token need beside what all of them do.
+/// The needs of scenarios with a token, beside those of all scenarios.
 pub const NEEDS: &[Need] = &[
     Need::Program("softhsm2-util"),
     Need::File(MODULE),

@@ -8,7 +8,7 @@ use crate::crypto;
 use crate::filter_advice;
 use crate::guard_advice;
 use crate::kernel_traffic;
-use crate::policy_file::{self, PolicyFileError};
+use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
 use clap::ValueEnum;
@@ -59,7 +59,7 @@ pub struct Outcome {
 pub fn check(request: &Request<'_>) -> Outcome {
     let Request { file, config, lenient, format, colour } = *request;
     let read = policy_file::read_with(file, lenient).and_then(|read| {
-        kernel_traffic::check(&read, config).map_err(PolicyFileError::NotInKernel)?;
+        kernel_traffic::check(&read, config)?;
         Ok(read)
     });
     let mut remarks = Vec::new();

@@ -152,7 +152,7 @@ fn run_gateway(
         None => Source::open_store(&config.policy.directory)?,
     };
     let file = source.read()?;
-    kernel_traffic::check(&file, config).map_err(PolicyFileError::NotInKernel)?;
+    kernel_traffic::check(&file, config)?;
     if options.policy.is_none() && file.policy.tunnels.is_empty() {
         warn!("{source} has no tunnel; define some with: vpnctl policy put FILE");
     }

@@ -10,8 +10,7 @@ pub fn of(policy: &Policy, config: &Config) -> Vec<String> {
     let planes = config.planes();
     let unguarded = |name: &str| {
         let tunnel = planes.tunnels.get(name)?;
-        let choice = tunnel.choice.unwrap_or(planes.choice);
-        if choice == Choice::Userspace {
+        if planes.choice_of(name) == Choice::Userspace {
             return None;
         }
         let offload = planes.offload.tunnels.get(name).unwrap_or(&planes.offload.choice).wanted;

@@ -1,7 +1,7 @@
 //! Traffic that the kernel's policies cannot express, of tunnels that are to use the kernel's IPsec.
 
 use crate::config::Config;
-use crate::policy_file::PolicyFile;
+use crate::policy_file::{PolicyFile, PolicyFileError};
 use esp::plane::TrafficSelectors;
 use vpn::planes::Choice;
 use xfrm::Flow;
@@ -10,13 +10,10 @@ use xfrm::Flow;
 /// serves the others.
 ///
 /// # Errors
-/// A text with each tunnel that it cannot express, its place in the file, and a cure.
-pub fn check(file: &PolicyFile, config: &Config) -> Result<(), String> {
+/// With each tunnel that it cannot express, its place in the file, and a cure.
+pub fn check(file: &PolicyFile, config: &Config) -> Result<(), PolicyFileError> {
     let planes = config.planes();
-    let is_in_kernel = |name: &str| {
-        let choice = planes.tunnels.get(name).and_then(|tunnel| tunnel.choice);
-        choice.unwrap_or(planes.choice) == Choice::Xfrm
-    };
+    let is_in_kernel = |name: &str| planes.choice_of(name) == Choice::Xfrm;
     let children = file.policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     let refused = children.filter(|child| is_in_kernel(&child.name)).filter_map(|child| {
         let traffic =
@@ -32,7 +29,7 @@ pub fn check(file: &PolicyFile, config: &Config) -> Result<(), String> {
         ))
     });
     let refused: Vec<String> = refused.collect();
-    if refused.is_empty() { Ok(()) } else { Err(refused.join("\n")) }
+    if refused.is_empty() { Ok(()) } else { Err(PolicyFileError::NotInKernel(refused.join("\n"))) }
 }
 
 #[cfg(test)]
@@ -42,7 +39,7 @@ mod tests {
     #[test]
     fn traffic_that_the_kernel_cannot_express_is_refused_with_its_line() {
         let sample = include_str!("../../../tests/policies/site/left.xml");
-        // Twelve prefixes on one side, and some ports on the other.
+        // Thirty prefixes on either side.
         let many = sample
             .replace("\"10.1.0.0\"", "\"10.1.0.1\"")
             .replace("\"10.1.0.255\"", "\"10.1.255.254\"")
@@ -52,7 +49,7 @@ mod tests {
         let refused = |text: &str, settings: &str| {
             let config: Config = toml::from_str(settings).expect("a configuration");
             let loaded = policy::xml::read("left.xml", text).expect("the policy itself is valid");
-            check(&loaded.into(), &config).err()
+            check(&loaded.into(), &config).err().map(|error| error.to_string())
         };
         let kernel = "[esp]\ndataplane = \"xfrm\"\n";
         let told = refused(&many, kernel).expect("it takes 900 policies");

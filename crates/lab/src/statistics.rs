@@ -29,7 +29,7 @@ impl Spread {
         Self { low: self.low * factor, median: self.median * factor, high: self.high * factor }
     }
 
-    /// What each value lacks to 1.
+    /// The difference of each value from 1.
     #[must_use]
     pub fn complement(self) -> Self {
         Self { low: 1.0 - self.high, median: 1.0 - self.median, high: 1.0 - self.low }

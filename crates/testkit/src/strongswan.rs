@@ -52,8 +52,8 @@ pub const USERSPACE: &str = "kernel-libipsec kernel-netlink";
 /// The plugin that has the kernel protect packets.
 pub const KERNEL: &str = "kernel-netlink";
 
-/// Writes strongswan.conf: `plane` are the plugins that protect packets, and others; `lines` go into `charon { }`, `log` says how much
-/// is logged to the file `log`.
+/// Writes strongswan.conf: `plane` are the plugins that protect packets, and others; `lines` go into `charon { }`, `log` says
+/// how much is logged to the file `log`.
 pub fn write_settings(directory: &Path, plane: &str, lines: &str, log: &str) -> Result<(), String> {
     let error = |error: std::io::Error| format!("cannot configure charon: {error}");
     fs::create_dir_all(directory.join("run")).map_err(error)?;

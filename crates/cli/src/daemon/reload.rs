@@ -63,7 +63,7 @@ impl<G: Gateway> Daemon<G> {
         let config = config
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
         kernel_traffic::check(&file, &self.config.1)
-            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error))?;
+            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         usable(&certificates)?;
         let advice = config.as_ref().map(|c| filter_advice::of(&file.policy, &c.filter.filter()));
         // First, since it alone may be refused.

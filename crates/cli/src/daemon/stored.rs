@@ -53,7 +53,7 @@ impl<G: Gateway> Daemon<G> {
             usable(&certificates)?;
             let file = PolicyFile::from(store.load(&prepared.database).map_err(unusable)?);
             kernel_traffic::check(&file, &config)
-                .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error))?;
+                .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
             if !dry_run {
                 store.commit(prepared.database.clone()).map_err(unusable)?;
             }
