@@ -48,13 +48,10 @@ pub fn chosen(group: &str) -> Option<&'static [&'static str]> {
         ],
         "cleartext" => &[
             "a stop that is to block",
-            "others change the host",
-            "others remove everything at once",
             "the daemon ends and starts",
             "the guard is held",
             "nftables refuses every change",
             "the policy changes",
-            "what is missing is seen",
         ],
         "cleartext over IPv6" => &["the daemon ends and starts", "the policy changes"],
         "crowd" => &["auto"],

@@ -105,6 +105,17 @@ impl Group {
             arguments.filter.as_ref().is_none_or(fits) && !arguments.skip.iter().any(fits)
         })
     }
+
+    /// Those of them that are played, by day or at night.
+    fn played<'a>(
+        &'a self,
+        arguments: &'a Arguments,
+    ) -> impl Iterator<Item = (String, &'a Scenario)> {
+        self.asked(arguments).filter(|(_, scenario)| match self.at_night(scenario) {
+            true => arguments.ignored || arguments.include_ignored,
+            false => !arguments.ignored,
+        })
+    }
 }
 
 /// What came of a scenario in the guest: whether it passed, and what it printed.
@@ -118,6 +129,8 @@ struct Guest {
     group: &'static str,
     kernel: Kernel,
     arguments: Vec<String>,
+    /// Scenarios that it plays.
+    scenarios: u64,
     outcomes: OnceLock<Result<BTreeMap<String, Outcome>, String>>,
 }
 
@@ -130,6 +143,7 @@ pub fn trials(groups: Vec<Group>, arguments: &Arguments) -> Vec<Trial> {
             group: group.name,
             kernel: group.kernel,
             arguments: words.clone(),
+            scenarios: group.played(arguments).count() as u64,
             outcomes: OnceLock::new(),
         });
         let trial = |(title, scenario): (String, &Scenario)| {
@@ -186,7 +200,7 @@ impl Guest {
         for word in &self.arguments {
             let _ = write!(line, " {}", quoted(word));
         }
-        let limit = LONGEST + crate::peer::endurance().as_secs();
+        let limit = LONGEST + self.scenarios * LONGEST_OF_EACH + crate::peer::endurance().as_secs();
         let output = Command::new(Path::new(SCRIPTS).join("boot"))
             .args(["-t", &limit.to_string(), "-c", &processor.0.to_string(), "-k"])
             .arg(kernel)
@@ -207,8 +221,10 @@ impl Guest {
     }
 }
 
-/// Seconds after which a guest is ended, beside those that a scenario is told to last.
-const LONGEST: u64 = 1200;
+/// Seconds after which a guest is ended, beside those of its scenarios and those that a scenario is told to last.
+const LONGEST: u64 = 600;
+/// Seconds that a guest has for each of its scenarios. One takes up to two minutes on a processor of its own.
+const LONGEST_OF_EACH: u64 = 400;
 
 /// A word for the shell.
 fn quoted(word: &str) -> String {
@@ -266,11 +282,7 @@ pub fn entered() -> Option<String> {
 /// Plays the scenarios that the command line asks for, inside the guest.
 pub fn play(groups: Vec<Group>, name: &str, arguments: &Arguments) -> ExitCode {
     let group = groups.into_iter().find(|group| group.name == name).expect("it was booted for it");
-    let is_played = |s: &Scenario| match group.at_night(s) {
-        true => arguments.ignored || arguments.include_ignored,
-        false => !arguments.ignored,
-    };
-    for (title, scenario) in group.asked(arguments).filter(|(_, s)| is_played(s)) {
+    for (title, scenario) in group.played(arguments) {
         if missing(scenario.needs).is_some() {
             continue;
         }
