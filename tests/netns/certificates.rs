@@ -10,6 +10,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{changed, exchange};
 use testkit::space::Space;
@@ -29,6 +30,7 @@ pub fn trials() -> Vec<Trial> {
         ),
         test("a certificate that is missing is told at once", GATEWAYS, a_missing_certificate),
         test("a responder's own certificate out of time", GATEWAYS, out_of_time),
+        test("a revocation list that expires soon is told", GATEWAYS, list_expires_soon),
     ]
 }
 
@@ -85,7 +87,7 @@ impl Authority {
         let key = rsa();
         let der = params.self_signed(&key).expect("signs").der().to_vec();
         let issuer = Issuer::new(params, key);
-        let list = list(&issuer, vec![]);
+        let list = signed(&issuer, list(vec![]));
         Self { der, list, issuer }
     }
 
@@ -97,7 +99,17 @@ impl Authority {
             reason_code: None,
             invalidity_date: None,
         };
-        self.list = list(&self.issuer, vec![revoked]);
+        self.list = signed(&self.issuer, list(vec![revoked]));
+    }
+
+    /// From now on, its list has so many days left of a year.
+    fn expires_in(&mut self, days: u32) {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        let now = UNIX_EPOCH.elapsed().expect("a clock after 1970");
+        let next_update = date_time_ymd(1970, 1, 1) + now + days * DAY;
+        let this_update = next_update - 365 * DAY;
+        let list = CertificateRevocationListParams { this_update, next_update, ..list(vec![]) };
+        self.list = signed(&self.issuer, list);
     }
 
     /// Gives a gateway all it needs to be the host of that name.
@@ -127,15 +139,18 @@ impl Authority {
     }
 }
 
-fn list(issuer: &Issuer<'_, KeyPair>, revoked_certs: Vec<RevokedCertParams>) -> Vec<u8> {
-    let list = CertificateRevocationListParams {
+fn list(revoked_certs: Vec<RevokedCertParams>) -> CertificateRevocationListParams {
+    CertificateRevocationListParams {
         this_update: date_time_ymd(2020, 1, 1),
         next_update: date_time_ymd(2900, 1, 1),
         crl_number: SerialNumber::from(1),
         issuing_distribution_point: None,
         revoked_certs,
         key_identifier_method: KeyIdMethod::Sha256,
-    };
+    }
+}
+
+fn signed(issuer: &Issuer<'_, KeyPair>, list: CertificateRevocationListParams) -> Vec<u8> {
     list.signed_by(issuer).expect("signs").der().to_vec()
 }
 
@@ -272,4 +287,28 @@ fn out_of_time() {
         assert_eq!(why["turned_away"], serde_json::json!([]), "{why}");
         right.await_log(&["WARN", "\"event\":\"failed\"", "we cannot prove who we are"]);
     }
+}
+
+fn list_expires_soon() {
+    let [mut left, _right] = two();
+    let mut authority = Authority::new();
+    authority.expires_in(40);
+    authority.equip(&left, "left.example.net");
+    left.start();
+    let told = "root.crl: the revocation list expires in ";
+    assert!(!left.log().contains(told), "{}", left.log());
+    authority.expires_in(20);
+    authority.equip(&left, "left.example.net");
+    let reloaded = left.ctl(&["reload"]);
+    let reloaded = String::from_utf8([reloaded.stdout, reloaded.stderr].concat()).expect("text");
+    let status = left.ctl_ok(&["status"]);
+    for text in [reloaded, status] {
+        assert!(text.contains(told) && text.contains("vpnctl pki crl"), "{text}");
+    }
+    let certs = left.json(&["certs", "--json"]);
+    assert_eq!(certs[2]["role"], "revocation_list");
+    assert_eq!(certs[2]["expires_soon"], true);
+    left.stop();
+    left.start();
+    left.await_log(&["WARN", told]);
 }

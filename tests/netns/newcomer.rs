@@ -191,6 +191,7 @@ fn first_tunnel(site: &mut Site) {
     }
     site.await_echo();
     site.protects();
+    site.hosts[0].sh(shown(README, "ping -c 3 10.2.0.7"));
     for (command, words) in [
         ("sudo vpnctl list", ["site_lan  established", "10.2.0.0/24"]),
         ("sudo vpnctl status site", ["site_lan established", "AES-GCM-16-256"]),

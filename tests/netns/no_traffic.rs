@@ -10,6 +10,8 @@ use crate::planted::{Planted, plants};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{changed, site, vendor};
 use testkit::space::Space;
@@ -285,6 +287,7 @@ fn black_hole(planted: &Planted) {
     assert_eq!(of(&probed["findings"]), [("mtu_black_hole".to_owned(), true)], "{probed}");
     let hint = row.gateways[0].ctl_ok(&["why", "site_lan"]);
     assert!(hint.contains("do large packets vanish? vpnctl probe site_lan"), "{hint}");
+    upload(&row);
     let (passed, text) = row.gateways[0].ctl_inside(&["probe", "site_lan", "--to", FAR]);
     assert!(!passed, "{text}");
     planted.is_said(
@@ -304,6 +307,21 @@ fn black_hole(planted: &Planted) {
     // A size whose packets are late counts as lost.
     let cured = || probe(&row)["findings"].as_array().is_some_and(Vec::is_empty).then_some(());
     until("a probe without a finding", cured, || probe(&row).to_string());
+}
+
+/// An upload gets no further than its first full packet. The probe is advised before firewalls are blamed.
+fn upload(row: &Row) {
+    let listener = row.hosts[1].run(|| TcpListener::bind((FAR, 0))).expect("an address");
+    let to = listener.local_addr().expect("bound");
+    let mut upload = row.hosts[0].run(move || TcpStream::connect(to)).expect("small packets pass");
+    upload.set_nonblocking(true).expect("a socket takes it");
+    while upload.write(&[0; 8192]).is_ok() {}
+    let left = &row.gateways[0];
+    let stuck = || (!findings(left).is_empty()).then_some(());
+    until("a finding", stuck, || left.ctl_ok(&["status", "site"]));
+    let finding = only(left, "one_way", false);
+    let advice = finding["cure"][0].as_str().expect("text");
+    assert!(advice.ends_with("large ones are lost: vpnctl probe site_lan"), "{finding}");
 }
 
 fn narrow_path(planted: &Planted) {

@@ -87,11 +87,17 @@ fn never_used(planted: &Planted) {
         child["findings"].as_array().expect("a list").iter().any(|f| f["kind"] == "shadowed")
     });
     assert_eq!(shadowed.count(), 1, "{why}");
-    // The narrow one first is as it should be.
+    // The cure: the narrow one first, and a reload.
     left.write_policy(&with_host(0, true));
     let reloaded = left.ctl(&["reload"]);
     let reloaded = String::from_utf8([reloaded.stdout, reloaded.stderr].concat()).expect("text");
     assert!(!reloaded.contains("never used"), "{reloaded}");
+    let why = left.json(&["why", "site_host", "--json"]);
+    assert_eq!(why["children"][0]["findings"], serde_json::json!([]), "{why}");
+    right.space.ip("address add 10.2.0.0/32 dev lo");
+    left.space.echoes("-I 10.1.0.1", 1, "10.2.0.0").expect("an answer");
+    let status = left.json(&["status", "site_host", "--json"]);
+    assert_eq!(status["children"][0]["child_sa"]["packets_out"], 1, "{status}");
 }
 
 fn without_arguments() {
