@@ -15,6 +15,7 @@
 
 mod authority;
 mod charon;
+mod documented;
 mod own_authority;
 mod scenarios;
 mod setup;
@@ -49,7 +50,10 @@ fn scenario(
 fn main() -> ExitCode {
     let lacking = strongswan::lacking();
     let all_newest = std::env::var("VPN_TEST_STRONGSWAN").is_ok_and(|which| which == "newest");
-    let trials = scenarios::all()
+    let scenarios = scenarios::all();
+    let names = scenarios.iter().map(|scenario| scenario.name.clone()).collect();
+    let tables = documented::tables(names, |name| name.contains("::"));
+    let trials = scenarios
         .into_iter()
         .map(|Scenario { name, mut setup, play }| {
             let lacking = lacking.clone();
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
                 }
             })
         })
+        .chain([tables])
         .collect();
     testkit::run(trials)
 }

@@ -91,13 +91,19 @@ impl Group {
         }
     }
 
-    /// The full name of each scenario that the command line asks for.
+    /// Each scenario with its full name.
+    pub fn titled(&self) -> impl Iterator<Item = (String, &Scenario)> {
+        self.scenarios
+            .iter()
+            .map(|scenario| (format!("{}: {}", self.name, scenario.name), scenario))
+    }
+
+    /// Those that the command line asks for.
     fn asked<'a>(
         &'a self,
         arguments: &'a Arguments,
     ) -> impl Iterator<Item = (String, &'a Scenario)> {
-        let title = |scenario: &Scenario| format!("{}: {}", self.name, scenario.name);
-        self.scenarios.iter().map(move |s| (title(s), s)).filter(|(title, _)| {
+        self.titled().filter(|(title, _)| {
             let fits = |pattern: &String| match arguments.exact {
                 true => title == pattern,
                 false => title.contains(pattern),

@@ -16,6 +16,8 @@ mod card;
 mod carded;
 mod cleartext;
 mod crowd;
+#[path = "../interop/documented.rs"]
+mod documented;
 mod example;
 mod flow;
 mod flush;
@@ -50,6 +52,9 @@ use guest::Group;
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
+/// Daemons of others, with which the names of groups begin.
+const PEERS: [&str; 3] = ["strongSwan", "libreswan", "OpenIKED"];
+
 fn groups() -> Vec<Group> {
     // The longest first.
     let single = [
@@ -77,7 +82,14 @@ fn main() -> ExitCode {
     if let Some(group) = guest::entered() {
         return guest::play(groups(), &group, &arguments);
     }
-    let trials = guest::trials(groups(), &arguments);
+    let groups = groups();
+    let with_peer = |title: &String| PEERS.iter().any(|peer| title.starts_with(peer));
+    let titles = groups.iter().flat_map(Group::titled).map(|(title, _)| title).filter(with_peer);
+    // A name with "=" is a variable of the environment.
+    let tables =
+        documented::tables(titles.collect(), |name| !name.contains("::") && !name.contains("="));
+    let mut trials = guest::trials(groups, &arguments);
+    trials.push(tables);
     // They wait for their guests, of which there are no more than processors.
     arguments.test_threads = Some(trials.len().max(1));
     libtest_mimic::run(&arguments, trials).exit_code()
