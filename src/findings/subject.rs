@@ -37,6 +37,8 @@ pub(crate) struct Subject {
     pub refused: u64,
     /// The last packet that the guard has dropped, and how long ago.
     pub unprotected: Option<(PacketSummary, Duration)>,
+    /// The peer does not answer IKE.
+    pub is_peer_silent: bool,
 }
 
 /// The packets of one direction.
@@ -52,7 +54,7 @@ impl Subject {
     fn new(
         child: &ChildStatus,
         sa: &ChildSaStatus,
-        path: [SocketAddr; 2],
+        (path, is_peer_silent): ([SocketAddr; 2], bool),
         policy: &Policy,
         device: Option<&str>,
     ) -> Self {
@@ -71,6 +73,7 @@ impl Subject {
             outbound: Flow { packets: sa.packets_out, bytes: sa.bytes_out, idle: sa.idle_out },
             refused: sa.refused,
             unprotected: child.unprotected,
+            is_peer_silent,
         }
     }
 
@@ -109,12 +112,12 @@ pub(crate) fn subjects(
     in_kernel: impl Fn(&str) -> bool,
 ) -> Vec<Subject> {
     let Some(sa) = &status.sa else { return Vec::new() };
-    let path = [sa.local, sa.remote];
+    let peer = ([sa.local, sa.remote], status.unanswered.is_some());
     let subject = |child: &ChildStatus| {
         let serves = matches!(child.state, State::Established | State::Rekeying | State::Blocked);
         let sa = child.sa.as_ref().filter(|_| serves)?;
         let device = (!in_kernel(&child.name)).then_some(device);
-        Some(Subject::new(child, sa, path, policy, device))
+        Some(Subject::new(child, sa, peer, policy, device))
     };
     let mut subjects: Vec<Subject> = status.children.iter().filter_map(subject).collect();
     if !subjects.is_empty() {

@@ -48,6 +48,7 @@ fn site() -> Subject {
         outbound: flow,
         refused: 0,
         unprotected: None,
+        is_peer_silent: false,
     }
 }
 
@@ -462,6 +463,14 @@ fn answers_that_stop_to_come_are_a_reason_to_probe() {
     };
     assert!(cure(flow(5, Some(40))).ends_with("large ones are lost: vpnctl probe site_lan"));
     assert!(!cure(flow(0, None)).contains("probe"), "small packets do not pass, either");
+}
+
+#[test]
+fn firewalls_are_not_blamed_for_a_peer_that_does_not_answer() {
+    let stopped = Subject { inbound: flow(5, Some(40)), outbound: flow(9, Some(2)), ..site() };
+    assert_eq!(found(&stopped, &gateway()), [("one_way", false)]);
+    let silent = Subject { is_peer_silent: true, ..stopped };
+    assert_eq!(found(&silent, &gateway()), []);
 }
 
 #[test]

@@ -46,6 +46,10 @@ pub(super) fn is_quiet(subject: &Subject) -> bool {
 
 /// Packets pass in one direction only.
 pub(super) fn one_way(subject: &Subject) -> Option<Finding> {
+    // Then the tunnel's own state tells the cause.
+    if subject.is_peer_silent {
+        return None;
+    }
     let (inbound, outbound) = (subject.inbound, subject.outbound);
     let last = |flow: Flow| seconds(flow.idle.unwrap_or_default());
     let sum = |flow: Flow| format!("{} packets ({} octets)", flow.packets, flow.bytes);

@@ -79,7 +79,7 @@ fn icmp() {
     let heard = || {
         let gateway = near.clone();
         let status = left.run(async move { gateway.tunnel(TUNNEL).status().await });
-        let silence = status.expect("it runs").expect("it is there").unanswered?;
+        let silence = status.expect("it runs").expect("it is there").unanswered?.silence;
         assert_eq!(silence.remote.port(), ike::NAT_T_PORT);
         (silence.icmp?.what == Obstacle::Port).then_some(())
     };

@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         plants("a peer that stops", GATEWAYS, peer_stops),
         plants("a peer that is killed", GATEWAYS, peer_is_killed),
         plants("a peer that vanishes", FILTERED, peer_vanishes),
+        test("a peer that is silent is told by every command", FILTERED, peer_is_silent),
         test("a peer that is killed, over IPv6", GATEWAYS, peer_is_killed_over_ipv6),
         test("waiting for a tunnel can be left", GATEWAYS, waiting),
         test("Ctrl-C leaves the negotiation to vpnd", &[Need::All(GATEWAYS)], interrupted),
@@ -204,6 +205,33 @@ fn peer_is_killed(planted: &Planted) {
     right.start();
 }
 
+/// The tunnel counts as up, and its packets are lost: each command tells the silence, and no firewall is blamed.
+fn peer_is_silent() {
+    let [mut left, mut right] = two_with("liveness_interval = \"1s\"\nretransmissions = 12\n");
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    left.space.echoes("-I 10.1.0.1", 1, "10.2.0.1").expect("an answer");
+    cut(&right);
+    unanswered(&left, "INFORMATIONAL was sent");
+    for command in [&["list"][..], &["list", "--verbose"], &["status", "site"], &["why", "site"]] {
+        let text = left.ctl_ok(command).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(" of 13 times, no answer for "), "{command:?}: {text}");
+        assert!(text.contains("; given up at "), "{command:?}: {text}");
+    }
+    let is_lost = || {
+        left.space.try_sh("ping -q -c 1 -W 0.2 -I 10.1.0.1 10.2.0.1");
+        let status = left.json(&["status", "site", "--json"]);
+        let sa = &status["children"][0]["child_sa"];
+        let [inbound, outbound] = ["idle_in_seconds", "idle_out_seconds"].map(|d| sa[d].as_u64());
+        (inbound >= outbound.map(|idle| idle + 11)).then_some(())
+    };
+    until("packets in one direction only", is_lost, || left.ctl_ok(&["status", "site"]));
+    let why = left.json(&["why", "site", "--json"]);
+    assert!(!why["unanswered"].is_null(), "{why}");
+    assert_eq!(why["children"][0]["findings"], serde_json::json!([]), "{why}");
+}
+
 fn peer_is_killed_over_ipv6() {
     let [mut left, mut right] = [("left", 0), ("right", 1)]
         .map(|(name, end)| Gateway::new(name, &networks::policy(end, true), WATCHFUL, ""));
@@ -218,21 +246,25 @@ fn peer_is_killed_over_ipv6() {
     unanswered(&left, "2001:db8::2 answers: nothing listens on UDP 4500");
 }
 
+/// Nothing reaches the daemon of this gateway any more, and nothing of it arrives.
+fn cut(gateway: &Gateway) {
+    gateway.space.sh("nft add table inet wall");
+    for hook in ["input", "output"] {
+        let chain = format!("inet wall {hook}");
+        gateway
+            .space
+            .sh(&format!("nft add chain {chain} {{ type filter hook {hook} priority 0 ; }}"));
+        gateway.space.sh(&format!("nft add rule {chain} meta l4proto {{ udp, esp }} drop"));
+    }
+}
+
 fn peer_vanishes(planted: &Planted) {
     let [mut left, mut right] = two_with(planted.timers(WATCHFUL));
     left.start();
     right.start();
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
-    right.space.sh("nft add table inet wall");
-    for hook in ["input", "output"] {
-        right.space.sh(&format!(
-            "nft add chain inet wall {hook} {{ type filter hook {hook} priority 0 ; }}"
-        ));
-    }
     planted.now();
-    for hook in ["input", "output"] {
-        right.space.sh(&format!("nft add rule inet wall {hook} meta l4proto {{ udp, esp }} drop"));
-    }
+    cut(&right);
     unanswered(&left, "INFORMATIONAL was sent");
     planted.is_named("the peer's host is gone", &left, &["why", "site"]);
     right.space.sh("nft delete table inet wall");

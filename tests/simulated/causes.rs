@@ -200,8 +200,13 @@ fn a_request_without_an_answer_is_told_of_from_its_first_repetition_on() {
     world.connect(left, Site::TUNNEL);
     assert_eq!(unanswered(&mut world), None, "it was sent once");
     assert!(world.run_until(SOON, |w| unanswered(w).is_some()));
-    let silence = unanswered(&mut world).expect("it was sent again");
+    let ike::status::Unanswered { silence, most, silent_for, given_up_in, .. } =
+        unanswered(&mut world).expect("it was sent again");
     assert_eq!((silence.request.as_str(), silence.sent, silence.was_up), ("IKE_SA_INIT", 2, false));
+    let config = Config::default();
+    assert_eq!((most, silent_for), (config.retransmissions + 1, config.retransmit_after));
+    let pauses = (1..=5).map(|n| config.retransmit_after.mul_f64(1.8f64.powi(n)));
+    assert_eq!(given_up_in, pauses.sum::<Duration>());
     world.heal();
     world.run_for(SETTLED);
     assert_agreement(&mut world, left, right, &site);
@@ -210,7 +215,7 @@ fn a_request_without_an_answer_is_told_of_from_its_first_repetition_on() {
     world.cut(right);
     let interval = Config::default().liveness_interval.expect("the default");
     assert!(world.run_until(interval + SOON, |w| unanswered(w).is_some()), "within a minute");
-    let silence = unanswered(&mut world).expect("it was sent again");
+    let silence = unanswered(&mut world).expect("it was sent again").silence;
     assert_eq!((silence.request.as_str(), silence.was_up), ("INFORMATIONAL", true));
     assert_eq!(world.status(left)[0].state, ike::status::State::Established);
     world.heal();

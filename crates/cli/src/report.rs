@@ -14,7 +14,7 @@ mod overview;
 mod probe;
 mod quiet;
 mod reload;
-mod since;
+pub(crate) mod since;
 mod status;
 mod stored;
 mod table;

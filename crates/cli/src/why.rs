@@ -4,6 +4,7 @@ mod advice;
 mod peer_settings;
 
 use crate::report::duration;
+use crate::report::since::clock;
 use advice::Advice;
 use control::protocol::{Defined, Down, Explanation, Row, Sent, Story, Unanswered, Waits};
 use ike::CloseReason;
@@ -13,12 +14,12 @@ use ike::failure::facts::{
 };
 use ike::failure::{Failure, FailureKind};
 use ike::product::Product;
-use ike::status::{ChildStatus, Ended, IkeStatus, Next, PastFailure, State};
-use ike::unreachable::{Lack, UNPROTECTED};
+use ike::status::{self, ChildStatus, Ended, IkeStatus, Next, PastFailure, State};
+use ike::unreachable::{Lack, UNPROTECTED, Unreachable};
 use policy::Selector;
 use policy::xml::Definitions;
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 /// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only. `now` is the time of the status.
@@ -77,7 +78,7 @@ pub fn explain(
         down: status.ended.as_ref().map(|ended| down(ended, &status.name, now)),
         fault: None,
         waits: status.next.as_ref().map(waits),
-        unanswered: status.unanswered.as_ref().map(|silence| unanswered(silence, &all)),
+        unanswered: status.unanswered.as_ref().map(|request| unanswered(request, now)),
         failures: status.failures.iter().map(story).collect(),
         turned_away: status.turned_away.iter().map(story).collect(),
         defined: own,
@@ -119,12 +120,33 @@ pub(crate) fn down(ended: &Ended, tunnel: &str, now: SystemTime) -> Down {
     Down { reason, seconds_ago: ended.ago.as_secs(), since: stamp(now, ended.ago), cure }
 }
 
-fn unanswered(silence: &Silence, defined: &[Defined]) -> Unanswered {
+/// A request that the peer has not answered yet.
+pub(crate) fn unanswered(unanswered: &status::Unanswered, now: SystemTime) -> Unanswered {
+    let status::Unanswered { silence, most, silent_for, given_up_in, .. } = unanswered;
+    let Silence { request, sent, remote, local, unsent, icmp, .. } = silence;
+    let given_up_at = stamp(now + *given_up_in, Duration::ZERO);
+    let what = match unsent {
+        Some(why) => format!("{request} to {remote} could not be sent from {local}: {why}"),
+        None => format!(
+            "{request} was sent to {remote} {sent} of {most} times, no answer for {}",
+            duration(*silent_for)
+        ),
+    };
+    let until = clock(&given_up_at, given_up_in.as_secs());
     let failure = Failure::from(silence.clone());
     Unanswered {
-        message: message(&failure),
-        cure: Advice { defined, by_stranger: false, peer: None }.on(&failure, &[]),
+        message: format!("{what}; given up at {until}{}", by_icmp(*icmp, *remote)),
+        sent: Some(Sent { request: request.clone(), times: *sent, most: *most }),
+        silent_seconds: silent_for.as_secs(),
+        given_up_at,
+        // The policy has no part in a silence.
+        cure: Advice { defined: &[], by_stranger: false, peer: None }.on(&failure, &[]),
     }
+}
+
+/// The part of a message that tells of an ICMP message.
+fn by_icmp(icmp: Option<Unreachable>, remote: SocketAddr) -> String {
+    icmp.map_or_else(String::new, |icmp| format!("; {} ({UNPROTECTED})", icmp.about(remote)))
 }
 
 fn waits(next: &Next) -> Waits {
@@ -247,9 +269,7 @@ fn message(failure: &Failure) -> String {
             format!("{kind}: {request} to {remote} could not be sent from {local}: {why}")
         }
         Facts::Silence(Silence { request, sent, remote, icmp, .. }) => {
-            let icmp = icmp.map_or_else(String::new, |icmp| {
-                format!("; {} ({UNPROTECTED})", icmp.about(*remote))
-            });
+            let icmp = by_icmp(*icmp, *remote);
             format!("{kind}: {request} was sent to {remote} {}{icmp}", times(*sent))
         }
         Facts::Unsendable(Unsendable { lack: Lack::Address, local, .. }) => {

@@ -74,7 +74,7 @@ pub struct IkeStatus {
     pub next: Option<Next>,
     /// The request of its IKE SA that the peer has not answered yet: it was sent again, or it is known that it may not
     /// have reached the peer.
-    pub unanswered: Option<Silence>,
+    pub unanswered: Option<Unanswered>,
     /// The child tunnels, with their Child SAs.
     pub children: Vec<ChildStatus>,
     /// The last failure, with how long ago.
@@ -83,6 +83,21 @@ pub struct IkeStatus {
     pub failures: Vec<PastFailure>,
     /// Recent refusals of peers that have not proved their identity and may have meant this tunnel.
     pub turned_away: Vec<PastFailure>,
+}
+
+/// A request that the peer has not answered yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Unanswered {
+    /// The request, and the number of times that it was sent.
+    pub silence: Silence,
+    /// The number of times after which the peer is given up; more if it is tried in smaller fragments (RFC 7383).
+    pub most: u32,
+    /// The time since it was sent first.
+    pub silent_for: Duration,
+    /// The time until the peer is given up.
+    pub given_up_in: Duration,
 }
 
 /// A failure, some time later.

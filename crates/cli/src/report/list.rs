@@ -32,6 +32,9 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
             dash(),
             dash(),
         ]);
+        if let Some(unanswered) = &tunnel.unanswered {
+            table.remark(plain(&unanswered.message).into_owned());
+        }
         if let Some(down) = &tunnel.down {
             table.remark(format!("down {}", since::down(down)));
         }
@@ -141,6 +144,9 @@ fn phase1(text: &mut String, tunnel: &Tunnel, colour: Colour) {
     let _ = writeln!(text, "{}", colour.heading(&title));
     let mut fields = Fields::new("  ");
     fields.add("Status", colour.state(&tunnel.state));
+    if let Some(unanswered) = &tunnel.unanswered {
+        fields.add("Unanswered", colour.bad(&plain(&unanswered.message)));
+    }
     add_down(&mut fields, tunnel.down.as_ref());
     if let Some(policy) = &tunnel.policy {
         fields.add("Local ID Type", policy.local_id_type.clone());

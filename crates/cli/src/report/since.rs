@@ -20,10 +20,10 @@ pub fn behind(state: &str, ended: Option<&Down>) -> String {
     }
 }
 
-/// The time of a moment as RFC 3339 writes it, so many seconds later: with the date unless it was in the last twelve hours.
-pub fn clock(stamp: &str, seconds_ago: u64) -> String {
+/// The time of a moment as RFC 3339 writes it, so many seconds away: with the date unless those are less than twelve hours.
+pub fn clock(stamp: &str, seconds: u64) -> String {
     match stamp.trim_end_matches('Z').split_once('T') {
-        Some((_, time)) if seconds_ago < 12 * 3600 => format!("{time} UTC"),
+        Some((_, time)) if seconds < 12 * 3600 => format!("{time} UTC"),
         Some((date, time)) => format!("{date} {time} UTC"),
         None => stamp.to_owned(),
     }

@@ -25,6 +25,9 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         since::behind(&tunnel.state, tunnel.down.as_ref())
     );
     let mut fields = Fields::new("  ");
+    if let Some(unanswered) = &tunnel.unanswered {
+        fields.add("unanswered", colour.bad(&plain(&unanswered.message)));
+    }
     let side = |id: &str, address: Option<std::net::IpAddr>| match address {
         Some(address) if address.to_string() == id => id.to_owned(),
         Some(address) => format!("{} at {address}", plain(id)),

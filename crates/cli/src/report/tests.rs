@@ -365,6 +365,24 @@ fn quantities() {
 }
 
 #[test]
+fn a_request_without_an_answer_is_told_with_the_tunnel() {
+    let told = "INFORMATIONAL was sent to 192.0.2.2:4500 3 of 6 times, no answer for 11s; given up at 17:14:21 UTC";
+    let mut silent = tunnel();
+    silent.unanswered = Some(control::protocol::Unanswered {
+        message: told.to_owned(),
+        sent: None,
+        silent_seconds: 11,
+        given_up_at: "2026-11-25T17:14:21Z".to_owned(),
+        cure: Vec::new(),
+    });
+    let silent = [silent];
+    for text in [list(&silent, PLAIN), verbose(&silent, PLAIN), status(&silent[0], PLAIN)] {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(text.matches(told).count(), 1, "{text}");
+    }
+}
+
+#[test]
 fn exported_keys_are_told_of_with_every_tunnel() {
     let mut open = tunnel();
     assert!(!list(&[open.clone()], PLAIN).contains("INSECURE"));

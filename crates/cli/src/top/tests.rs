@@ -50,6 +50,7 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
         local_address: None,
         remote_address: Some([192, 0, 2, 2].into()),
         ike_sa: None,
+        unanswered: None,
         children: vec![Child {
             name: format!("{name}_lan"),
             number: 0,

@@ -1,7 +1,7 @@
 //! Tunnels and their SAs.
 
 use super::{encapsulation_name, mode_name};
-use crate::why::down;
+use crate::why::{down, unanswered};
 use control::protocol::{Activation, Change, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
 use ike::failure::Failure;
 use ike::quantum::QuantumSafety;
@@ -36,6 +36,7 @@ pub fn tunnel(status: &IkeStatus, now: SystemTime) -> Tunnel {
         remote_address: status.remote_address,
         peer_product: status.product.as_ref().map(ToString::to_string),
         ike_sa: status.sa.as_ref().map(ike_sa),
+        unanswered: status.unanswered.as_ref().map(|request| unanswered(request, now)),
         children: status.children.iter().map(|c| child(c, now)).collect(),
         last_failure: last_failure(status.last_failure.as_ref()),
         down: status.ended.as_ref().map(|ended| down(ended, &status.name, now)),

@@ -208,6 +208,11 @@ fn printed() -> BTreeMap<&'static str, String> {
     stage.world.run_for(Duration::from_secs(4));
     printed.insert("unanswered", stage.why(0, "site"));
 
+    let mut stage = Stage::sites(LEFT, RIGHT).up("site");
+    stage.world.cut(stage.hosts[1]);
+    stage.world.run_for(Duration::from_secs(40));
+    printed.insert("silent", stage.why(0, "site"));
+
     let icmp = Unreachable { by: [192, 0, 2, 2].into(), what: Obstacle::Port };
     let mut stage = Stage::sites(LEFT, RIGHT).unreachable("site", icmp);
     printed.insert("port-unreachable", stage.why(0, "site"));

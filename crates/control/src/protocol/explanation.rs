@@ -25,7 +25,7 @@ pub struct Explanation {
     pub fault: Option<String>,
     /// The event that it waits for; `null` while up, and for phase 1 unless it is being deleted.
     pub waits: Option<Waits>,
-    /// The request that the peer has not answered yet although it was sent again, or for which ICMP tells why; of phase 1.
+    /// As [`Tunnel::unanswered`](super::Tunnel::unanswered); of phase 1.
     #[serde(default)]
     pub unanswered: Option<Unanswered>,
     /// Recent failures, the last one first.
@@ -86,6 +86,15 @@ pub struct Sent {
 pub struct Unanswered {
     /// For people.
     pub message: String,
+    /// The request. If the peer is tried in smaller fragments, `most` grows.
+    #[serde(default)]
+    pub sent: Option<Sent>,
+    /// Seconds since it was sent first.
+    #[serde(default)]
+    pub silent_seconds: u64,
+    /// When the peer is given up, UTC, RFC 3339.
+    #[serde(default)]
+    pub given_up_at: String,
     /// Advice, the likeliest cure first.
     pub cure: Vec<String>,
 }

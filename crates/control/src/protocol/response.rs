@@ -69,7 +69,7 @@ pub enum Reply {
     /// Tunnels, in the order of the policy.
     Tunnels(Vec<Tunnel>),
     /// The explanation of the state of a tunnel.
-    Why(Explanation),
+    Why(Box<Explanation>),
     /// Count by reason.
     Counters(BTreeMap<String, u64>),
     /// Count by tunnel and reason, without tunnels that have none.

@@ -1,7 +1,7 @@
 //! Tunnels and their SAs, and how a negotiation failed.
 
 use super::definition::{ChildPolicy, TunnelPolicy};
-use super::explanation::{Down, FindingInfo};
+use super::explanation::{Down, FindingInfo, Unanswered};
 use super::offload::PlacedInfo;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -29,6 +29,10 @@ pub struct Tunnel {
     pub peer_product: Option<String>,
     /// The IKE SA; `null` while down.
     pub ike_sa: Option<IkeSa>,
+    /// The request that the peer has not answered yet although it was sent again, or of which it is known that it may not
+    /// have reached the peer.
+    #[serde(default)]
+    pub unanswered: Option<Unanswered>,
     /// Its phase 2 tunnels.
     pub children: Vec<Child>,
     /// The last failed negotiation of the IKE SA.

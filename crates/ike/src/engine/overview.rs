@@ -4,7 +4,6 @@ use super::Engine;
 use crate::config::Config;
 use crate::deadlines::Waiter;
 use crate::failure::Failure;
-use crate::failure::facts::Silence;
 use crate::families::{between_off, off, present};
 use crate::quantum::QuantumSafety;
 use crate::sa::active::Active;
@@ -12,7 +11,7 @@ use crate::sa::child::{ChildSa, ChildState, History};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{
-    ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PastFailure, State,
+    ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PastFailure, State, Unanswered,
 };
 use crate::unreachable::UNPROTECTED;
 use esp::plane::{DataPlane, Maintenance, PathMtu, Usage};
@@ -107,7 +106,9 @@ impl<P: DataPlane> Engine<P> {
             sa: sa.map(|(session, sa)| ike_sa(now, session, sa)),
             ended: ended(&tunnel.name).filter(|_| !up || session.is_some_and(Session::is_closing)),
             next: closing_next,
-            unanswered: session.filter(|s| !s.is_closing()).and_then(unanswered),
+            unanswered: session
+                .filter(|s| !s.is_closing())
+                .and_then(|s| unanswered(now, s, &self.config)),
             children: (tunnel
                 .children
                 .iter()
@@ -241,19 +242,24 @@ fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
     Some(Next::Answer {
         request: sa.awaited().to_string(),
         sent,
-        most: (config.retransmissions + 1).max(sent),
+        most: sa.window.attempts(config).map_or(config.retransmissions + 1, |a| a.most),
         obstacle: session.unsent.as_ref().map(ToString::to_string).or_else(icmp),
         again_in,
     })
 }
 
 /// The request that a session has sent in vain so far.
-fn unanswered(session: &Session) -> Option<Silence> {
+fn unanswered(now: Instant, session: &Session, config: &Config) -> Option<Unanswered> {
     let sa = session.sas.get(session.current_index())?;
-    sa.window.due()?;
+    let attempts = sa.window.attempts(config)?;
     let silence = session.silence(sa);
     let in_vain = silence.sent > 1 || silence.unsent.is_some() || silence.icmp.is_some();
-    in_vain.then_some(silence)
+    in_vain.then(|| Unanswered {
+        silence,
+        most: attempts.most,
+        silent_for: now.saturating_duration_since(attempts.since),
+        given_up_in: left(now, attempts.given_up_at),
+    })
 }
 
 fn left(now: Instant, at: Instant) -> Duration {

@@ -38,10 +38,23 @@ pub(crate) struct Window {
 struct Outstanding {
     id: u32,
     message: Message,
+    /// When it was sent first.
+    since: Instant,
     retransmissions: u32,
     /// Those of them since the message was last cut smaller.
     alike: u32,
     due: Instant,
+}
+
+/// The attempts to send a request. The last two values grow if it is cut smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempts {
+    /// When it was sent first.
+    pub since: Instant,
+    /// Their number, if no answer comes.
+    pub most: u32,
+    /// When no more answer is awaited.
+    pub given_up_at: Instant,
 }
 
 /// The last answer.
@@ -95,7 +108,8 @@ impl Window {
     /// Keeps a request that is being sent for retransmission.
     pub fn sent(&mut self, now: Instant, config: &Config, message: Message) {
         let due = after(now, config.retransmit_after);
-        let outstanding = Outstanding { id: self.next, message, retransmissions: 0, alike: 0, due };
+        let (id, since) = (self.next, now);
+        let outstanding = Outstanding { id, message, since, retransmissions: 0, alike: 0, due };
         self.outstanding = Some(Box::new(outstanding));
         self.answers.clear();
         self.next += 1;
@@ -183,6 +197,18 @@ impl Window {
         self.outstanding.as_ref().map_or(0, |o| o.retransmissions)
     }
 
+    /// The attempts to send the request that is not answered.
+    pub fn attempts(&self, config: &Config) -> Option<Attempts> {
+        let o = self.outstanding.as_ref()?;
+        let pauses = o.alike + 1..=config.retransmissions;
+        let left = config.retransmissions.saturating_sub(o.alike);
+        Some(Attempts {
+            since: o.since,
+            most: o.retransmissions + 1 + left,
+            given_up_at: pauses.fold(o.due, |at, n| after(at, backoff(config.retransmit_after, n))),
+        })
+    }
+
     /// RFC 7296 §2.4: exponential, here with factor 1.8. `smaller` cuts the message smaller, if that can be; it is
     /// asked when the message seems not to get through, and then waiting starts over (RFC 7383 §2.5.2).
     pub fn retransmit(
@@ -256,7 +282,10 @@ mod tests {
         assert_eq!(window.retransmit(start, &config, |_| None), Retransmission::NotDue);
         let mut pauses = Vec::new();
         let mut last = start;
+        let given_up_at = start + Duration::from_millis(1000 + 1800 + 3240);
         loop {
+            let attempts = Attempts { since: start, most: 3, given_up_at };
+            assert_eq!(window.attempts(&config), Some(attempts));
             let due = window.due().unwrap();
             pauses.push(due - last);
             last = due;
@@ -268,5 +297,25 @@ mod tests {
         }
         assert_eq!(pauses, [1000, 1800, 3240].map(Duration::from_millis));
         assert!(window.awaits(0) && !window.awaits(1));
+        window.concluded();
+        assert_eq!(window.attempts(&config), None);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_smaller_has_all_its_attempts_again() {
+        let config = Config { retransmissions: 2, ..Config::default() };
+        let mut window = Window::default();
+        let start = Instant::now();
+        window.sent(start, &config, Message::unprotected(vec![7]));
+        for _ in 0..2 {
+            let due = window.due().unwrap();
+            window.retransmit(due, &config, |_| None);
+        }
+        let due = window.due().unwrap();
+        assert_eq!(window.attempts(&config).unwrap().most, 3);
+        window.retransmit(due, &config, |_| Some(Message::unprotected(vec![8])));
+        let attempts = window.attempts(&config).unwrap();
+        assert_eq!((attempts.since, attempts.most), (start, 6));
+        assert_eq!(attempts.given_up_at, due + Duration::from_millis(1000 + 1800 + 3240));
     }
 }

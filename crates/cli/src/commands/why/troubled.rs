@@ -26,7 +26,7 @@ pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCo
     for tunnel in asked {
         let found = answer!(session, Ask::Why { name: tunnel.name.clone() }, Why);
         if needs_explanation(&found) {
-            explanations.push(found);
+            explanations.push(*found);
         }
     }
     if json {
@@ -50,10 +50,10 @@ pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns `true` unless the tunnel and all its phase 2 tunnels are up with their whole traffic.
+/// Returns `true` unless the tunnel and all its phase 2 tunnels are up with their whole traffic, and the peer answers.
 fn is_troubled(tunnel: &Tunnel) -> bool {
     let child = |c: &Child| !is_up(&c.state) || c.fault.is_some() || c.narrowed.is_some();
-    !is_up(&tunnel.state) || tunnel.children.iter().any(child)
+    !is_up(&tunnel.state) || tunnel.unanswered.is_some() || tunnel.children.iter().any(child)
 }
 
 fn is_up(state: &str) -> bool {
