@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use testkit::gateway::{Gateway, PATIENT};
@@ -184,7 +184,7 @@ impl Sender {
                 let open = |way: &Way| kind.socket(way, from, to);
                 let sockets: Vec<Socket> =
                     ways.iter().filter(|way| way.kind != Type::STREAM).map(open).collect();
-                let mut pace = Pace::default();
+                let mut pace = Pace::new();
                 while !end.load(Ordering::Relaxed) {
                     let turn = count.fetch_add(1, Ordering::Relaxed) as usize;
                     let way = &ways[turn % ways.len()];
@@ -207,9 +207,11 @@ impl Sender {
     }
 }
 
-/// How much of a processor a sender takes: a tenth. Seven of them, without it, would leave the daemons of a slow machine
-/// nothing, and no packet of a tunnel would pass. No test depends on it.
-#[derive(Default)]
+/// The senders of this process, of all its scenes.
+static SENDERS: AtomicU32 = AtomicU32::new(0);
+
+/// How often a sender sends. All senders of the process together take half of a processor at most: otherwise they would leave
+/// nothing of a slow machine to the daemons, and no packet of a tunnel would pass. No test depends on it.
 struct Pace {
     /// The processor's time that this thread has taken so far.
     taken: Duration,
@@ -218,11 +220,23 @@ struct Pace {
 impl Pace {
     const SHORTEST: Duration = Duration::from_micros(300);
 
+    fn new() -> Self {
+        SENDERS.fetch_add(1, Ordering::Relaxed);
+        Self { taken: Duration::ZERO }
+    }
+
     /// How long the thread rests after a packet.
     fn rest(&mut self) -> Duration {
         let now = clock_gettime(ClockId::ThreadCPUTime).try_into().expect("not negative");
         let before = std::mem::replace(&mut self.taken, now);
-        (9 * self.taken.saturating_sub(before)).max(Self::SHORTEST)
+        let share = 2 * SENDERS.load(Ordering::Relaxed);
+        (share * self.taken.saturating_sub(before)).max(Self::SHORTEST)
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        SENDERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -44,9 +44,11 @@ const TOLD: u64 = 1_000;
 const DOOR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const GUEST: &str = "203.0.113.7";
 
-/// The two sites answer at once; a guest's request may be lost among the strangers', so that it repeats it often.
+/// The two sites answer at once.
 const IKE: &str =
     "retransmit_after = \"200ms\"\nretransmissions = 10\nliveness_interval = \"1s\"\n";
+/// A guest's request may be lost among the strangers': it repeats it often, and soon begins anew.
+const GUEST_IKE: &str = "retransmit_after = \"200ms\"\nretransmissions = 4\n";
 
 /// The request with which a guest begins.
 fn request(policy: &str) -> Vec<u8> {
@@ -148,7 +150,9 @@ fn observe([left, right, guest]: [&Gateway; 3], more: impl Fn(usize) -> bool) ->
     let (mut rekeys, mut set_ups) = (Vec::new(), Vec::new());
     loop {
         rekeys.push(timed(|| drop(right.ctl_ok(&["rekey", "site"]))));
-        set_ups.push(timed(|| drop(guest.ctl_ok(&["activate", "guest"]))));
+        // On a busy host all requests of one attempt may find no room in the gateway's socket.
+        let up = || guest.ctl(&["activate", "guest"]).status.success().then_some(());
+        set_ups.push(timed(|| until("the guest's tunnel", up, || guest.log())));
         guest.ctl_ok(&["deactivate", "guest"]);
         if !more(rekeys.len()) {
             break;
@@ -164,7 +168,7 @@ fn strangers() {
         policies::guest("guest", "10.3.0.", GUEST, door.each_ref().map(String::as_str));
     left.write_policy(&policies::together(&[policies::SITE[0], &hub]));
     let request = request(&guest);
-    let mut guest = Gateway::new("guest", &guest, IKE, "");
+    let mut guest = Gateway::new("guest", &guest, GUEST_IKE, "");
     Space::connect(
         (&left.space, "wild", &["203.0.113.1/24"]),
         (&guest.space, "wild", &[&format!("{GUEST}/24")]),
