@@ -11,8 +11,9 @@
 //! for change in &put.changes {
 //!     println!("{change}");
 //! }
-//! let loaded = store.commit(put.database)?;
+//! let (checked, loaded) = store.check(put.database)?;
 //! println!("{} tunnels", loaded.policy.tunnels.len());
+//! store.commit(checked)?;
 //! print!("{}", *store.database().export(&Selection::default(), false, false)?);
 //! # Ok(())
 //! # }
@@ -43,6 +44,12 @@ pub struct Store {
     directory: PathBuf,
     database: Database,
     _lock: FileLock,
+}
+
+/// Objects that [`Store::check`] has found to read back to the same from the text that is stored.
+pub struct Checked {
+    database: Database,
+    text: Zeroizing<String>,
 }
 
 /// The store cannot be used, or not be changed.
@@ -165,30 +172,39 @@ impl Store {
         Ok(loaded)
     }
 
-    /// Stores other objects in the place of these. After a crash, or after an error, the file has the old ones or the
-    /// new ones, and nothing in between.
+    /// Checks objects that are to be stored. Returns them with the policy that they are; its places are those in the file once
+    /// they are committed.
     ///
     /// # Errors
-    /// If they are too many or cannot be written. The old ones stay, except with [`StoreError::Unsure`].
-    pub fn commit(&mut self, database: Database) -> Result<Loaded, StoreError> {
-        self.commit_by(database, |_| Ok(()))
-    }
-
-    /// As [`Store::commit`]; `before` is called before every step, and may let it fail.
-    fn commit_by(
-        &mut self,
-        database: Database,
-        mut before: impl FnMut(Step) -> io::Result<()>,
-    ) -> Result<Loaded, StoreError> {
+    /// If they are too many, or do not read back from their own text.
+    pub fn check(&self, database: Database) -> Result<(Checked, Loaded), StoreError> {
         let text = database.to_xml();
         if text.len() > MAX_FILE_LEN {
             return Err(StoreError::Full(text.len()));
         }
         let loaded = self.load(&database)?;
+        Ok((Checked { database, text }, loaded))
+    }
+
+    /// Stores other objects in the place of these. After a crash, or after an error, the file has the old ones or the
+    /// new ones, and nothing in between.
+    ///
+    /// # Errors
+    /// If they cannot be written. The old ones stay, except with [`StoreError::Unsure`].
+    pub fn commit(&mut self, checked: Checked) -> Result<(), StoreError> {
+        self.commit_by(checked, |_| Ok(()))
+    }
+
+    /// As [`Store::commit`]; `before` is called before every step, and may let it fail.
+    fn commit_by(
+        &mut self,
+        Checked { database, text }: Checked,
+        mut before: impl FnMut(Step) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
         match replace_by(&self.path(), text.as_bytes(), &mut before) {
             Ok(()) => {
                 self.database = database;
-                Ok(loaded)
+                Ok(())
             }
             Err((Step::SyncDirectory, source)) => {
                 self.database = database;
@@ -199,10 +215,7 @@ impl Store {
     }
 
     /// The policy that these objects are, with places as in the file if they were committed.
-    ///
-    /// # Errors
-    /// If they do not read back from their own text.
-    pub fn load(&self, database: &Database) -> Result<Loaded, StoreError> {
+    fn load(&self, database: &Database) -> Result<Loaded, StoreError> {
         if database.is_empty() {
             let policy = policy::Policy::default();
             return Ok(Loaded {

@@ -17,6 +17,12 @@ fn open(directory: &Path) -> Store {
     Store::open(directory).unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn commit(store: &mut Store, database: Database) -> Loaded {
+    let (checked, loaded) = store.check(database).expect("it reads back to the same");
+    store.commit(checked).expect("it can be written");
+    loaded
+}
+
 fn site() -> Database {
     Database::read("left.xml", SITE).expect("the sample is valid")
 }
@@ -45,14 +51,14 @@ fn what_is_stored_is_there_after_a_restart() {
     let path = directory.path().join("store");
     let mut store = open(&path);
     assert!(store.database().is_empty());
-    let loaded = store.commit(site()).expect("it can be written");
+    let loaded = commit(&mut store, site());
     assert_eq!(loaded.policy, policy::xml::read("left.xml", SITE).expect("valid").policy);
     assert_eq!(loaded.definitions.of("site")[0].element, "IKETunnel");
     assert_eq!(loaded.definitions.file(), store.path().display().to_string());
     drop(store);
     let mut store = open(&path);
     assert_eq!(*store.database(), site());
-    store.commit(Database::default()).expect("it can be written");
+    commit(&mut store, Database::default());
     assert!(Store::look(&path).expect("readable").is_empty());
 }
 
@@ -61,7 +67,7 @@ fn nobody_else_may_read_it_and_one_may_write_it() {
     let directory = empty();
     let path = directory.path().join("store");
     let mut store = open(&path);
-    store.commit(site()).expect("it can be written");
+    commit(&mut store, site());
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(&store.path()), mode(&path.join(LOCK))), (0o700, 0o600, 0o600));
     assert!(matches!(Store::open(&path), Err(StoreError::InUse(_))));
@@ -76,7 +82,7 @@ fn nobody_else_may_read_it_and_one_may_write_it() {
 fn what_is_no_policy_is_told_and_kept() {
     let directory = empty();
     let mut store = open(directory.path());
-    store.commit(site()).expect("it can be written");
+    commit(&mut store, site());
     let text = fs::read_to_string(store.path()).expect("readable");
     let damaged = text.replace("IKE_ProtectionRef=\"site_p1\"", "IKE_ProtectionRef=\"site_p9\"");
     fs::write(store.path(), &damaged).expect("writable");
@@ -97,10 +103,11 @@ fn a_step_that_fails_leaves_the_old_or_the_new() {
     for failing in 0.. {
         let directory = empty();
         let mut store = open(directory.path());
-        store.commit(old.clone()).expect("it can be written");
+        commit(&mut store, old.clone());
         let mut count = 0;
         let mut at = None;
-        let outcome = store.commit_by(new.clone(), |step| {
+        let (checked, _) = store.check(new.clone()).expect("it reads back to the same");
+        let outcome = store.commit_by(checked, |step| {
             count += 1;
             at = Some(step);
             match count > failing {
@@ -118,7 +125,7 @@ fn a_step_that_fails_leaves_the_old_or_the_new() {
         let renamed = at == Some(Step::SyncDirectory);
         assert_eq!(found, if renamed { new.clone() } else { old.clone() }, "{at:?}");
         assert_eq!(matches!(error, StoreError::Unsure { .. }), renamed);
-        store.commit(new.clone()).expect("the next attempt is as good as any");
+        commit(&mut store, new.clone());
         assert_eq!(Store::look(directory.path()).expect("whole"), new);
         steps = failing + 1;
     }
@@ -131,7 +138,7 @@ fn a_death_between_steps_leaves_the_old_or_the_new() {
     let mut found = Vec::new();
     for death in 1.. {
         let directory = empty();
-        open(directory.path()).commit(old.clone()).expect("it can be written");
+        commit(&mut open(directory.path()), old.clone());
         let child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "store::tests::dies_between_steps", "--ignored"])
             .envs([(DIRECTORY, directory.path().as_os_str()), (DEATH, death.to_string().as_ref())])
@@ -141,7 +148,7 @@ fn a_death_between_steps_leaves_the_old_or_the_new() {
         assert!(stored == old || stored == new);
         found.push(stored == new);
         let mut store = open(directory.path());
-        store.commit(new.clone()).expect("the lock went with the process");
+        commit(&mut store, new.clone());
         if child.status.success() {
             break;
         }
@@ -164,21 +171,23 @@ fn dies_between_steps() {
         }
         Ok(())
     };
-    open(directory.as_ref()).commit_by(large(), die).expect("it can be written");
+    let mut store = open(directory.as_ref());
+    let (checked, _) = store.check(large()).expect("it reads back to the same");
+    store.commit_by(checked, die).expect("it can be written");
 }
 
 #[test]
 fn what_would_not_be_read_is_not_written() {
     let directory = empty();
     let mut store = open(directory.path());
-    store.commit(site()).expect("it can be written");
+    commit(&mut store, site());
     let put = store.database().put(
         "keys.xml",
         &keys(2, MAX_FILE_LEN / 2 - 1_288),
         &PutOptions::default(),
     );
     let database = put.expect("as much as is read").database;
-    assert!(matches!(store.commit(database), Err(StoreError::Full(_))));
+    assert!(matches!(store.check(database), Err(StoreError::Full(_))));
     assert_eq!(*store.database(), site());
     assert_eq!(Store::look(directory.path()).expect("readable"), site());
 }

@@ -95,7 +95,8 @@ pub fn without_daemon(directory: &Path, command: &Command) -> Result<Reply, Refu
     }
     let mut store = Store::open(directory).map_err(unusable)?;
     let prepared = prepare(store.database(), command).ok_or_else(wrong)??;
-    store.commit(prepared.database.clone()).map_err(unusable)?;
+    let (checked, _) = store.check(prepared.database.clone()).map_err(unusable)?;
+    store.commit(checked).map_err(unusable)?;
     Ok(described(prepared))
 }
 

@@ -51,11 +51,12 @@ impl<G: Gateway> Daemon<G> {
             let prepared = prepare(store.database(), &command).ok_or_else(wrong)??;
             let certificates = keeper.read();
             usable(&certificates)?;
-            let file = PolicyFile::from(store.load(&prepared.database).map_err(unusable)?);
+            let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
+            let file = PolicyFile::from(loaded);
             kernel_traffic::check(&file, &config)
                 .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
             if !dry_run {
-                store.commit(prepared.database.clone()).map_err(unusable)?;
+                store.commit(checked).map_err(unusable)?;
             }
             Ok((prepared, store.directory().to_owned(), file, certificates))
         })
