@@ -10,15 +10,15 @@ mod faults;
 mod random;
 mod scene;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid, setfsuid};
+use nix::sys::signal::Signal;
+use nix::unistd::{Uid, setfsuid};
 pub use random::sequences;
 use scene::Scene;
 pub use scene::{Plane, Setting, V4, V6};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use testkit::policies::changed;
-use testkit::until;
+use testkit::{GuardWatch, until};
 
 /// A scene that is played in a setting.
 pub type Play = fn(Setting);
@@ -433,7 +433,7 @@ fn everything(setting: Setting) {
     scene.passes_again("all of it was flushed while the daemon was stopped");
 
     // While no daemon runs, vpnd guard --watch holds the traffic.
-    let mut watch = scene.watch();
+    let mut watch = GuardWatch::start(&scene.left);
     scene.quietly("a stop", |s| s.left.stop());
     scene.guarded();
     scene.quietly("nftables is flushed while no daemon runs", |s| {
@@ -443,11 +443,10 @@ fn everything(setting: Setting) {
     });
     scene.guarded();
     scene.quietly("nftables is flushed while the watch is stopped", |s| {
-        let process = Pid::from_raw(watch.id().cast_signed());
-        kill(process, Signal::SIGSTOP).expect("ours");
+        watch.signal(Signal::SIGSTOP);
         s.left.space.sh("nft flush ruleset");
         s.pause();
-        kill(process, Signal::SIGCONT).expect("ours");
+        watch.signal(Signal::SIGCONT);
     });
     scene.guarded();
     scene.quietly("the process with the table of the watch is killed", |s| s.end_owner());
@@ -464,7 +463,7 @@ fn everything(setting: Setting) {
     let said = scene.vpnd_ok(&["release"]);
     assert!(said.starts_with("released: "), "{said}");
     scene.passes_in_the_clear();
-    assert!(watch.wait().expect("a child of ours").success());
+    assert!(watch.wait().success());
 }
 
 /// What the scenes are to see is seen: each protection is removed while the daemon cannot put it back.

@@ -5,10 +5,8 @@ use nix::unistd::Pid;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use socket2::{Protocol, SockAddr, Socket, Type};
-use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -504,10 +502,7 @@ impl Scene {
 
     /// Runs `vpnd` with the left gateway's configuration, and returns its output.
     pub fn vpnd_ok(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-        command.args(arguments).arg("--config").arg(self.left.path("vpnd.toml"));
-        let output = self.left.space.run(move || command.stdin(Stdio::null()).output());
-        let output = output.expect("vpnd is built");
+        let output = self.left.vpnd(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
@@ -515,21 +510,6 @@ impl Scene {
     /// The state of the guard, for programs.
     pub fn guard_state(&self) -> Value {
         serde_json::from_str(&self.vpnd_ok(&["guard", "--show", "--json"])).expect("JSON")
-    }
-
-    /// Starts `vpnd guard --watch` with the left gateway's policy and configuration, and waits until it is ready.
-    pub fn watch(&self) -> Child {
-        let [policy, config, log] =
-            ["policy.xml", "vpnd.toml", "watch"].map(|name| self.left.path(name));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-        command.args(["guard", "--watch", "--policy"]).arg(policy).arg("--config").arg(config);
-        command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(File::create(&log).expect("writable"));
-        let watch = self.left.space.run(move || command.spawn()).expect("vpnd is built");
-        let read = || std::fs::read_to_string(&log).unwrap_or_default();
-        let ready = || read().contains("guarding the tunnels").then_some(());
-        until("the watch is ready", ready, read);
-        watch
     }
 
     /// Waits until the guard is there, and the watch holds it, too.

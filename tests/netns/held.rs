@@ -1,15 +1,12 @@
 //! A held guard without a service manager: what puts it back, what it falls back to, and what it keeps from being removed.
 
 use libtest_mimic::Trial;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs::{self, File};
+use nix::sys::signal::Signal;
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{SITE, changed};
-use testkit::{FILTERED, test, until};
+use testkit::{FILTERED, GuardWatch, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -24,22 +21,9 @@ pub fn trials() -> Vec<Trial> {
 
 const TABLE: &str = "inet vpn_guard_vpn0";
 
-/// A `vpnd` with the configuration of a gateway.
-fn vpnd(gateway: &Gateway, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-    command.args(arguments).arg("--config").arg(gateway.path("vpnd.toml"));
-    command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
-    command
-}
-
-fn runs(gateway: &Gateway, arguments: &[&str]) -> Output {
-    let mut command = vpnd(gateway, arguments);
-    gateway.space.run(move || command.output()).expect("vpnd is built")
-}
-
 /// Everything that a `vpnd` prints, which ends with this status.
 fn ends(gateway: &Gateway, arguments: &[&str], status: i32) -> String {
-    let output = runs(gateway, arguments);
+    let output = gateway.vpnd(arguments);
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {text}");
@@ -52,63 +36,10 @@ fn table(gateway: &Gateway) -> Option<String> {
     there.then_some(text)
 }
 
-/// A `vpnd guard --watch`.
-struct Watch {
-    log: PathBuf,
-    process: Child,
-}
-
-impl Watch {
-    fn start(gateway: &Gateway) -> Self {
-        let policy = gateway.path("policy.xml").display().to_string();
-        let mut command = vpnd(gateway, &["guard", "--watch", "--policy", &policy]);
-        let log = gateway.path("watch");
-        let file = File::create(&log).expect("writable");
-        command.stdout(Stdio::null()).stderr(file);
-        let process = gateway.space.run(move || command.spawn()).expect("vpnd is built");
-        let watch = Self { log, process };
-        watch.await_log("guarding", 1);
-        watch
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    fn count(&self, text: &str) -> usize {
-        self.log().matches(text).count()
-    }
-
-    fn await_log(&self, text: &str, times: usize) {
-        let told = || (self.count(text) >= times).then_some(());
-        until(&format!("{text:?} in the log of the watch"), told, || self.log());
-    }
-
-    /// Waits until the guard's table has a text.
-    fn await_table(&self, gateway: &Gateway, text: &str) {
-        let there = || table(gateway).filter(|table| table.contains(text));
-        until(&format!("{text:?} in the table"), there, || self.log());
-    }
-
-    fn signal(&self, signal: Signal) {
-        let process = i32::try_from(self.process.id()).expect("a process");
-        kill(Pid::from_raw(process), signal).expect("ours");
-    }
-
-    /// Waits until it has ended.
-    fn ends(&mut self) -> ExitStatus {
-        self.process.wait().expect("a child of ours")
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("---- log of the watch\n{}", self.log());
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Waits until the guard's table has a text.
+fn await_table(watch: &GuardWatch, gateway: &Gateway, text: &str) {
+    let there = || table(gateway).filter(|table| table.contains(text));
+    until(&format!("{text:?} in the table"), there, || watch.log());
 }
 
 /// The last rule that a whole table has.
@@ -117,14 +48,14 @@ const PUT_BACK: &str = "it is put back";
 
 fn put_back() {
     let mut left = Gateway::new("left", SITE[0], PATIENT, "");
-    let mut watch = Watch::start(&left);
-    watch.await_table(&left, WHOLE);
+    let mut watch = GuardWatch::start(&left);
+    await_table(&watch, &left, WHOLE);
     let delete = format!("delete table {TABLE}");
     let flush_chain = format!("flush chain {TABLE} before_translation");
     for (place, line) in ["flush ruleset", &delete, &flush_chain].into_iter().enumerate() {
         left.space.sh(&format!("nft {line}"));
         watch.await_log(PUT_BACK, place + 1);
-        watch.await_table(&left, "oifname \"vpn0\" accept");
+        await_table(&watch, &left, "oifname \"vpn0\" accept");
     }
 
     // While a daemon runs, it puts back its guard itself.
@@ -135,14 +66,14 @@ fn put_back() {
     let put_back = |left: &Gateway| left.log().matches("put back after others").count();
     left.space.sh("nft flush ruleset");
     until("the daemon to put it back", || (put_back(&left) > 0).then_some(()), || left.log());
-    watch.await_table(&left, WHOLE);
+    await_table(&watch, &left, WHOLE);
     assert_eq!(watch.count(PUT_BACK), before, "{}", watch.log());
     // One that cannot leaves it to the watch with its end.
     left.signal(Signal::SIGSTOP);
     left.space.sh("nft flush ruleset");
     left.crash();
     watch.await_log(PUT_BACK, before + 1);
-    watch.await_table(&left, WHOLE);
+    await_table(&watch, &left, WHOLE);
 
     // What the daemon had put in force last is put back.
     left.start();
@@ -151,29 +82,29 @@ fn put_back() {
     left.stop();
     left.write_policy("nonsense");
     left.space.sh("nft flush ruleset");
-    watch.await_table(&left, "255.255.254.0");
+    await_table(&watch, &left, "255.255.254.0");
     // So is what another call of the command has.
     let other = left.path("other.xml").display().to_string();
     fs::write(&other, changed(SITE[0], "10.2.0.255", "10.2.3.255")).expect("writable");
     ends(&left, &["guard", "--policy", &other], 0);
     left.space.sh("nft flush ruleset");
-    watch.await_table(&left, "255.255.252.0");
+    await_table(&watch, &left, "255.255.252.0");
 
     // A signal leaves the guard, and a release ends the watch.
     watch.signal(Signal::SIGTERM);
-    assert!(watch.ends().success());
+    assert!(watch.wait().success());
     assert!(table(&left).is_some());
-    let mut watch = Watch::start(&left);
+    let mut watch = GuardWatch::start(&left);
     let told = ends(&left, &["release"], 0);
     assert!(told.starts_with("released: "), "{told}");
-    assert!(watch.ends().success(), "{}", watch.log());
+    assert!(watch.wait().success(), "{}", watch.log());
     assert!(table(&left).is_none());
 }
 
 fn second_watch() {
     let left = Gateway::new("left", SITE[0], PATIENT, "");
-    let mut watch = Watch::start(&left);
-    watch.await_table(&left, WHOLE);
+    let mut watch = GuardWatch::start(&left);
+    await_table(&watch, &left, WHOLE);
     let before = table(&left);
     let other = left.path("other.xml").display().to_string();
     fs::write(&other, changed(SITE[0], "10.2.0.255", "10.2.3.255")).expect("writable");
@@ -181,18 +112,18 @@ fn second_watch() {
     assert!(told.contains("another vpnd guard --watch has it"), "{told}");
     assert_eq!(table(&left), before);
     ends(&left, &["release"], 0);
-    assert!(watch.ends().success(), "{}", watch.log());
+    assert!(watch.wait().success(), "{}", watch.log());
 }
 
 fn released() {
     let left = Gateway::new("left", SITE[0], PATIENT, "");
     for _ in 0..10 {
-        let mut watch = Watch::start(&left);
-        watch.await_table(&left, WHOLE);
+        let mut watch = GuardWatch::start(&left);
+        await_table(&watch, &left, WHOLE);
         // It is about to put the guard back when the release comes.
         left.space.sh("nft flush ruleset");
         ends(&left, &["release"], 0);
-        assert!(watch.ends().success(), "{}", watch.log());
+        assert!(watch.wait().success(), "{}", watch.log());
         assert!(table(&left).is_none(), "{}", watch.log());
     }
 }

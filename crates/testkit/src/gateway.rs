@@ -101,6 +101,20 @@ impl Gateway {
         command
     }
 
+    /// A command of `vpnd` with this gateway's configuration, beside its daemon.
+    pub fn vpnd_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(built("vpnd"));
+        command.args(arguments).arg("--config").arg(self.path("vpnd.toml"));
+        command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs such a command to its end.
+    pub fn vpnd(&self, arguments: &[&str]) -> Output {
+        let mut command = self.vpnd_command(arguments);
+        self.space.run(move || command.output()).expect("vpnd is built")
+    }
+
     /// Starts the daemon and waits for its one line.
     pub fn start(&mut self) {
         let command = self.command();

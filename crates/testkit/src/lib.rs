@@ -21,12 +21,14 @@
 //! | How long does a test wait for something? | `waiting.rs` |
 //! | How are hosts made, connected, configured and watched? | `space.rs` |
 //! | How is `vpnd` started, commanded and stopped? | `gateway.rs`; where the programs are: `programs.rs` |
+//! | How is `vpnd guard --watch` started? | `guard_watch.rs` |
 //! | Which policies do the tests use? | `policies.rs` |
 //! | How is strongSwan started and commanded? | `strongswan.rs` |
 //! | Which losses does a busy host cause? | `losses.rs` |
 #![forbid(unsafe_code)]
 
 pub mod gateway;
+mod guard_watch;
 mod losses;
 mod needs;
 pub mod policies;
@@ -36,6 +38,7 @@ pub mod strongswan;
 mod trials;
 mod waiting;
 
+pub use guard_watch::GuardWatch;
 pub use left_out::skip;
 pub use losses::{BUFFERS, TOGETHER, backlog_drops};
 pub use needs::{FILTERED, GATEWAYS, Need, PEERS, PINGED, missing, unavailable};
