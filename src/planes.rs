@@ -37,6 +37,7 @@ use host::nft;
 use policy::{ChildTunnel, Policy};
 use restoration::Restoration;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -258,11 +259,18 @@ fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
             .into_iter()
             .for_each(|p| notice(Notice::Unprotected(p)));
     };
-    let log = nft::Log::start(guard::LOG_GROUP, logged).inspect_err(
-        |error| tracing::info!(%error, "packets that the guard drops are counted, and not told with their tunnels"),
-    );
+    let unable = |error: &dyn Display| {
+        tracing::info!(
+            "packets that the guard drops are counted, and not told with their tunnels: {error}"
+        );
+    };
+    let log = nft::Log::start(guard::LOG_GROUP, logged).inspect_err(|error| unable(error)).ok()?;
     // The kernel's answer comes at once, and that of the program takes some milliseconds.
-    log.ok().filter(|_| nft::knows_log())
+    if !nft::knows_log() {
+        unable(&"nftables cannot log packets");
+        return None;
+    }
+    Some(log)
 }
 
 /// Everything that the guard of these rules follows from, with these settings.

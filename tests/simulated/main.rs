@@ -15,6 +15,7 @@ mod conformance;
 mod crossing;
 mod datapath;
 mod delete;
+mod dropped;
 mod establish;
 mod failure;
 mod families;

@@ -446,6 +446,10 @@ impl Capabilities for Recorder {
     fn preparation(&mut self) -> Option<&mut dyn esp::plane::Preparation> {
         Some(self)
     }
+
+    fn filtering(&mut self) -> Option<&mut dyn esp::plane::Filtering> {
+        self.datapath.as_mut()?.filtering()
+    }
 }
 
 impl esp::plane::Preparation for Recorder {
