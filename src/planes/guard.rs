@@ -61,7 +61,8 @@ use esp::filter::{Direction, Filter};
 use esp::plane::{PlaneError, Rule, RuleId};
 use host::nft;
 use sets::{
-    HANDED, LOST, Layer, Member, OWN_BY_DEVICE, PROTECTED, SEEN, Script, Sets, TRANSLATED, Way,
+    HANDED, LOST, Layer, Member, OWN_BY_DEVICE, PROTECTED, SEEN, SENT_HERE, Script, Sets,
+    TRANSLATED, Way,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -77,6 +78,9 @@ const AFTER_GUARD: i32 = AFTER_NAT + 1;
 
 /// The group to which the guard logs some of the packets that it drops instead of letting them leave.
 pub(super) const LOG_GROUP: u16 = 4500;
+
+/// No user has this number: every socket of a program has another one.
+const NOBODY: u32 = u32::MAX;
 
 /// The process that has the held table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -571,7 +575,8 @@ fn base(
     let hooks = hooks(layer, surroundings);
     let leaving = dropped.leaving;
     // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses that
-    // protected packets need.
+    // protected packets need. Of those that have come by no device, this host has sent the ones with its addresses, and those of
+    // its programs: an IPv6 socket keeps its address after this host has lost it. Frames that a bridge forwards have neither.
     format!(
         "{begin}  counter {out_drop} {{ packets {leaving} bytes 0 }}
   chain {handed} {{
@@ -588,6 +593,10 @@ fn base(
 {bypass_out}{log}    counter name {out_drop} drop
   }}
   chain {out_claims} {{
+  }}
+  chain {SENT_HERE} {{
+    fib saddr type local goto {out_drop}
+    meta nfproto ipv6 meta skuid != {NOBODY} goto {out_drop}
   }}
   chain {own} {{
   }}

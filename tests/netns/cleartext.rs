@@ -2,17 +2,19 @@
 
 use crate::leaks::{PLAYS, Plane, Setting, V4, V6};
 use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
 use std::net::UdpSocket;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::site;
 use testkit::space::Space;
-use testkit::{FILTERED, Need, test};
+use testkit::{FILTERED, Need, eventually, test};
 
 pub fn trials() -> Vec<Trial> {
     let userspace = |family, others| Setting { family, plane: Plane::Userspace, others };
     let mut trials = vec![
         test("cleartext that should be protected is not taken", FILTERED, inbound),
         test("what the guard drops is told with its tunnel", FILTERED, named),
+        test("a socket whose address is removed sends nothing", FILTERED, removed),
     ];
     for (name, play) in PLAYS {
         let mut settings = vec![("IPv4", userspace(V4, 0)), ("IPv6", userspace(V6, 0))];
@@ -68,6 +70,46 @@ fn named() {
     assert!(why.contains("about to leave in the clear") && why.contains(&packet), "{why}");
     let trace = left.ctl_ok(&[&["trace"], &packet.split(' ').collect::<Vec<_>>()[..]].concat());
     assert!(trace.contains("site_lan"), "{trace}");
+}
+
+/// An IPv6 socket keeps sending from its address after the host has lost it.
+fn removed() {
+    let setting = Setting { family: V6, plane: Plane::Userspace, others: 0 };
+    let mut left = Gateway::new("left", &setting.policy(0), PATIENT, "");
+    let peer = Space::new("peer");
+    Space::connect((&left.space, "wire", &["192.0.2.1/24"]), (&peer, "wire", &["192.0.2.2/24"]));
+    left.space.ip("address add 2001:db8::3/64 dev wire nodad");
+    peer.ip("address add 2001:db8::2/64 dev wire nodad");
+    peer.ip("address add fd02::1/128 dev lo nodad");
+    left.space.ip("-6 route add default via 2001:db8::2");
+    let [sender, device] = [false, true].map(|to_device| {
+        left.space.run(move || {
+            let socket = UdpSocket::bind("[2001:db8::3]:0").expect("its address");
+            if to_device {
+                socket2::SockRef::from(&socket).bind_device(Some(b"wire")).expect("as root");
+            }
+            socket
+        })
+    });
+    let receiver = peer.run(|| UdpSocket::bind("[fd02::1]:4567").expect("its address"));
+    let sends = |socket: &UdpSocket| socket.send_to(b"secret", "[fd02::1]:4567").is_ok();
+    left.space.ip("address del 2001:db8::3/64 dev wire");
+    receiver.set_nonblocking(true).expect("a socket takes it");
+    eventually("a datagram without the address", || {
+        sends(&sender);
+        receiver.recv(&mut [0; 6]).ok()
+    });
+    left.start();
+    assert!(!sends(&device), "the guard drops it");
+    // Without the guard and its routes, the held table does.
+    left.signal(Signal::SIGSTOP);
+    left.space.sh("nft delete table inet vpn_guard_vpn0");
+    left.space.sh("ip -6 rule flush");
+    left.space.sh("ip -6 rule add from all lookup main priority 32766");
+    for socket in [&sender, &device] {
+        assert!(!sends(socket), "the held table drops it");
+    }
+    left.signal(Signal::SIGCONT);
 }
 
 fn inbound() {

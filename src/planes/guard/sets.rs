@@ -26,6 +26,9 @@ pub(super) const HANDED: [&str; 2] = ["handed_before", "handed_after"];
 /// one by which they have come.
 pub(super) const OWN_BY_DEVICE: &str = "own_by_device";
 
+/// The chain for packets that have come by no device: those that this host itself sends are unprotected.
+pub(super) const SENT_HERE: &str = "sent_here";
+
 /// The chain for packets that had a transformation of the kernel, and lost it with the translation of an address. nftables sees
 /// their destination alone.
 pub(super) const LOST: &str = "lost";
@@ -113,15 +116,15 @@ impl Way {
     /// The chains that look for claimed packets, and what they do with them.
     fn rules(self, layer: Layer) -> Vec<(&'static str, String)> {
         let goto = format!("goto {}", self.unprotected());
-        // Last: it is asked of claimed packets alone. Forwarded packets have come by a device, but not from an address of this
-        // host; a frame that a bridge forwards has come by none, and has no address of this host, either.
+        // Last: it is asked of claimed packets alone.
         let local = format!("fib saddr type local {goto}");
         let lost = format!("counter name {TRANSLATED} drop");
+        let sent_here = format!("goto {SENT_HERE}");
         match (self, layer) {
             (Self::Own, Layer::Guard) => {
-                vec![(OWN_BY_DEVICE, local.clone()), (LOST, lost), (self.claims(), local)]
+                vec![(OWN_BY_DEVICE, local), (LOST, lost), (self.claims(), sent_here)]
             }
-            (Self::Own, Layer::Held) => vec![(self.claims(), local)],
+            (Self::Own, Layer::Held) => vec![(self.claims(), sent_here)],
             (Self::Leaving | Self::Arriving, _) => vec![(self.claims(), goto)],
         }
     }
@@ -593,13 +596,13 @@ mod tests {
         let script: String = one.iter().map(|member| sets.add(member).guard).collect();
         let key = "meta l4proto 6 ip daddr & 255.255.255.0 . th dport & 0xffff @own_ip_24_proto_6_dport_ffff";
         for rule in [
-            format!("own {key} fib saddr type local goto unprotected_leaving\n"),
+            format!("own {key} goto sent_here\n"),
             format!("own_by_device {key} fib saddr type local goto unprotected_leaving\n"),
             format!("lost {key} counter name translated_leaving drop\n"),
         ] {
             assert!(script.contains(&rule), "{script}");
         }
-        assert!(script.contains("@own_ip_24_proto_6_fragment fib"), "{script}");
+        assert!(script.contains("@own_ip_24_proto_6_fragment goto sent_here"), "{script}");
         let added: String = two.iter().map(|member| sets.add(member).guard).collect();
         assert!(!added.contains("own_"), "both tunnels share the destination: {added}");
         let gone = sets.remove_all(&one).expect("without building the table again").guard;
@@ -685,7 +688,7 @@ mod tests {
             format!("leaving ip saddr 10.1.0.1-10.1.255.254 {to} goto unprotected_leaving"),
             format!("own_by_device {anywhere} fib saddr type local goto unprotected_leaving"),
             format!("lost {anywhere} counter name translated_leaving drop"),
-            format!("own {anywhere} fib saddr type local goto unprotected_leaving"),
+            format!("own {anywhere} goto sent_here"),
         ];
         assert_eq!(script, expected.map(|rule| format!("add rule inet g {rule}\n")).concat());
         assert_eq!(sets.remove(&members[0]), None, "rules of a chain have no names");
