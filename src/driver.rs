@@ -393,7 +393,14 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::Rekey(name, reply) => self.waiting.rekey(&mut self.engine, now, name, reply),
             Command::Lacking(reply) => drop(reply.send(self.lacking())),
             Command::Status(reply) => drop(reply.send(self.engine.status(now))),
+            Command::StatusFrom(first, count, reply) => {
+                drop(reply.send(self.engine.status_from(now, first, count)))
+            }
             Command::Counters(reply) => self.tell_counters(reply),
+            Command::ExchangeDurations(reply) => {
+                // Whoever has asked may be gone.
+                let _ = reply.send(*self.engine.exchange_durations());
+            }
             Command::ReplacePolicy(policy, reply) => self.begin_replacement(policy, reply),
             Command::ReplaceTrust(trust, reply) => {
                 self.engine.replace_trust(trust);

@@ -15,6 +15,7 @@ use esp::plane::DataPlane;
 use host::facts::HostFacts;
 use host::firewall::Firewall;
 use host::namespace::Namespace;
+use ike::durations::ExchangeDurations;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
 use policy::Policy;
@@ -126,6 +127,18 @@ impl Gateway {
     /// Dropping the future has no effect on the gateway.
     pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         self.handle.counters().await
+    }
+
+    /// The times from requests of this side to the peers' answers, by kind of exchange: the round trips of liveness checks,
+    /// and rekeys.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn exchange_durations(&self) -> Result<ExchangeDurations, GatewayError> {
+        self.handle.exchange_durations().await
     }
 
     /// Reasons why packets do not pass through the tunnels of an IKE tunnel that are up, or may not pass. `policy` is the one

@@ -8,6 +8,7 @@ use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary, PlaneError};
 use esp::trace::Trace;
 use ike::CommandError;
+use ike::durations::ExchangeDurations;
 use ike::event::Event;
 use ike::failure::Failure;
 use ike::failure::facts::Unsendable;
@@ -131,8 +132,10 @@ pub(super) enum Command {
     Rekey(String, Reply<Result<(), GatewayError>>),
     Begin(Vec<String>, Reply<Result<Vec<Begun>, GatewayError>>),
     Status(Reply<Vec<IkeStatus>>),
+    StatusFrom(usize, usize, Reply<Vec<IkeStatus>>),
     Lacking(Reply<Vec<(String, Unsendable)>>),
     Counters(Reply<BTreeMap<String, u64>>),
+    ExchangeDurations(Reply<ExchangeDurations>),
     ReplacePolicy(Arc<Policy>, Reply<Result<(), InvalidPolicy>>),
     ReplaceTrust(Arc<Trust>, Reply<()>),
     Families(Reply<Families>),
@@ -222,12 +225,32 @@ impl Handle {
         self.ask(Command::Status).await
     }
 
+    /// At most `count` tunnels of the policy, from the one with this index on. Messages are answered between two such requests.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    pub async fn status_from(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> Result<Vec<IkeStatus>, GatewayError> {
+        self.ask(|reply| Command::StatusFrom(first, count, reply)).await
+    }
+
     /// Discarded datagrams (`ike.…`) and packets (`esp.…`) by reason.
     ///
     /// # Errors
     /// If the engine has stopped.
     pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         self.ask(Command::Counters).await
+    }
+
+    /// The times from requests of this side to the peers' answers.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    pub async fn exchange_durations(&self) -> Result<ExchangeDurations, GatewayError> {
+        self.ask(Command::ExchangeDurations).await
     }
 
     /// Replaces the policy; unchanged tunnels are untouched.

@@ -42,6 +42,19 @@ impl<'a> Tunnels<'a> {
         self.handle.status().await
     }
 
+    /// At most `count` tunnels of the policy, from the one with this index on. The gateway answers its peers between two such
+    /// requests: so a program that asks often does not hold it up.
+    ///
+    /// # Errors
+    /// If the gateway has stopped.
+    pub async fn status_from(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> Result<Vec<IkeStatus>, GatewayError> {
+        self.handle.status_from(first, count).await
+    }
+
     /// Starts tunnels and waits until each is up or has failed, up to three minutes. A tunnel that is up counts as started.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Dead, restarted and unreachable peers (RFC 7296 §2.4, §1.5).
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, failure, ike_spis};
+use ike::durations::Exchange as Measured;
 use ike::failure::FailureKind;
 use ike::unreachable::Unsent;
 use ike::{Config, Transmit};
@@ -45,6 +46,43 @@ fn an_idle_peer_is_asked_and_lives() {
     assert!((60..=241).contains(&asked), "{asked} questions in an idle hour");
     assert_eq!(ike_spis(&mut world, left), before);
     assert_agreement(&mut world, left, right, &Site::default());
+}
+
+#[test]
+fn exchanges_are_measured_from_the_request_to_the_answer() {
+    let (mut world, left, right) = up(&Site::default(), &calm());
+    let durations = |world: &mut World, exchange| {
+        let both = world.command(left, "tell durations", |engine, _| *engine.exchange_durations());
+        let of = both.of(exchange);
+        (of.count(), of.sum())
+    };
+    let ms = Duration::from_millis;
+    assert_eq!(durations(&mut world, Measured::Liveness), (0, ms(0)));
+    // A link of 10 ms.
+    assert!(world.rekey(left, "net0"));
+    world.run_for(SETTLED);
+    assert_eq!(durations(&mut world, Measured::RekeyChild), (1, ms(20)));
+    // The peer's rekey is not this side's exchange, and neither is the Delete after it.
+    assert!(world.rekey(right, Site::TUNNEL));
+    world.run_for(SETTLED);
+    assert_eq!(durations(&mut world, Measured::RekeyIke), (0, ms(0)));
+    // A request that is repeated after a second.
+    world.drop_next(left, 1, |l| l.is_request(Exchange::CreateChild));
+    assert!(world.rekey(left, Site::TUNNEL));
+    world.run_for(SETTLED);
+    assert_eq!(durations(&mut world, Measured::RekeyIke), (1, ms(1_020)));
+    assert_eq!(durations(&mut world, Measured::NewChild), (0, ms(0)));
+}
+
+#[test]
+fn the_round_trips_of_liveness_checks_are_measured() {
+    let (mut world, left, _) = up(&Site::default(), &Config::default());
+    world.run_for(Duration::from_secs(600));
+    let durations = world.command(left, "tell durations", |engine, _| *engine.exchange_durations());
+    let liveness = durations.of(Measured::Liveness);
+    let round_trip = Duration::from_millis(20);
+    let count = u32::try_from(liveness.count()).expect("some in ten minutes");
+    assert!(count > 0 && liveness.sum() == count * round_trip, "{liveness:?}");
 }
 
 #[test]

@@ -109,6 +109,11 @@ impl Session {
             return cx.discard(Discard::WrongExchange);
         }
         let retransmissions = sa.window.retransmissions();
+        let active = sa.established().and_then(|e| e.active.as_ref());
+        if let (Some(active), Some(since)) = (active, sa.window.waits_since()) {
+            let duration = cx.now.saturating_duration_since(since);
+            cx.out.durations.note(active.measured_as(), duration);
+        }
         sa.window.concluded();
         self.heard(cx, index, datagram);
         self.take_answering_path(cx, datagram, retransmissions);

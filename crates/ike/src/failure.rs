@@ -110,6 +110,25 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    /// All kinds.
+    pub const ALL: &[Self] = &[
+        Self::NoAnswer,
+        Self::NoLocalAddress,
+        Self::NoRoute,
+        Self::FamilyOff,
+        Self::AuthenticationFailed,
+        Self::BadCertificate,
+        Self::NoProposalChosen,
+        Self::TsUnacceptable,
+        Self::TrafficClaimed,
+        Self::ModeMismatch,
+        Self::NoMatchingTunnel,
+        Self::ProtocolError,
+        Self::Refused,
+        Self::DataPlane,
+        Self::Cancelled,
+    ];
+
     /// Stable name for programs.
     pub fn name(self) -> &'static str {
         match self {

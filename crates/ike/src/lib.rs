@@ -92,6 +92,7 @@
 //! | How many SAs may one peer have? | `session/children.rs`: eight Child SAs for each child tunnel, and eight tunnels that only it names; `collision.rs`: eight IKE SAs |
 //! | Why does an exchange begin, and in which order? | `task.rs` (the reasons), `session/tasks.rs` (the queue), `dispatch.rs`, `pump` (the start); `sa/active.rs` has the exchange in flight, `sa.rs` the states of an IKE SA |
 //! | Where do activate, deactivate, rekey and stop enter? | `engine/lifecycle.rs`; `engine/target.rs` finds the tunnel of a name |
+//! | Which times are measured? | `durations.rs`: from a request until its answer (`dispatch.rs`, `handle_response`), by the kind of exchange (`sa/active.rs`, `measured_as`) |
 //! | Which events, failures and reasons of an end are there? | `event.rs`; `failure.rs` with `failure/facts.rs`; `close_reason.rs`. `past_failures.rs` keeps the last four of a tunnel, and 32 of strangers |
 //! | Where does the status of a tunnel come from? | `engine/overview.rs` fills in the types of `status.rs` |
 //! | When is the engine woken next? | `deadlines.rs`; for a session `session/aging.rs`, `deadline`. `datagram.rs` is the form of what it takes and sends |
@@ -182,6 +183,7 @@ mod deadlines;
 pub mod discard;
 mod dispatch;
 mod dropped;
+pub mod durations;
 mod effect;
 mod engine;
 pub mod event;

@@ -5,6 +5,7 @@ use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::{Deadline, after};
 use crate::discard::Discard;
 use crate::dropped::Dropped;
+use crate::durations::ExchangeDurations;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
 use crate::key_log::{LoggedKeys, Sink};
@@ -49,6 +50,7 @@ pub(crate) struct Outputs {
     pub events: VecDeque<Event>,
     pub jobs: VecDeque<Job>,
     pub discards: BTreeMap<&'static str, u64>,
+    pub durations: ExchangeDurations,
     pub failures: Failures,
     pub products: Products,
     /// The ends of tunnels that were up, by name.

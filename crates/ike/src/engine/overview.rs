@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::config::Config;
 use crate::deadlines::Waiter;
+use crate::durations::ExchangeDurations;
 use crate::failure::Failure;
 use crate::families::{between_off, off, present};
 use crate::quantum::QuantumSafety;
@@ -68,6 +69,12 @@ impl<P: DataPlane> Engine<P> {
     pub fn status(&mut self, now: Instant) -> Vec<IkeStatus> {
         let tunnels = self.policy.tunnels.clone();
         tunnels.iter().map(|t| self.status_of(now, t)).collect()
+    }
+
+    /// At most `count` tunnels of the policy with their SAs, from the one with this index on.
+    pub fn status_from(&mut self, now: Instant, first: usize, count: usize) -> Vec<IkeStatus> {
+        let page: Vec<_> = self.policy.tunnels.iter().skip(first).take(count).cloned().collect();
+        page.iter().map(|t| self.status_of(now, t)).collect()
     }
 
     fn status_of(&mut self, now: Instant, tunnel: &IkeTunnel) -> IkeStatus {
@@ -167,6 +174,11 @@ impl<P: DataPlane> Engine<P> {
     /// Discarded datagrams by reason.
     pub fn discards(&self) -> &BTreeMap<&'static str, u64> {
         &self.out.discards
+    }
+
+    /// The times from requests of this side to the peers' answers.
+    pub fn exchange_durations(&self) -> &ExchangeDurations {
+        &self.out.durations
     }
 
     /// The last failure of an IKE or child tunnel since it was last up; of an IKE tunnel without one, what was

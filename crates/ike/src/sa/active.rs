@@ -5,6 +5,7 @@ use super::follow_up::FollowUp;
 use super::keys::Base;
 use super::lowest_nonce::LowestNonce;
 use crate::crypto::key_exchange::PrivateKey;
+use crate::durations::Exchange;
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
 use crate::wire::registry::ExchangeType;
@@ -33,6 +34,20 @@ impl Active {
             _ => return ExchangeType::INFORMATIONAL,
         };
         if follows_up { ExchangeType::IKE_FOLLOWUP_KE } else { ExchangeType::CREATE_CHILD_SA }
+    }
+
+    /// The kind by which its duration is counted.
+    pub fn measured_as(&self) -> Exchange {
+        match self {
+            Self::Child(pending) if pending.follow_up.is_some() => Exchange::FollowUp,
+            Self::Rekey(pending) if pending.follow_up.is_some() => Exchange::FollowUp,
+            Self::Child(pending) if pending.rekeys.is_none() => Exchange::NewChild,
+            Self::Child(_) => Exchange::RekeyChild,
+            Self::Rekey(_) => Exchange::RekeyIke,
+            Self::DeleteChildren(_) | Self::DeleteIke => Exchange::Delete,
+            Self::Addresses(_) => Exchange::Addresses,
+            Self::Liveness(_) => Exchange::Liveness,
+        }
     }
 
     /// Returns `true` if the exchange creates, rekeys or deletes a Child SA.

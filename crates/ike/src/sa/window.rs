@@ -188,6 +188,11 @@ impl Window {
         }
     }
 
+    /// When the outstanding request was sent first.
+    pub fn waits_since(&self) -> Option<Instant> {
+        self.outstanding.as_ref().map(|o| o.since)
+    }
+
     pub fn due(&self) -> Option<Instant> {
         self.outstanding.as_ref().map(|o| o.due)
     }
