@@ -1,0 +1,296 @@
+//! The tunnels of a scrape, and counts that outlive their SAs.
+
+use ike::status::{ChildStatus, IkeStatus, State};
+use std::collections::HashMap;
+
+/// All states, in the order of the numbers by which metrics tell them.
+pub(crate) const STATES: [State; 6] = [
+    State::Down,
+    State::Negotiating,
+    State::Established,
+    State::Rekeying,
+    State::Closing,
+    State::Blocked,
+];
+
+/// The number of a state.
+pub(crate) fn number(state: State) -> usize {
+    STATES.iter().position(|s| *s == state).unwrap_or_default()
+}
+
+/// Returns `true` if a tunnel carries packets in this state.
+pub(crate) fn is_up(state: State) -> bool {
+    matches!(state, State::Established | State::Rekeying)
+}
+
+/// Counts of one child tunnel, or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Packets received and sent.
+    pub packets: [u64; 2],
+    /// Octets of inner packets received and sent.
+    pub octets: [u64; 2],
+    /// Packets refused.
+    pub refused: u64,
+    /// Rekeys.
+    pub rekeys: u64,
+}
+
+impl Counts {
+    fn of(child: &ChildStatus) -> Self {
+        let Some(sa) = &child.sa else { return Self::default() };
+        Self {
+            packets: [sa.packets_in, sa.packets_out],
+            octets: [sa.bytes_in, sa.bytes_out],
+            refused: sa.refused,
+            rekeys: sa.rekeys,
+        }
+    }
+
+    fn each(self) -> [u64; 6] {
+        let Self { packets: [p, q], octets: [o, r], refused, rekeys } = self;
+        [p, q, o, r, refused, rekeys]
+    }
+
+    fn from_each([p, q, o, r, refused, rekeys]: [u64; 6]) -> Self {
+        Self { packets: [p, q], octets: [o, r], refused, rekeys }
+    }
+
+    fn add(&mut self, other: Self) {
+        let (mut sum, other) = (self.each(), other.each());
+        sum.iter_mut().zip(other).for_each(|(sum, more)| *sum += more);
+        *self = Self::from_each(sum);
+    }
+
+    /// The part that is new since `before`: all of it if the tunnel has come up again since, so that it counts from 0.
+    fn since(self, before: Self) -> Self {
+        let (mut now, before) = (self.each(), before.each());
+        if now.iter().zip(before).all(|(now, before)| *now >= before) {
+            now.iter_mut().zip(before).for_each(|(now, before)| *now -= before);
+        }
+        Self::from_each(now)
+    }
+}
+
+/// The counts of a tunnel since the daemon has known it.
+#[derive(Debug, Default)]
+struct Account {
+    last: Counts,
+    sum: Counts,
+}
+
+impl Account {
+    /// Returns the sum, and the part of it that is new.
+    fn note(&mut self, counts: Counts) -> (Counts, Counts) {
+        let new = counts.since(self.last);
+        self.last = counts;
+        self.sum.add(new);
+        (self.sum, new)
+    }
+}
+
+#[derive(Debug, Default)]
+struct TunnelAccount {
+    /// The round in which the tunnel was met last.
+    round: u64,
+    own: Account,
+    children: HashMap<String, Account>,
+}
+
+/// Counts that go on when a tunnel comes up again: the gateway counts from 0 then, and a counter of OpenMetrics must not go back.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    round: u64,
+    tunnels: HashMap<String, TunnelAccount>,
+    children: Counts,
+    rekeys: u64,
+}
+
+impl Ledger {
+    /// Begins to read all tunnels. Of phase 1 and phase 2 tunnels together, `limit` have series of their own.
+    pub fn round(&mut self, limit: usize) -> Round<'_> {
+        self.round += 1;
+        Round { ledger: self, room: limit, fleet: Fleet::default() }
+    }
+}
+
+/// One reading of all tunnels.
+#[derive(Debug)]
+pub struct Round<'l> {
+    ledger: &'l mut Ledger,
+    room: usize,
+    fleet: Fleet,
+}
+
+impl Round<'_> {
+    /// Takes in some of the tunnels, in the order of the policy.
+    pub fn add(&mut self, tunnels: &[IkeStatus]) {
+        for tunnel in tunnels {
+            self.add_one(tunnel);
+        }
+    }
+
+    fn add_one(&mut self, tunnel: &IkeStatus) {
+        let Ledger { round, tunnels, children: all, rekeys } = &mut *self.ledger;
+        let account = match tunnels.get_mut(&tunnel.name) {
+            Some(account) => account,
+            None => tunnels.entry(tunnel.name.clone()).or_default(),
+        };
+        // No series may be told twice.
+        if std::mem::replace(&mut account.round, *round) == *round {
+            return;
+        }
+        let raw =
+            Counts { rekeys: tunnel.sa.as_ref().map_or(0, |sa| sa.rekeys), ..Counts::default() };
+        let (own, new) = account.own.note(raw);
+        *rekeys += new.rekeys;
+        let fleet = &mut self.fleet;
+        fleet.states[0][number(tunnel.state)] += 1;
+        let series = 1 + tunnel.children.len();
+        let listed = series <= self.room;
+        let mut children = Vec::new();
+        for child in &tunnel.children {
+            let of_child = match account.children.get_mut(&child.name) {
+                Some(account) => account,
+                None => account.children.entry(child.name.clone()).or_default(),
+            };
+            let (counts, new) = of_child.note(Counts::of(child));
+            all.add(new);
+            fleet.states[1][number(child.state)] += 1;
+            if listed {
+                children.push(Child { name: child.name.clone(), state: child.state, counts });
+            }
+        }
+        // Peers may name children of their own.
+        account.children.retain(|name, _| tunnel.children.iter().any(|c| c.name == *name));
+        if listed {
+            self.room -= series;
+            let (name, state) = (tunnel.name.clone(), tunnel.state);
+            fleet.tunnels.push(Tunnel { name, state, rekeys: own.rekeys, children });
+        } else {
+            fleet.omitted += series;
+        }
+    }
+
+    /// The tunnels that were taken in. The counts of others are forgotten.
+    pub fn finish(self) -> Fleet {
+        let Self { ledger, mut fleet, .. } = self;
+        let round = ledger.round;
+        ledger.tunnels.retain(|_, account| account.round == round);
+        fleet.total = ledger.children;
+        fleet.ike_rekeys = ledger.rekeys;
+        fleet
+    }
+}
+
+/// All tunnels at the time of a scrape.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    /// Numbers of phase 1 and of phase 2 tunnels by the number of the state.
+    pub(crate) states: [[usize; STATES.len()]; 2],
+    /// Those with series of their own.
+    pub(crate) tunnels: Vec<Tunnel>,
+    pub(crate) omitted: usize,
+    /// The counts of all child tunnels, also of those that are gone.
+    pub(crate) total: Counts,
+    /// Rekeys of all IKE SAs.
+    pub(crate) ike_rekeys: u64,
+}
+
+impl Fleet {
+    /// The number of phase 1 and phase 2 tunnels without series of their own.
+    pub fn omitted(&self) -> usize {
+        self.omitted
+    }
+}
+
+/// A phase 1 tunnel.
+#[derive(Clone, Debug)]
+pub(crate) struct Tunnel {
+    pub name: String,
+    pub state: State,
+    pub rekeys: u64,
+    pub children: Vec<Child>,
+}
+
+/// A phase 2 tunnel.
+#[derive(Clone, Debug)]
+pub(crate) struct Child {
+    pub name: String,
+    pub state: State,
+    pub counts: Counts,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use esp::plane::Spi;
+    use ike::negotiation::suite::ChildSuite;
+    use ike::status::ChildSaStatus;
+    use policy::{EspEncryption, KeyBits, Lifetime, Mode, Protection};
+
+    /// A tunnel with one child, which is up and has received so many packets, or is down.
+    pub fn tunnel(name: &str, packets: Option<u64>) -> IkeStatus {
+        let state = if packets.is_some() { State::Established } else { State::Down };
+        let mut child = ChildStatus::new(format!("{name}_lan"), Mode::Tunnel);
+        child.state = state;
+        child.sa = packets.map(|packets| {
+            let suite = ChildSuite::new(Protection::aead(EspEncryption::AesGcm16(KeyBits::B128)));
+            let mut sa = ChildSaStatus::new(suite, (Spi(1), Spi(2)), Lifetime::default());
+            (sa.packets_in, sa.bytes_in) = (packets, packets * 100);
+            (sa.packets_out, sa.bytes_out) = (packets * 2, packets * 200);
+            sa
+        });
+        let mut tunnel = IkeStatus::new(name);
+        tunnel.state = state;
+        tunnel.children = vec![child];
+        tunnel
+    }
+
+    fn scrape(ledger: &mut Ledger, limit: usize, tunnels: &[IkeStatus]) -> Fleet {
+        let mut round = ledger.round(limit);
+        tunnels.chunks(1).for_each(|page| round.add(page));
+        round.finish()
+    }
+
+    fn received(fleet: &Fleet) -> u64 {
+        fleet.tunnels[0].children[0].counts.packets[0]
+    }
+
+    #[test]
+    fn counts_go_on_when_a_tunnel_comes_up_again() {
+        let mut ledger = Ledger::default();
+        let told = [Some(7), Some(9), None, Some(3), Some(4)].map(|packets| {
+            let fleet = scrape(&mut ledger, 10, &[tunnel("site", packets)]);
+            assert_eq!(fleet.total.packets[0], received(&fleet));
+            received(&fleet)
+        });
+        assert_eq!(told, [7, 9, 9, 12, 13]);
+        // Another tunnel in its place: the total goes on.
+        let fleet = scrape(&mut ledger, 10, &[tunnel("other", Some(5))]);
+        assert_eq!((received(&fleet), fleet.total.packets), (5, [18, 36]));
+        let fleet = scrape(&mut ledger, 10, &[tunnel("site", Some(1))]);
+        assert_eq!((received(&fleet), fleet.total.octets), (1, [1_900, 3_800]));
+    }
+
+    #[test]
+    fn tunnels_beyond_the_limit_are_in_the_sums() {
+        let all = ["a", "b", "c"].map(|name| tunnel(name, Some(10)));
+        for (limit, listed, omitted) in [(6, 3, 0), (5, 2, 2), (3, 1, 4), (1, 0, 6)] {
+            let fleet = scrape(&mut Ledger::default(), limit, &all);
+            assert_eq!((fleet.tunnels.len(), fleet.omitted()), (listed, omitted), "{limit}");
+            assert_eq!(fleet.total.packets, [30, 60]);
+            assert_eq!(fleet.states[1][number(State::Established)], 3);
+        }
+    }
+
+    #[test]
+    fn a_tunnel_that_is_met_twice_counts_once() {
+        let mut ledger = Ledger::default();
+        let mut round = ledger.round(10);
+        round.add(&[tunnel("a", Some(1)), tunnel("b", None)]);
+        round.add(&[tunnel("b", None)]);
+        let fleet = round.finish();
+        assert_eq!((fleet.tunnels.len(), fleet.states[0][0]), (2, 1));
+    }
+}

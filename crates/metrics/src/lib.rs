@@ -1,0 +1,50 @@
+//! The numbers of a gateway as OpenMetrics, and the endpoint at which a monitoring system reads them.
+//!
+//! A scrape asks the gateway for its tunnels, page by page, and for its other counters. Nothing is counted for metrics on the
+//! way of a packet.
+//!
+//! ```text
+//! Prometheus ── GET /metrics ──▶ endpoint ──▶ Source (crate cli) ──▶ gateway
+//!                                                │
+//!              IkeStatus, page by page ──▶ Round ┤ ◀── Ledger: counts that outlive an SA
+//!              events ────────────▶ Happenings ──┤
+//!              workers, crypto, certificates … ──┴──▶ Snapshot ──▶ text
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use ike::status::IkeStatus;
+//! use metrics::Ledger;
+//!
+//! let mut ledger = Ledger::default();
+//! // At most 1000 tunnels have series of their own.
+//! let mut round = ledger.round(1000);
+//! round.add(&[IkeStatus::new("site")]);
+//! assert_eq!(round.finish().omitted(), 0);
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Which metrics are there, with which labels? | `text.rs`, and one file per subject in `text/` |
+//! | Which tunnels have series of their own, and how do counts outlive an SA? | `fleet.rs` |
+//! | What is counted of events, and which durations are measured? | `happenings.rs` |
+//! | Who is answered, and how many at a time? | `endpoint.rs` |
+//! | Where can the endpoint listen? | `address.rs` |
+//! | Where do the numbers come from? | crate `cli`, `daemon/metrics.rs` |
+#![forbid(unsafe_code)]
+
+mod address;
+mod endpoint;
+mod fleet;
+mod happenings;
+mod text;
+
+pub use address::{Address, BindError, Bound};
+pub use endpoint::{Limits, Source, serve};
+pub use fleet::{Fleet, Ledger, Round};
+pub use happenings::{Happenings, Tallies};
+pub use hyper::body::Bytes;
+pub use text::Snapshot;
