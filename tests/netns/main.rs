@@ -29,6 +29,7 @@ mod held;
 mod install;
 mod kills;
 mod manual;
+mod metrics;
 mod nat;
 mod networks;
 mod newcomer;
@@ -90,6 +91,7 @@ fn main() -> std::process::ExitCode {
         kills::trials(),
         roaming::trials(),
         manual::trials(),
+        metrics::trials(),
         nat::trials(),
         reload::trials(),
         commands::trials(),

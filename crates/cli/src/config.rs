@@ -25,6 +25,7 @@ mod filter;
 mod ike;
 mod log;
 mod manual;
+mod metrics;
 mod ranges;
 mod span;
 mod tunnel;
@@ -33,6 +34,7 @@ mod workers;
 pub use self::esp::{Df, Encap, Esp};
 pub use self::ike::{Ike, RestartAction};
 pub use self::log::{BadLevel, Log, LogFormat, LogLevel};
+pub use self::metrics::Metrics;
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
 pub use families::FamiliesSection;
@@ -55,6 +57,8 @@ pub struct Config {
     pub control: Control,
     /// `[log]`
     pub log: Log,
+    /// `[metrics]`
+    pub metrics: Metrics,
     /// `[ike]`
     pub ike: Ike,
     /// `[esp]`

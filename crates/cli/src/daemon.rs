@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, info, warn};
 
 pub mod confinement;
@@ -36,6 +36,7 @@ pub mod helper;
 pub(crate) mod logging;
 mod manual;
 pub(crate) mod memory;
+pub mod metrics;
 mod numbers;
 mod offload;
 mod overview;
@@ -88,6 +89,9 @@ pub enum StartupError {
     /// The control socket.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The endpoint for metrics.
+    #[error(transparent)]
+    Metrics(#[from] ::metrics::BindError),
     /// Capabilities or devices.
     #[error(transparent)]
     Privilege(#[from] privilege::PrivilegeError),
@@ -178,6 +182,7 @@ fn run_gateway(
         warn!("{remark}");
     }
     let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
+    let endpoint = config.metrics.listen.as_ref().map(metrics::listen).transpose()?;
 
     // The last moment with one thread. The gateway starts confined.
     let paths = Paths::of(options, config);
@@ -239,7 +244,7 @@ fn run_gateway(
             Some(sink) => builder.log_keys(sink),
             None => builder,
         };
-        let events = builder.subscribe();
+        let (events, counted) = (builder.subscribe(), builder.subscribe());
         let gateway = builder.start().await.map_err(|error| naming(error, holder))?;
         let log = tokio::spawn(follow(events, config.log.format));
         warn_of_lacks(&gateway, &policy).await;
@@ -263,7 +268,9 @@ fn run_gateway(
             if policy.tunnels.len() == 1 { "" } else { "s" },
             socket.path().display()
         );
-        run(daemon, socket, listener, signals, log, &ready).await;
+        let metrics = endpoint.map(|endpoint| metrics::serve(endpoint, &daemon, counted));
+        let metrics = metrics.unwrap_or_default();
+        run(daemon, socket, listener, signals, log, metrics, &ready).await;
         Ok(())
     })
 }
@@ -305,13 +312,14 @@ async fn remind(keeper: Arc<Keeper>) {
 }
 
 /// Serves until a signal or a client says stop, then stops the gateway and removes the control socket. The clients'
-/// connections close last. `log` ends with the gateway's events.
+/// connections close last. `log` ends with the gateway's events, and `metrics` is ended then.
 pub async fn run<G: Gateway>(
     daemon: Arc<Daemon<G>>,
     control: ControlSocket,
     listener: UnixListener,
     mut signals: Signals,
     log: JoinHandle<()>,
+    mut metrics: JoinSet<()>,
     ready: &str,
 ) {
     let owner = nix::unistd::geteuid().as_raw();
@@ -361,6 +369,7 @@ pub async fn run<G: Gateway>(
     let connections = server.await;
     // The events have ended with the gateway.
     let _ = log.await;
+    metrics.shutdown().await;
     info!("{}", daemon.after_stop(blocked));
     // A client that has seen its connection close may start another daemon at once.
     drop(control);

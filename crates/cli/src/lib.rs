@@ -66,6 +66,7 @@
 //! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it; `daemon/helper.rs` is the process that runs `nft` for it |
 //! | How are keys kept out of core dumps and from other users? | `daemon/memory.rs`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
+//! | Where do the numbers for monitoring systems come from? | `daemon/metrics.rs` gathers them: 64 tunnels at a time, one text a second at most; the names of metrics and the endpoint are in the crate `metrics`, the settings in `config/metrics.rs` |
 //! | Who advises about rules of the filter that are never used? | `filter_advice.rs` |
 //! | Who advises about tunnels that the guard does not know? | `guard_advice.rs` |
 //! | Where is traffic refused that the kernel cannot express? | `kernel_traffic.rs` |

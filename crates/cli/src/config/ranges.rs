@@ -19,7 +19,7 @@ pub(super) struct OutOfRange {
 
 /// Checks every value of a file.
 pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
-    let Config { ike, esp, certificates, .. } = config;
+    let Config { ike, esp, certificates, metrics, .. } = config;
     required("ike.retransmit_after", ike.retransmit_after)?;
     required("ike.nat_keepalive", ike.nat_keepalive)?;
     required("ike.linger", ike.linger)?;
@@ -41,6 +41,7 @@ pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
     range("esp.outer_mtu", esp.outer_mtu, 576, u16::MAX)?;
     // RFC 1191 §6.3: not more than once in two minutes; ten are usual.
     or_off("esp.path_mtu_lifetime", esp.path_mtu_lifetime, s(120), s(86_400))?;
+    range("metrics.tunnels", metrics.tunnels, 0, 1_000_000)?;
     device(&esp.device)
 }
 

@@ -4,6 +4,7 @@ use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary};
 use esp::trace::Trace;
+use ike::durations::ExchangeDurations;
 use ike::failure::facts::Unsendable;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
@@ -43,6 +44,12 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn rekey(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// Every tunnel of the policy.
     fn status(&self) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
+    /// At most `count` tunnels of the policy, from the one with this index on.
+    fn status_from(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
     /// Reasons why packets do not pass through a tunnel that is up, or may not pass. What is known of the packet filter may be
     /// as old as `age`.
     fn findings(
@@ -53,6 +60,10 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Finding>, GatewayError>> + Send;
     /// Discarded datagrams and packets by reason.
     fn counters(&self) -> impl Future<Output = Result<BTreeMap<String, u64>, GatewayError>> + Send;
+    /// The times from requests of this side to the peers' answers.
+    fn exchange_durations(
+        &self,
+    ) -> impl Future<Output = Result<ExchangeDurations, GatewayError>> + Send;
     /// Replaces the policy; unchanged tunnels are untouched.
     fn replace_policy(
         &self,
@@ -150,6 +161,14 @@ impl Gateway for vpn::Gateway {
         self.tunnels().status().await
     }
 
+    async fn status_from(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> Result<Vec<IkeStatus>, GatewayError> {
+        self.tunnels().status_from(first, count).await
+    }
+
     async fn findings(
         &self,
         tunnel: &IkeStatus,
@@ -161,6 +180,10 @@ impl Gateway for vpn::Gateway {
 
     async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         vpn::Gateway::counters(self).await
+    }
+
+    async fn exchange_durations(&self) -> Result<ExchangeDurations, GatewayError> {
+        vpn::Gateway::exchange_durations(self).await
     }
 
     async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), GatewayError> {

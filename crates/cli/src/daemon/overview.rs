@@ -74,7 +74,7 @@ impl<G: Gateway> Daemon<G> {
     }
 
     /// The state of the guard; `None` where it cannot be told. `nft` may take long to answer.
-    async fn guard(&self) -> Option<GuardInfo> {
+    pub(super) async fn guard(&self) -> Option<GuardInfo> {
         let esp = &self.config.1.esp;
         let (directory, device) = (esp.state_dir.clone(), esp.device.clone());
         let asked = tokio::task::spawn_blocking(move || vpn::guard::state(&directory, &device));

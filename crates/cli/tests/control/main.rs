@@ -4,6 +4,7 @@
 mod aix;
 mod completions;
 mod memory;
+mod metrics;
 mod policy_store;
 mod protocol;
 mod running;

@@ -8,6 +8,7 @@ use esp::plane::{
     DataPlane, FamilySwitching, Filtering, PacketSummary, Rule, RuleId, Spi, TrafficSelectors,
 };
 use esp::trace::Trace;
+use ike::durations::ExchangeDurations;
 use ike::event::{Event, EventKind, Negotiated};
 use ike::failure::Failure;
 use ike::failure::facts::Unsendable;
@@ -186,6 +187,14 @@ impl Gateway for MemoryGateway {
         Ok(inner.policy.tunnels.iter().map(status).collect())
     }
 
+    async fn status_from(
+        &self,
+        first: usize,
+        count: usize,
+    ) -> Result<Vec<IkeStatus>, GatewayError> {
+        Ok(self.status().await?.into_iter().skip(first).take(count).collect())
+    }
+
     async fn findings(
         &self,
         tunnel: &IkeStatus,
@@ -200,6 +209,10 @@ impl Gateway for MemoryGateway {
 
     async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         Ok(BTreeMap::from([("replayed".to_owned(), 3)]))
+    }
+
+    async fn exchange_durations(&self) -> Result<ExchangeDurations, GatewayError> {
+        Ok(ExchangeDurations::default())
     }
 
     async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), GatewayError> {

@@ -1,8 +1,10 @@
 //! A daemon that runs in a thread of a test.
 
 use crate::memory::MemoryGateway;
+use cli::daemon::metrics::serve;
 use cli::daemon::server::ControlSocket;
-use cli::daemon::{self, Daemon, Signals};
+use cli::daemon::{self, Daemon, Gateway, Signals};
+use metrics::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -10,6 +12,15 @@ use tokio::net::UnixListener;
 
 /// Returns when it listens at that path; the thread ends when the daemon is told to.
 pub fn start(daemon: Daemon<MemoryGateway>, socket: PathBuf) -> JoinHandle<()> {
+    start_with(daemon, socket, None)
+}
+
+/// The same, which also serves metrics.
+pub fn start_with(
+    daemon: Daemon<MemoryGateway>,
+    socket: PathBuf,
+    endpoint: Option<Bound>,
+) -> JoinHandle<()> {
     let (listening, ready) = mpsc::channel();
     let thread = thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -19,7 +30,11 @@ pub fn start(daemon: Daemon<MemoryGateway>, socket: PathBuf) -> JoinHandle<()> {
             let signals = Signals::new().expect("signals");
             listening.send(()).expect("the test waits");
             let log = tokio::spawn(std::future::ready(()));
-            daemon::run(Arc::new(daemon), control, listener, signals, log, "ready").await;
+            let daemon = Arc::new(daemon);
+            let events = daemon.gateway().events();
+            let metrics = endpoint.map(|endpoint| serve(endpoint, &daemon, events));
+            let metrics = metrics.unwrap_or_default();
+            daemon::run(daemon, control, listener, signals, log, metrics, "ready").await;
         });
     });
     ready.recv().expect("the daemon listens");

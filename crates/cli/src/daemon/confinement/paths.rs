@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::daemon::Options;
+use ::metrics::Address;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
@@ -48,8 +49,12 @@ impl Paths {
         // Also without SAs keyed by hand: some may be added later.
         let sequences = Some(&config.esp.sequences);
         let families = Some(&config.families.file);
-        let files =
-            [Some(&config.control.socket), Some(&config.crypto.tunables), families, sequences];
+        let metrics = match &config.metrics.listen {
+            Some(Address::Unix(socket)) => Some(socket),
+            _ => None,
+        };
+        let (control, tunables) = (Some(&config.control.socket), Some(&config.crypto.tunables));
+        let files = [control, tunables, families, sequences, metrics];
         let guard_file = config.esp.guard_file();
         paths.write = [Some(&config.esp.state_dir), options.export_keys.as_ref(), cache, store]
             .into_iter()
@@ -140,6 +145,7 @@ mod tests {
         config.esp.sequences = root.join("lib/sequences");
         let socket = root.join("run/service");
         fs::create_dir(root.join("run")).expect("writable");
+        config.metrics.listen = Some(Address::Unix(root.join("monitoring/metrics.sock")));
         let _service = UnixListener::bind(&socket).expect("a free path");
         config.certificates.token_files = vec![socket.clone(), root.join("files")];
         let options = Options {
@@ -154,8 +160,8 @@ mod tests {
         let paths = Paths::of(&options, &config);
         assert!(paths.read.contains(&root) && paths.read.contains(&root.join("archive")));
         assert!(paths.read.contains(&PathBuf::from(".")) && !paths.read.contains(&PathBuf::new()));
-        let write =
-            ["state", "run", "", "kept", "lib", "state", "files"].map(|name| root.join(name));
+        let write = ["state", "run", "", "kept", "lib", "monitoring", "state", "files"];
+        let write = write.map(|name| root.join(name));
         assert_eq!(paths.remarks().count(), 0);
         assert_eq!((paths.write, paths.sockets), (write.to_vec(), vec![socket]));
         assert!(root.join("state").is_dir() && root.join("run").is_dir());
