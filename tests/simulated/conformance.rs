@@ -11,11 +11,13 @@ use ike::wire::message;
 use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::protected::Content;
 use ike::wire::registry::{ExchangeType, GroupId, NotifyType, PayloadType, ProtocolId};
-use policy::{AddressRange, Group, IkeProposal, Pfs, Prf, Selector};
+use policy::{AddressRange, Group, IkeProposal, Pfs, Policy, Prf, Role, Selector};
 use sim::host::ike_offer;
 use sim::link::{self, Parcel};
-use sim::{Exchange, HostId, Site, World};
+use sim::{Exchange, HostId, Side, Site, World};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -739,23 +741,61 @@ fn a_nonce_shorter_than_half_the_key_of_the_prf_is_refused() {
     }
 }
 
-#[test]
-fn a_child_sa_without_key_exchange_is_replaced_with_its_ike_sa_if_the_peer_wants_none() {
-    let site = Site {
-        pfs: Pfs {
-            offer: vec![Group::Ecp256],
-            accept: vec![],
-            accept_none: true,
-            additional: Vec::new(),
-        },
-        ..Site::default()
-    };
-    let mut puppet = Puppet::called(&site);
+/// The gateway wants a key exchange for each Child SA, which the first one does not have.
+fn with_pfs() -> Site {
+    let (offer, accept) = (vec![Group::Ecp256], vec![]);
+    let pfs = Pfs { offer, accept, accept_none: true, additional: Vec::new() };
+    Site { pfs, ..Site::default() }
+}
+
+/// The gateway asks for a rekey, and the puppet wants no key exchange.
+fn refuse_key_exchange(puppet: &mut Puppet) {
     assert!(puppet.world.rekey(puppet.left, "net0"));
     puppet.world.run_for(Duration::from_millis(50));
     let (request, _) = puppet.next_request();
     puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]);
-    let (header, _) = puppet.sent().remove(0);
-    assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT);
+}
+
+#[test]
+fn a_child_sa_without_key_exchange_is_replaced_with_its_ike_sa_if_the_peer_wants_none() {
+    // Whoever began the IKE SA.
+    for mut puppet in [Puppet::called(&with_pfs()), Puppet::calling(&with_pfs())] {
+        refuse_key_exchange(&mut puppet);
+        let (header, _) = puppet.sent().remove(0);
+        assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT);
+        assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
+    }
+}
+
+#[test]
+fn a_side_that_only_answers_begins_no_ike_sa_after_a_refusal() {
+    let site = with_pfs();
+    let mut policy = Policy::clone(&site.policy(Side::Left));
+    Arc::make_mut(&mut policy.tunnels[0]).role = Role::Responder;
+    let mut puppet = Puppet::with_policy(&site, Arc::new(policy), calm());
+    puppet.call();
+    let payloads = puppet.auth_payloads();
+    puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    refuse_key_exchange(&mut puppet);
+    assert!(puppet.sent().is_empty());
     assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
+}
+
+#[test]
+fn a_peer_that_has_begun_is_not_pressed_to_take_a_new_ike_sa() {
+    // Without an answer, an attempt ends in less than a minute.
+    for (mut puppet, again) in
+        [(Puppet::called(&with_pfs()), true), (Puppet::calling(&with_pfs()), false)]
+    {
+        refuse_key_exchange(&mut puppet);
+        puppet.world.run_for(Duration::from_secs(120));
+        let begun: BTreeSet<_> = puppet
+            .sent()
+            .into_iter()
+            .filter(|(header, _)| header.exchange == ExchangeType::IKE_SA_INIT)
+            .map(|(header, _)| header.initiator_spi)
+            .collect();
+        assert_eq!(begun.len() > 1, again, "{begun:?}");
+        assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
+    }
 }

@@ -7,7 +7,7 @@ use ike::CloseReason;
 use ike::event::EventKind;
 use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::registry::{ExchangeType, NotifyType, ProtocolId};
-use policy::{KeyBits, Lifetime, LifetimeBounds};
+use policy::{Group, KeyBits, Lifetime, LifetimeBounds, Pfs};
 use sim::host::{esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, leftovers};
 use sim::traffic::InnerPacket;
@@ -44,6 +44,45 @@ fn a_day_of_rekeys_loses_nothing() {
         assert!(world.run_until_quiet(Duration::from_secs(20), 10 * MINUTE));
         assert_agreement(&mut world, left, right, &site);
         assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn ends_that_agree_on_no_key_exchange_lose_nothing() {
+    let none = Pfs { offer: vec![], accept: vec![], accept_none: true, additional: vec![] };
+    let only = |group| Pfs {
+        offer: vec![group],
+        accept: vec![group],
+        accept_none: false,
+        additional: vec![],
+    };
+    for [at_left, at_right] in
+        [[none, only(Group::Curve25519)], [only(Group::Ecp256), only(Group::Curve25519)]]
+    {
+        for begins_left in [true, false] {
+            let site = |pfs: &Pfs| Site { children: 1, pfs: pfs.clone(), ..short_lived() };
+            let (here, there) = (site(&at_left), site(&at_right));
+            let mut world = World::new(1);
+            let left = world.add_host("left", here.left, here.policy(Side::Left), calm());
+            let right = world.add_host("right", there.right, there.policy(Side::Right), calm());
+            world.connect(if begins_left { left } else { right }, Site::TUNNEL);
+            world.run_for(MINUTE);
+            let (l, r) = here.inner(0);
+            let second = Duration::from_secs(1);
+            let flows =
+                [world.start_flow(left, l, r, second), world.start_flow(right, r, l, second)];
+            // Each refuses the other one's rekey at the same moment.
+            assert!(world.rekey(left, "net0") && world.rekey(right, "net0"));
+            world.run_for(60 * MINUTE);
+            let is_first = |l: &&sim::Label| l.is_request(Exchange::SaInit);
+            let begun = |host| world.ladder().sent_by(host).filter(is_first).count();
+            let sum = begun("left") + begun("right");
+            assert!(sum >= 5, "{sum} IKE SAs, and each Child SA lives ten minutes");
+            assert_nothing_lost(&mut world, flows);
+            assert!(world.run_until_quiet(Duration::from_secs(20), 10 * MINUTE));
+            assert_agreement(&mut world, left, right, &here);
+            assert_clean_stop(&mut world, left, right);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::wire::parts::{Parts, status};
 use crate::wire::payload::Payload;
 use crate::wire::registry::NotifyType;
 use esp::plane::Spi;
+use policy::IkeTunnel;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -53,9 +54,18 @@ impl Session {
         }
     }
 
-    /// An attempt to begin a successor has come to nothing.
+    /// Returns `true` if this side can begin a successor, whose IKE_SA_INIT takes the path in use.
+    pub fn may_begin_successor(&self) -> bool {
+        let IkeTunnel { role, remote, .. } = &*self.tunnel;
+        self.begun_here || role.may_initiate() && remote.address.is_some()
+    }
+
+    /// An attempt to begin a successor has come to nothing. A peer that began the session itself may take none, so it is not
+    /// asked again before it refuses another rekey.
     pub fn put_off_renewal(&mut self, now: Instant) {
-        self.renewal.at = Some(after(now, PAUSE));
+        if self.begun_here {
+            self.renewal.at = Some(after(now, PAUSE));
+        }
     }
 
     /// Sets the end of a session without another authentication, once: no rekey and no message of the peer puts it off.

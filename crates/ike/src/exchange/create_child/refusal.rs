@@ -52,8 +52,7 @@ pub(super) fn refused(
         return ask(session, cx, index, wish);
     }
     let effects = fail(session, cx, (tunnel, pending.rekeys), failure);
-    // The side that began the IKE SA knows how to reach the other one.
-    let begun_here = session.begun_here;
+    let may_begin = session.may_begin_successor();
     let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old)) else {
         return effects;
     };
@@ -62,7 +61,7 @@ pub(super) fn refused(
     // The first Child SA of an IKE SA has no key exchange of its own, so the peer may object to that alone.
     let exchanges_no_keys = old.choice.group.is_none() && !tunnel.pfs.offer.is_empty();
     drop(old);
-    if !begun_here || (algorithms && !exchanges_no_keys) {
+    if !may_begin || (algorithms && !exchanges_no_keys) {
         return effects;
     }
     warn(
