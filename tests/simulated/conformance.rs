@@ -6,6 +6,7 @@ use ike::event::EventKind;
 use ike::failure::FailureKind;
 use ike::negotiation::proposal::{Offered, offer_child, offer_ike};
 use ike::negotiation::selectors;
+use ike::status::Renewal;
 use ike::wire::header::Header;
 use ike::wire::message;
 use ike::wire::payload::{Delete, Notify, Payload};
@@ -400,11 +401,14 @@ fn a_child_sa_that_the_peer_replaces_in_no_way_is_replaced_with_its_ike_sa() {
         assert!(puppet.world.rekey(puppet.left, "net0"));
         puppet.world.run_for(Duration::from_millis(50));
         let (mut request, _) = puppet.next_request();
-        for _ in ["a rekey", "one for any traffic"] {
+        assert_eq!(renewal(&mut puppet), None, "a rekey");
+        for next in [Renewal::Widened, Renewal::NewChildSa] {
             puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
+            assert_eq!(renewal(&mut puppet), Some(next));
             (request, _) = puppet.next_request();
         }
         puppet.answer(&request, &[notify(refusal, &[])]);
+        assert_eq!(renewal(&mut puppet), Some(Renewal::NewIkeSa));
         let sent = puppet.sent();
         let [(header, _)] = &sent[..] else { panic!("{sent:?}") };
         assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT);
@@ -741,6 +745,11 @@ fn a_nonce_shorter_than_half_the_key_of_the_prf_is_refused() {
     }
 }
 
+/// How the gateway renews its Child SA.
+fn renewal(puppet: &mut Puppet) -> Option<Renewal> {
+    puppet.world.status(puppet.left)[0].children[0].renewal
+}
+
 /// The gateway wants a key exchange for each Child SA, which the first one does not have.
 fn with_pfs() -> Site {
     let (offer, accept) = (vec![Group::Ecp256], vec![]);
@@ -760,7 +769,9 @@ fn refuse_key_exchange(puppet: &mut Puppet) {
 fn a_child_sa_without_key_exchange_is_replaced_with_its_ike_sa_if_the_peer_wants_none() {
     // Whoever began the IKE SA.
     for mut puppet in [Puppet::called(&with_pfs()), Puppet::calling(&with_pfs())] {
+        assert_eq!(renewal(&mut puppet), None);
         refuse_key_exchange(&mut puppet);
+        assert_eq!(renewal(&mut puppet), Some(Renewal::NewIkeSa));
         let (header, _) = puppet.sent().remove(0);
         assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT);
         assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
@@ -778,6 +789,7 @@ fn a_side_that_only_answers_begins_no_ike_sa_after_a_refusal() {
     puppet.request(ExchangeType::IKE_AUTH, &payloads);
     refuse_key_exchange(&mut puppet);
     assert!(puppet.sent().is_empty());
+    assert!(matches!(renewal(&mut puppet), Some(Renewal::Again { .. })));
     assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
 }
 

@@ -6,7 +6,7 @@ mod peer_settings;
 use crate::report::duration;
 use crate::report::since::clock;
 use advice::Advice;
-use control::protocol::{Defined, Down, Explanation, Row, Sent, Story, Unanswered, Waits};
+use control::protocol::{Defined, Down, Explanation, Renewal, Row, Sent, Story, Unanswered, Waits};
 use ike::CloseReason;
 use ike::failure::facts::{
     Addresses, Facts, Identities, Layer, Offer, Offers, Ppk, PpkLack, Shadowed, Silence, Traffic,
@@ -60,6 +60,7 @@ pub fn explain(
             fault: child.fault.clone(),
             waits: child.next.as_ref().map(waits),
             unanswered: None,
+            renewal: child.renewal.and_then(renewal),
             failures: child.failures.iter().filter(new).map(story).collect(),
             turned_away: Vec::new(),
             defined: defined(&child.name),
@@ -79,6 +80,7 @@ pub fn explain(
         fault: None,
         waits: status.next.as_ref().map(waits),
         unanswered: status.unanswered.as_ref().map(|request| unanswered(request, now)),
+        renewal: None,
         failures: status.failures.iter().map(story).collect(),
         turned_away: status.turned_away.iter().map(story).collect(),
         defined: own,
@@ -147,6 +149,34 @@ pub(crate) fn unanswered(unanswered: &status::Unanswered, now: SystemTime) -> Un
 /// The part of a message that tells of an ICMP message.
 fn by_icmp(icmp: Option<Unreachable>, remote: SocketAddr) -> String {
     icmp.map_or_else(String::new, |icmp| format!("; {} ({UNPROTECTED})", icmp.about(remote)))
+}
+
+fn renewal(renewal: status::Renewal) -> Option<Renewal> {
+    let (attempt, message) = match renewal {
+        status::Renewal::Widened => (
+            "widened",
+            "the peer has refused to rekey the Child SA; it is asked again, for any traffic"
+                .to_owned(),
+        ),
+        status::Renewal::NewChildSa => (
+            "new_child_sa",
+            "the peer has refused to rekey the Child SA; it is asked for a new one in its place"
+                .to_owned(),
+        ),
+        status::Renewal::NewIkeSa => {
+            ("new_ike_sa", "a new IKE SA is being set up, which takes over the Child SA".to_owned())
+        }
+        status::Renewal::Again { after, ends_in } => (
+            "again",
+            format!(
+                "the last attempt has failed; the next one is in {}, and the Child SA ends in {}",
+                duration(after),
+                duration(ends_in)
+            ),
+        ),
+        _ => return None,
+    };
+    Some(Renewal { attempt: attempt.to_owned(), message })
 }
 
 fn waits(next: &Next) -> Waits {

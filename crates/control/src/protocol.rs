@@ -27,7 +27,7 @@ pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
 pub use definition::{ChildPolicy, ResponderWindow, TunnelPolicy};
 pub use explanation::{
-    Defined, Down, Explanation, FindingInfo, Row, Sent, Story, Unanswered, Waits,
+    Defined, Down, Explanation, FindingInfo, Renewal, Row, Sent, Story, Unanswered, Waits,
 };
 pub use family::{FamiliesInfo, FamilyInfo};
 pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo};

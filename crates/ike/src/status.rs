@@ -244,6 +244,28 @@ pub struct ChildStatus {
     pub unprotected: Option<(PacketSummary, Duration)>,
     /// The event that it waits for; `None` while up.
     pub next: Option<Next>,
+    /// The state of its renewal, where it takes more than a rekey.
+    pub renewal: Option<Renewal>,
+}
+
+/// The renewal of a Child SA whose rekey was refused, or that is replaced with its whole IKE SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Renewal {
+    /// The peer has refused a rekey, and is asked for one with any traffic.
+    Widened,
+    /// The peer has refused a rekey, and is asked for a new Child SA.
+    NewChildSa,
+    /// A new IKE SA is being set up, which takes over.
+    NewIkeSa,
+    /// The last attempt has failed.
+    Again {
+        /// The time until the next one.
+        after: Duration,
+        /// The time until the Child SA ends.
+        ends_in: Duration,
+    },
 }
 
 /// The traffic of a child tunnel of which a part is agreed on (RFC 7296 §2.9).
@@ -368,6 +390,7 @@ impl ChildStatus {
             failures: Vec::new(),
             unprotected: None,
             next: None,
+            renewal: None,
         }
     }
 }

@@ -413,6 +413,7 @@ fn findings_are_told_at_length_and_named_in_a_line() {
         fault: None,
         waits: None,
         unanswered: None,
+        renewal: None,
         failures: Vec::new(),
         turned_away: Vec::new(),
         defined: Vec::new(),

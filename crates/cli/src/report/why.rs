@@ -86,6 +86,9 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool
         tell(text, story, &head, &deeper, colour);
     }
     history(text, name, &earlier, &deeper, all, colour);
+    if let Some(renewal) = &explanation.renewal {
+        wrapped(text, &deeper, "renewal: ", &plain(&renewal.message));
+    }
     for finding in &explanation.findings {
         found(text, finding, &deeper, colour);
     }
@@ -303,6 +306,7 @@ mod tests {
             fault: None,
             waits: None,
             unanswered: None,
+            renewal: None,
             failures: Vec::new(),
             turned_away: Vec::new(),
             defined: Vec::new(),
@@ -340,6 +344,21 @@ mod tests {
         assert!(said(&down).contains("negotiating; down since 14:18:21 UTC (3m 2s): deleted"));
         down.down.as_mut().expect("it is down").seconds_ago = 100_000;
         assert!(said(&down).contains("since 2026-11-23 14:18:21 UTC (1d 3h)"), "{}", said(&down));
+    }
+
+    #[test]
+    fn the_way_to_renew_a_child_sa_is_told_behind_the_refusal() {
+        let renewal = control::protocol::Renewal {
+            attempt: "new_ike_sa".into(),
+            message: "a new IKE SA is being set up".into(),
+        };
+        let failures = vec![story(None, None)];
+        let text = why(
+            &Explanation { renewal: Some(renewal), failures, ..explanation() },
+            false,
+            Colour(false),
+        );
+        assert!(text.ends_with("\n  renewal: a new IKE SA is being set up\n"), "{text}");
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub struct Explanation {
     /// As [`Tunnel::unanswered`](super::Tunnel::unanswered); of phase 1.
     #[serde(default)]
     pub unanswered: Option<Unanswered>,
+    /// The renewal of a Child SA, where it takes more than a rekey; of phase 2 tunnels that are up.
+    #[serde(default)]
+    pub renewal: Option<Renewal>,
     /// Recent failures, the last one first.
     pub failures: Vec<Story>,
     /// Refusals of those who have not proved who they are, and may have meant this tunnel.
@@ -97,6 +100,16 @@ pub struct Unanswered {
     pub given_up_at: String,
     /// Advice, the likeliest cure first.
     pub cure: Vec<String>,
+}
+
+/// The renewal of a Child SA whose rekey was refused, or that is replaced with its whole IKE SA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewal {
+    /// The present attempt: `widened` (a rekey for any traffic), `new_child_sa` or `new_ike_sa`; `again`: the last one has
+    /// failed, and another one follows.
+    pub attempt: String,
+    /// For people.
+    pub message: String,
 }
 
 /// The end of a tunnel that was up.

@@ -8,11 +8,12 @@ use crate::failure::Failure;
 use crate::families::{between_off, off, present};
 use crate::quantum::QuantumSafety;
 use crate::sa::active::Active;
-use crate::sa::child::{ChildSa, ChildState, History};
+use crate::sa::child::{ChildSa, ChildState, History, Way};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{
-    ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PastFailure, State, Unanswered,
+    ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PastFailure, Renewal, State,
+    Unanswered,
 };
 use crate::unreachable::UNPROTECTED;
 use esp::plane::{DataPlane, Maintenance, PathMtu, Usage};
@@ -79,8 +80,10 @@ impl<P: DataPlane> Engine<P> {
 
     fn status_of(&mut self, now: Instant, tunnel: &IkeTunnel) -> IkeStatus {
         let closing = || self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id);
-        let session =
-            self.session_of(&tunnel.name).or_else(closing).and_then(|id| self.sessions.get(id));
+        let id = self.session_of(&tunnel.name).or_else(closing);
+        let session = id.and_then(|id| self.sessions.get(id));
+        let succeeds = |s: &Session| id.is_some() && s.renewal.succeeds == id;
+        let has_successor = self.sessions_of(&tunnel.name).any(|(_, s)| succeeds(s));
         let next: Vec<Option<Next>> =
             tunnel.children.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
         let closing_next =
@@ -127,7 +130,7 @@ impl<P: DataPlane> Engine<P> {
                 failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
                 unprotected: unprotected.get(&c.name).map(|dropped| dropped.seen_from(now)),
                 next,
-                ..child(now, plane, session, c)
+                ..child(now, plane, (session, has_successor), c)
             })
             .map(|c| ChildStatus { ended: ended(&c.name).filter(|_| c.sa.is_none()), ..c })
             .collect(),
@@ -317,26 +320,25 @@ fn asked_for<'s>(tunnel: &IkeTunnel, session: Option<&'s Session>) -> Vec<&'s Ch
 fn child(
     now: Instant,
     plane: &mut dyn DataPlane,
-    session: Option<&Session>,
+    (session, has_successor): (Option<&Session>, bool),
     tunnel: &ChildTunnel,
 ) -> ChildStatus {
     let sa = session.and_then(|s| s.serving_child(&tunnel.name));
     let negotiating =
         || session.is_some_and(|s| !s.is_closing() && s.has_or_wants_child(&tunnel.name));
-    let rekeying = |c: &ChildSa| {
-        let rekeys = |s: &IkeSa| match s.established().map(|e| &e.active) {
-            Some(Some(Active::Child(p))) => p.rekeys == Some(c.spi_in),
-            _ => false,
-        };
-        session.is_some_and(|s| s.sas.iter().any(rekeys))
-    };
+    let attempt = sa.zip(session).and_then(|(c, session)| {
+        session.sas.iter().find_map(|s| match &s.established()?.active {
+            Some(Active::Child(p)) if p.rekeys == Some(c.spi_in) => Some(p.way),
+            _ => None,
+        })
+    });
     let fault = sa.and_then(|c| plane.maintenance().fault(c.outbound));
     let state = match sa {
         None if negotiating() => State::Negotiating,
         None => State::Down,
         Some(_) if fault.is_some() => State::Blocked,
         Some(c) if c.state == ChildState::Unwanted => State::Closing,
-        Some(c) if rekeying(c) => State::Rekeying,
+        Some(_) if attempt.is_some() => State::Rekeying,
         Some(_) => State::Established,
     };
     ChildStatus {
@@ -353,6 +355,16 @@ fn child(
         failures: Vec::new(),
         unprotected: None,
         next: None,
+        renewal: sa.and_then(|c| match attempt {
+            Some(Way::Widened) => Some(Renewal::Widened),
+            Some(Way::Anew) => Some(Renewal::NewChildSa),
+            _ if has_successor => Some(Renewal::NewIkeSa),
+            None if c.renewal_failed => Some(Renewal::Again {
+                after: left(now, c.rekey_at),
+                ends_in: left(now, c.expire_at),
+            }),
+            Some(Way::Rekey) | None => None,
+        }),
     }
 }
 

@@ -524,6 +524,7 @@ fn fail(
     if let Some(mut child) = rekeys.and_then(|old| session.child_mut(old)) {
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
+        child.renewal_failed = true;
     } else if rekeys.is_none() {
         let unserved = Effects::from(Effect::Unserved(tunnel.name.clone()));
         return unserved.and(session.close_when_idle(cx));

@@ -40,6 +40,8 @@ pub(crate) struct ChildSa {
     pub lowest_nonce: LowestNonce,
     pub rekey_at: Instant,
     pub expire_at: Instant,
+    /// The last attempt of this side to renew it has come to nothing.
+    pub renewal_failed: bool,
     pub history: History,
 }
 
@@ -258,6 +260,7 @@ impl Blueprint<'_> {
             lowest_nonce: self.lowest_nonce,
             rekey_at,
             expire_at: after(cx.now, lifetime.hard),
+            renewal_failed: false,
             history: self.history,
         })
     }

@@ -278,6 +278,7 @@ mod tests {
             lowest_nonce: LowestNonce::default(),
             rekey_at: now + Duration::from_secs(due),
             expire_at: now + Duration::from_secs(due + 5),
+            renewal_failed: false,
             history: History::new(now),
         }
     }

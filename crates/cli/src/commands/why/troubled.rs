@@ -82,6 +82,7 @@ mod tests {
             fault: None,
             waits: None,
             unanswered: None,
+            renewal: None,
             failures: Vec::new(),
             turned_away: Vec::new(),
             defined: Vec::new(),
