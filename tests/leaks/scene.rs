@@ -208,8 +208,8 @@ impl Sender {
 /// The senders of this process, of all its scenes.
 static SENDERS: AtomicU32 = AtomicU32::new(0);
 
-/// How often a sender sends. All senders of the process together take half of a processor at most: otherwise they would leave
-/// nothing of a slow machine to the daemons, and no packet of a tunnel would pass. No test depends on it.
+/// How often a sender sends. All senders of the process together take half of a processor at most, so that the daemons of a slow
+/// machine get their share. No test depends on it.
 struct Pace {
     /// The processor's time that this thread has taken so far.
     taken: Duration,
