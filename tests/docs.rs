@@ -111,6 +111,29 @@ fn every_test_that_the_sources_name_exists() {
     assert!(missing.is_empty(), "tests that are not there:\n{}", missing.join("\n"));
 }
 
+#[test]
+fn every_test_that_security_names_exists() {
+    let text = fs::read_to_string(root().join("SECURITY.md")).expect("it is there");
+    // It has no blocks of code, and lists in lists.
+    let text = text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
+    let mut rust = String::new();
+    for directory in ["crates", "src", "tests"] {
+        sources(&root().join(directory), &mut rust);
+    }
+    // A title of some words, or a function. Anything else in backticks is a path, a command or a setting.
+    let is_command = |span: &str| ["vpn", "nft ", "ip "].iter().any(|word| span.starts_with(word));
+    let has_words = |span: &str| [' ', '_'].iter().any(|&gap| span.matches(gap).count() > 2);
+    let is_name =
+        |span: &&String| has_words(span) && !span.contains(['/', '<', '=']) && !is_command(span);
+    let spans = code_spans(&text);
+    let named: Vec<_> = spans.iter().filter(is_name).collect();
+    let is_there =
+        |name| rust.contains(&format!("fn {name}()")) || rust.contains(&format!("\"{name}"));
+    let missing: Vec<_> = named.iter().filter(|name| !is_there(name.as_str())).collect();
+    assert!(named.len() > 25, "only {} tests were found", named.len());
+    assert!(missing.is_empty(), "tests that are not there: {missing:#?}");
+}
+
 /// Adds the text of all Rust files below a directory.
 fn sources(directory: &Path, text: &mut String) {
     for entry in fs::read_dir(directory).expect("a readable directory").flatten() {

@@ -39,6 +39,14 @@ pub const PLAYS: [(&str, Play); 12] = [
     ("what is missing is seen", planted),
 ];
 
+/// The scenes that are played with many tunnels, too.
+pub const MANY: [&str; 4] = [
+    "nothing leaks while the policy changes",
+    "nothing leaks while the daemon ends and starts",
+    "nothing leaks while others change the host",
+    "nothing leaks in random sequences",
+];
+
 fn policy_changes(setting: Setting) {
     let mut scene = Scene::new(setting);
     scene.start();

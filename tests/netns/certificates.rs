@@ -1,5 +1,6 @@
 //! The policy with certificates as it stands among the samples: X.500 names, RSA keys, revocation lists, IPv6.
 
+use crate::commands::shows;
 use libtest_mimic::Trial;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
@@ -174,6 +175,7 @@ fn the_sample_policy() {
     let authority = Authority::new();
     authority.equip(&left, "left.example.net");
     authority.equip(&right, "right.example.net");
+    left.configure("[log]\nlevel = \"trace\"\n");
     right.start();
     left.start();
     // The policy has it started with the daemon.
@@ -193,6 +195,15 @@ fn the_sample_policy() {
     assert_eq!(certs[1]["subject"], "CN=left.example.net,OU=Lab,O=Example,C=NL");
     assert_eq!(certs[1]["key"], "RSA 2048");
     assert_eq!(certs[1]["tunnels"], serde_json::json!(["cert_k"]));
+
+    left.await_log(&["\"level\":\"TRACE\""]);
+    let log = left.log();
+    let key = fs::read(left.path("certificates/private/own.der")).expect("it was written");
+    // Behind the modulus, which is in the certificate, too.
+    for part in key[400..].chunks_exact(8) {
+        let secret: String = part.iter().map(|octet| format!("{octet:02x}")).collect();
+        assert!(!shows(&log, &secret), "the log shows a part of the private key");
+    }
 }
 
 impl Authority {

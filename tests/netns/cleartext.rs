@@ -1,6 +1,6 @@
 //! The scenes of `tests/leaks` on the userspace plane, and cleartext that arrives.
 
-use crate::leaks::{PLAYS, Plane, Setting, V4, V6};
+use crate::leaks::{MANY, PLAYS, Plane, Setting, V4, V6};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use std::net::UdpSocket;
@@ -32,14 +32,6 @@ pub fn trials() -> Vec<Trial> {
 
 /// The scenes need these; one of the scenes compiles a library.
 const SCENES: &[Need] = &[Need::All(FILTERED), Need::Program("cc")];
-
-/// The scenes that are played with many tunnels, too.
-const MANY: [&str; 4] = [
-    "nothing leaks while the policy changes",
-    "nothing leaks while the daemon ends and starts",
-    "nothing leaks while others change the host",
-    "nothing leaks in random sequences",
-];
 
 /// The longest of them. `.ci/nightly` plays them.
 const AT_NIGHT: [&str; 2] = [

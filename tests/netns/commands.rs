@@ -4,14 +4,17 @@ use crate::site::two;
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs::{Permissions, copy, read_to_string, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use testkit::gateway::Gateway;
-use testkit::{GATEWAYS, policies, test};
+use testkit::{GATEWAYS, Need, policies, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![
         test("vpnctl from an empty list to a stopped daemon", GATEWAYS, vpnctl),
+        test("the control socket refuses another user", ANOTHER, another_user),
+        test("no log shows a key", GATEWAYS, no_key),
         test("JSON has the fields that the document says", GATEWAYS, fields_are_documented),
         test("vpnd check tells good from bad", &[], vpnd_check),
     ]
@@ -78,6 +81,80 @@ fn vpnctl() {
     let error = left.ctl_fails(&["list"], 3);
     assert!(error.contains("no vpnd is listening on") && error.contains("vpnd start"), "{error}");
     right.await_list(&[]);
+}
+
+const ANOTHER: &[Need] = &[Need::All(GATEWAYS), Need::Program("setpriv")];
+
+/// The files' permissions refuse another user, and so does the daemon if somebody has changed them.
+fn another_user() {
+    let [mut left, _right] = two();
+    left.start();
+    let of_all = |name: &str, mode| {
+        set_permissions(left.path(name), Permissions::from_mode(mode)).expect("ours");
+    };
+    copy(env!("CARGO_BIN_EXE_vpnctl"), left.path("vpnctl")).expect("writable");
+    of_all("vpnctl", 0o755);
+    let socket = left.path("control.sock");
+    let list = || {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.arg(left.path("vpnctl")).arg("--control").arg(&socket).arg("list");
+        let output = left.space.run(move || command.output()).expect("setpriv is there");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    of_all("", 0o711);
+    let (code, said) = list();
+    assert!(code == Some(3) && said.contains("ermission"), "{code:?} {said}");
+    of_all("control.sock", 0o666);
+    assert_ne!(list().0, Some(0));
+    left.await_log(&["WARN", "refused a control connection of another user", "65534"]);
+    left.ctl_ok(&["list"]);
+}
+
+/// Neither a preshared key nor a key of an SA, at the level that shows most.
+fn no_key() {
+    let [mut left, mut right] = two();
+    for gateway in [&mut left, &mut right] {
+        gateway.configure("[log]\nlevel = \"trace\"\n");
+        let mut command = gateway.command();
+        command.arg("--insecure-export-keys").arg(gateway.path("keys"));
+        gateway.start_as(command);
+    }
+    left.ctl_ok(&["activate"]);
+    left.ctl_ok(&["rekey", "site"]);
+    left.ctl_ok(&["rekey", "site_lan"]);
+    left.ctl_fails(&["activate", "nobody"], 1);
+    left.await_log(&["\"level\":\"TRACE\""]);
+    let mut secrets = vec!["replace-this-key".to_owned()];
+    for table in [cli::wireshark::IKE_TABLE, cli::wireshark::ESP_TABLE] {
+        let text = read_to_string(left.path("keys").join(table)).expect("it was written");
+        let fields = text.split([',', '"', '\n']).map(|field| field.trim_start_matches("0x"));
+        // Shorter ones are SPIs.
+        let keys = fields.filter(|f| f.len() > 16 && f.bytes().all(|b| b.is_ascii_hexdigit()));
+        secrets.extend(keys.map(str::to_owned));
+    }
+    assert!(secrets.len() > 8, "keys of two IKE SAs and two Child SAs: {secrets:?}");
+    for gateway in [&left, &right] {
+        let log = gateway.log();
+        for secret in &secrets {
+            assert!(!shows(&log, secret), "the log shows {secret}");
+        }
+    }
+    assert!(shows("octets [1, 35, 69, 103, 137, 171, 205, 239]", "0123456789abcdef"));
+}
+
+/// Whether a text has the beginning of a secret, as it is, in capitals, or as a list of octets. The secret is a text, or octets
+/// as hexadecimal digits.
+pub fn shows(text: &str, secret: &str) -> bool {
+    let octets = |from: &str| -> Vec<u8> {
+        let pairs = (0..from.len() / 2).map(|n| u8::from_str_radix(&from[2 * n..2 * n + 2], 16));
+        pairs.collect::<Result<_, _>>().unwrap_or_else(|_| from.as_bytes().to_vec())
+    };
+    let list = format!("{:?}", &octets(secret)[..8]);
+    let list = list.trim_matches(['[', ']']);
+    let begin = &secret[..16];
+    [begin, &begin.to_uppercase(), list].iter().any(|form| text.contains(form))
 }
 
 /// The names in the first column of the table whose head says `title`.
