@@ -165,7 +165,10 @@ impl IkeSocket {
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        socket.set_mark(mark)?;
+        // The mark of a new socket is zero. To set it takes CAP_NET_ADMIN, whatever it is.
+        if mark != 0 {
+            socket.set_mark(mark)?;
+        }
         // IKE is never to wait for the SAs that it makes.
         host::let_pass(socket.as_fd(), address.is_ipv6())?;
         if let Err(error) = keep_icmp_errors(socket.as_fd(), address.is_ipv6()) {
@@ -291,7 +294,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_kernel_may_fragment_what_is_sent() {
-        // Only root may set a mark.
+        // Without a mark, since only root may set one.
         let sockets = IkeSockets::open(0, 0).expect("any port is free");
         let v4 = sockets.v4.as_ref().expect("every host has IPv4");
         let v4 = ip_mtu_discover(&v4.socket).expect("every kernel has it");

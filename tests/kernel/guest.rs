@@ -23,6 +23,8 @@ const PACKAGED: &str = "/usr/bin/linux";
 pub enum Kernel {
     /// Linux 6.1 as Debian packs it is enough: no nftables of family inet, no device with offload.
     Any,
+    /// That one, also where there is another.
+    Packaged,
     /// Linux 6.12 as `build-kernel` makes it.
     Built,
 }
@@ -34,9 +36,9 @@ impl Kernel {
             .map_or_else(|| Path::new(BUILT).join("linux"), PathBuf::from);
         let packaged = PathBuf::from(PACKAGED);
         match self {
-            _ if built.exists() => Ok(built),
-            Self::Any if packaged.exists() => Ok(packaged),
-            Self::Any => Err(
+            Self::Any | Self::Built if built.exists() => Ok(built),
+            Self::Any | Self::Packaged if packaged.exists() => Ok(packaged),
+            Self::Any | Self::Packaged => Err(
                 "no guest kernel; `apt-get install user-mode-linux busybox-static` installs one"
                     .into(),
             ),

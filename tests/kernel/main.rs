@@ -61,6 +61,7 @@ fn groups() -> Vec<Group> {
         openiked::group(),
         crowd::group(),
         planes::group(),
+        planes::packaged(),
         bound::group(),
         offers::group(),
         offload::group(),

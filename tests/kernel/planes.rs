@@ -30,6 +30,13 @@ pub fn group() -> Group {
     }
 }
 
+/// The kernel of a host whose nftables have no tables for both address families at once.
+pub fn packaged() -> Group {
+    let play = || tunnel("never");
+    let scenarios = vec![scenario("both by the kernel, tunnel mode, Linux 6.1", PING, play)];
+    Group { name: "planes of a packaged kernel", kernel: Kernel::Packaged, scenarios }
+}
+
 const LEFT: [u8; 4] = [10, 1, 0, 1];
 const RIGHT: [u8; 4] = [10, 2, 0, 1];
 

@@ -135,12 +135,20 @@ pub fn own(table: &str) -> io::Result<Box<dyn Owner>> {
 
 /// Removes a table, if it is there.
 pub fn remove(name: &str) -> io::Result<()> {
-    // Naming the table before deleting it makes the deletion succeed where there is none.
-    if available() {
-        run(&format!("table inet {name}\ndelete table inet {name}\n"))
-    } else {
-        Ok(())
+    if !available() {
+        return Ok(());
     }
+    // Naming the table before deleting it makes the deletion succeed where there is none.
+    match run(&format!("table inet {name}\ndelete table inet {name}\n")) {
+        Err(error) if is_of_a_kernel_without_tables(&error) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Whether the kernel lacks nftables (EPROTONOSUPPORT), or its family inet (EOPNOTSUPP).
+fn is_of_a_kernel_without_tables(error: &io::Error) -> bool {
+    let text = error.to_string();
+    ["Protocol not supported", "Operation not supported"].iter().any(|words| text.contains(words))
 }
 
 /// Whether the system has a table. If nft cannot tell, there is none.
