@@ -1,7 +1,7 @@
 //! A gateway in thirty lines: `cargo run --example gateway -- policy.xml`, as root. Control-C stops it.
 
 use std::error::Error;
-use vpn::Gateway;
+use vpn::{Gateway, Selection};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let gateway = builder.start().await?;
     println!("started");
 
-    for tunnel in gateway.tunnels().activate_all().await? {
+    for tunnel in gateway.tunnels().activate(Selection::All).await? {
         match tunnel.outcome {
             Ok(()) => println!("{}: up", tunnel.name),
             Err(failure) => println!("{}: {failure}", tunnel.name),

@@ -1,26 +1,27 @@
 //! The tokio shell: sockets, clock and commands around an [`Engine`].
 
 mod addresses;
-mod farewelled;
 mod filter_change;
 mod handle;
 mod jobs;
 mod nat_t;
+mod plane_guard;
 mod reachability;
 mod replacement;
+mod selection;
 mod socket;
 mod waiting;
 
 pub use handle::{Activation, Begun, GatewayError, Handle, WeakHandle};
 pub use jobs::Fetcher;
 pub use nat_t::{EspSink, NatT, hear_icmp};
+pub use selection::Selection;
 pub use socket::SocketError;
 
 use crate::closed::{self, Closed, TellEnd};
 use addresses::WatchedHost;
 use esp::filter::FilterStatus;
 use esp::plane::{DataPlane, Filtering, Maintenance, Notice};
-use farewelled::Farewelled;
 use filter_change::{FilterChanges, FilterDone};
 use handle::Command;
 use host::IcmpError;
@@ -29,6 +30,7 @@ use ike::priority_queue::PriorityQueue;
 use ike::proof::Done;
 use ike::{Datagram, Engine, Output, Transmit};
 use jobs::Jobs;
+use plane_guard::PlaneGuard;
 use policy::Policy;
 use replacement::{Prepared, Replacements};
 use socket::{IkeSockets, Received};
@@ -206,7 +208,7 @@ pub fn start<P: DataPlane + Send + 'static>(
     let (tell_end, end) = closed::channel();
     let handle = Handle::new(commands, events.downgrade(), end);
     let driver = Driver {
-        engine: Farewelled::new(make(Instant::now()), farewell),
+        engine: PlaneGuard::new(make(Instant::now()), farewell),
         sockets: Arc::new(sockets.ike),
         host: sockets.host,
         send_nat_t: nat_t.send,
@@ -241,7 +243,7 @@ async fn supervise(engine: JoinHandle<Closed>, mut listeners: JoinSet<()>, tell_
 }
 
 struct Driver<P: DataPlane> {
-    engine: Farewelled<P>,
+    engine: PlaneGuard<P>,
     sockets: Arc<IkeSockets>,
     host: Option<WatchedHost>,
     send_nat_t: nat_t::SendNatT,
@@ -377,16 +379,16 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     fn command(&mut self, command: Command) {
         let now = Instant::now();
         match command {
-            Command::Activate(names, reply) => {
-                self.waiting.activate(&mut self.engine, now, names, reply)
+            Command::Activate(selection, reply) => {
+                self.waiting.activate(&mut self.engine, now, &selection, reply)
             }
-            Command::Begin(names, reply) => {
-                drop(reply.send(waiting::begin(&mut self.engine, now, &names)))
+            Command::StartActivate(selection, reply) => {
+                drop(reply.send(waiting::start_activate(&mut self.engine, now, &selection)))
             }
             Command::Deactivate(name, reply) => {
                 self.waiting.deactivate(&mut self.engine, now, name, reply)
             }
-            Command::BeginToEnd(name, reply) => {
+            Command::StartDeactivate(name, reply) => {
                 let begun = self.engine.disconnect(now, &name);
                 drop(reply.send(begun.map(drop).map_err(GatewayError::from)));
             }

@@ -32,7 +32,7 @@
 //!     }
 //! });
 //!
-//! for tunnel in gateway.tunnels().activate_all().await? {
+//! for tunnel in gateway.tunnels().activate(vpn::Selection::All).await? {
 //!     println!("{}: {:?}", tunnel.name, tunnel.outcome);
 //! }
 //! gateway.tunnel("site").rekey().await?;
@@ -96,7 +96,7 @@
 //! | How does a command get from the gateway to the engine? | `src/driver/handle.rs`, then `Driver::command` in `src/driver.rs` |
 //! | How long does a command wait, and for which events? | `src/driver/waiting.rs`: at most 180 s (`PATIENCE`) |
 //! | What is the order of a stop, and how long does it wait for a dead peer? | the end of `Driver::run` in `src/driver.rs`; `FAREWELL` is 3 s |
-//! | Why did a gateway end, and what becomes of the traffic then? | `src/closed.rs`, `Closed`; `src/driver/farewelled.rs` tells the plane; `OnDrop` in `src/builder/host.rs`. After a panic of the engine the traffic stays blocked |
+//! | Why did a gateway end, and what becomes of the traffic then? | `src/closed.rs`, `Closed`; `src/driver/plane_guard.rs` tells the plane; `OnDrop` in `src/builder/host.rs`. After a panic of the engine the traffic stays blocked |
 //! | Where are the sockets of IKE? | `src/driver/socket.rs` (UDP 500); beside a custom plane `src/driver/nat_t.rs` (UDP 4500); in a process without privileges `crates/net/src/datagrams/udp.rs`; ICMP about either: `src/driver/reachability.rs` |
 //! | How many IKE messages wait for the engine? | 1024 from UDP 4500 (`src/driver.rs`, `DATAGRAMS`), and 1024 of each urgency (`crates/ike/src/priority_queue.rs`); further ones are dropped and counted as `ike.too_many_waiting` |
 //! | What does a slow reader of events lose? | `src/events.rs`: the oldest. The latest 1024 are kept, the gateway never waits, and `Events::missed` counts the lost ones |
@@ -134,7 +134,7 @@ pub use builder::{
     StartError,
 };
 pub use closed::Closed;
-pub use driver::{Activation, Begun, GatewayError, SocketError};
+pub use driver::{Activation, Begun, GatewayError, Selection, SocketError};
 pub use events::Events;
 pub use gateway::{CryptoView, FilterView, Gateway, ManualView, OffloadView, Tunnel, Tunnels};
 pub use host::Process;

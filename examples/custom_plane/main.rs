@@ -6,7 +6,7 @@ mod counting;
 
 use counting::Counting;
 use std::error::Error;
-use vpn::{Gateway, PlaneInlet};
+use vpn::{Gateway, PlaneInlet, Selection};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let inlet = PlaneInlet::new();
     let gateway = Gateway::builder(loaded.policy).data_plane(plane, inlet).start().await?;
 
-    for tunnel in gateway.tunnels().activate_all().await? {
+    for tunnel in gateway.tunnels().activate(Selection::All).await? {
         match tunnel.outcome {
             Ok(()) => println!("{}: up", tunnel.name),
             Err(failure) => println!("{}: {failure}", tunnel.name),

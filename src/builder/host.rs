@@ -20,7 +20,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use userspace::workers::{Settings as WorkerSettings, Workers};
-use userspace::{self, Hooks, IkeReceiver, Offering};
+use userspace::{self, Hooks, IkeReceiver, KernelOffload};
 use xfrm::placement::{self, Placement};
 
 /// Settings of the data planes that come with this crate.
@@ -175,8 +175,8 @@ impl Builder<HostPlane> {
     }
 
     /// Features of the kernel for many packets at once that are not used. Default: all are used.
-    pub fn without(mut self, offerings: BTreeSet<Offering>) -> Self {
-        self.plane.config.without = offerings;
+    pub fn without(mut self, offloads: BTreeSet<KernelOffload>) -> Self {
+        self.plane.config.without = offloads;
         self
     }
 

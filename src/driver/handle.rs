@@ -1,5 +1,6 @@
 //! The commands that the rest of a program sends to a running engine.
 
+use super::selection::Selection;
 use crate::closed::{Closed, End};
 use crate::events::Events;
 use crate::manual::ManualSaError;
@@ -126,11 +127,11 @@ pub(super) type Reply<T> = oneshot::Sender<T>;
 type PlaneWork = Box<dyn FnOnce(&mut dyn DataPlane) + Send>;
 
 pub(super) enum Command {
-    Activate(Vec<String>, Reply<Result<Vec<Activation>, GatewayError>>),
+    Activate(Selection, Reply<Result<Vec<Activation>, GatewayError>>),
+    StartActivate(Selection, Reply<Result<Vec<Begun>, GatewayError>>),
     Deactivate(String, Reply<Result<(), GatewayError>>),
-    BeginToEnd(String, Reply<Result<(), GatewayError>>),
+    StartDeactivate(String, Reply<Result<(), GatewayError>>),
     Rekey(String, Reply<Result<(), GatewayError>>),
-    Begin(Vec<String>, Reply<Result<Vec<Begun>, GatewayError>>),
     Status(Reply<Vec<IkeStatus>>),
     StatusFrom(usize, usize, Reply<Vec<IkeStatus>>),
     Lacking(Reply<Vec<(String, Unsendable)>>),
@@ -169,20 +170,20 @@ impl Handle {
         answer.await.map_err(|_| GatewayError::Stopped)
     }
 
-    /// Starts tunnels (all this side may start, if none is named) and waits until each is up or has failed.
+    /// Starts tunnels and waits until each is up or has failed.
     ///
     /// # Errors
     /// If a name is unknown or cannot be started from this side: then none is started.
-    pub async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, GatewayError> {
-        self.ask(|reply| Command::Activate(names, reply)).await?
+    pub async fn activate(&self, selection: Selection) -> Result<Vec<Activation>, GatewayError> {
+        self.ask(|reply| Command::Activate(selection, reply)).await?
     }
 
-    /// Starts tunnels (all this side may start, if none is named) and does not wait for them.
+    /// Starts tunnels and does not wait for them.
     ///
     /// # Errors
     /// As [`activate`](Self::activate).
-    pub async fn begin(&self, names: Vec<String>) -> Result<Vec<Begun>, GatewayError> {
-        self.ask(|reply| Command::Begin(names, reply)).await?
+    pub async fn start_activate(&self, selection: Selection) -> Result<Vec<Begun>, GatewayError> {
+        self.ask(|reply| Command::StartActivate(selection, reply)).await?
     }
 
     /// The tunnels that are down and cannot come up, because this host lacks an address or a route.
@@ -205,8 +206,8 @@ impl Handle {
     ///
     /// # Errors
     /// If the name is unknown or nothing is up under it.
-    pub async fn begin_to_end(&self, name: &str) -> Result<(), GatewayError> {
-        self.ask(|reply| Command::BeginToEnd(name.into(), reply)).await?
+    pub async fn start_deactivate(&self, name: &str) -> Result<(), GatewayError> {
+        self.ask(|reply| Command::StartDeactivate(name.into(), reply)).await?
     }
 
     /// Rekeys a tunnel and waits until the new SA is in use.

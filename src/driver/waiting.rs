@@ -1,6 +1,7 @@
 //! Commands that end when something has happened: up, gone, rekeyed.
 
 use super::handle::{Activation, Begun, GatewayError, Reply};
+use super::selection::Selection;
 use esp::plane::DataPlane;
 use ike::event::{Event, EventKind};
 use ike::failure::{Failure, FailureKind};
@@ -54,10 +55,10 @@ impl Waiting {
         &mut self,
         engine: &mut Engine<P>,
         now: Instant,
-        names: Vec<String>,
+        selection: &Selection,
         reply: Reply<Result<Vec<Activation>, GatewayError>>,
     ) {
-        let startable = match startable(engine, &names) {
+        let startable = match startable(engine, selection) {
             Ok(startable) => startable,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
@@ -160,26 +161,26 @@ impl Waiting {
     }
 }
 
-/// Starts tunnels (all that this side may start, if none is named) without waiting.
-pub(super) fn begin<P: DataPlane>(
+/// Starts tunnels without waiting.
+pub(super) fn start_activate<P: DataPlane>(
     engine: &mut Engine<P>,
     now: Instant,
-    names: &[String],
+    selection: &Selection,
 ) -> Result<Vec<Begun>, GatewayError> {
-    let startable = startable(engine, names)?;
+    let startable = startable(engine, selection)?;
     let started = start(engine, now, &startable)?;
     let begun = |(s, up): (&Startable, bool)| Begun { name: s.target().name().to_owned(), up };
     Ok(startable.iter().zip(started).map(begun).collect())
 }
 
-/// The tunnels of these names; if one of them may not be started, none is.
+/// The selected tunnels: of all, those that this side may start; if one of the named ones may not be started, none is.
 fn startable<P: DataPlane>(
     engine: &Engine<P>,
-    names: &[String],
+    selection: &Selection,
 ) -> Result<Vec<Startable>, CommandError> {
-    match names.is_empty() {
-        true => Ok(engine.startable_tunnels()),
-        false => names.iter().map(|name| to_start(engine, name)).collect(),
+    match selection {
+        Selection::All => Ok(engine.startable_tunnels()),
+        Selection::Named(names) => names.iter().map(|name| to_start(engine, name)).collect(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Small views of a running gateway, one per topic.
 
 use super::Handles;
-use crate::driver::{Activation, Begun, GatewayError, Handle};
+use crate::driver::{Activation, Begun, GatewayError, Handle, Selection};
 use crate::manual::{ManualSa, ManualSas, ManualStatus, Removed, Way};
 use crate::planes::Found;
 use crypto::CryptoProviders;
@@ -55,7 +55,8 @@ impl<'a> Tunnels<'a> {
         self.handle.status_from(first, count).await
     }
 
-    /// Starts tunnels and waits until each is up or has failed, up to three minutes. A tunnel that is up counts as started.
+    /// Starts the tunnels of these names, or with [`Selection::All`] all that this side may start, and waits until each is up or
+    /// has failed, up to three minutes. A tunnel that is up counts as started.
     ///
     /// # Errors
     /// If a name is unknown, or belongs to a tunnel that this side may not start: then none is started.
@@ -64,28 +65,23 @@ impl<'a> Tunnels<'a> {
     /// If the future is dropped, the negotiations go on; the events tell what became of them.
     pub async fn activate(
         &self,
-        names: impl IntoIterator<Item: Into<String>>,
+        selection: impl Into<Selection>,
     ) -> Result<Vec<Activation>, GatewayError> {
-        let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        match names.is_empty() {
-            true => Ok(Vec::new()),
-            false => self.handle.activate(names).await,
-        }
+        self.handle.activate(selection.into()).await
     }
 
-    /// Starts tunnels, all that this side may start if none is named, and does not wait for them. The events tell what becomes
-    /// of them.
+    /// Starts tunnels as [`activate`](Self::activate) does, and does not wait for them. The events tell what becomes of them.
     ///
     /// # Errors
     /// As [`activate`](Self::activate).
     ///
     /// # Cancellation
     /// If the future is dropped, the negotiations may or may not have begun.
-    pub async fn begin(
+    pub async fn start_activate(
         &self,
-        names: impl IntoIterator<Item: Into<String>>,
+        selection: impl Into<Selection>,
     ) -> Result<Vec<Begun>, GatewayError> {
-        self.handle.begin(names.into_iter().map(Into::into).collect()).await
+        self.handle.start_activate(selection.into()).await
     }
 
     /// The tunnels that are down and cannot come up now, because this host lacks the address of this side or a route to the
@@ -123,17 +119,6 @@ impl<'a> Tunnels<'a> {
     pub async fn set_families(&self, families: Families) -> Result<(), GatewayError> {
         self.handle.set_families(families).await
     }
-
-    /// As [`activate`](Self::activate), for every tunnel that this side may start.
-    ///
-    /// # Errors
-    /// If the gateway has ended.
-    ///
-    /// # Cancellation
-    /// As for [`activate`](Self::activate).
-    pub async fn activate_all(&self) -> Result<Vec<Activation>, GatewayError> {
-        self.handle.activate(Vec::new()).await
-    }
 }
 
 /// One tunnel: an IKE tunnel with all its child tunnels, or a single child tunnel.
@@ -152,7 +137,7 @@ impl Tunnel<'_> {
     /// # Cancellation
     /// If the future is dropped, the negotiation goes on; the events tell what became of it.
     pub async fn activate(&self) -> Result<(), GatewayError> {
-        let activations = self.handle.activate(vec![self.name.to_owned()]).await?;
+        let activations = self.handle.activate([self.name].into()).await?;
         activations.into_iter().try_for_each(|activation| Ok(activation.outcome?))
     }
 
@@ -174,8 +159,8 @@ impl Tunnel<'_> {
     ///
     /// # Cancellation
     /// If the future is dropped, the SAs may or may not go.
-    pub async fn begin_to_end(&self) -> Result<(), GatewayError> {
-        self.handle.begin_to_end(self.name).await
+    pub async fn start_deactivate(&self) -> Result<(), GatewayError> {
+        self.handle.start_deactivate(self.name).await
     }
 
     /// Rekeys it and waits until the new SA is in use. No packet is lost.

@@ -37,7 +37,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 use tracing::warn;
 use vpn::net::device::Tun;
-use vpn::{Gateway, GatewayError};
+use vpn::{Gateway, GatewayError, Selection};
 
 /// The status if the command could not be started for a reason of this program.
 pub const OWN_FAILURE: u8 = 125;
@@ -255,7 +255,7 @@ impl Drop for Inside {
 
 /// Starts every tunnel that this end may start. One that is up is enough: the first packet starts the others again.
 async fn start_tunnels(gateway: &Gateway) -> Result<(), ExecError> {
-    let started = match gateway.tunnels().activate_all().await {
+    let started = match gateway.tunnels().activate(Selection::All).await {
         Err(GatewayError::Command(CommandError::NothingToStart(_))) => Vec::new(),
         outcome => outcome?,
     };

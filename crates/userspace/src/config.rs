@@ -1,6 +1,6 @@
 //! The settings of the plane on the host.
 
-use super::offering::Offering;
+use super::kernel_offload::KernelOffload;
 use super::workers::Workers;
 use crypto::CryptoProviders;
 use esp::filter::Filter;
@@ -35,8 +35,8 @@ pub struct Config {
     /// The kernel protects packets, too: it takes ESP in UDP with SPIs that are not this plane's, and the packets that it has
     /// opened are let in.
     pub beside_kernel: bool,
-    /// The offerings of the kernel that are not used.
-    pub without: BTreeSet<Offering>,
+    /// The offloads of the kernel that are not used.
+    pub without: BTreeSet<KernelOffload>,
     /// The providers of ciphers.
     pub crypto: Arc<CryptoProviders>,
     /// The workers. A clone of it shows them and changes their settings.

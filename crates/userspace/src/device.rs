@@ -1,7 +1,7 @@
 //! The plane's parts on the host while there are rules: the device with its first queue pair, and routes.
 
 use super::config::Config;
-use super::offering::Offering;
+use super::kernel_offload::KernelOffload;
 use super::port::Port;
 use super::queue_pair::QueuePair;
 use super::refusal::{plane_error, refused};
@@ -56,14 +56,15 @@ impl Device {
     ) -> Result<Self, PlaneError> {
         // Another plane may have begun to use the table since this one has started.
         journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
-        let tun = Tun::create(&config.device, !config.without.contains(&Offering::DeviceOffload))?;
+        let tun =
+            Tun::create(&config.device, !config.without.contains(&KernelOffload::DeviceOffload))?;
         let (netlink, index) = configure(&config.device, mtu)
             .map_err(|e| refused(format!("setting up {}", config.device), &e))?;
         let numbers = (config.mark, config.table, config.rule_priority);
         let routing = TunRoutes::start(netlink, index, numbers, journal)?;
         let queue_pair = Arc::new(QueuePair::first(tun, port)?);
         config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&queue_pair))?;
-        shared.inside.is_at(&queue_pair);
+        shared.inside.set_queue_pair(&queue_pair);
         Ok(Self { routing, _queue_pair: queue_pair })
     }
 

@@ -71,13 +71,13 @@
 //!
 //! ```
 //! use userspace::workers::{Schedule, Settings};
-//! use userspace::{Offering, Wait};
+//! use userspace::{KernelOffload, Wait};
 //!
 //! let schedule: Schedule = "pipeline".parse()?;
 //! let settings = Settings { schedule, wait: "poll".parse()?, ..Settings::default() };
 //! assert_eq!((settings.schedule, settings.wait), (Schedule::Pipeline, Wait::Poll));
 //! assert!(settings.number() >= 2);
-//! assert_eq!(Offering::UdpGro.name(), "udp-gro");
+//! assert_eq!(KernelOffload::UdpGro.name(), "udp-gro");
 //! # Ok::<(), String>(())
 //! ```
 //!
@@ -93,7 +93,7 @@
 //! | Which routes and rules lead to the TUN device? | `tun_routes.rs`; they are in the journal of the crate `host`, which undoes them after a crash |
 //! | Who creates the device, and when does it go? | `device.rs` (at most 1000 packets wait in a queue), `tun.rs`; `plane/data_plane.rs`, `appear` |
 //! | Where does GSO come in? | `tun.rs` (super-packets of the device), `datagrams.rs` (UDP segmentation and GRO: `datagrams/sending.rs`, `datagrams/receiving.rs`); packets are split and joined in `crates/esp/src/segment.rs` and `crates/esp/src/coalesce.rs` |
-//! | Which kernel offload can be switched off? | `offering.rs` |
+//! | Which kernel offload can be switched off? | `kernel_offload.rs` |
 //! | Where are ESP, IKE and keepalives on one port told apart? | `arriving.rs`; `steering.rs` does it in the kernel, by a BPF program |
 //! | Which socket and queue gets the packets of an SA? | `steering.rs`, `port.rs` |
 //! | Where is the DF bit set? | decided in `crates/esp/src/outbound/fit_to_mtu.rs`; set by `dont_fragment.rs`, `let_fragment`, which `socket.rs` calls |
@@ -145,7 +145,7 @@ mod event_fd;
 mod filter;
 mod hooks;
 mod ike;
-mod offering;
+mod kernel_offload;
 mod order;
 mod outer;
 mod pipeline;
@@ -173,7 +173,7 @@ pub use config::Config;
 pub use engine::{EngineWork, Requests};
 pub use hooks::{Hooks, IkeDatagram};
 pub use ike::{IkeReceiver, IkeSender};
-pub use offering::Offering;
+pub use kernel_offload::KernelOffload;
 pub use plane::{Userspace, explanation};
 pub use refusal::plane_error;
 pub use stage::{Flow, Stage};

@@ -6,7 +6,7 @@ pub(super) use open::{for_families, udp};
 
 use super::datagrams::{Arena, Outgoing, set_option};
 use super::dont_fragment::let_fragment;
-use super::offering::Offering;
+use super::kernel_offload::KernelOffload;
 use super::refusal::refused;
 use super::steering::{self, SpiAt};
 use esp::plane::PlaneError;
@@ -57,7 +57,7 @@ impl Port {
         number: u16,
         mark: u32,
         beside_kernel: bool,
-        without: &BTreeSet<Offering>,
+        without: &BTreeSet<KernelOffload>,
     ) -> Result<Self, PlaneError> {
         let name = format!("UDP port {number}");
         let first = for_families(&name, |family| {
@@ -90,8 +90,8 @@ impl Port {
             fragmenting: OnceLock::new(),
             kernel: kernel.transpose()?,
             steering: Mutex::new(Steering { queue_pairs: 1, own: BTreeSet::new() }),
-            segments: AtomicBool::new(!without.contains(&Offering::UdpSegmentation)),
-            receives_runs: !without.contains(&Offering::UdpGro),
+            segments: AtomicBool::new(!without.contains(&KernelOffload::UdpSegmentation)),
+            receives_runs: !without.contains(&KernelOffload::UdpGro),
             unsent: AtomicU64::new(0),
         };
         for socket in port.first.iter().flatten() {

@@ -87,7 +87,7 @@ impl Shared {
     }
 }
 
-/// The way to the device, for those who have no queue_pair.
+/// The way to the device, for code without a queue pair.
 #[derive(Default)]
 pub(super) struct TunWriter {
     /// The first one of the device, while there is one.
@@ -97,8 +97,8 @@ pub(super) struct TunWriter {
 }
 
 impl TunWriter {
-    /// There is a device.
-    pub(super) fn is_at(&self, queue_pair: &Arc<QueuePair>) {
+    /// Takes a device's first queue pair from now on.
+    pub(super) fn set_queue_pair(&self, queue_pair: &Arc<QueuePair>) {
         *self.queue_pair.write().unwrap_or_else(PoisonError::into_inner) =
             Arc::downgrade(queue_pair);
     }

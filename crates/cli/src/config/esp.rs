@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use userspace::workers::{Affinity, Count, Schedule};
-use userspace::{Offering, Wait};
+use userspace::{KernelOffload, Wait};
 use vpn::planes::Choice;
 use xfrm::placement::Wanted;
 
@@ -54,7 +54,7 @@ pub struct Esp {
     pub affinity: Affinity,
     /// Features of the kernel that are not used.
     #[serde(deserialize_with = "workers::without")]
-    pub without: BTreeSet<Offering>,
+    pub without: BTreeSet<KernelOffload>,
 }
 
 /// The bit Don't Fragment of outer IPv4 headers in tunnel mode.

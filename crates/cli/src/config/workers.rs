@@ -5,7 +5,7 @@ use serde::{Deserialize, de::Unexpected};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use userspace::Offering;
+use userspace::KernelOffload;
 use userspace::workers::{Affinity, Count};
 
 /// Reads a value by its name.
@@ -40,7 +40,7 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Count,
 }
 
 /// Reads a list of what the kernel offers.
-pub(super) fn without<'de, D>(deserializer: D) -> Result<BTreeSet<Offering>, D::Error>
+pub(super) fn without<'de, D>(deserializer: D) -> Result<BTreeSet<KernelOffload>, D::Error>
 where
     D: Deserializer<'de>,
 {

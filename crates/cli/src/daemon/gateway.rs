@@ -17,25 +17,26 @@ use userspace::workers::Workers;
 use vpn::findings::Finding;
 use vpn::manual::{ManualSa, ManualStatus, Removed, Way};
 use vpn::planes::Found;
-use vpn::{Activation, Begun, Events, GatewayError};
+use vpn::{Activation, Begun, Events, GatewayError, Selection};
 use xfrm::placement::{Choice, Placed, Report};
 
 /// A running gateway, as far as the daemon needs one; the methods are those of [`vpn::Gateway`] and its views.
 pub trait Gateway: Clone + Send + Sync + 'static {
-    /// Starts tunnels (all this side may start, if none is named) and waits until each is up or has failed.
+    /// Starts tunnels and waits until each is up or has failed.
     fn activate(
         &self,
-        names: Vec<String>,
+        selection: Selection,
     ) -> impl Future<Output = Result<Vec<Activation>, GatewayError>> + Send;
     /// Deletes a tunnel and waits until it is gone.
     fn deactivate(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
-    /// Starts tunnels (all this side may start, if none is named) and does not wait.
-    fn begin(
+    /// Starts tunnels and does not wait.
+    fn start_activate(
         &self,
-        names: Vec<String>,
+        selection: Selection,
     ) -> impl Future<Output = Result<Vec<Begun>, GatewayError>> + Send;
     /// Begins to delete a tunnel.
-    fn begin_to_end(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
+    fn start_deactivate(&self, name: &str)
+    -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// The tunnels that are down and cannot come up, because this host lacks an address or a route.
     fn lacking(
         &self,
@@ -130,23 +131,20 @@ pub trait Gateway: Clone + Send + Sync + 'static {
 }
 
 impl Gateway for vpn::Gateway {
-    async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, GatewayError> {
-        match names.is_empty() {
-            true => self.tunnels().activate_all().await,
-            false => self.tunnels().activate(names).await,
-        }
+    async fn activate(&self, selection: Selection) -> Result<Vec<Activation>, GatewayError> {
+        self.tunnels().activate(selection).await
     }
 
     async fn deactivate(&self, name: &str) -> Result<(), GatewayError> {
         self.tunnel(name).deactivate().await
     }
 
-    async fn begin(&self, names: Vec<String>) -> Result<Vec<Begun>, GatewayError> {
-        self.tunnels().begin(names).await
+    async fn start_activate(&self, selection: Selection) -> Result<Vec<Begun>, GatewayError> {
+        self.tunnels().start_activate(selection).await
     }
 
-    async fn begin_to_end(&self, name: &str) -> Result<(), GatewayError> {
-        self.tunnel(name).begin_to_end().await
+    async fn start_deactivate(&self, name: &str) -> Result<(), GatewayError> {
+        self.tunnel(name).start_deactivate().await
     }
 
     async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {

@@ -164,8 +164,10 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Events { names } => self.know(&names).await.map(done),
             Command::Activate { names } => self.activate(names).await.map(Reply::Activations),
             Command::Deactivate { name } => self.deactivate(&name).await.map(done),
-            Command::BeginActivation { names } => self.begin(names).await.map(Reply::Activations),
-            Command::BeginDeactivation { name } => self.begin_to_end(&name).await.map(done),
+            Command::BeginActivation { names } => {
+                self.start_activate(names).await.map(Reply::Activations)
+            }
+            Command::BeginDeactivation { name } => self.start_deactivate(&name).await.map(done),
             Command::List { all } => self.list(all).await.map(Reply::Tunnels),
             Command::Status { name } => self.status(&name).await.map(|t| Reply::Tunnels(vec![t])),
             Command::Rekey { name } => self.rekey(&name).await.map(done),

@@ -11,8 +11,8 @@ use ike::failure::facts::Unsendable;
 use ike::status::IkeStatus;
 use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
-use vpn::GatewayError;
 use vpn::findings::Finding;
+use vpn::{GatewayError, Selection};
 
 /// For so long, a status does not read the packet filter again: programs ask often.
 const FILTER_KNOWN: Duration = Duration::from_secs(10);
@@ -83,18 +83,21 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {
-        let activations = self.known(self.gateway.activate(names).await).await?;
+        let activations = self.known(self.gateway.activate(selection(names)).await).await?;
         Ok(activations.into_iter().map(view::activation).collect())
     }
 
-    pub(super) async fn begin(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {
-        let begun = self.known(self.gateway.begin(names).await).await?;
+    pub(super) async fn start_activate(
+        &self,
+        names: Vec<String>,
+    ) -> Result<Vec<Activation>, Refusal> {
+        let begun = self.known(self.gateway.start_activate(selection(names)).await).await?;
         let shown = |b: vpn::Begun| Activation { name: b.name, up: b.up, failure: None };
         Ok(begun.into_iter().map(shown).collect())
     }
 
-    pub(super) async fn begin_to_end(&self, name: &str) -> Result<(), Refusal> {
-        self.known(self.gateway.begin_to_end(name).await).await
+    pub(super) async fn start_deactivate(&self, name: &str) -> Result<(), Refusal> {
+        self.known(self.gateway.start_deactivate(name).await).await
     }
 
     /// Everything that keeps tunnels from coming up, as far as it is known before anyone tries.
@@ -140,6 +143,14 @@ impl<G: Gateway> Daemon<G> {
             Some(name) => Err(unknown_tunnel(name, &tunnels)),
             None => Ok(()),
         }
+    }
+}
+
+/// The tunnels of a request to start some: one without names is for all.
+fn selection(names: Vec<String>) -> Selection {
+    match names.is_empty() {
+        true => Selection::All,
+        false => Selection::Named(names),
     }
 }
 

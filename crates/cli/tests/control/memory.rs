@@ -27,7 +27,7 @@ use userspace::workers::Workers;
 use vpn::findings::Finding;
 use vpn::manual::{ManualSa, ManualSaError, ManualStatus, Removed, Way};
 use vpn::planes::Found;
-use vpn::{Activation, Begun, Events, GatewayError};
+use vpn::{Activation, Begun, Events, GatewayError, Selection};
 use xfrm::placement::{Choice, Placed, Placement, Report};
 
 /// The twin of [`vpn::Gateway`]. Whole phase 1 tunnels come and go, whichever child is named.
@@ -107,13 +107,14 @@ impl Inner {
 }
 
 impl Gateway for MemoryGateway {
-    async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, GatewayError> {
+    async fn activate(&self, selection: Selection) -> Result<Vec<Activation>, GatewayError> {
         let mut inner = self.lock();
-        let names = if names.is_empty() {
-            let startable = inner.policy.tunnels.iter().filter(|t| t.role.may_initiate());
-            startable.map(|t| t.name.clone()).collect()
-        } else {
-            names
+        let names = match selection {
+            Selection::Named(names) => names,
+            Selection::All => {
+                let startable = inner.policy.tunnels.iter().filter(|t| t.role.may_initiate());
+                startable.map(|t| t.name.clone()).collect()
+            }
         };
         // One name that is not known, and none is started.
         names.iter().try_for_each(|name| inner.find(name).map(drop))?;
@@ -150,13 +151,13 @@ impl Gateway for MemoryGateway {
         Ok(())
     }
 
-    async fn begin(&self, names: Vec<String>) -> Result<Vec<Begun>, GatewayError> {
+    async fn start_activate(&self, selection: Selection) -> Result<Vec<Begun>, GatewayError> {
         let begun =
             |activation: Activation| Begun::new(activation.name, activation.outcome.is_ok());
-        Ok(self.activate(names).await?.into_iter().map(begun).collect())
+        Ok(self.activate(selection).await?.into_iter().map(begun).collect())
     }
 
-    async fn begin_to_end(&self, name: &str) -> Result<(), GatewayError> {
+    async fn start_deactivate(&self, name: &str) -> Result<(), GatewayError> {
         self.deactivate(name).await
     }
 

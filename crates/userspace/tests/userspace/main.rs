@@ -4,8 +4,8 @@
 //! Needs root, `/dev/net/tun`, `ip`, `nft` and `ping`; without them the tests say why they do nothing, or fail where
 //! `VPN_TEST_REQUIRE=all`.
 
+mod kernel_offloads;
 mod network;
-mod offerings;
 mod schedules;
 mod stress;
 mod throughput;

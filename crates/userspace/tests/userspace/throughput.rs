@@ -82,7 +82,7 @@ fn engine_sizes() {
     let socket = udp(network.space(0), Side::A.inner(false));
     let target = (Side::B.inner(false), 9);
     for size in [64, 256, 512, 1024, 1400, 2800, 5600, 11_200, 22_400, 44_800] {
-        crate::offerings::cut_into(&socket, 1400);
+        crate::kernel_offloads::cut_into(&socket, 1400);
         let cost = |from: u64| {
             workers.set_engine(Some(from)).expect("the threads start");
             let look = || {

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 use testkit::until;
 use userspace::workers::Workers;
-use userspace::{Config, Flow, Offering, Stage};
+use userspace::{Config, Flow, KernelOffload, Stage};
 
 /// Octets of the longest frame of Ethernet.
 const FRAME: usize = 1514;
@@ -24,11 +24,11 @@ fn flow(workers: &Workers, stage: Stage) -> Flow {
 /// Each side does without something else, and what one leaves alone the other may use.
 #[test]
 fn everything_passes_without_what_the_kernel_offers() {
-    use Offering::{DeviceOffload, UdpGro, UdpSegmentation};
+    use KernelOffload::{DeviceOffload, UdpGro, UdpSegmentation};
     let Some(network) = Network::make() else { return };
     let (a, b) = TUNNEL.ends(Side::A);
     let [ns_a, ns_b] = [network.space(0), network.space(1)];
-    let all = &Offering::ALL[..];
+    let all = &KernelOffload::ALL[..];
     for without in [
         [&[DeviceOffload][..], &[]],
         [&[UdpSegmentation], &[UdpGro]],

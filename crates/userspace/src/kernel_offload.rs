@@ -4,9 +4,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// One of these offers.
+/// One of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Offering {
+pub enum KernelOffload {
     /// The TUN device hands over and takes super-packets and unfinished checksums.
     DeviceOffload,
     /// The kernel cuts what is sent into datagrams.
@@ -15,7 +15,7 @@ pub enum Offering {
     UdpGro,
 }
 
-impl Offering {
+impl KernelOffload {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::DeviceOffload, Self::UdpSegmentation, Self::UdpGro];
 
@@ -29,17 +29,17 @@ impl Offering {
     }
 }
 
-impl fmt::Display for Offering {
+impl fmt::Display for KernelOffload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Offering {
+impl FromStr for KernelOffload {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|offering| offering.name() == text);
+        let known = Self::ALL.into_iter().find(|offload| offload.name() == text);
         known.ok_or_else(|| {
             format!(
                 "there is no {text:?} to do without; use {}",
@@ -55,10 +55,10 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for offering in Offering::ALL {
-            assert_eq!(offering.to_string().parse(), Ok(offering));
+        for offload in KernelOffload::ALL {
+            assert_eq!(offload.to_string().parse(), Ok(offload));
         }
-        let error = "gro".parse::<Offering>().expect_err("no such name");
+        let error = "gro".parse::<KernelOffload>().expect_err("no such name");
         assert!(error.contains("use device-offload, udp-segmentation, udp-gro"), "{error}");
     }
 }

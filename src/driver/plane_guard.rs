@@ -7,12 +7,12 @@ use ike::Engine;
 use std::ops::{Deref, DerefMut};
 
 /// An engine, and the function that is called once before its plane is dropped.
-pub(super) struct Farewelled<P: DataPlane> {
+pub(super) struct PlaneGuard<P: DataPlane> {
     engine: Engine<P>,
     farewell: Option<Farewell<P>>,
 }
 
-impl<P: DataPlane> Farewelled<P> {
+impl<P: DataPlane> PlaneGuard<P> {
     pub(super) fn new(engine: Engine<P>, farewell: Farewell<P>) -> Self {
         Self { engine, farewell: Some(farewell) }
     }
@@ -29,7 +29,7 @@ impl<P: DataPlane> Farewelled<P> {
     }
 }
 
-impl<P: DataPlane> Deref for Farewelled<P> {
+impl<P: DataPlane> Deref for PlaneGuard<P> {
     type Target = Engine<P>;
 
     fn deref(&self) -> &Engine<P> {
@@ -37,13 +37,13 @@ impl<P: DataPlane> Deref for Farewelled<P> {
     }
 }
 
-impl<P: DataPlane> DerefMut for Farewelled<P> {
+impl<P: DataPlane> DerefMut for PlaneGuard<P> {
     fn deref_mut(&mut self) -> &mut Engine<P> {
         &mut self.engine
     }
 }
 
-impl<P: DataPlane> Drop for Farewelled<P> {
+impl<P: DataPlane> Drop for PlaneGuard<P> {
     fn drop(&mut self) {
         // After a panic nothing about the engine is certain: the plane is dropped as it is.
         if !std::thread::panicking() {
@@ -61,7 +61,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
 
-    fn farewelled() -> (Farewelled<Datapath>, Arc<Mutex<Vec<Closed>>>) {
+    fn guarded() -> (PlaneGuard<Datapath>, Arc<Mutex<Vec<Closed>>>) {
         let now = Instant::now();
         let plane = Datapath::new(Settings::default(), now);
         let policy = Arc::new(Policy::default());
@@ -71,26 +71,26 @@ mod tests {
         let farewell = Box::new(move |_: &mut Datapath, closed: &Closed| {
             hears.lock().expect("no panic").push(closed.clone());
         });
-        (Farewelled::new(engine.expect("an empty policy is valid"), farewell), heard)
+        (PlaneGuard::new(engine.expect("an empty policy is valid"), farewell), heard)
     }
 
     #[test]
     fn the_plane_hears_of_the_end_once() {
-        let (engine, heard) = farewelled();
+        let (engine, heard) = guarded();
         engine.end(&Closed::Stopped);
         assert_eq!(*heard.lock().expect("no panic"), [Closed::Stopped]);
     }
 
     #[test]
     fn the_plane_hears_of_a_runtime_that_ends() {
-        let (engine, heard) = farewelled();
+        let (engine, heard) = guarded();
         drop(engine);
         assert_eq!(*heard.lock().expect("no panic"), [Closed::RuntimeEnded]);
     }
 
     #[test]
     fn after_a_panic_the_plane_is_left_as_it_is() {
-        let (engine, heard) = farewelled();
+        let (engine, heard) = guarded();
         let panicked = catch_unwind(AssertUnwindSafe(move || {
             let _engine = engine;
             panic!("a bug on purpose");
