@@ -66,10 +66,12 @@ fn option_for(path: &Path) -> String {
     }
 }
 
-/// A connection to a daemon.
+/// A connection to a daemon, which closes one that asks nothing for a minute: the next command then makes another.
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
+    /// The daemon has answered on this connection.
+    answered: bool,
 }
 
 impl Client {
@@ -85,7 +87,17 @@ impl Client {
             io::ErrorKind::PermissionDenied => ClientError::Permission(path.to_owned()),
             _ => ClientError::Broken { path: path.to_owned(), source: error },
         })?;
-        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), answered: false })
+    }
+
+    /// Connects again, with the same time limit.
+    fn reconnect(&mut self) -> Result<(), ClientError> {
+        let other = Self::connect(&self.path)?;
+        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
+        let limit = self.stream.get_ref().read_timeout().map_err(broken)?;
+        other.stream.get_ref().set_read_timeout(limit).map_err(broken)?;
+        *self = other;
+        Ok(())
     }
 
     /// Sends a command and waits for its answer, however long the negotiation behind it takes.
@@ -96,8 +108,13 @@ impl Client {
         let mut line = serde_json::to_vec(&Request { version: VERSION, command })
             .expect("a request has only string keys");
         line.push(b'\n');
+        let mut sent = self.stream.get_mut().write_all(&line);
+        if self.answered && sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
+            // Nothing of the command has arrived.
+            self.reconnect()?;
+            sent = self.stream.get_mut().write_all(&line);
+        }
         // A refused client may already have been told why and closed upon.
-        let sent = self.stream.get_mut().write_all(&line);
         let mut answer = Vec::new();
         let read = (&mut self.stream).take(MAX_RESPONSE).read_until(b'\n', &mut answer);
         if answer.is_empty() {
@@ -110,6 +127,7 @@ impl Client {
                 _ => ClientError::Broken { path: self.path.clone(), source },
             });
         }
+        self.answered = true;
         let response: Response = serde_json::from_slice(&answer).map_err(|error| {
             ClientError::Protocol { path: self.path.clone(), why: error.to_string() }
         })?;
@@ -151,7 +169,7 @@ impl Client {
         self.stream.get_ref().set_read_timeout(Some(timeout))
     }
 
-    /// The connection itself, for another thread to break off.
+    /// The connection itself, for another thread to break off. It is another one after the daemon has closed it.
     ///
     /// # Errors
     /// Returns an error if no descriptor is left.
@@ -171,5 +189,47 @@ impl Client {
             path: self.path.clone(),
             why: format!("the reply does not fit the command: {reply:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_client_that_was_idle_connects_again_and_a_refused_one_does_not() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("control.sock");
+        let listener = UnixListener::bind(&path).expect("nobody has it");
+        let mut client = Client::connect(&path).expect("somebody listens");
+        client.set_timeout(Duration::from_secs(60)).expect("a socket takes it");
+        let answers_once = || {
+            let (stream, _) = listener.accept().expect("a client");
+            let mut reader = BufReader::new(&stream);
+            reader.read_until(b'\n', &mut Vec::new()).expect("a request");
+            let answer = serde_json::to_vec(&Response::new(Ok(Reply::Done))).expect("text");
+            (&stream).write_all(&[&answer[..], b"\n"].concat()).expect("the client reads");
+        };
+        let asks = |client: &mut Client| {
+            std::thread::scope(|scope| {
+                let server = scope.spawn(answers_once);
+                let reply = client.ask(Command::Overview);
+                server.join().expect("no panic");
+                reply
+            })
+        };
+        for _ in 0..3 {
+            // The connection is closed when this returns.
+            assert!(matches!(asks(&mut client), Ok(Reply::Done)));
+        }
+        let limit = client.stream.get_ref().read_timeout().expect("a socket has it");
+        assert_eq!(limit, Some(Duration::from_secs(60)));
+
+        let mut refused = Client::connect(&path).expect("somebody listens");
+        drop(listener.accept().expect("a client"));
+        assert!(matches!(refused.ask(Command::Overview), Err(ClientError::Broken { .. })));
+        drop(listener);
+        assert!(matches!(client.ask(Command::Overview), Err(ClientError::NoDaemon(_))));
     }
 }
