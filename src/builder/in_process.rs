@@ -148,7 +148,7 @@ fn start_tunnels(network: &Network, handle: &Handle) {
         let handle = handle.clone();
         Box::pin(async move {
             let handle = handle.upgrade().ok_or_else(|| shared(GatewayError::Stopped))?;
-            match handle.activate(vec![tunnel]).await {
+            match handle.activate([tunnel].into()).await {
                 Ok(started) => started.into_iter().try_for_each(|one| one.outcome.map_err(shared)),
                 // The peer starts it: the connection waits.
                 Err(GatewayError::Command(error)) if is_of_the_peer(&error) => Ok(()),

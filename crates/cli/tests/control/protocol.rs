@@ -23,6 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
+use vpn::Selection;
 
 const SAMPLE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
@@ -627,8 +628,9 @@ async fn the_twin_does_as_the_engine_promises() {
     write_private(&path, &SAMPLE.replace("IKE_Role=\"Both\"", "IKE_Role=\"Responder\""));
     let read = cli::policy_file::read(&path).expect("valid");
     let gateway = MemoryGateway::new(Arc::new(read.policy));
-    assert!(gateway.activate(vec![]).await.expect("nothing to start").is_empty());
-    let error = gateway.activate(vec![named("site")]).await.expect_err("a responder");
+    assert!(gateway.activate(Selection::All).await.expect("nothing to start").is_empty());
+    let error =
+        gateway.activate(Selection::Named(vec![named("site")])).await.expect_err("a responder");
     assert!(error.to_string().contains("only the peer may start it"), "{error}");
     gateway.stop(false).await;
     assert!(gateway.status().await.is_err());
