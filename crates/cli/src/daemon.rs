@@ -1,7 +1,7 @@
 //! `vpnd start`: everything around the engine, from the first check to the last undone change.
 
 use self::confinement::{Paths, confine};
-use self::server::{ControlSocket, Limits, SocketError, serve};
+use self::server::{Limits, SocketError, serve};
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, Found, LogFormat};
 use crate::control_socket;
@@ -15,6 +15,7 @@ use crate::kernel_traffic;
 use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
+use host::socket_file::SocketFile;
 use policy::Policy;
 use sd_notify::NotifyState;
 use std::io::{self, Write};
@@ -181,7 +182,7 @@ fn run_gateway(
     {
         warn!("{remark}");
     }
-    let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
+    let (socket, listener) = server::bind(&config.control.socket)?;
     let endpoint = config.metrics.listen.as_ref().map(metrics::listen).transpose()?;
 
     // The last moment with one thread. The gateway starts confined.
@@ -315,7 +316,7 @@ async fn remind(keeper: Arc<Keeper>) {
 /// connections close last. `log` ends with the gateway's events, and `metrics` is ended then.
 pub async fn run<G: Gateway>(
     daemon: Arc<Daemon<G>>,
-    control: ControlSocket,
+    control: SocketFile,
     listener: UnixListener,
     mut signals: Signals,
     log: JoinHandle<()>,

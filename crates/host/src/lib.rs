@@ -60,6 +60,7 @@
 //! | By which protocol number are this program's routes known? | `netlink.rs`, `PROTOCOL`: `ip route` shows `proto 86` |
 //! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`; what its packet filter does with a packet: `firewall.rs` |
 //! | How does one process keep others from a file? | `lock.rs` |
+//! | How is a Unix socket made for one process alone? | `socket_file.rs` |
 //! | How is a file replaced so that a crash leaves the old text or the new one? | `replace.rs` |
 //!
 //! Which routes and rules a tunnel needs is decided by the crate `userspace` (`crates/userspace/src/tun_routes.rs` and
@@ -83,6 +84,7 @@ mod prefix;
 pub mod replace;
 mod routes;
 pub mod seccomp;
+pub mod socket_file;
 mod socket_policy;
 mod system;
 

@@ -1,12 +1,11 @@
 //! The place where the endpoint listens: an address and a port, or a Unix socket.
 
+use host::socket_file::{SocketFile, SocketFileError};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The place where the endpoint listens.
@@ -54,24 +53,15 @@ impl Address {
 /// The endpoint cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Another process has the socket.
+    /// The Unix socket cannot be made.
+    #[error("{0}; listen of [metrics] in vpnd.toml can name another path")]
+    Socket(#[from] SocketFileError),
+    /// The system refused the address.
     #[error(
-        "another process listens on {}; stop it, or name another path in listen of [metrics] in vpnd.toml",
-        .0.display()
+        "cannot serve metrics at {address}: {source}; listen of [metrics] in vpnd.toml can name another address"
     )]
-    InUse(PathBuf),
-    /// Something else is in the socket's place.
-    #[error(
-        "{} exists and is not a socket; remove it, or name another path in listen of [metrics] in vpnd.toml",
-        .0.display()
-    )]
-    NotASocket(PathBuf),
-    /// The system refused.
-    #[error(
-        "cannot serve metrics at {address}: {source}; listen of [metrics] in vpnd.toml names this place"
-    )]
-    System {
-        /// The place.
+    Address {
+        /// The address and the port.
         address: Address,
         /// The system's error.
         source: io::Error,
@@ -83,24 +73,8 @@ pub enum BindError {
 pub enum Bound {
     /// At an address and a port.
     Tcp(TcpListener),
-    /// At the path of a Unix socket.
+    /// At the path of a Unix socket, whose file goes with this value.
     Unix(UnixListener, SocketFile),
-}
-
-/// The file of a Unix socket, which goes with this value.
-#[derive(Debug)]
-pub struct SocketFile {
-    path: PathBuf,
-    inode: u64,
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Whoever has replaced the file meanwhile has their reasons.
-        if fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
 
 impl Bound {
@@ -109,36 +83,18 @@ impl Bound {
     /// # Errors
     /// If the system refuses, or another process listens there.
     pub fn new(address: &Address) -> Result<Self, BindError> {
-        let system = |source| BindError::System { address: address.clone(), source };
         match address {
             Address::Tcp(at) => {
-                let listener = TcpListener::bind(at).map_err(system)?;
-                listener.set_nonblocking(true).map_err(system)?;
+                let failed = |source| BindError::Address { address: address.clone(), source };
+                let listener = TcpListener::bind(at).map_err(failed)?;
+                listener.set_nonblocking(true).map_err(failed)?;
                 Ok(Self::Tcp(listener))
             }
             Address::Unix(path) => {
-                make_room(path, &system)?;
-                let listener = UnixListener::bind(path).map_err(system)?;
-                let inode = fs::symlink_metadata(path).map_err(system)?.ino();
-                let file = SocketFile { path: path.clone(), inode };
-                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(system)?;
-                listener.set_nonblocking(true).map_err(system)?;
+                let (file, listener) = SocketFile::bind(path)?;
                 Ok(Self::Unix(listener, file))
             }
         }
-    }
-}
-
-/// Removes the socket of a dead process.
-fn make_room(path: &Path, system: &dyn Fn(io::Error) -> BindError) -> Result<(), BindError> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(system(error)),
-        Ok(file) if !file.file_type().is_socket() => Err(BindError::NotASocket(path.to_owned())),
-        Ok(_) => match UnixStream::connect(path) {
-            Ok(_) => Err(BindError::InUse(path.to_owned())),
-            Err(_) => fs::remove_file(path).map_err(system),
-        },
     }
 }
 
@@ -164,20 +120,23 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_private_and_goes_with_its_process() {
+    fn an_error_names_the_setting() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("metrics.sock");
-        let address = Address::Unix(path.clone());
-        drop(UnixListener::bind(&path).expect("a free path"));
-        let bound = Bound::new(&address).expect("nobody listens on the old socket");
-        assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o777, 0o600);
-        assert!(matches!(Bound::new(&address), Err(BindError::InUse(_))));
+        let bound = Bound::new(&Address::Unix(path.clone())).expect("a free path");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let taken = Address::Tcp(listener.local_addr().expect("it is bound"));
+        for (address, words) in [
+            (Address::Unix(path), "another process listens on "),
+            (taken, "cannot serve metrics at "),
+        ] {
+            let error = Bound::new(&address).expect_err("somebody listens").to_string();
+            assert!(error.starts_with(words), "{error}");
+            assert!(
+                error.contains("; listen of [metrics] in vpnd.toml can name another "),
+                "{error}"
+            );
+        }
         drop(bound);
-        assert!(!path.exists());
-        fs::write(&path, "a file").expect("writable");
-        assert!(matches!(Bound::new(&address), Err(BindError::NotASocket(_))));
-        let nowhere = Address::Unix(directory.path().join("no/such/directory"));
-        let error = Bound::new(&nowhere).expect_err("no directory").to_string();
-        assert!(error.contains("listen of [metrics] in vpnd.toml names this place"), "{error}");
     }
 }

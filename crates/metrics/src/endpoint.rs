@@ -3,7 +3,8 @@
 //! A page in a browser can have the browser send requests to addresses of this machine, but not choose the Host header. So only
 //! a request that names an address, or a name from the settings, is answered (DNS rebinding).
 
-use crate::address::{Bound, SocketFile};
+use crate::address::Bound;
+use host::socket_file::SocketFile;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};

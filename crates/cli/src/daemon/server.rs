@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 mod socket;
 
-pub use socket::{ControlSocket, SocketError};
+pub use socket::{SocketError, bind};
 
 /// The service that answers requests.
 pub trait Service: Send + Sync + 'static {

@@ -4,13 +4,14 @@ use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::daemon::server::{ControlSocket, Limits, serve};
+use cli::daemon::server::{Limits, serve};
 use cli::daemon::{self, Daemon, Gateway};
 use control::client::{Client, ClientError};
 use control::protocol::parse;
 use control::protocol::{
     Command, MAX_REQUEST, Outcome, RefusalCode, Reply, Response, WorkersChange,
 };
+use host::socket_file::SocketFile;
 use ike::failure::{Failure, FailureKind};
 use proptest::prelude::*;
 use std::fs;
@@ -416,7 +417,7 @@ fn the_socket_is_free_when_the_connection_that_stopped_the_daemon_closes() {
         client.wait_until_gone();
         let socket = fixture.socket();
         assert!(matches!(Client::connect(&socket), Err(ClientError::NoDaemon(_))));
-        drop(ControlSocket::bind(&socket).expect("the lock is free"));
+        drop(SocketFile::bind(&socket).expect("the lock is free"));
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::memory::MemoryGateway;
 use cli::daemon::metrics::serve;
-use cli::daemon::server::ControlSocket;
 use cli::daemon::{self, Daemon, Gateway, Signals};
+use host::socket_file::SocketFile;
 use metrics::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -25,7 +25,7 @@ pub fn start_with(
     let thread = thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         runtime.block_on(async move {
-            let (control, listener) = ControlSocket::bind(&socket).expect("a free path");
+            let (control, listener) = SocketFile::bind(&socket).expect("a free path");
             let listener = UnixListener::from_std(listener).expect("a runtime");
             let signals = Signals::new().expect("signals");
             listening.send(()).expect("the test waits");

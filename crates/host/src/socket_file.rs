@@ -1,0 +1,137 @@
+//! The file of a Unix socket: made for this process alone, and removed with it.
+
+use crate::lock::FileLock;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// A socket cannot be made at its path. The caller knows which option or setting names the path.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketFileError {
+    /// Another process has it.
+    #[error("another process listens on {}", .0.display())]
+    InUse(PathBuf),
+    /// Something else is in its place.
+    #[error("{} exists and is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The system refused.
+    #[error("cannot {what} {}: {source}", .path.display())]
+    System {
+        /// The operation that failed.
+        what: &'static str,
+        /// The path of the file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// The file of a socket that listens, owned by whoever holds the lock beside it. Dropping it removes both files.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    inode: u64,
+    lock_path: PathBuf,
+    _lock: FileLock,
+}
+
+impl SocketFile {
+    /// Makes the socket `path` with mode 0600, its directory with 0700 where there is none, and listens. The listener does
+    /// not block.
+    ///
+    /// A socket file that a dead process left is replaced; that of a live process is left alone.
+    ///
+    /// # Errors
+    /// [`SocketFileError::InUse`] if another process holds the lock.
+    pub fn bind(path: &Path) -> Result<(Self, UnixListener), SocketFileError> {
+        let system = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| SocketFileError::System { what, path, source }
+        };
+        if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(system("make the directory", directory))?;
+        }
+        let lock_path = {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".lock");
+            PathBuf::from(name)
+        };
+        let lock = FileLock::take(&lock_path).map_err(system("lock", &lock_path))?;
+        let lock = lock.ok_or_else(|| SocketFileError::InUse(path.to_owned()))?;
+        match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.file_type().is_socket() => {
+                fs::remove_file(path).map_err(system("remove the stale socket", path))?;
+            }
+            Ok(_) => return Err(SocketFileError::NotASocket(path.to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(system("look at", path)(error)),
+        }
+        let listener = UnixListener::bind(path).map_err(system("listen on", path))?;
+        // The umask of a daemon has seen to this already; a library caller may have another one.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+            .map_err(system("set the mode of", path))?;
+        listener.set_nonblocking(true).map_err(system("listen on", path))?;
+        let inode = fs::symlink_metadata(path).map_err(system("look at", path))?.ino();
+        Ok((Self { path: path.to_owned(), inode, lock_path, _lock: lock }, listener))
+    }
+
+    /// The path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Whoever removed or replaced the file meanwhile has their reasons.
+        if fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
+        let _ = fs::remove_file(&self.lock_path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_process_keeps_its_socket_and_a_dead_ones_is_replaced() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("run/control.sock");
+
+        let (first, _listener) = SocketFile::bind(&path).expect("a free path");
+        assert!(matches!(SocketFile::bind(&path), Err(SocketFileError::InUse(_))));
+        let mode = |p: &Path| fs::metadata(p).expect("it exists").permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().expect("it has one")), 0o700);
+        drop(first);
+        assert!(!path.exists());
+        assert_eq!(fs::read_dir(path.parent().expect("it has one")).expect("readable").count(), 0);
+
+        // A killed process leaves the file, but no lock.
+        drop(UnixListener::bind(&path).expect("a free path"));
+        assert!(path.exists());
+        let (second, _listener) = SocketFile::bind(&path).expect("a stale socket is replaced");
+        // A file that has taken its place is somebody else's.
+        fs::remove_file(&path).expect("ours");
+        fs::write(&path, "precious").expect("writable");
+        drop(second);
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "precious");
+    }
+
+    #[test]
+    fn an_ordinary_file_is_not_removed() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("control.sock");
+        fs::write(&path, "precious").expect("writable");
+        assert!(matches!(SocketFile::bind(&path), Err(SocketFileError::NotASocket(_))));
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "precious");
+    }
+}
