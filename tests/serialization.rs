@@ -124,10 +124,9 @@ fn a_tunnel_that_is_up() {
 #[test]
 fn names_of_states_and_failures_are_those_of_their_methods() {
     use FailureKind::*;
-    for state in
-        [State::Down, State::Negotiating, State::Established, State::Rekeying, State::Closing]
-    {
+    for (number, state) in State::ALL.into_iter().enumerate() {
         assert_eq!(written(state), state.name());
+        assert_eq!((State::named(state.name()), state.number()), (Some(state), number));
     }
     for kind in [
         NoAnswer,

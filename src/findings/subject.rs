@@ -5,7 +5,7 @@ use esp::filter::{Filter, FilterAction};
 use esp::plane::{Encapsulation, PacketSummary};
 use host::facts::{HostFacts, Questions};
 use host::netlink::Way;
-use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, State};
+use ike::status::{ChildSaStatus, ChildStatus, IkeStatus};
 use policy::{AddressRange, Mode, Policy, Selector};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -114,8 +114,7 @@ pub(crate) fn subjects(
     let Some(sa) = &status.sa else { return Vec::new() };
     let peer = ([sa.local, sa.remote], status.unanswered.is_some());
     let subject = |child: &ChildStatus| {
-        let serves = matches!(child.state, State::Established | State::Rekeying | State::Blocked);
-        let sa = child.sa.as_ref().filter(|_| serves)?;
+        let sa = child.sa.as_ref().filter(|_| child.state.has_sa())?;
         let device = (!in_kernel(&child.name)).then_some(device);
         Some(Subject::new(child, sa, peer, policy, device))
     };

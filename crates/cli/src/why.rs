@@ -14,7 +14,7 @@ use ike::failure::facts::{
 };
 use ike::failure::{Failure, FailureKind};
 use ike::product::Product;
-use ike::status::{self, ChildStatus, Ended, IkeStatus, Next, PastFailure, State};
+use ike::status::{self, ChildStatus, Ended, IkeStatus, Next, PastFailure};
 use ike::unreachable::{Lack, UNPROTECTED, Unreachable};
 use policy::Selector;
 use policy::xml::Definitions;
@@ -68,8 +68,7 @@ pub fn explain(
             findings: Vec::new(),
         }
     };
-    let is_up = matches!(status.state, State::Established | State::Rekeying);
-    let up = status.sa.as_ref().filter(|_| is_up).and_then(|sa| sa.established_for);
+    let up = status.sa.as_ref().filter(|_| status.state.is_up()).and_then(|sa| sa.established_for);
     Explanation {
         name: status.name.clone(),
         phase: 1,
@@ -90,8 +89,7 @@ pub fn explain(
 }
 
 fn up_for(child: &ChildStatus) -> Option<Duration> {
-    let up = matches!(child.state, State::Established | State::Rekeying | State::Blocked);
-    child.sa.as_ref().filter(|_| up).map(|sa| sa.established_for)
+    child.sa.as_ref().filter(|_| child.state.has_sa()).map(|sa| sa.established_for)
 }
 
 /// The moment so long ago, as RFC 3339 writes it.

@@ -34,6 +34,36 @@ pub enum State {
 }
 
 impl State {
+    /// All states. The place of each is the number by which metrics tell it.
+    pub const ALL: [Self; 6] = [
+        Self::Down,
+        Self::Negotiating,
+        Self::Established,
+        Self::Rekeying,
+        Self::Closing,
+        Self::Blocked,
+    ];
+
+    /// The state with this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Its place in [`State::ALL`].
+    pub fn number(self) -> usize {
+        self as usize
+    }
+
+    /// Returns `true` if packets pass, as far as the two gateways are concerned.
+    pub fn is_up(self) -> bool {
+        matches!(self, Self::Established | Self::Rekeying)
+    }
+
+    /// Returns `true` if both gateways have the SA, whether or not its packets pass.
+    pub fn has_sa(self) -> bool {
+        self.is_up() || self == Self::Blocked
+    }
+
     /// Stable lower-case name.
     pub fn name(self) -> &'static str {
         match self {

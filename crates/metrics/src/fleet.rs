@@ -3,26 +3,6 @@
 use ike::status::{ChildStatus, IkeStatus, State};
 use std::collections::HashMap;
 
-/// All states, in the order of the numbers by which metrics tell them.
-pub(crate) const STATES: [State; 6] = [
-    State::Down,
-    State::Negotiating,
-    State::Established,
-    State::Rekeying,
-    State::Closing,
-    State::Blocked,
-];
-
-/// The number of a state.
-pub(crate) fn number(state: State) -> usize {
-    STATES.iter().position(|s| *s == state).unwrap_or_default()
-}
-
-/// Returns `true` if a tunnel carries packets in this state.
-pub(crate) fn is_up(state: State) -> bool {
-    matches!(state, State::Established | State::Rekeying)
-}
-
 /// Counts of one child tunnel, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -145,7 +125,7 @@ impl Round<'_> {
         let (own, new) = account.own.note(raw);
         *rekeys += new.rekeys;
         let fleet = &mut self.fleet;
-        fleet.states[0][number(tunnel.state)] += 1;
+        fleet.states[0][tunnel.state.number()] += 1;
         let series = 1 + tunnel.children.len();
         let listed = series <= self.room;
         let mut children = Vec::new();
@@ -156,7 +136,7 @@ impl Round<'_> {
             };
             let (counts, new) = of_child.note(Counts::of(child));
             all.add(new);
-            fleet.states[1][number(child.state)] += 1;
+            fleet.states[1][child.state.number()] += 1;
             if listed {
                 children.push(Child { name: child.name.clone(), state: child.state, counts });
             }
@@ -187,7 +167,7 @@ impl Round<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     /// Numbers of phase 1 and of phase 2 tunnels by the number of the state.
-    pub(crate) states: [[usize; STATES.len()]; 2],
+    pub(crate) states: [[usize; State::ALL.len()]; 2],
     /// Those with series of their own.
     pub(crate) tunnels: Vec<Tunnel>,
     pub(crate) omitted: usize,
@@ -280,7 +260,7 @@ pub(crate) mod tests {
             let fleet = scrape(&mut Ledger::default(), limit, &all);
             assert_eq!((fleet.tunnels.len(), fleet.omitted()), (listed, omitted), "{limit}");
             assert_eq!(fleet.total.packets, [30, 60]);
-            assert_eq!(fleet.states[1][number(State::Established)], 3);
+            assert_eq!(fleet.states[1][State::Established.number()], 3);
         }
     }
 

@@ -13,6 +13,7 @@ use control::protocol::{
 };
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::Maintenance;
+use ike::status::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ impl<G: Gateway> Daemon<G> {
         let discarded = |layer: &str| {
             counters.iter().filter(|(name, _)| name.starts_with(layer)).map(|(_, n)| n).sum()
         };
-        let up = |state: &str| matches!(state, "established" | "rekeying");
+        let up = |state: &str| State::named(state).is_some_and(State::is_up);
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().await.map_err(refusal)?;
         let (file, config) = &self.config;

@@ -2,6 +2,7 @@
 
 use super::sample::Sample;
 use control::protocol::{Child, ChildSa, Tunnel};
+use ike::status::State;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -150,7 +151,7 @@ impl Model {
 
     /// Phase 2 tunnels that are up, and all that were seen.
     pub fn up(&self) -> (usize, usize) {
-        let up = |row: &&Row| matches!(row.state.as_str(), "established" | "rekeying");
+        let up = |row: &&Row| State::named(&row.state).is_some_and(State::is_up);
         (self.rows.values().filter(up).count(), self.rows.len())
     }
 

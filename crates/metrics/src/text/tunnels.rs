@@ -2,9 +2,10 @@
 
 use super::Snapshot;
 use super::families::{About, Families};
-use crate::fleet::{Child, Fleet, STATES, Tunnel, is_up, number};
+use crate::fleet::{Child, Fleet, Tunnel};
 use crate::happenings::Tallies;
 use ike::durations::Exchange;
+use ike::status::State;
 use prometheus_client::registry::Unit;
 use std::fmt;
 
@@ -29,7 +30,7 @@ pub fn write(families: &mut Families<'_>, snapshot: &Snapshot, tallies: &Tallies
     let children = || tunnels().flat_map(|t| t.children.iter().map(move |c| (t, c)));
     families.gauges(
         About("tunnel_up", None, "Whether the IKE SA of a phase 1 tunnel of the policy is up."),
-        tunnels().map(|t| (of(t), u64::from(is_up(t.state)))),
+        tunnels().map(|t| (of(t), u64::from(t.state.is_up()))),
     )?;
     families.gauges(
         About(
@@ -37,7 +38,7 @@ pub fn write(families: &mut Families<'_>, snapshot: &Snapshot, tallies: &Tallies
             None,
             "State of a phase 1 tunnel: 0 down, 1 negotiating, 2 established, 3 rekeying, 4 closing.",
         ),
-        tunnels().map(|t| (of(t), number(t.state))),
+        tunnels().map(|t| (of(t), t.state.number())),
     )?;
     families.counters(
         About("tunnel_rekeys", None, "Rekeys of the IKE SA."),
@@ -45,7 +46,7 @@ pub fn write(families: &mut Families<'_>, snapshot: &Snapshot, tallies: &Tallies
     )?;
     families.gauges(
         About("child_up", None, "Whether the Child SA of a phase 2 tunnel of the policy is up."),
-        children().map(|(t, c)| (of_child(t, c), u64::from(is_up(c.state)))),
+        children().map(|(t, c)| (of_child(t, c), u64::from(c.state.is_up()))),
     )?;
     families.gauges(
         About(
@@ -53,7 +54,7 @@ pub fn write(families: &mut Families<'_>, snapshot: &Snapshot, tallies: &Tallies
             None,
             "State of a phase 2 tunnel: as of a phase 1 tunnel, or 5 blocked: a part of the data plane is missing.",
         ),
-        children().map(|(t, c)| (of_child(t, c), number(c.state))),
+        children().map(|(t, c)| (of_child(t, c), c.state.number())),
     )?;
     families.counters(
         About("child_rekeys", None, "Rekeys of the Child SA."),
@@ -79,12 +80,12 @@ pub fn write(families: &mut Families<'_>, snapshot: &Snapshot, tallies: &Tallies
 
 /// Sums over all tunnels, also those without series of their own.
 fn sums(families: &mut Families<'_>, fleet: &Fleet) -> fmt::Result {
-    let states = (0..2).flat_map(|phase| STATES.into_iter().map(move |state| (phase, state)));
+    let states = (0..2).flat_map(|phase| State::ALL.into_iter().map(move |state| (phase, state)));
     families.gauges(
         About("tunnels", None, "Tunnels of the policy by phase and state."),
         states.map(|(phase, state)| {
             let labels = [("phase", PHASES[phase]), ("state", state.name())];
-            (labels, fleet.states[phase][number(state)])
+            (labels, fleet.states[phase][state.number()])
         }),
     )?;
     families.gauge(

@@ -3,6 +3,7 @@
 use super::super::session::{Failure, Session, answer};
 use crate::report;
 use control::protocol::{Child, Command as Ask, Explanation, Tunnel};
+use ike::status::State;
 use std::process::ExitCode;
 
 /// With so many tunnels, each one is asked about. With more, those that are up are left out: the daemon looks at the host for
@@ -57,7 +58,7 @@ fn is_troubled(tunnel: &Tunnel) -> bool {
 }
 
 fn is_up(state: &str) -> bool {
-    matches!(state, "established" | "rekeying")
+    State::named(state).is_some_and(State::is_up)
 }
 
 /// Returns `true` unless the tunnel and all its phase 2 tunnels are up, and packets pass as far as is known.
