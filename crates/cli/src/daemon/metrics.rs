@@ -4,7 +4,9 @@
 
 use super::refusal::refusal;
 use super::{Daemon, Gateway};
-use ::metrics::{Address, BindError, Bound, Bytes, Happenings, Ledger, Limits, Snapshot, Source};
+use ::metrics::{
+    Address, BindError, Bound, Bytes, Fleet, Happenings, Ledger, Limits, Snapshot, Source,
+};
 use control::protocol::{GuardInfo, Refusal};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,19 +102,7 @@ impl<G: Gateway> Source for Metrics<G> {
 
 impl<G: Gateway> Daemon<G> {
     async fn snapshot(&self, started: SystemTime, kept: &mut Kept) -> Result<Snapshot, Refusal> {
-        let fleet = {
-            // The policy stays the same meanwhile.
-            let _guard = self.reloading.lock().await;
-            let mut round = kept.ledger.round(self.config.1.metrics.tunnels);
-            for first in (0..).step_by(PAGE) {
-                let page = self.gateway.status_from(first, PAGE).await.map_err(refusal)?;
-                round.add(&page);
-                if page.len() < PAGE {
-                    break;
-                }
-            }
-            round.finish()
-        };
+        let fleet = self.fleet(&mut kept.ledger).await?;
         let unserved = self.tunnel_counters().await?;
         let unserved = unserved.into_iter().map(|(tunnel, n)| (tunnel, n.into_values().sum()));
         Ok(Snapshot {
@@ -130,6 +120,26 @@ impl<G: Gateway> Daemon<G> {
             crypto_work: self.crypto_stats().await?,
             certificates: self.certificates.describe(),
         })
+    }
+
+    /// Reads all tunnels. A reload need not wait for that: it may come between two pages, and then the reading begins again,
+    /// since the pages are those of another policy.
+    async fn fleet(&self, ledger: &mut Ledger) -> Result<Fleet, Refusal> {
+        loop {
+            let mut round = ledger.round(self.config.1.metrics.tunnels);
+            let policy = self.current();
+            for first in (0..).step_by(PAGE) {
+                let _guard = self.reloading.lock().await;
+                if !Arc::ptr_eq(&policy, &self.current()) {
+                    break;
+                }
+                let page = self.gateway.status_from(first, PAGE).await.map_err(refusal)?;
+                round.add(&page);
+                if page.len() < PAGE {
+                    return Ok(round.finish());
+                }
+            }
+        }
     }
 
     /// The guard as it was a while ago at most.

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, Semaphore, broadcast};
 use userspace::workers::Workers;
 use vpn::findings::Finding;
 use vpn::manual::{ManualSa, ManualSaError, ManualStatus, Removed, Way};
@@ -38,6 +38,8 @@ pub struct MemoryGateway {
     datapath: Datapath,
     workers: Workers,
     events: broadcast::Sender<Event>,
+    /// Pages of the status that are given out, and the notice that one is asked for.
+    pages: Arc<(Semaphore, Notify)>,
 }
 
 #[derive(Default)]
@@ -65,7 +67,8 @@ impl MemoryGateway {
         }
         let state = Arc::new(Mutex::new(Inner { policy, ..Inner::default() }));
         let workers = Workers::default();
-        Self { state, datapath, workers, events: broadcast::channel(256).0 }
+        let pages = Arc::new((Semaphore::new(Semaphore::MAX_PERMITS), Notify::new()));
+        Self { state, datapath, workers, events: broadcast::channel(256).0, pages }
     }
 
     /// Lets every activation of a phase 1 tunnel fail from now on.
@@ -76,6 +79,21 @@ impl MemoryGateway {
     /// Lets it have something to tell about the traffic of a child tunnel.
     pub fn find(&self, finding: Finding) {
         self.lock().findings.push(finding);
+    }
+
+    /// Gives no page of the status any more until [`MemoryGateway::give_pages`] allows so many.
+    pub fn keep_pages(&self) {
+        self.pages.0.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
+    /// Gives so many pages.
+    pub fn give_pages(&self, pages: usize) {
+        self.pages.0.add_permits(pages);
+    }
+
+    /// Waits until a page is asked for.
+    pub async fn page_wanted(&self) {
+        self.pages.1.notified().await;
     }
 
     /// Returns `true` after [`Gateway::stop`].
@@ -193,6 +211,9 @@ impl Gateway for MemoryGateway {
         first: usize,
         count: usize,
     ) -> Result<Vec<IkeStatus>, GatewayError> {
+        let (pages, wanted) = &*self.pages;
+        wanted.notify_one();
+        pages.acquire().await.expect("nobody closes it").forget();
         Ok(self.status().await?.into_iter().skip(first).take(count).collect())
     }
 

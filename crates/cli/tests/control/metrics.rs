@@ -4,11 +4,13 @@ use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Config, Log};
-use cli::daemon::{self, Daemon};
+use cli::daemon::metrics::serve;
+use cli::daemon::{self, Daemon, Gateway};
 use control::client::Client;
 use control::protocol::Command;
 use ike::failure::{Failure, FailureKind};
 use metrics::{Address, Bound};
+use policy::Policy;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -93,4 +95,44 @@ fn metrics_follow_a_tunnel_and_its_failures() {
     ask(Command::Stop { keep_guard: false });
     thread.join().expect("no panic");
     assert!(!socket.exists());
+}
+
+#[test]
+fn a_reload_does_not_wait_for_the_end_of_a_scrape() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("policy.xml"), SAMPLE).expect("writable");
+    let of_file = policy::xml::read("left.xml", SAMPLE).expect("the sample is valid").policy;
+    let numbered = |number: usize| {
+        let mut tunnel = (*of_file.tunnels[0]).clone();
+        tunnel.name = format!("site{number}");
+        Arc::new(tunnel)
+    };
+    let many = Arc::new(Policy { tunnels: (0..200).map(numbered).collect() });
+    let gateway = MemoryGateway::new(Arc::clone(&many));
+    let levels = daemon::start_log(&Log::default());
+    let daemon =
+        Daemon::new(gateway.clone(), path("policy.xml"), Arc::new(Keeper::default()), levels);
+    let daemon = daemon.with_policy(many, Default::default()).configured(None, Config::default());
+    let daemon = Arc::new(daemon);
+    let socket = path("metrics.sock");
+    let endpoint = Bound::new(&Address::Unix(socket.clone())).expect("a free path");
+    // One thread: a task that is spawned has begun when this one goes on after a yield.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let text = runtime.expect("a runtime").block_on(async {
+        let _serving = serve(endpoint, &daemon, gateway.events());
+        gateway.keep_pages();
+        let scrape = tokio::task::spawn_blocking(move || scrape(&socket));
+        gateway.page_wanted().await;
+        let reloading = Arc::clone(&daemon);
+        let reload = tokio::spawn(async move { reloading.reload(false, None).await });
+        tokio::task::yield_now().await;
+        gateway.give_pages(1);
+        // While three pages of the old policy have not been given.
+        reload.await.expect("no panic").expect("the file is valid");
+        gateway.give_pages(100);
+        scrape.await.expect("no panic")
+    });
+    assert!(text.contains("vpnd_tunnel_up{tunnel=\"site\"} 0\n"), "{text}");
+    assert!(!text.contains("site1"), "of the policy before: {text}");
 }
