@@ -266,13 +266,13 @@ fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
 /// The request that a session has sent in vain so far.
 fn unanswered(now: Instant, session: &Session, config: &Config) -> Option<Unanswered> {
     let sa = session.sas.get(session.current_index())?;
-    let attempts = sa.window.attempts(config)?;
+    let (since, attempts) = (sa.window.waits_since()?, sa.window.attempts(config)?);
     let silence = session.silence(sa);
     let in_vain = silence.sent > 1 || silence.unsent.is_some() || silence.icmp.is_some();
     in_vain.then(|| Unanswered {
         silence,
         most: attempts.most,
-        silent_for: now.saturating_duration_since(attempts.since),
+        silent_for: now.saturating_duration_since(since),
         given_up_in: left(now, attempts.given_up_at),
     })
 }

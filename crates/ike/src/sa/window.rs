@@ -49,8 +49,6 @@ struct Outstanding {
 /// The attempts to send a request. The last two values grow if it is cut smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attempts {
-    /// When it was sent first.
-    pub since: Instant,
     /// Their number, if no answer comes.
     pub most: u32,
     /// When no more answer is awaited.
@@ -208,7 +206,6 @@ impl Window {
         let pauses = o.alike + 1..=config.retransmissions;
         let left = config.retransmissions.saturating_sub(o.alike);
         Some(Attempts {
-            since: o.since,
             most: o.retransmissions + 1 + left,
             given_up_at: pauses.fold(o.due, |at, n| after(at, backoff(config.retransmit_after, n))),
         })
@@ -289,8 +286,8 @@ mod tests {
         let mut last = start;
         let given_up_at = start + Duration::from_millis(1000 + 1800 + 3240);
         loop {
-            let attempts = Attempts { since: start, most: 3, given_up_at };
-            assert_eq!(window.attempts(&config), Some(attempts));
+            assert_eq!(window.attempts(&config), Some(Attempts { most: 3, given_up_at }));
+            assert_eq!(window.waits_since(), Some(start));
             let due = window.due().unwrap();
             pauses.push(due - last);
             last = due;
@@ -320,7 +317,7 @@ mod tests {
         assert_eq!(window.attempts(&config).unwrap().most, 3);
         window.retransmit(due, &config, |_| Some(Message::unprotected(vec![8])));
         let attempts = window.attempts(&config).unwrap();
-        assert_eq!((attempts.since, attempts.most), (start, 6));
+        assert_eq!((window.waits_since(), attempts.most), (Some(start), 6));
         assert_eq!(attempts.given_up_at, due + Duration::from_millis(1000 + 1800 + 3240));
     }
 }
