@@ -22,8 +22,12 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-const SCRAPED: &[Need] = &[Need::All(FILTERED), Need::Program("prometheus")];
-const RULES: &[Need] = &[Need::Program("promtool")];
+const SCRAPED: &[Need] = &[Need::All(FILTERED), Need::File(PROMETHEUS)];
+const RULES: &[Need] = &[Need::File(PROMTOOL)];
+const PROMETHEUS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/prometheus/usr/bin/prometheus");
+const PROMTOOL: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/prometheus/usr/bin/promtool");
 const MONITORING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/monitoring");
 
 const PORT: u16 = 9400;
@@ -139,7 +143,7 @@ fn metrics_are_off() {
     left.configure("[metrics]\nlisten = \"192.0.2.99:9400\"\n");
     assert!(!left.try_start());
     assert!(
-        left.log().contains("listen of [metrics] in vpnd.toml names this place"),
+        left.log().contains("listen of [metrics] in vpnd.toml can name another address"),
         "{}",
         left.log()
     );
@@ -163,7 +167,7 @@ impl<'g> Prometheus<'g> {
              scrape_configs: [{{job_name: vpnd, static_configs: [{{targets: [{HOST:?}]}}]}}]\n"
         );
         fs::write(&config, text).expect("writable");
-        let mut command = Command::new("prometheus");
+        let mut command = Command::new(PROMETHEUS);
         command
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", gateway.path("prometheus").display()))
@@ -248,7 +252,7 @@ fn alerts_come() {
     for arguments in
         [["check", "rules", "vpnd.rules.yml"], ["test", "rules", "vpnd.rules.test.yml"]]
     {
-        let mut command = Command::new("promtool");
+        let mut command = Command::new(PROMTOOL);
         command.args(arguments).current_dir(MONITORING);
         let output = command.output().expect("it is installed");
         let said = format!("{output:?}");
