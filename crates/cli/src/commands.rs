@@ -12,6 +12,7 @@ pub use session::{Failure, Run, Session};
 mod activate;
 mod aix_links;
 mod certs;
+pub mod check_health;
 mod counters;
 mod crypto;
 mod deactivate;
@@ -59,6 +60,7 @@ table::commands! {
         Log(log::Log),
         Counters(counters::Counters),
         Workers(workers::Workers),
+        CheckHealth(check_health::CheckHealth),
         Certs(certs::Certs),
         Policy(policy::Policy),
         Pki(pki::Pki),

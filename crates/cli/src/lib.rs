@@ -43,7 +43,7 @@
 //! | What does `vpnctl top` show? | `top/`: `sample.rs` asks, `model.rs` computes rates, `view.rs` draws, `screen.rs` has the keys |
 //! | Which configuration file and which control socket are used? | `config/file.rs`; `control_socket.rs`, for `vpnd`, `vpnctl` and AIX's commands alike |
 //! | Which privileges does a start need? | `daemon/privilege.rs`: CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BIND_SERVICE (for port 500) and `/dev/net/tun`, not root itself; the service is `config/vpnd.service` of the repository |
-//! | Which exit status has a command? | `vpnctl`: `commands/session.rs`, `Failure::report`: 0 done, 1 refused or failed, 3 no daemon; 2 wrong arguments. `vpnd check`: `vpnd/check.rs`, 1 if there is an error. `vpnd start`: `daemon.rs`, `start` |
+//! | Which exit status has a command? | `vpnctl`: `commands/session.rs`, `Failure::report`: 0 done, 1 refused or failed, 3 no daemon; 2 wrong arguments. `vpnctl check-health`: `health.rs`, `Level`. `vpnd check`: `vpnd/check.rs`, 1 if there is an error. `vpnd start`: `daemon.rs`, `start` |
 //! | Where are manual pages made? | `manual.rs` (`vpnctl man DIR`); vpnd.toml(5) from the comments of `config/vpnd.toml`: `manual/configuration.rs` |
 //! | Where are completions made? | `shell.rs` (`vpnctl completions bash`), the script for bash in `shell/bash.rs`; values: `completions.rs` |
 //! | How is output kept within 100 columns? | `report/fitting.rs`: columns that do not fit stand below their row |
@@ -67,6 +67,7 @@
 //! | How are keys kept out of core dumps and from other users? | `daemon/memory.rs`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
 //! | Where do the numbers for monitoring systems come from? | `daemon/metrics.rs` gathers them: 64 tunnels at a time, one text a second at most; the names of metrics and the endpoint are in the crate `metrics`, the settings in `config/metrics.rs` |
+//! | How bad is what, for `vpnctl check-health`? | `health/judgement.rs`; `health/nagios.rs` is its text, `commands/check_health.rs` asks the daemon |
 //! | Who advises about rules of the filter that are never used? | `filter_advice.rs` |
 //! | Who advises about tunnels that the guard does not know? | `guard_advice.rs` |
 //! | Where is traffic refused that the kernel cannot express? | `kernel_traffic.rs` |
@@ -94,6 +95,7 @@ pub mod families;
 pub mod filter;
 mod filter_advice;
 mod guard_advice;
+mod health;
 pub mod install;
 mod kernel_traffic;
 mod lockout;

@@ -177,7 +177,8 @@ fn renewal(renewal: status::Renewal) -> Option<Renewal> {
     Some(Renewal { attempt: attempt.to_owned(), message })
 }
 
-fn waits(next: &Next) -> Waits {
+/// The event that a tunnel waits for.
+pub(crate) fn waits(next: &Next) -> Waits {
     let seconds = |d: &Duration| Some(d.as_secs());
     let (what, message, seconds) = match next {
         Next::Answer { request, sent, again_in, obstacle, .. } => {

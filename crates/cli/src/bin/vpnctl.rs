@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{CommandFactory, Parser};
-use cli::commands::{Command, Run, Session};
+use cli::commands::{Command, Run, Session, check_health};
 use cli::{control_socket, shell};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,10 +46,22 @@ fn main() -> ExitCode {
         return code;
     }
     shell::answer(Arguments::command);
-    let Arguments { control, command } = Arguments::parse();
+    let Arguments { control, command } =
+        Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let control = control_socket::of_client(control.as_deref());
     let mut session = Session::new(control, Arguments::command);
     command.run(&mut session).unwrap_or_else(|failure| failure.report("vpnctl"))
+}
+
+/// Ends the program after arguments that are wrong, or that ask for help.
+fn refuse(error: &clap::Error) -> ! {
+    if error.use_stderr()
+        && let Some(status) = check_health::status_of_wrong_arguments(std::env::args_os())
+    {
+        let _ = error.print();
+        std::process::exit(status.into());
+    }
+    error.exit()
 }
 
 #[cfg(test)]
@@ -94,6 +106,8 @@ mod tests {
             "vpnctl events site branch --json",
             "vpnctl counters --all",
             "vpnctl certs --json",
+            "vpnctl check-health",
+            "vpnctl check-health site --format json --timeout 3",
             "vpnctl workers",
             "vpnctl workers --json",
             "vpnctl workers set schedule=pipeline workers=2 wait=poll --json",
@@ -153,6 +167,8 @@ mod tests {
             "vpnctl",
             "vpnctl policy purge",
             "vpnctl probe",
+            "vpnctl check-health --timeout 0",
+            "vpnctl check-health --format xml",
             "vpnctl probe site --count 0",
             "vpnctl pki",
             "vpnctl pki issue ../left",

@@ -61,6 +61,7 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
             narrowed: None,
             child_sa: sa,
             fault: None,
+            waits: None,
             findings: Vec::new(),
             last_failure: None,
             down: None,

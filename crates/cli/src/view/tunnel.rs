@@ -1,7 +1,7 @@
 //! Tunnels and their SAs.
 
 use super::{encapsulation_name, mode_name};
-use crate::why::{down, unanswered};
+use crate::why::{down, unanswered, waits};
 use control::protocol::{Activation, Change, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
 use ike::failure::Failure;
 use ike::quantum::QuantumSafety;
@@ -80,6 +80,7 @@ fn child(child: &ChildStatus, now: SystemTime) -> Child {
         narrowed: child.narrowed.as_ref().map(narrowed),
         child_sa: child.sa.as_ref().map(child_sa),
         fault: child.fault.clone(),
+        waits: child.next.as_ref().map(waits),
         findings: Vec::new(),
         last_failure: last_failure(child.last_failure.as_ref()),
         down: child.ended.as_ref().map(|ended| down(ended, &child.name, now)),

@@ -3,6 +3,7 @@
 
 mod aix;
 mod completions;
+mod health;
 mod memory;
 mod metrics;
 mod policy_store;

@@ -1,7 +1,7 @@
 //! Tunnels and their SAs, and how a negotiation failed.
 
 use super::definition::{ChildPolicy, TunnelPolicy};
-use super::explanation::{Down, FindingInfo, Unanswered};
+use super::explanation::{Down, FindingInfo, Unanswered, Waits};
 use super::offload::PlacedInfo;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -110,6 +110,9 @@ pub struct Child {
     /// The reason why no packet passes although the Child SA is up; `null` if packets pass.
     #[serde(default)]
     pub fault: Option<String>,
+    /// The event that it waits for; `null` while up.
+    #[serde(default)]
+    pub waits: Option<Waits>,
     /// As [`Explanation::findings`](super::Explanation::findings); empty in the answer about all tunnels.
     #[serde(default)]
     pub findings: Vec<FindingInfo>,
