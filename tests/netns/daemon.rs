@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
-use testkit::{GATEWAYS, PATIENCE, test, until};
+use testkit::{GATEWAYS, PATIENCE, Stopped, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -18,6 +18,11 @@ pub fn trials() -> Vec<Trial> {
         plants("what prevents a start is told", GATEWAYS, what_prevents_a_start_is_told),
         test("three capabilities are enough", GATEWAYS, three_capabilities_are_enough),
         test("the service manager is told", GATEWAYS, the_service_manager_is_told),
+        test(
+            "a worker that is stuck gives no sign of life",
+            GATEWAYS,
+            a_worker_that_is_stuck_gives_no_sign_of_life,
+        ),
         test("a daemon without tunnels sleeps", GATEWAYS, a_daemon_without_tunnels_sleeps),
     ]
 }
@@ -169,6 +174,48 @@ fn the_service_manager_is_told() {
     assert!(told().contains("READY=1"));
     left.signal(Signal::SIGTERM);
     assert!(told().contains("STOPPING=1"));
+    assert!(left.wait().success());
+}
+
+fn a_worker_that_is_stuck_gives_no_sign_of_life() {
+    let [mut left, mut right] = two();
+    right.start();
+    let path = left.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("a free path");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
+    let mut command = left.command();
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
+    left.start_as(command);
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    let process = left.json(&["status", "--json"])["pid"].as_i64().expect("a number");
+    let process = i32::try_from(process).expect("a process");
+    let last = |words: &str| left.log().rfind(words).unwrap_or_default();
+    for settings in
+        [["schedule=run-to-completion", "workers=2"], ["schedule=pipeline", "workers=1"]]
+    {
+        left.ctl_ok(&["workers", "set", settings[0], settings[1]]);
+        let workers = left.json(&["workers", "--json"]);
+        for worker in workers["threads"].as_array().expect("a list") {
+            let name = worker["name"].as_str().expect("a name");
+            let stuck = format!("the thread {name} is stuck");
+            let stopped = Stopped::new(process, name);
+            let missed = || (last(&stuck) > last("answer again")).then_some(());
+            until("the thread to be missed", missed, || left.log());
+            // What was told before that.
+            manager.set_nonblocking(true).expect("a socket takes it");
+            while manager.recv(&mut [0; 1024]).is_ok() {}
+            left.ctl_ok(&["list"]);
+            assert!(manager.recv(&mut [0; 1024]).is_err(), "a sign of life");
+            manager.set_nonblocking(false).expect("a socket takes it");
+            drop(stopped);
+            let back = || (last("answer again") > last(&stuck)).then_some(());
+            until("the thread to answer", back, || left.log());
+            let mut text = [0; 1024];
+            let length = manager.recv(&mut text).expect("vpnd tells");
+            assert_eq!(text[..length], *b"WATCHDOG=1\n");
+        }
+    }
+    left.signal(Signal::SIGTERM);
     assert!(left.wait().success());
 }
 

@@ -5,7 +5,7 @@ use crate::{NEEDS, PACKAGES};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 use testkit::space::Space;
-use testkit::{test, until};
+use testkit::{Stopped, test, until};
 
 const NEW: &str =
     "vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24";
@@ -115,16 +115,22 @@ fn tunnel() {
     site.protects(|left| drop(left.run("systemctl restart vpnd")));
     assert_ne!(main(), before);
 
-    let anew = |why: &str, line: &str| {
+    let anew = |why: &str, end: &dyn Fn(&Machine, &str) -> Option<Stopped>| {
         let before = main();
         site.protects(|left| {
-            left.run(&line.replace("PID", &before));
+            let _stopped = end(left, &before);
             let is_new = || (!["0", before.as_str()].contains(&main().as_str())).then_some(());
             until(&format!("a new vpnd after {why}"), is_new, || left.log());
         });
     };
-    anew("a crash", "kill -KILL PID");
-    // systemd watches the engine.
+    let signal = |signal: &'static str| {
+        move |left: &Machine, process: &str| {
+            left.run(&format!("kill -{signal} {process}"));
+            None
+        }
+    };
+    anew("a crash", &signal("KILL"));
+    // systemd watches the engine and the threads that carry packets.
     left.run("mkdir -p /run/systemd/system/vpnd.service.d");
     left.run(
         "printf '[Service]\\nWatchdogSec=3s\\n' > /run/systemd/system/vpnd.service.d/test.conf",
@@ -133,8 +139,13 @@ fn tunnel() {
     let beats = || left.run("systemctl show vpnd -P WatchdogTimestampMonotonic");
     let first = beats();
     until("a sign of life", || (beats() != first).then_some(()), || left.log());
-    anew("a standstill", "kill -STOP PID");
+    anew("a standstill", &signal("STOP"));
     assert!(left.log().contains("atchdog"), "{}", left.log());
+    let worker = left.run("vpnctl workers --json | sed -n 's/.*\"name\": \"\\(.*-0\\)\".*/\\1/p'");
+    anew("a worker that is stuck", &|left, process| {
+        Some(Stopped::new(left.process(process), worker.trim()))
+    });
+    assert!(left.log().contains(&format!("the thread {} is stuck", worker.trim())), "{}", left.log());
 
     right.run("systemctl stop vpnd");
     assert_eq!(right.run("systemctl show vpnd -P Result").trim(), "success", "{}", right.log());

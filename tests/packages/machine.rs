@@ -118,6 +118,23 @@ impl Machine {
         command.starts_with("/lib/systemd/systemd").then_some(child)
     }
 
+    /// The number by which this host knows a process of the machine.
+    pub fn process(&self, number: &str) -> i32 {
+        let target = until("the machine's systemd", || self.target(), String::new);
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/pid")).ok();
+        let machines = namespace(&target);
+        let is_it = |process: &String| {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+            let own = numbers.and_then(|numbers| numbers.split_whitespace().last());
+            own == Some(number) && namespace(process) == machines
+        };
+        let all = fs::read_dir("/proc").expect("it is mounted").flatten();
+        let mut all = all.filter_map(|entry| entry.file_name().into_string().ok());
+        let process = all.find(is_it).unwrap_or_else(|| panic!("{} has no {number}", self.name));
+        process.parse().expect("a number")
+    }
+
     fn output(&self, line: &str, input: Stdio) -> Output {
         let target = until("the machine's systemd", || self.target(), String::new);
         let mut command = Command::new("nsenter");

@@ -167,7 +167,7 @@ use loom::thread;
 use order::InOrder;
 use pool::Pool;
 use replay::Window;
-use requests::{Release, Stop};
+use requests::{Orders, Release};
 use sequence::{NoNumber, Sequence};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -382,20 +382,22 @@ fn held_packet() {
 
 fn asked() {
     let release = Arc::new(Release::new().expect("a bell"));
-    let stop = Arc::new(Stop::new().expect("a bell"));
+    let orders = Arc::new(Orders::new().expect("a bell"));
     let other = {
-        let (release, stop) = (Arc::clone(&release), Arc::clone(&stop));
+        let (release, orders) = (Arc::clone(&release), Arc::clone(&orders));
         thread::spawn(move || {
             release.want();
-            stop.want();
+            assert!(orders.call(), "it was not called before");
+            orders.end();
         })
     };
     let taken = release.take();
-    let stopped = stop.is_wanted();
+    let ended = orders.heed();
     other.join().expect("no panic");
     assert!(taken || release.bell.is_rung(), "nobody wakes the worker");
     assert!(taken ^ release.take(), "it is done once");
-    assert!(stop.is_wanted() && (stopped || stop.bell.is_rung()));
+    assert!(ended || orders.bell.is_rung(), "nobody wakes the worker");
+    assert!(orders.heed() && orders.call(), "a call was answered");
 }
 
 fn in_turn() {

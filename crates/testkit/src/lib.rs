@@ -22,6 +22,7 @@
 //! | How are hosts made, connected, configured and watched? | `space.rs` |
 //! | How is `vpnd` started, commanded and stopped? | `gateway.rs`; where the programs are: `programs.rs` |
 //! | How is `vpnd guard --watch` started? | `guard_watch.rs` |
+//! | How is one thread of a daemon stopped? | `stopped.rs` |
 //! | Which policies do the tests use? | `policies.rs` |
 //! | How is strongSwan started and commanded? | `strongswan.rs` |
 //! | Which losses does a busy host cause? | `losses.rs` |
@@ -34,6 +35,7 @@ mod needs;
 pub mod policies;
 mod programs;
 pub mod space;
+mod stopped;
 pub mod strongswan;
 mod trials;
 mod waiting;
@@ -43,5 +45,6 @@ pub use left_out::skip;
 pub use losses::{BUFFERS, TOGETHER, backlog_drops};
 pub use needs::{FILTERED, GATEWAYS, Need, PEERS, PINGED, missing, unavailable};
 pub use programs::output;
+pub use stopped::Stopped;
 pub use trials::{leave_out, run, test, without};
 pub use waiting::{PATIENCE, datagram, eventually, until};

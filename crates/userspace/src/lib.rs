@@ -112,6 +112,7 @@
 //! | How does a received AH packet get its headers back? | `ah.rs` |
 //! | Whom does the plane call with notices and IKE messages? | `hooks.rs` |
 //! | Which stages does `vpnctl workers` count? | `stage.rs` (the stages), `workers/report.rs` (the report) |
+//! | How is a worker found that is stuck? | `workers.rs`, `roll_call`: each thread answers in its next round (`requests.rs`, `Orders`) |
 //! | How are batches used again, and threads woken? | `pool.rs`; `event_fd.rs`, `requests.rs` |
 //!
 //! # Choices worth knowing

@@ -19,6 +19,7 @@ use super::event_fd::EventFd;
 use super::order::InOrder;
 use super::pool::Pool;
 use super::queue_pair::{QueuePair, Wire};
+use super::requests::Orders;
 use super::stage::{Stage, StageStats};
 use super::waiting::{Patience, Sources, Wait};
 use super::worker::{DEVICE_BATCH, LONGEST, Shared, WorkerConfig};
@@ -119,9 +120,10 @@ impl Pipeline {
     }
 
     /// Works on batches until no more can come.
-    pub(super) fn work(&self, wait: Wait, stats: &Arc<StageStats>) {
+    pub(super) fn work(&self, wait: Wait, orders: &Orders, stats: &Arc<StageStats>) {
         GAUGE.replace(Arc::clone(stats));
         let mut patience = Patience::new(wait);
+        orders.rest(true);
         loop {
             let next = if patience.is_awake() {
                 match self.jobs.try_recv() {
@@ -137,7 +139,9 @@ impl Pipeline {
             };
             match next {
                 Some(job) => {
+                    orders.rest(false);
                     self.does(job);
+                    orders.rest(true);
                     patience.load();
                 }
                 None => patience.in_vain(),
@@ -213,9 +217,9 @@ enum Read {
 
 impl Reader<'_> {
     fn run(&mut self) -> io::Result<()> {
-        let WorkerConfig { shared, queue_pairs, stop, .. } = self.post;
+        let WorkerConfig { shared, queue_pairs, orders, .. } = self.post;
         let mut sources = Sources::new()?;
-        sources.add(&**stop)?;
+        sources.add(&**orders)?;
         sources.add(&shared.release.bell)?;
         sources.add(&*self.pipeline.freed)?;
         let first = 3;
@@ -236,7 +240,7 @@ impl Reader<'_> {
                 true => sources.wait_for_first(first, &mut patience)?,
                 false => sources.wait(&mut patience)?,
             }
-            if sources.ready(0) && stop.is_wanted() {
+            if sources.ready(0) && orders.heed() {
                 return Ok(());
             }
             if sources.ready(1) && shared.release.take() {

@@ -28,30 +28,84 @@ impl Release {
     }
 }
 
-/// The request to one worker to stop.
-pub(crate) struct Stop {
+/// Orders to one worker: to end, and to show that it is not stuck.
+pub(crate) struct Orders {
     pub bell: EventFd,
-    wanted: AtomicBool,
+    end: AtomicBool,
+    /// It was called, and has not answered yet.
+    called: AtomicBool,
+    /// It need not answer: it waits for a job, or has ended.
+    rests: AtomicBool,
 }
 
-impl Stop {
+impl Orders {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { bell: EventFd::new()?, wanted: AtomicBool::new(false) })
+        let [end, called, rests] = [(); 3].map(|()| AtomicBool::new(false));
+        Ok(Self { bell: EventFd::new()?, end, called, rests })
     }
 
     /// Ends the worker after its current round.
-    pub(crate) fn want(&self) {
-        self.wanted.store(true, Ordering::Release);
+    pub(crate) fn end(&self) {
+        self.end.store(true, Ordering::Release);
         self.bell.ring();
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Acquire)
+    /// Calls the worker, which answers in its next round. Returns `false` if it has not answered the last call.
+    pub(crate) fn call(&self) -> bool {
+        if self.rests.load(Ordering::Acquire) {
+            return true;
+        }
+        let answered = !self.called.swap(true, Ordering::AcqRel);
+        self.bell.ring();
+        answered
+    }
+
+    /// Answers a call. Returns `true` if the worker is to end.
+    pub(crate) fn heed(&self) -> bool {
+        self.bell.quieten();
+        self.called.store(false, Ordering::Release);
+        self.end.load(Ordering::Acquire)
+    }
+
+    /// Takes note that the worker waits for a job, or works on one. It hears no bell meanwhile: a job that takes from one call to
+    /// the next is not answered.
+    pub(crate) fn rest(&self, rests: bool) {
+        self.called.store(false, Ordering::Release);
+        self.rests.store(rests, Ordering::Release);
     }
 }
 
-impl AsFd for Stop {
+impl AsFd for Orders {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_answer_a_call_is_found_by_the_next() {
+        let worker = Orders::new().expect("a bell");
+        assert!(worker.call(), "it was not called before");
+        assert!(!worker.call() && !worker.call());
+        assert!(!worker.heed(), "it goes on");
+        assert!(worker.call());
+        worker.end();
+        assert!(worker.heed());
+    }
+
+    #[test]
+    fn who_waits_for_a_job_need_not_answer_and_who_works_on_one_for_long_is_found() {
+        let worker = Orders::new().expect("a bell");
+        worker.rest(true);
+        assert!(worker.call() && worker.call());
+        worker.rest(false);
+        assert!(worker.call());
+        // The next job.
+        worker.rest(true);
+        worker.rest(false);
+        assert!(worker.call() && !worker.call());
     }
 }

@@ -17,7 +17,7 @@ use super::arriving::sort;
 use super::datagrams::{Arena, BATCH, Ring};
 use super::hooks::Hooks;
 use super::queue_pair::{QueuePair, Wire};
-use super::requests::{Release, Stop};
+use super::requests::{Orders, Release};
 use super::sched_policy::SchedPolicySwitch;
 use super::stage::{Stage, StageStats};
 use super::tun::Tun;
@@ -126,7 +126,7 @@ pub(super) struct WorkerConfig {
     /// It sends the packets that were held for an SA.
     pub releases: bool,
     pub wait: Wait,
-    pub stop: Arc<Stop>,
+    pub orders: Arc<Orders>,
     pub stats: Arc<StageStats>,
     /// Its outbound packets.
     pub batches: Arc<Batches>,
@@ -195,9 +195,9 @@ impl<'a> Worker<'a> {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let WorkerConfig { shared, queue_pairs, stop, .. } = self.post;
+        let WorkerConfig { shared, queue_pairs, orders, .. } = self.post;
         let mut sources = Sources::new()?;
-        sources.add(&**stop)?;
+        sources.add(&**orders)?;
         if self.post.releases {
             sources.add(&shared.release.bell)?;
         }
@@ -216,7 +216,7 @@ impl<'a> Worker<'a> {
         let mut sched_policy = SchedPolicySwitch::new();
         loop {
             sources.wait(&mut patience)?;
-            if sources.ready(0) && stop.is_wanted() {
+            if sources.ready(0) && orders.heed() {
                 return Ok(());
             }
             if self.post.releases && sources.ready(1) && shared.release.take() {

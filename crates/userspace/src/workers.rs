@@ -15,7 +15,7 @@ use super::engine::{Engine, EngineWork};
 use super::pipeline::{self, Pipeline};
 use super::queue_pair::QueuePair;
 use super::refusal::refused;
-use super::requests::Stop;
+use super::requests::Orders;
 use super::sched_policy::yield_to_wakers;
 use super::stage::{Flow, Stage, StageStats};
 use super::worker::{self, Shared, WorkerConfig};
@@ -56,7 +56,7 @@ struct Team {
 struct Thread {
     name: String,
     role: &'static str,
-    stop: Arc<Stop>,
+    orders: Arc<Orders>,
     stats: Arc<StageStats>,
     since: Instant,
     /// Its number in `/proc`, once it runs.
@@ -153,6 +153,14 @@ impl Workers {
     /// A report of their present work.
     pub fn report(&self) -> Report {
         self.lock().report()
+    }
+
+    /// Calls every thread, which answers in its next round; a thread that waits for packets is woken for that. Returns the names of
+    /// those that have not answered the last call: they are stuck. May block for as long as a thread that is stuck is waited for.
+    pub fn roll_call(&self) -> Vec<String> {
+        let state = self.lock();
+        let threads = state.team.iter().flat_map(|team| &team.threads);
+        threads.filter(|thread| !thread.orders.call()).map(|thread| thread.name.clone()).collect()
     }
 
     /// Lets them work for a plane.
@@ -316,7 +324,7 @@ impl State {
             queue_pairs,
             releases: false,
             wait: self.settings.wait,
-            stop: Arc::new(Stop::new().map_err(failed)?),
+            orders: Arc::new(Orders::new().map_err(failed)?),
             stats: Arc::clone(&stats),
         };
         worker::drain(&post).map_err(failed)?;
@@ -351,7 +359,7 @@ impl State {
     fn disband(&mut self) {
         let Some(team) = self.team.take() else { return };
         for thread in &team.threads {
-            thread.stop.want();
+            thread.orders.end();
         }
         for thread in team.threads {
             if thread.handle.join().is_err() {
@@ -372,7 +380,7 @@ impl Team {
         for index in 0..number {
             let queue_pairs =
                 plane.queue_pairs.iter().skip(index).step_by(number).cloned().collect();
-            self.start(plane, settings, "worker", |stop, stats| {
+            self.start(plane, settings, "worker", |orders, stats| {
                 let shared = Arc::clone(&plane.shared);
                 let of_thread = Arc::clone(&shared);
                 let post = WorkerConfig {
@@ -381,7 +389,7 @@ impl Team {
                     queue_pairs,
                     releases: index == 0,
                     wait: settings.wait,
-                    stop,
+                    orders,
                     stats,
                 };
                 move || of_thread.take_outcome(worker::run(&post))
@@ -403,15 +411,17 @@ impl Team {
         let wait = settings.wait;
         for _ in 1..number {
             let pipeline = Arc::clone(&pipeline);
-            self.start(plane, settings, "crypto", |_, stats| move || pipeline.work(wait, &stats))?;
+            self.start(plane, settings, "crypto", |orders, stats| {
+                move || pipeline.work(wait, &orders, &stats)
+            })?;
         }
         self.pipeline = Some(Arc::clone(&pipeline));
         let (shared, queue_pairs) = (Arc::clone(&plane.shared), plane.queue_pairs.clone());
-        self.start(plane, settings, "reader", |stop, stats| {
+        self.start(plane, settings, "reader", |orders, stats| {
             let of_thread = Arc::clone(&shared);
             let batches = shared.under_way.worker();
             let post =
-                WorkerConfig { shared, queue_pairs, releases: true, wait, stop, stats, batches };
+                WorkerConfig { shared, queue_pairs, releases: true, wait, orders, stats, batches };
             move || of_thread.take_outcome(pipeline::read(&post, &pipeline, feed, number == 1))
         })
     }
@@ -421,17 +431,18 @@ impl Team {
         plane: &Plane,
         settings: &Settings,
         role: &'static str,
-        work: impl FnOnce(Arc<Stop>, Arc<StageStats>) -> W,
+        work: impl FnOnce(Arc<Orders>, Arc<StageStats>) -> W,
     ) -> io::Result<()> {
         let index = self.threads.len();
-        let (stop, stats) = (Arc::new(Stop::new()?), Arc::new(StageStats::default()));
+        let (orders, stats) = (Arc::new(Orders::new()?), Arc::new(StageStats::default()));
         let tid = Arc::new(AtomicU32::new(0));
         let refused = Arc::new(Mutex::new(Vec::new()));
         let cpu = settings.affinity.cpu(index);
-        let work = work(Arc::clone(&stop), Arc::clone(&stats));
+        let work = work(Arc::clone(&orders), Arc::clone(&stats));
         let name = format!("{}-{index}", plane.device);
         let handle = std::thread::Builder::new().name(name.clone()).spawn({
             let (tid, refused) = (Arc::clone(&tid), Arc::clone(&refused));
+            let of_thread = Arc::clone(&orders);
             let refuse = move |text| refused.lock().unwrap_or_else(PoisonError::into_inner).push(text);
             move || {
                 tid.store(
@@ -449,10 +460,12 @@ impl Team {
                     refuse(format!("the system refused to set SCHED_BATCH: {error}"));
                 }
                 work();
+                // Not after a panic.
+                of_thread.rest(true);
             }
         })?;
         let since = Instant::now();
-        self.threads.push(Thread { name, role, stop, stats, since, tid, refused, handle });
+        self.threads.push(Thread { name, role, orders, stats, since, tid, refused, handle });
         Ok(())
     }
 }

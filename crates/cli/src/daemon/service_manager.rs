@@ -5,6 +5,7 @@
 
 use super::gateway::Gateway;
 use super::helper;
+use crate::report::duration;
 use sd_notify::NotifyState;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -15,7 +16,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::warn;
+use tracing::{error, info, warn};
 
 /// The variable that names the socket.
 const NAME: &str = "NOTIFY_SOCKET";
@@ -68,18 +69,37 @@ pub(super) fn send(text: &str) -> io::Result<()> {
     MANAGER.get().map_or(Ok(()), |socket| socket.send(text.as_bytes()).map(drop))
 }
 
-/// Where the service manager watches the service (`WatchdogSec=`), tells it three times within its limit that the engine
-/// answers. A daemon whose engine no longer answers is then ended and started anew.
+/// Where the service manager watches the service (`WatchdogSec=`), tells it three times within its limit that the engine and all
+/// workers answer. If one of them no longer does, the service manager ends the daemon and starts another one.
 pub(super) async fn be_watched<G: Gateway>(gateway: G) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let mut beats = interval((limit / 3).max(Duration::from_millis(1)));
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut were_silent = Vec::new();
     loop {
         beats.tick().await;
         if gateway.families().await.is_err() {
             return;
         }
-        tell(&[NotifyState::Watchdog]);
+        let workers = gateway.workers().clone();
+        // It waits for whoever changes the workers, and that for all of them.
+        let silent = tokio::task::spawn_blocking(move || workers.roll_call()).await;
+        let silent = silent.unwrap_or_default();
+        if silent.is_empty() {
+            tell(&[NotifyState::Watchdog]);
+        }
+        if silent != were_silent {
+            match silent.as_slice() {
+                [] => info!("all threads that carry packets answer again"),
+                names => error!(
+                    "the thread {} is stuck: it carries no packets and has not answered for {}; unless it goes on, the \
+                     service manager (WatchdogSec=) ends vpnd and starts it again",
+                    names.join(", "),
+                    duration(limit / 3)
+                ),
+            }
+            were_silent = silent;
+        }
     }
 }
 
