@@ -47,6 +47,7 @@ mod site;
 mod startsrc;
 mod store;
 mod stress;
+mod support;
 mod terminal;
 mod tokens;
 mod wireshark;
@@ -86,6 +87,7 @@ fn main() -> std::process::ExitCode {
         store::trials(),
         startsrc::trials(),
         stress::trials(),
+        support::trials(),
         tokens::trials(),
         terminal::trials(),
         kills::trials(),

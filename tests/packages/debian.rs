@@ -147,6 +147,12 @@ fn tunnel() {
     });
     assert!(left.log().contains(&format!("the thread {} is stuck", worker.trim())), "{}", left.log());
 
+    left.run("vpnctl support --output support.tar.gz");
+    let journal = left.run("tar xzOf support.tar.gz --wildcards '*/journal.txt'");
+    assert!(journal.contains("ready: 1 tunnel"), "{journal}");
+    let service = left.run("tar xzOf support.tar.gz --wildcards '*/service.txt'");
+    assert!(service.contains("ActiveState=active"), "{service}");
+
     right.run("systemctl stop vpnd");
     assert_eq!(right.run("systemctl show vpnd -P Result").trim(), "success", "{}", right.log());
     // AIX's command starts the service.

@@ -34,6 +34,7 @@ mod sa;
 mod session;
 mod status;
 mod stop;
+mod support;
 pub(crate) mod table;
 mod top;
 mod trace;
@@ -72,5 +73,6 @@ table::commands! {
         Resync(resync::Resync),
         Sa(sa::Sa),
         Stop(stop::Stop),
+        Support(support::Support),
     }
 }

@@ -66,8 +66,10 @@
 //! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it; `daemon/helper.rs` is the process that runs `nft` for it |
 //! | How are keys kept out of core dumps and from other users? | `daemon/memory.rs`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
+//! | Who tells systemd that vpnd is alive? | `daemon/service_manager.rs`, `be_watched`: while the engine and all workers answer |
 //! | Where do the numbers for monitoring systems come from? | `daemon/metrics.rs` gathers them: 64 tunnels at a time, one text a second at most; the names of metrics and the endpoint are in the crate `metrics`, the settings in `config/metrics.rs` |
 //! | How bad is what, for `vpnctl check-health`? | `health/judgement.rs`; `health/nagios.rs` is its text, `commands/check_health.rs` asks the daemon |
+//! | What is in the archive of `vpnctl support`, and what keeps secrets out? | `support.rs`: `support/daemon.rs` and `support/host.rs` collect, `support/settings.rs` and `support/secrets.rs` remove |
 //! | Who advises about rules of the filter that are never used? | `filter_advice.rs` |
 //! | Who advises about tunnels that the guard does not know? | `guard_advice.rs` |
 //! | Where is traffic refused that the kernel cannot express? | `kernel_traffic.rs` |
@@ -110,6 +112,7 @@ pub mod report;
 pub mod sa_file;
 pub mod shell;
 pub mod store;
+mod support;
 pub mod top;
 pub mod view;
 pub mod vpnd;

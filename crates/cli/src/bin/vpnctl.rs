@@ -160,6 +160,7 @@ mod tests {
             "vpnctl experiment all --quick",
             "vpnctl experiment workloads --rehearsal --output out",
             "vpnctl stop",
+            "vpnctl support --output gateway.tar.gz",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }

@@ -92,6 +92,7 @@ failures! {
     crate::crypto::arguments::CryptoError { client: Client, output: Output },
     crate::pki::PkiError,
     crate::policy_new::NewError,
+    crate::support::SupportError,
     crate::store::command::CommandError { client: Client, output: Output },
     crate::top::TopError { client: Client, output: Terminal },
 }
