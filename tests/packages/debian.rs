@@ -145,7 +145,11 @@ fn tunnel() {
     anew("a worker that is stuck", &|left, process| {
         Some(Stopped::new(left.process(process), worker.trim()))
     });
-    assert!(left.log().contains(&format!("the thread {} is stuck", worker.trim())), "{}", left.log());
+    assert!(
+        left.log().contains(&format!("the thread {} is stuck", worker.trim())),
+        "{}",
+        left.log()
+    );
 
     left.run("vpnctl support --output support.tar.gz");
     let journal = left.run("tar xzOf support.tar.gz --wildcards '*/journal.txt'");

@@ -64,7 +64,7 @@ impl Device {
         let routing = TunRoutes::start(netlink, index, numbers, journal)?;
         let queue_pair = Arc::new(QueuePair::first(tun, port)?);
         config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&queue_pair))?;
-        shared.inside.set_queue_pair(&queue_pair);
+        shared.tun_writer.set_queue_pair(&queue_pair);
         Ok(Self { routing, _queue_pair: queue_pair })
     }
 

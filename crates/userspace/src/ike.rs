@@ -109,7 +109,7 @@ impl Receiving {
             });
         }
         for (packet, offload) in self.queue.packets() {
-            shared.inside.write(packet, offload);
+            shared.tun_writer.write(packet, offload);
         }
         self.queue.clear();
         // Fewer than asked for may also mean that an error waits behind them.

@@ -18,7 +18,7 @@ use super::engine::Engine;
 use super::event_fd::EventFd;
 use super::order::InOrder;
 use super::pool::Pool;
-use super::queue_pair::{QueuePair, Wire};
+use super::queue_pair::{QueuePair, Traffic, Wire, traffic};
 use super::requests::Orders;
 use super::stage::{Stage, StageStats};
 use super::waiting::{Patience, Sources, Wait};
@@ -172,21 +172,22 @@ pub(super) struct Feed(Sender<Job>);
 
 /// Reads until it is told to stop, or the device is gone; the feed goes with it. `alone`: there is no other thread.
 pub(super) fn read(
-    post: &WorkerConfig,
+    config: &WorkerConfig,
     pipeline: &Pipeline,
     feed: Feed,
     alone: bool,
 ) -> io::Result<()> {
-    GAUGE.replace(Arc::clone(&post.stats));
-    let sender = post.shared.datapath.sender();
+    GAUGE.replace(Arc::clone(&config.stats));
+    let sender = config.shared.datapath.sender();
     let carried = None;
     let feed = &feed.0;
-    let mut reader = Reader { post, pipeline, sender, feed, alone, carried, sealed: 0, opened: 0 };
+    let mut reader =
+        Reader { config, pipeline, sender, feed, alone, carried, sealed: 0, opened: 0 };
     reader.run()
 }
 
 struct Reader<'a> {
-    post: &'a WorkerConfig,
+    config: &'a WorkerConfig,
     pipeline: &'a Pipeline,
     sender: datapath::Sender,
     feed: &'a Sender<Job>,
@@ -217,42 +218,33 @@ enum Read {
 
 impl Reader<'_> {
     fn run(&mut self) -> io::Result<()> {
-        let WorkerConfig { shared, queue_pairs, orders, .. } = self.post;
+        let WorkerConfig { shared, queue_pairs, orders, .. } = self.config;
         let mut sources = Sources::new()?;
-        sources.add(&**orders)?;
-        sources.add(&shared.release.bell)?;
-        sources.add(&*self.pipeline.freed)?;
-        let first = 3;
-        let mut work = Vec::new();
-        for queue_pair in queue_pairs {
-            sources.add(&queue_pair.tun)?;
-            work.push((queue_pair, None));
-            for (wire, socket) in queue_pair.readable() {
-                sources.add(socket)?;
-                work.push((queue_pair, Some((wire, socket))));
-            }
-        }
-        let mut patience = Patience::new(self.post.wait);
+        let ordered = sources.add(&**orders)?;
+        let released = sources.add(&shared.release.bell)?;
+        let freed = sources.add(&*self.pipeline.freed)?;
+        let work = traffic(queue_pairs, &mut sources)?;
+        let mut patience = Patience::new(self.config.wait);
         let mut full = false;
         loop {
-            // Without room to read to, only its return is of interest.
+            // Without room to read to, traffic is of no interest.
             match full {
-                true => sources.wait_for_first(first, &mut patience)?,
+                true => sources.wait_up_to(freed, &mut patience)?,
                 false => sources.wait(&mut patience)?,
             }
-            if sources.ready(0) && orders.heed() {
+            if sources.ready(ordered) && orders.heed() {
                 return Ok(());
             }
-            if sources.ready(1) && shared.release.take() {
+            if sources.ready(released) && shared.release.take() {
                 self.release(queue_pairs);
             }
-            if sources.ready(2) {
+            if sources.ready(freed) {
                 self.pipeline.freed.quieten();
             }
             let mut moved = 0;
             let retry = std::mem::take(&mut full);
-            for (index, (queue_pair, socket)) in work.iter().enumerate() {
-                if !retry && !sources.ready(first + index) {
+            for Traffic { source, queue_pair, socket } in &work {
+                if !retry && !sources.ready(*source) {
                     continue;
                 }
                 let read = match socket {
@@ -295,7 +287,7 @@ impl Reader<'_> {
     ) -> io::Result<usize> {
         let begun = Instant::now();
         batch.queue_pair = Arc::clone(queue_pair);
-        batch.under_way = Some(self.post.batches.begin_for_others());
+        batch.under_way = Some(self.config.batches.begin_for_others());
         let (mut read, mut octets) = (0, 0);
         let mut for_engine = self.carried.take().map(|carried| {
             batch.carry(&carried.packet, carried.admitted);
@@ -326,7 +318,7 @@ impl Reader<'_> {
             return Ok(0);
         }
         count(Stage::Read, read, octets, begun);
-        self.post.stats.looked_up(self.sender.take_lookups(), octets);
+        self.config.stats.looked_up(self.sender.take_lookups(), octets);
         let way = match (&self.pipeline.engine, for_engine) {
             (Some(engine), Some(true)) => {
                 engine.count_sealed(batch.packets.len(), batch.used);
@@ -399,8 +391,8 @@ impl Reader<'_> {
         let Some(queue_pair) = queue_pairs.first() else { return };
         let mut batch = self.outgoing();
         batch.queue_pair = Arc::clone(queue_pair);
-        batch.under_way = Some(self.post.batches.begin_for_others());
-        self.post.shared.datapath.flush_held(Instant::now(), &mut batch.send);
+        batch.under_way = Some(self.config.batches.begin_for_others());
+        self.config.shared.datapath.flush_held(Instant::now(), &mut batch.send);
         self.hand_over(Way::HereIfAlone, |reader| {
             reader.sealed += 1;
             Job::Seal(reader.sealed - 1, batch)

@@ -196,7 +196,7 @@ impl Userspace {
         let unread = routing.and_then(|routing| routing.dropped().ok()).unwrap_or(0);
         counters.insert("unread", unread + unread_before);
         counters.insert("unsent", self.port.unsent.load(Ordering::Relaxed));
-        counters.insert("unwritten", self.shared.inside.unwritten.load(Ordering::Relaxed));
+        counters.insert("unwritten", self.shared.tun_writer.unwritten.load(Ordering::Relaxed));
         counters
     }
 
@@ -229,10 +229,10 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
     };
     let wayfinder = Wayfinder::new(config.mark)
         .map_err(|e| refused("opening a socket that asks for MTUs".into(), &e))?;
-    let inside = Arc::new(TunWriter::default());
+    let tun_writer = Arc::new(TunWriter::default());
     let on_answer: Inward = {
-        let inside = Arc::clone(&inside);
-        Arc::new(move |packet: &[u8]| inside.write(packet, Gso::NONE))
+        let tun_writer = Arc::clone(&tun_writer);
+        Arc::new(move |packet: &[u8]| tun_writer.write(packet, Gso::NONE))
     };
     let outer_mtu = config.outer.mtu().into();
     let settings = Settings {
@@ -250,7 +250,7 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
     };
     let (datapath, failed) = (Datapath::new(settings, Instant::now()), AtomicBool::new(false));
     let under_way = UnderWay::default();
-    Ok(Shared { datapath, hooks, release, inside, under_way, failed })
+    Ok(Shared { datapath, hooks, release, tun_writer, under_way, failed })
 }
 
 /// The device's MTU for inner packets of at most so many octets. Below what IPv6 needs, the kernel would switch IPv6

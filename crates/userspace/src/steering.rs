@@ -19,7 +19,7 @@ const SPREAD: u32 = 0x9e37_79b1;
 pub(super) const MOST_SPIS: usize = 2000;
 
 /// Has ESP go to the `queue_pairs` sockets that joined the port of `socket` after the first, and all else to the first. With
-/// `own`, ESP with other SPIs than these goes to the socket that joined next, and queue_pairs are those behind.
+/// `own`, ESP with other SPIs than these goes to the socket that joined next, and queue pairs are those behind.
 pub(super) fn steer(
     socket: &Socket,
     queue_pairs: u32,
@@ -43,7 +43,7 @@ pub(super) fn steer(
         program.push(step(libc::BPF_RET | libc::BPF_K, 1));
     }
     program.extend([
-        // With more queue_pairs an SPI stays or goes to a later one.
+        // With more queue pairs an SPI stays or goes to a later one.
         step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, SPREAD),
         step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
         step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, queue_pairs.max(1)),

@@ -113,7 +113,7 @@ impl Patience {
 
 /// Descriptors that a worker waits for.
 ///
-/// Asking the kernel costs the same however many there are: a queue_pair has sockets that hardly ever get a packet.
+/// Asking the kernel costs the same however many there are: a queue pair has sockets that hardly ever get a packet.
 pub(super) struct Sources<'a> {
     epoll: OwnedFd,
     added: Vec<BorrowedFd<'a>>,
@@ -122,24 +122,28 @@ pub(super) struct Sources<'a> {
     ready: Vec<bool>,
 }
 
+/// One of the [`Sources`] that it was added to, in their order.
+#[derive(Clone, Copy)]
+pub(super) struct Source(usize);
+
 impl<'a> Sources<'a> {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Self { epoll, added: Vec::new(), events: Vec::new(), ready: Vec::new() })
     }
 
-    pub(super) fn add(&mut self, source: &'a impl AsFd) -> io::Result<()> {
-        let number = EventData::new_u64(self.added.len() as u64);
-        epoll::add(&self.epoll, source, number, EventFlags::IN)?;
+    pub(super) fn add(&mut self, source: &'a impl AsFd) -> io::Result<Source> {
+        let number = self.added.len();
+        epoll::add(&self.epoll, source, EventData::new_u64(number as u64), EventFlags::IN)?;
         self.added.push(source.as_fd());
         self.ready.push(false);
         self.events.reserve(self.added.len());
-        Ok(())
+        Ok(Source(number))
     }
 
-    /// Returns `true` if the source added as number `index` had something when last waited for.
-    pub(super) fn ready(&self, index: usize) -> bool {
-        self.ready.get(index).is_some_and(|ready| *ready)
+    /// Returns `true` if the source had something when last waited for.
+    pub(super) fn ready(&self, source: Source) -> bool {
+        self.ready.get(source.0).is_some_and(|ready| *ready)
     }
 
     /// Waits until one has something.
@@ -156,14 +160,10 @@ impl<'a> Sources<'a> {
         Ok(())
     }
 
-    /// Waits until one of the first `count` has something, whatever the others have.
-    pub(super) fn wait_for_first(
-        &mut self,
-        count: usize,
-        patience: &mut Patience,
-    ) -> io::Result<()> {
+    /// Waits until one of those up to `last` has something, whatever the later ones have.
+    pub(super) fn wait_up_to(&mut self, last: Source, patience: &mut Patience) -> io::Result<()> {
         self.ready.fill(false);
-        let first = self.added.iter().take(count);
+        let first = self.added.iter().take(last.0 + 1);
         let mut first: Vec<_> = first.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         until_ready(patience, |limit| poll(&mut first, limit))?;
         for (ready, source) in self.ready.iter_mut().zip(first) {

@@ -9,14 +9,14 @@
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
 //!    wake-up costs more than the look.
 //!
-//! A worker serves both directions of its queue_pairs. Everything it owns is its own and everything it shares is lock-free or
+//! A worker serves both directions of its queue pairs. Everything it owns is its own and everything it shares is lock-free or
 //! per SA, so that workers stand beside each other.
 
 use super::ah;
 use super::arriving::sort;
 use super::datagrams::{Arena, BATCH, Ring};
 use super::hooks::Hooks;
-use super::queue_pair::{QueuePair, Wire};
+use super::queue_pair::{QueuePair, Traffic, Wire, traffic};
 use super::requests::{Orders, Release};
 use super::sched_policy::SchedPolicySwitch;
 use super::stage::{Stage, StageStats};
@@ -64,7 +64,7 @@ pub(super) struct Shared {
     pub datapath: Datapath,
     pub hooks: Hooks,
     pub release: Arc<Release>,
-    pub inside: Arc<TunWriter>,
+    pub tun_writer: Arc<TunWriter>,
     pub under_way: UnderWay,
     /// A worker has ended because the device or a socket failed.
     pub failed: AtomicBool,
@@ -83,7 +83,7 @@ impl Shared {
 
     /// Hands a packet to the device.
     pub(super) fn write(&self, tun: &Tun, packet: &[u8], gso: Gso) {
-        self.inside.write_to(tun, packet, gso);
+        self.tun_writer.write_to(tun, packet, gso);
     }
 }
 
@@ -133,17 +133,17 @@ pub(super) struct WorkerConfig {
 }
 
 /// Moves packets until it is told to stop, or the device is gone.
-pub(super) fn run(post: &WorkerConfig) -> io::Result<()> {
-    Worker::new(post).run()
+pub(super) fn run(config: &WorkerConfig) -> io::Result<()> {
+    Worker::new(config).run()
 }
 
-/// Empties the queue_pairs, one after the other in their order, which is the order in which flows move when queue_pairs are added.
-pub(super) fn drain(post: &WorkerConfig) -> io::Result<()> {
-    Worker::new(post).drain()
+/// Empties the queue pairs, one after the other in their order, which is the order in which flows move when queue pairs are added.
+pub(super) fn drain(config: &WorkerConfig) -> io::Result<()> {
+    Worker::new(config).drain()
 }
 
 struct Worker<'a> {
-    post: &'a WorkerConfig,
+    config: &'a WorkerConfig,
     /// The packets just read; their octets are scratch space for the datapath.
     packets: Vec<u8>,
     /// The positions of the packets taken.
@@ -158,17 +158,17 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(post: &'a WorkerConfig) -> Self {
-        let coalesce = post
+    fn new(config: &'a WorkerConfig) -> Self {
+        let coalesce = config
             .queue_pairs
             .first()
             .map(|queue_pair| queue_pair.tun.coalesce())
             .unwrap_or_default();
         Self {
-            post,
+            config,
             packets: vec![0; AHEAD_OCTETS + LONGEST],
             taken: Vec::new(),
-            sender: post.shared.datapath.sender(),
+            sender: config.shared.datapath.sender(),
             send: SendQueue::new(QUEUE),
             receive: ReceiveQueue::new(QUEUE, coalesce),
             arena: Arena::new(),
@@ -179,7 +179,7 @@ impl<'a> Worker<'a> {
     }
 
     fn drain(&mut self) -> io::Result<()> {
-        for queue_pair in &self.post.queue_pairs {
+        for queue_pair in &self.config.queue_pairs {
             let mut rounds = 0;
             while self.outbound(queue_pair)? > 0 && rounds < DRAINED {
                 rounds += 1;
@@ -195,40 +195,31 @@ impl<'a> Worker<'a> {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let WorkerConfig { shared, queue_pairs, orders, .. } = self.post;
+        let WorkerConfig { shared, queue_pairs, orders, .. } = self.config;
         let mut sources = Sources::new()?;
-        sources.add(&**orders)?;
-        if self.post.releases {
-            sources.add(&shared.release.bell)?;
-        }
-        // What each source is, in the order they are looked at.
-        let first = 1 + usize::from(self.post.releases);
-        let mut work: Vec<(&QueuePair, Option<(Wire, &Socket)>)> = Vec::new();
-        for queue_pair in queue_pairs {
-            sources.add(&queue_pair.tun)?;
-            work.push((queue_pair, None));
-            for (wire, socket) in queue_pair.readable() {
-                sources.add(socket)?;
-                work.push((queue_pair, Some((wire, socket))));
-            }
-        }
-        let mut patience = Patience::new(self.post.wait);
+        let ordered = sources.add(&**orders)?;
+        let released = match self.config.releases {
+            true => Some(sources.add(&shared.release.bell)?),
+            false => None,
+        };
+        let work = traffic(queue_pairs, &mut sources)?;
+        let mut patience = Patience::new(self.config.wait);
         let mut sched_policy = SchedPolicySwitch::new();
         loop {
             sources.wait(&mut patience)?;
-            if sources.ready(0) && orders.heed() {
+            if sources.ready(ordered) && orders.heed() {
                 return Ok(());
             }
-            if self.post.releases && sources.ready(1) && shared.release.take() {
-                let _under_way = self.post.batches.begin();
+            if released.is_some_and(|bell| sources.ready(bell)) && shared.release.take() {
+                let _under_way = self.config.batches.begin();
                 shared.datapath.flush_held(Instant::now(), &mut self.send);
-                if let Some((queue_pair, _)) = work.first() {
+                if let Some(queue_pair) = queue_pairs.first() {
                     self.flush_send(queue_pair, Instant::now());
                 }
             }
             let mut moved = 0;
-            for (index, (queue_pair, socket)) in work.iter().enumerate() {
-                if sources.ready(first + index) {
+            for Traffic { source, queue_pair, socket } in &work {
+                if sources.ready(*source) {
                     moved += match socket {
                         None => self.outbound(queue_pair)?,
                         Some((wire, socket)) => self.inbound(queue_pair, *wire, socket),
@@ -242,7 +233,7 @@ impl<'a> Worker<'a> {
 
     /// Device to sockets; returns how many packets the device had.
     fn outbound(&mut self, queue_pair: &QueuePair) -> io::Result<usize> {
-        let (post, mut under_way) = (self.post, None);
+        let (config, mut under_way) = (self.config, None);
         let begun = Instant::now();
         let most = self.from_device.batch(begun, DEVICE_BATCH);
         let (mut read, mut octets) = (0, 0);
@@ -254,7 +245,7 @@ impl<'a> Worker<'a> {
                 self.sender.prefetch(packets);
             }
             if under_way.is_none() && !self.taken.is_empty() {
-                under_way = Some(post.batches.begin());
+                under_way = Some(config.batches.begin());
             }
             for (place, gso) in self.taken.drain(..) {
                 read += 1;
@@ -267,7 +258,7 @@ impl<'a> Worker<'a> {
         let sealed = Instant::now();
         if read > 0 {
             // Reading and sealing alternate, and a look at the clock between costs as much as a small packet.
-            let stats = &self.post.stats;
+            let stats = &self.config.stats;
             stats.count(Stage::Read, read, octets, Default::default());
             stats.looked_up(self.sender.take_lookups(), octets);
             let (packets, octets) = (self.send.packets(), self.send.len());
@@ -302,7 +293,7 @@ impl<'a> Worker<'a> {
         queue_pair.sockets.send(&self.send, &mut self.arena);
         let sent = Instant::now();
         let (packets, octets) = (self.send.packets(), self.send.len());
-        self.post.stats.count(Stage::Send, packets, octets, sent - begun);
+        self.config.stats.count(Stage::Send, packets, octets, sent - begun);
         self.send.clear();
         sent
     }
@@ -327,7 +318,7 @@ impl<'a> Worker<'a> {
         self.from_sockets.passed(now, received);
         let mut since = now;
         let (mut packets, mut octets) = (0, 0);
-        let shared = &*self.post.shared;
+        let shared = &*self.config.shared;
         let port = queue_pair.sockets.port().number();
         for index in 0..received {
             let Some(incoming) = self.ring.datagram(index) else { continue };
@@ -343,13 +334,13 @@ impl<'a> Worker<'a> {
                 }),
             }
             if receive.is_full() {
-                write_out(self.post, queue_pair, since, receive);
+                write_out(self.config, queue_pair, since, receive);
                 since = Instant::now();
             }
         }
-        write_out(self.post, queue_pair, since, &mut self.receive);
-        self.post.stats.looked_up_inbound(self.receive.take_lookups(), octets);
-        self.post.stats.count(Stage::Receive, packets, octets, now - begun);
+        write_out(self.config, queue_pair, since, &mut self.receive);
+        self.config.stats.looked_up_inbound(self.receive.take_lookups(), octets);
+        self.config.stats.count(Stage::Receive, packets, octets, now - begun);
         received
     }
 }
@@ -383,7 +374,7 @@ impl Pace {
 
 /// Writes everything to the device; it was opened since `begun`.
 fn write_out(
-    post: &WorkerConfig,
+    config: &WorkerConfig,
     queue_pair: &QueuePair,
     begun: Instant,
     queue: &mut ReceiveQueue,
@@ -393,11 +384,11 @@ fn write_out(
     for (packet, gso) in queue.packets() {
         packets += 1;
         octets += packet.len();
-        post.shared.write(&queue_pair.tun, packet, gso);
+        config.shared.write(&queue_pair.tun, packet, gso);
     }
-    post.stats.count(Stage::Open, queue.accepted(), octets, opened - begun);
+    config.stats.count(Stage::Open, queue.accepted(), octets, opened - begun);
     if packets > 0 {
-        post.stats.count(Stage::Write, packets, octets, opened.elapsed());
+        config.stats.count(Stage::Write, packets, octets, opened.elapsed());
     }
     queue.clear();
 }

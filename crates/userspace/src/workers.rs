@@ -233,7 +233,7 @@ impl Workers {
         state.disband();
         let Some(plane) = &mut state.plane else { return };
         plane.close();
-        // What waits in queue_pairs that go is not to go without being counted.
+        // What waits in queue pairs that go is not to go without being counted.
         let going = plane.queue_pairs.iter().skip(1).cloned().collect();
         if let Err(error) = state.drain(going) {
             tracing::debug!(%error, "what waited in the queue_pairs is lost");
@@ -293,7 +293,7 @@ impl State {
         self.settings.number().max(if self.engine_is_on { 2 } else { 1 })
     }
 
-    /// Opens the queue_pairs that the settings ask for; nobody works. Those that are too many stay, because packets may wait
+    /// Opens the queue pairs that the settings ask for; nobody works. Those that are too many stay, because packets may wait
     /// in them.
     fn widen(&mut self) -> Result<(), PlaneError> {
         let wanted = match self.schedule() {
@@ -310,15 +310,15 @@ impl State {
         self.drain(before)
     }
 
-    /// Brings to its end what waits in queue_pairs that nobody serves.
+    /// Brings to its end what waits in queue pairs that nobody serves.
     fn drain(&mut self, queue_pairs: Vec<Arc<QueuePair>>) -> Result<(), PlaneError> {
         let Some(plane) = &self.plane else { return Ok(()) };
         if queue_pairs.is_empty() {
             return Ok(());
         }
         let stats = Arc::new(StageStats::default());
-        let failed = |e: io::Error| refused("emptying the queue_pairs".to_owned(), &e);
-        let post = WorkerConfig {
+        let failed = |e: io::Error| refused("emptying the queue pairs".to_owned(), &e);
+        let config = WorkerConfig {
             batches: plane.shared.under_way.worker(),
             shared: Arc::clone(&plane.shared),
             queue_pairs,
@@ -327,7 +327,7 @@ impl State {
             orders: Arc::new(Orders::new().map_err(failed)?),
             stats: Arc::clone(&stats),
         };
-        worker::drain(&post).map_err(failed)?;
+        worker::drain(&config).map_err(failed)?;
         self.retire(&stats);
         Ok(())
     }
@@ -383,7 +383,7 @@ impl Team {
             self.start(plane, settings, "worker", |orders, stats| {
                 let shared = Arc::clone(&plane.shared);
                 let of_thread = Arc::clone(&shared);
-                let post = WorkerConfig {
+                let config = WorkerConfig {
                     batches: shared.under_way.worker(),
                     shared,
                     queue_pairs,
@@ -392,7 +392,7 @@ impl Team {
                     orders,
                     stats,
                 };
-                move || of_thread.take_outcome(worker::run(&post))
+                move || of_thread.take_outcome(worker::run(&config))
             })?;
         }
         Ok(())
@@ -420,9 +420,9 @@ impl Team {
         self.start(plane, settings, "reader", |orders, stats| {
             let of_thread = Arc::clone(&shared);
             let batches = shared.under_way.worker();
-            let post =
+            let config =
                 WorkerConfig { shared, queue_pairs, releases: true, wait, orders, stats, batches };
-            move || of_thread.take_outcome(pipeline::read(&post, &pipeline, feed, number == 1))
+            move || of_thread.take_outcome(pipeline::read(&config, &pipeline, feed, number == 1))
         })
     }
 

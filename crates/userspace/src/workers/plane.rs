@@ -63,7 +63,7 @@ impl Plane {
         }
     }
 
-    /// Gives up all queue_pairs but the first.
+    /// Gives up all queue pairs but the first.
     pub(super) fn narrow(&mut self) {
         self.account(false);
         self.queue_pairs.truncate(1);

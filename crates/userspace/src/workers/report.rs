@@ -134,7 +134,7 @@ impl State {
             }
             Stage::Receive => Some(("unreceived", plane.unreceived)),
             Stage::Write => {
-                Some(("unwritten", plane.shared.inside.unwritten.load(Ordering::Relaxed)))
+                Some(("unwritten", plane.shared.tun_writer.unwritten.load(Ordering::Relaxed)))
             }
             _ => None,
         };
