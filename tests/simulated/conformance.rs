@@ -3,7 +3,7 @@
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
 use crate::{SOON, calm, failure};
 use ike::event::EventKind;
-use ike::failure::FailureKind;
+use ike::failure::{Facts, FailureKind};
 use ike::negotiation::proposal::{Offered, offer_child, offer_ike};
 use ike::negotiation::selectors;
 use ike::status::Renewal;
@@ -809,5 +809,36 @@ fn a_peer_that_has_begun_is_not_pressed_to_take_a_new_ike_sa() {
             .collect();
         assert_eq!(begun.len() > 1, again, "{begun:?}");
         assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
+    }
+}
+
+/// The first Child SA comes up without a key exchange of its own, and the gateway offers none for the next ones.
+#[test]
+fn a_child_sa_is_replaced_with_its_ike_sa_if_the_peer_demands_a_key_exchange_for_a_rekey() {
+    let group = 19u16.to_be_bytes();
+    let demands: [(NotifyType, &[u8], _); 2] = [
+        (NotifyType::NO_PROPOSAL_CHOSEN, &[], None),
+        (NotifyType::INVALID_KE_PAYLOAD, &group, Some("ECP-256")),
+    ];
+    for (kind, data, wanted) in demands {
+        for mut puppet in [Puppet::called(&Site::default()), Puppet::calling(&Site::default())] {
+            assert!(puppet.world.rekey(puppet.left, "net0"));
+            puppet.world.run_for(Duration::from_millis(50));
+            let (request, _) = puppet.next_request();
+            puppet.answer(&request, &[notify(kind, data)]);
+            assert_eq!(renewal(&mut puppet), Some(Renewal::NewIkeSa), "{kind}");
+            let (header, _) = puppet.sent().remove(0);
+            assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT);
+            assert_eq!(
+                (puppet.child_sas(), puppet.sending()),
+                (1, vec![CHILD_SPI]),
+                "it serves on"
+            );
+            let failures = &puppet.world.status(puppet.left)[0].children[0].failures;
+            let [past] = &failures[..] else { panic!("{failures:?}") };
+            let Facts::Offers(offers) = &*past.failure.facts else { panic!("{past:?}") };
+            assert!(offers.renewal, "{offers:?}");
+            assert_eq!(offers.wanted_group.as_deref(), wanted);
+        }
     }
 }

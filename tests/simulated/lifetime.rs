@@ -5,13 +5,15 @@ use crate::{assert_nothing_lost, calm, child_spi, ike_spis};
 use esp::plane::{Notice, Spi};
 use ike::CloseReason;
 use ike::event::EventKind;
+use ike::failure::FailureKind;
 use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::registry::{ExchangeType, NotifyType, ProtocolId};
-use policy::{Group, KeyBits, Lifetime, LifetimeBounds, Pfs};
+use policy::{Group, KeyBits, Lifetime, LifetimeBounds, Pfs, Policy, Role};
 use sim::host::{esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, leftovers};
 use sim::traffic::InnerPacket;
 use sim::{Exchange, Side, Site, World};
+use std::sync::Arc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -84,6 +86,38 @@ fn ends_that_agree_on_no_key_exchange_lose_nothing() {
             assert_clean_stop(&mut world, left, right);
         }
     }
+}
+
+/// The peer demands a key exchange that this side does not offer, and may not begin an IKE SA itself.
+#[test]
+fn a_key_exchange_that_only_the_answering_end_wants_loses_nothing() {
+    let group = Group::Curve25519;
+    let wants = Pfs { offer: vec![group], accept: vec![group], ..Pfs::default() };
+    let here = Site { children: 1, ..short_lived() };
+    let there = Site { pfs: wants, ..here.clone() };
+    let mut policy = Policy::clone(&there.policy(Side::Right));
+    Arc::make_mut(&mut policy.tunnels[0]).role = Role::Responder;
+    let mut world = World::new(1);
+    let left = world.add_host("left", here.left, here.policy(Side::Left), calm());
+    let right = world.add_host("right", there.right, Arc::new(policy), calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(MINUTE);
+    let (l, r) = here.inner(0);
+    let second = Duration::from_secs(1);
+    let flows = [world.start_flow(left, l, r, second), world.start_flow(right, r, l, second)];
+    world.run_for(60 * MINUTE);
+    let begun = world.ladder().sent_by("left").filter(|l| l.is_request(Exchange::SaInit)).count();
+    assert!(begun >= 5, "{begun} IKE SAs, and each Child SA lives ten minutes");
+    assert_nothing_lost(&mut world, flows);
+    assert!(world.run_until_quiet(Duration::from_secs(20), 10 * MINUTE));
+    assert_agreement(&mut world, left, right, &here);
+    // The next renewal will be refused, too.
+    for host in [left, right] {
+        let past = &world.status(host)[0].children[0].failures[0];
+        let told = (past.failure.kind, past.overcome);
+        assert_eq!(told, (FailureKind::NoProposalChosen, false), "{past:?}");
+    }
+    assert_clean_stop(&mut world, left, right);
 }
 
 #[test]
@@ -310,7 +344,7 @@ fn nothing_passes_on_an_sa_past_its_lifetime_while_its_delete_waits() {
         puppet.world.run_for(Duration::from_millis(500));
         for (request, _) in puppet.sent() {
             assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
-            puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]);
+            puppet.answer(&request, &[notify(NotifyType::TEMPORARY_FAILURE, &[])]);
             refused += 1;
         }
     }

@@ -399,7 +399,7 @@ fn an_sa_whose_lifetime_ends_while_its_delete_waits_goes_at_once() {
         for (request, octets) in puppet.sent() {
             match end - puppet.world.now() < calm().drain {
                 true => asked = Some((request, puppet.open(&request, &octets))),
-                false => puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]),
+                false => puppet.answer(&request, &[notify(NotifyType::TEMPORARY_FAILURE, &[])]),
             }
         }
         if end - puppet.world.now() < calm().drain && asked.is_none() {

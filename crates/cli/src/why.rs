@@ -275,6 +275,7 @@ fn message(failure: &Failure) -> String {
         Facts::Offers(offers) => {
             let what = match offers.layer {
                 Layer::Ike => "for the IKE SA (phase 1)",
+                Layer::Child if offers.renewal => "for the renewal of the Child SA (phase 2)",
                 Layer::Child => "for the Child SA (phase 2)",
             };
             match &offers.theirs {
@@ -408,11 +409,12 @@ fn offered(offers: &Offers) -> Vec<Row> {
             (_, Some(_)) => Some(shown(&thens)),
             (_, None) => None,
         };
-        if ours.is_empty() && thens.is_empty() {
+        let is_wanted = kind == "group" && offers.wanted_group.is_some();
+        if ours.is_empty() && thens.is_empty() && !is_wanted {
             continue;
         }
-        let met =
-            meet(our, their, kind) || kind == "group" && offers.group_optional && thens.is_empty();
+        let optional = kind == "group" && offers.group_optional && thens.is_empty();
+        let met = !is_wanted && (meet(our, their, kind) || optional);
         let differs = there.is_some() && !met;
         rows.push(Row { item: kind.to_owned(), here, there, differs });
     }
@@ -478,4 +480,24 @@ fn claimed(claim: &Shadowed) -> Vec<Row> {
         row(format!("traffic of {}", wanted.child), here, None)
     };
     vec![row(&claim.shadowing_rule), row(&claim.wanted)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_exchange_that_the_peer_demands_is_compared_with_none() {
+        let offers = Offers {
+            layer: Layer::Child,
+            ours: Vec::new(),
+            theirs: None,
+            group_optional: false,
+            wanted_group: Some("ECP-256".to_owned()),
+            renewal: true,
+        };
+        let there = Some("ECP-256".to_owned());
+        let row = Row { item: "group".to_owned(), here: "none".to_owned(), there, differs: true };
+        assert_eq!(offered(&offers), [row]);
+    }
 }

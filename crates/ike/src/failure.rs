@@ -40,6 +40,15 @@ impl Failure {
         Self { kind, facts: Box::new(facts), unauthenticated: false }
     }
 
+    /// Returns `true` if a Child SA that is up could not be renewed, because the two sides disagree.
+    pub fn is_of_renewal(&self) -> bool {
+        match &*self.facts {
+            Facts::Offers(offers) => offers.renewal,
+            Facts::Traffic(traffic) => traffic.renewal,
+            _ => false,
+        }
+    }
+
     /// The same, told by someone without proof.
     #[must_use]
     pub fn unauthenticated(self) -> Self {

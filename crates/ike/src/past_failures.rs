@@ -31,7 +31,7 @@ struct Past {
     times: u32,
     /// Where it failed; `None`: where the tunnel's peer is.
     met: Option<(SocketAddr, SocketAddr)>,
-    /// When the tunnel has come up since.
+    /// When the tunnel has come up since, or was renewed.
     overcome: Option<Instant>,
     /// When the policy or the certificates were loaded again since.
     outdated: Option<Instant>,
@@ -85,10 +85,11 @@ impl Failures {
         self.strangers.push_back((met.remote, past));
     }
 
-    /// The tunnel is up.
-    pub fn overcome(&mut self, now: Instant, name: &str) {
+    /// The tunnel is up, or it is `renewed`: only that shows that the two sides agree about renewals.
+    pub fn overcome(&mut self, now: Instant, name: &str, renewed: bool) {
         let past = self.by_name.get_mut(name).into_iter().flatten();
-        past.filter(|p| p.overcome.is_none()).for_each(|p| p.overcome = Some(now));
+        past.filter(|p| p.overcome.is_none() && (renewed || !p.failure.is_of_renewal()))
+            .for_each(|p| p.overcome = Some(now));
     }
 
     /// The policy or the certificates were loaded again: what failed before may have been mended.
@@ -171,6 +172,7 @@ impl Past {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::facts::{Layer, Offers};
     use std::time::Duration;
 
     fn failure(text: &str) -> Failure {
@@ -189,7 +191,7 @@ mod tests {
         let texts: Vec<String> = kept.iter().map(|p| p.failure.facts.to_string()).collect();
         assert_eq!(texts, ["e", "d", "c", "b"]);
         assert_eq!(kept[3].times, 2);
-        failures.overcome(now, "site");
+        failures.overcome(now, "site", false);
         assert_eq!(failures.last("site"), None);
         assert!(failures.of(now, "site").iter().all(|p| p.overcome));
         failures.note(now, "site", failure("e"));
@@ -202,6 +204,18 @@ mod tests {
         assert_eq!(failures.of(now, "site")[0].times, 1, "once since the reload");
         failures.forget("site");
         assert!(failures.of(now, "site").is_empty());
+    }
+
+    #[test]
+    fn a_refused_renewal_is_overcome_by_a_renewal_only() {
+        let now = Instant::now();
+        let mut failures = Failures::default();
+        let offers = Offers { renewal: true, ..Offers::of(Layer::Child, &[]) };
+        failures.note(now, "site_lan", offers.into());
+        failures.overcome(now, "site_lan", false);
+        assert!(failures.last("site_lan").is_some(), "a new IKE SA has taken over");
+        failures.overcome(now, "site_lan", true);
+        assert_eq!(failures.last("site_lan"), None);
     }
 
     #[test]

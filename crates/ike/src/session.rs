@@ -306,7 +306,7 @@ impl Session {
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
-        cx.out.failures.overcome(cx.now, &self.tunnel.name);
+        cx.out.failures.overcome(cx.now, &self.tunnel.name, false);
         cx.out.event(
             &self.tunnel.name,
             None,
@@ -320,7 +320,7 @@ impl Session {
         let suite = child.negotiated();
         let kind =
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
-        cx.out.failures.overcome(cx.now, &child.tunnel.name);
+        cx.out.failures.overcome(cx.now, &child.tunnel.name, rekeyed);
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.warn_narrowed(cx, &child);
         self.temporary_failures = 0;

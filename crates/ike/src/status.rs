@@ -143,7 +143,7 @@ pub struct PastFailure {
     pub times: u32,
     /// The address of the other side, if it may not have been the tunnel's peer.
     pub peer: Option<SocketAddr>,
-    /// The tunnel has been up since.
+    /// The tunnel has come up since; after a refused renewal, one has succeeded since.
     pub overcome: bool,
     /// The time since it came up first after the failure.
     pub overcome_ago: Option<Duration>,

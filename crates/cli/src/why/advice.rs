@@ -218,14 +218,43 @@ impl Advice<'_> {
             .filter(|row| row.differs)
             .filter_map(|row| {
                 let ((attribute, element), there) = (place(&row.item)?, row.there.as_ref()?);
-                Some(format!(
-                    "set {attribute}{} to the peer's {there}, or the peer's to {}",
-                    self.place(element),
-                    row.here
-                ))
+                let place = self.place(element);
+                Some(match (there.as_str(), row.here.as_str()) {
+                    ("none", here) if row.item == "group" => format!(
+                        "set {attribute}{place} to 0 for no key exchange, or the peer's to {here}"
+                    ),
+                    (there, "none") if row.item == "group" => format!(
+                        "set {attribute}{place} to the peer's {there}, or have the peer want none"
+                    ),
+                    (there, here) => {
+                        format!(
+                            "set {attribute}{place} to the peer's {there}, or the peer's to {here}"
+                        )
+                    }
+                })
             })
             .collect();
-        if offers.theirs.is_none() && offers.wanted_group.is_none() {
+        let unsaid = offers.theirs.is_none() && offers.wanted_group.is_none();
+        if unsaid && offers.renewal {
+            let exchange = match comparison.iter().find(|row| row.item == "group") {
+                Some(row) => format!(
+                    "the peer may refuse a key exchange of the Child SA's own, or want another one than {}: set \
+                     IPSec_InitiatorDHGroup and IPSec_ResponderDHGroup{} to its group, or to 0",
+                    row.here,
+                    self.place("IPSecProtection")
+                ),
+                None => format!(
+                    "the peer may want a key exchange of the Child SA's own (PFS): set \
+                     IPSec_InitiatorDHGroup and IPSec_ResponderDHGroup{} to its group",
+                    self.place("IPSecProtection")
+                ),
+            };
+            cure.push(exchange);
+            cure.push(format!(
+                "if the peer's policy has changed, compare{}, too; its log says what it wants",
+                self.place("IPSecProposal").replacen(" in", "", 1)
+            ));
+        } else if unsaid {
             cure.push(format!(
                 "compare{} with the peer's policy; a peer does not say what it would accept, but its log does (vpnctl why, if it runs vpnd)",
                 match offers.layer {

@@ -124,20 +124,11 @@ impl Stage {
 
     /// The output of `vpnctl why` on one side.
     fn why(&mut self, side: usize, tunnel: &str) -> String {
-        self.why_of(side, tunnel, false)
-    }
-
-    /// The output of `vpnctl why --all`.
-    fn why_all(&mut self, side: usize, tunnel: &str) -> String {
-        self.why_of(side, tunnel, true)
-    }
-
-    fn why_of(&mut self, side: usize, tunnel: &str, all: bool) -> String {
         let status = self.world.status(self.hosts[side]);
         let status = status.iter().find(|t| t.name == tunnel).expect("a tunnel of that name");
         // The ages of the simulation are always the same, so that the times are.
         let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
-        why(&explain(status, None, &self.definitions[side], noon), all, Colour(false))
+        why(&explain(status, None, &self.definitions[side], noon), false, Colour(false))
     }
 }
 
@@ -258,8 +249,14 @@ fn printed() -> BTreeMap<&'static str, String> {
     let mut stage = Stage::sites(LEFT, &other).up("site");
     assert!(stage.world.rekey(stage.hosts[0], "site_lan"), "it is up");
     let mut stage = stage.fails();
-    printed.insert("pfs", stage.why_all(0, "site"));
-    printed.insert("pfs-peer", stage.why_all(1, "site"));
+    printed.insert("pfs", stage.why(0, "site"));
+    printed.insert("pfs-peer", stage.why(1, "site"));
+
+    let groups = r#"IPSec_InitiatorDHGroup="19" IPSec_ResponderDHGroup="GROUP_19""#;
+    let none = r#"IPSec_InitiatorDHGroup="0" IPSec_ResponderDHGroup="0""#;
+    let mut stage = Stage::sites(&changed(LEFT, groups, none), RIGHT).up("site");
+    assert!(stage.world.rekey(stage.hosts[0], "site_lan"), "it is up");
+    printed.insert("pfs-demanded", stage.fails().why(0, "site"));
 
     let other = changed(RIGHT, "10.1.0.", "10.9.0.");
     let mut stage = Stage::sites(LEFT, &other).starts("site");

@@ -93,7 +93,7 @@ fn try_grant(
     let made = choose_child(&proposals, wanted, theirs, spi_in)
         .ok_or_else(|| match proposals.is_empty() {
             true => Rejection::not_through_nat(ah_and_nat(session, &tunnel)),
-            false => no_proposal(&tunnel, theirs, request.in_auth),
+            false => no_proposal(&tunnel, theirs, request),
         })
         .and_then(|(mut choice, spi_out, proposal)| {
             choice.lifetime = choice.lifetime.of(false);
@@ -190,14 +190,15 @@ pub(crate) fn ah_and_nat(session: &Session, tunnel: &ChildTunnel) -> Failure {
     Failure::new(FailureKind::NoProposalChosen, detail)
 }
 
-fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], in_auth: bool) -> Rejection {
-    let offered = match in_auth {
+fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], request: &ChildRequest<'_>) -> Rejection {
+    let offered = match request.in_auth {
         true => Offered::default(),
         false => Offered { groups: &tunnel.pfs.accept, additional: &tunnel.pfs.additional },
     };
     let ours = Asked::child(tunnel, offered).offers;
     let group_optional = tunnel.pfs.accept_none && !offered.groups.is_empty();
-    Rejection::no_proposal_chosen(Offers { group_optional, ..ours.beside(theirs) })
+    let renewal = request.rekeys.is_some();
+    Rejection::no_proposal_chosen(Offers { group_optional, renewal, ..ours.beside(theirs) })
 }
 
 /// A PPK that the peer proposes for a Child SA, and the payload that selects it. In IKE_AUTH there is none.

@@ -125,13 +125,16 @@ pub struct Offers {
     pub group_optional: bool,
     /// The one key exchange the peer asks for.
     pub wanted_group: Option<String>,
+    /// They are for a Child SA in place of one that is up, and has algorithms of this side's offers.
+    pub renewal: bool,
 }
 
 impl Offers {
     /// Offers of ours that were refused without a word about the peer's.
     pub(crate) fn of(layer: Layer, ours: &[Proposal]) -> Self {
         let ours = offers(ours);
-        Self { layer, ours, theirs: None, group_optional: false, wanted_group: None }
+        let (theirs, wanted_group) = (None, None);
+        Self { layer, ours, theirs, group_optional: false, wanted_group, renewal: false }
     }
 
     /// Beside those of the peer.

@@ -2,7 +2,7 @@
 
 use super::super::session::{Failure, Session, answer};
 use crate::report;
-use control::protocol::{Child, Command as Ask, Explanation, Tunnel};
+use control::protocol::{Child, Command as Ask, Explanation, Story, Tunnel};
 use ike::status::State;
 use std::process::ExitCode;
 
@@ -61,10 +61,15 @@ fn is_up(state: &str) -> bool {
     State::named(state).is_some_and(State::is_up)
 }
 
-/// Returns `true` unless the tunnel and all its phase 2 tunnels are up, and packets pass as far as is known.
+/// Returns `true` unless the tunnel and all its phase 2 tunnels are up, packets pass as far as is known, and nothing has failed
+/// that may fail again.
 fn needs_explanation(found: &Explanation) -> bool {
     let passes = found.fault.is_none() && found.findings.is_empty() && found.unanswered.is_none();
-    !is_up(&found.state) || !passes || found.children.iter().any(needs_explanation)
+    let mended = |story: &Story| story.overcome || story.reloaded_at.is_some();
+    !is_up(&found.state)
+        || !passes
+        || !found.failures.iter().all(mended)
+        || found.children.iter().any(needs_explanation)
 }
 
 #[cfg(test)]
@@ -108,5 +113,24 @@ mod tests {
         };
         let stuck = Explanation { findings: vec![finding], ..up() };
         assert!(needs_explanation(&explanation("established", vec![stuck])));
+        let refused = |overcome| {
+            let failures = vec![Story {
+                kind: "no_proposal_chosen".to_owned(),
+                message: "the peer refuses each rekey".to_owned(),
+                seconds_ago: 200,
+                at: "2026-11-23T14:18:03Z".to_owned(),
+                overcome_at: None,
+                reloaded_at: None,
+                times: 2,
+                authenticated: true,
+                overcome,
+                peer: None,
+                comparison: Vec::new(),
+                cure: Vec::new(),
+            }];
+            Explanation { failures, ..up() }
+        };
+        assert!(needs_explanation(&refused(false)));
+        assert!(!needs_explanation(&refused(true)));
     }
 }

@@ -11,6 +11,7 @@ use crate::sa::child::Way;
 use crate::session::Session;
 use crate::wire::payload::Notify;
 use crate::wire::registry::NotifyType;
+use policy::ChildProposal;
 
 /// The peer refuses for good. A Child SA that it does not rekey is replaced in other [ways](Way), at last with the whole IKE
 /// SA.
@@ -23,7 +24,15 @@ pub(super) fn refused(
 ) -> Effects {
     let tunnel = &pending.tunnel;
     let asked = Asked::child(tunnel, Offered::by(&tunnel.pfs));
-    let asked = if pending.rekeys.is_some() { asked.again() } else { asked };
+    let old = pending.rekeys.and_then(|old| session.child_by_inbound(old));
+    // The peer has accepted them before. In IKE_AUTH they have no key exchange, to which it may object, or which it may
+    // demand.
+    let same_algorithms = old.is_some_and(|old| {
+        let accepted =
+            |p: &ChildProposal| (p.protection, p.esn) == (old.choice.protection, old.choice.esn);
+        tunnel.proposals.iter().any(accepted)
+    });
+    let asked = if old.is_some() { asked.again(same_algorithms) } else { asked };
     let failure = failure_of(error, asked);
     let warn = |cx: &mut Cx<'_>, session: &Session, what: &str| {
         let warning = EventKind::Warning(format!("the peer refuses {what}"));
@@ -58,18 +67,19 @@ pub(super) fn refused(
     };
     // The first way is tried again.
     old.history.way = Way::default();
-    // The first Child SA of an IKE SA has no key exchange of its own, so the peer may object to that alone.
-    let exchanges_no_keys = old.choice.group.is_none() && !tunnel.pfs.offer.is_empty();
     drop(old);
-    if !may_begin || (algorithms && !exchanges_no_keys) {
+    if !may_begin || (algorithms && !same_algorithms) {
         return effects;
     }
     warn(
         cx,
         session,
-        match algorithms {
-            true => "to rekey the Child SA with a key exchange: a new IKE SA replaces all",
-            false => "a new Child SA, too: a new IKE SA replaces all",
+        match (algorithms, tunnel.pfs.offer.is_empty()) {
+            (true, false) => "to rekey the Child SA with a key exchange: a new IKE SA replaces all",
+            (true, true) => {
+                "to rekey the Child SA without a key exchange: a new IKE SA replaces all"
+            }
+            (false, _) => "a new Child SA, too: a new IKE SA replaces all",
         },
     );
     effects.and(Effect::SuccessorDue)
