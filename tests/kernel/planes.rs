@@ -146,7 +146,15 @@ fn tunnel(encap: &str) {
     // Without the tunnel its traffic is dropped.
     left.ctl_ok(&["deactivate", "site"]);
     assert_eq!(course()["leaving"]["verdict"], "dropped");
-    left.space.try_sh("ping -q -c 2 -i 0.01 -W 1 10.2.0.1");
+    let last = || {
+        let policies = left.space.ip("-s xfrm policy list dst 10.2.0.0/24 dir out");
+        assert_eq!(policies.matches("action block").count(), 1, "{policies}");
+        policies.split_once(" use ").expect("a time").1.trim().to_owned()
+    };
+    assert_eq!(last(), "-", "nothing has come");
+    let (_, told) = left.space.try_sh("ping -q -c 2 -i 0.01 -W 1 10.2.0.1");
+    assert!(told.contains("Operation not permitted"), "{told}");
+    assert_ne!(last(), "-", "the kernel keeps the time for each tunnel");
     assert_eq!(by_kernel(left), [10, 10], "what SAs have done outlives them");
     let dropped = left.json(&["counters", "--json"])["xfrm.XfrmOutPolBlock"].as_u64();
     assert!(dropped > Some(0), "{dropped:?}");
