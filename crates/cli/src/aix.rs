@@ -71,7 +71,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     };
     Some(match outcome.and_then(|()| out.flush().map_err(Trouble::from)) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has seen enough.
+        // The reader of our output has seen enough.
         Err(trouble) if trouble.is_broken_pipe => ExitCode::SUCCESS,
         Err(trouble) => {
             eprintln!("{name}: {}", trouble.message);

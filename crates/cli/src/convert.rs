@@ -139,7 +139,7 @@ impl Convert {
 
 fn print(text: &str) -> Result<(), ConvertError> {
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever read our output has seen enough.
+        // The reader of our output has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(ConvertError::Write { path: "standard output".into(), source: error })
         }

@@ -32,8 +32,8 @@ struct Persistent {
 }
 
 impl FamilySettings {
-    /// Reads what outlives a restart. An error in it comes back as text: a file that cannot be read keeps no daemon from
-    /// starting.
+    /// Reads what outlives a restart. An error in it comes back as text: a file that cannot be read keeps no daemon
+    /// from starting.
     pub fn read(section: &FamiliesSection) -> (Self, Option<String>) {
         let (persistent, remark) = match read(&section.file) {
             Ok(persistent) => (persistent, None),

@@ -1,4 +1,5 @@
-//! Remarks about tunnels whose traffic the guard does not know: settings of `[tunnel."NAME"]` that bind them to the kernel.
+//! Remarks about tunnels whose traffic the guard does not know: settings of `[tunnel."NAME"]` that bind them to the
+//! kernel.
 
 use crate::config::Config;
 use policy::Policy;

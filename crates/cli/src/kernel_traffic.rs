@@ -6,8 +6,8 @@ use esp::plane::TrafficSelectors;
 use vpn::planes::Choice;
 use xfrm::Flow;
 
-/// Checks that the kernel can express the traffic of each tunnel with `dataplane = "xfrm"`. With `"auto"`, the userspace plane
-/// serves the others.
+/// Checks that the kernel can express the traffic of each tunnel with `dataplane = "xfrm"`. With `"auto"`, the
+/// userspace plane serves the others.
 ///
 /// # Errors
 /// With each tunnel that it cannot express, its place in the file, and a cure.

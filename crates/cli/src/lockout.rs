@@ -1,4 +1,5 @@
-//! Questions before commands that may shut out whoever types them: with `deny`, ssh to this host is dropped as well.
+//! Questions before commands that may shut out the operator who types them: with `deny`, ssh to this host is dropped as
+//! well.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Changes of a policy with which network cards could offload more. The order of the proposals decides which suite is taken
-//! (RFC 7296 §2.7), so that only a change of the policy can prefer a suite that the cards support.
+//! Changes of a policy with which network cards could offload more. The order of the proposals decides which suite is
+//! taken (RFC 7296 §2.7), so that only a change of the policy can prefer a suite that the cards support.
 
 use crate::crypto::remarks::named;
 use ::crypto::Suite;
@@ -18,8 +18,8 @@ pub fn drivers() -> Vec<String> {
     devices.into_iter().filter(offloads).filter_map(|device| device.driver).collect()
 }
 
-/// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it, or none of those with
-/// these drivers.
+/// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it, or none of those
+/// with these drivers.
 pub fn of(policy: &Policy, planes: &PlaneSettings, drivers: &[String]) -> Vec<String> {
     let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);

@@ -7,9 +7,9 @@
 //! DIR/ends/NAME/         all that the end NAME needs, as /etc/vpnd has it: ca, certs, private, crls
 //! ```
 //!
-//! The index is written before the effect: a certificate is recorded before it is in a file, and a revocation before the
-//! list that tells it. After a crash at any moment nothing is valid that the index does not know, and `vpnctl pki crl`
-//! writes the list again.
+//! The index is written before the effect: a certificate is recorded before it is in a file, and a revocation before
+//! the list that tells it. After a crash at any moment nothing is valid that the index does not know, and
+//! `vpnctl pki crl` writes the list again.
 
 mod error;
 mod files;
@@ -29,8 +29,8 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Certificates and revocation lists are dated this long ago, because the clocks of gateways differ: some peers refuse those
-/// that their own clock has in the future.
+/// Certificates and revocation lists are dated this long ago, because the clocks of gateways differ: some peers refuse
+/// those that their own clock has in the future.
 const BACKDATED: Duration = Duration::from_secs(3600);
 
 /// A new authority.

@@ -209,7 +209,7 @@ fn faultless(name: &str, text: &Zeroizing<String>) -> Result<(), NewError> {
     }
 }
 
-/// What is written, and what to do with it.
+/// The files that are written, and the next steps with them.
 fn steps(site: &Site, paths: &[PathBuf; 2]) -> String {
     let [left, right] = [0, 1].map(|end| paths[end].display().to_string());
     let [here, there] = site.addresses;

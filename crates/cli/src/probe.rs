@@ -27,7 +27,7 @@ const TOGETHER: usize = 3;
 /// The shortest wait for a packet of another size.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What to send.
+/// The packets to send.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The source; `None`: an address of this host within the local traffic.
@@ -49,10 +49,10 @@ pub struct Probed {
     pub from: IpAddr,
     /// Their destination.
     pub to: IpAddr,
-    /// What came of them.
+    /// Their fate.
     #[serde(flatten)]
     pub measured: Measured,
-    /// What is wrong.
+    /// The problems that were found.
     pub findings: Vec<FindingInfo>,
 }
 
@@ -72,8 +72,8 @@ pub enum ProbeError {
     System(IpAddr, IpAddr, io::Error),
 }
 
-/// Sends echo requests of several sizes, and finds the largest that is answered. `after` tells the tunnel's state once more,
-/// when the packets have passed.
+/// Sends echo requests of several sizes, and finds the largest that is answered. `after` tells the tunnel's state once
+/// more, when the packets have passed.
 ///
 /// # Errors
 /// If no packet of this host belongs to the tunnel, or the system refuses something.

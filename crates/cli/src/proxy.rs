@@ -330,7 +330,7 @@ async fn forward_out(listener: vpn::net::TcpListener, slots: Arc<Semaphore>, tar
 
 /// Copies both ways until both ends have said all.
 async fn relay(mut client: TcpStream, mut stream: Tunnelled) {
-    // What one end has sent at once, the other one is to get at once.
+    // Octets that one end sends at once are to reach the other one at once.
     let _ = client.set_nodelay(true);
     stream.set_nodelay(true);
     let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPIED, COPIED).await;

@@ -56,7 +56,7 @@ pub(crate) fn read_tables(path: &Path) -> Result<(Zeroizing<String>, Vec<Sa>), C
 
 /// The text of a file, and the rights of others to it; nobody has any to standard input.
 fn read(path: &Path) -> io::Result<(Zeroizing<String>, u32)> {
-    // In one piece from the beginning: what grows leaves copies behind.
+    // In one piece from the beginning: a growing buffer leaves copies behind.
     let mut text = Zeroizing::new(String::new());
     let (mut source, mode, len): (Box<dyn Read>, u32, u64) = match path == Path::new("-") {
         true => (Box::new(io::stdin()), 0o600, 64 * 1024),

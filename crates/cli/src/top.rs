@@ -1,7 +1,7 @@
 //! `vpnctl top`: the tunnels of a running daemon on one screen, again and again.
 //!
-//! What is shown is worked out without a terminal and a clock: samples go into a [`model::Model`], keys into a
-//! [`screen::Screen`], and [`view::draw`] puts both on a frame.
+//! The contents of the screen are worked out without a terminal and a clock: samples go into a [`model::Model`], keys
+//! into a [`screen::Screen`], and [`view::draw`] puts both on a frame.
 
 use crate::report::Colour;
 use control::client::{Client, ClientError};

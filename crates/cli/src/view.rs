@@ -1,6 +1,7 @@
 //! The conversion of values of the engine and the planes into those of the control protocol.
 //!
-//! `control` knows only its own types, so that a client links nothing of the gateway. Each function here makes one of them.
+//! `control` knows only its own types, so that a client links nothing of the gateway. Each function here makes one of
+//! them.
 
 mod definition;
 mod event;

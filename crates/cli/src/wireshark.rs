@@ -58,7 +58,7 @@ struct Tables {
     esp: File,
 }
 
-/// Opens the tables in a directory that is only for this user, which is made if need be; what they hold stays.
+/// Opens the tables in a directory that is only for this user, which is made if need be; their contents stay.
 /// The sink appends to them.
 ///
 /// # Errors
@@ -127,7 +127,7 @@ impl Tables {
     }
 }
 
-/// In one call, so that whoever reads meanwhile sees whole lines.
+/// In one call, so that a reader meanwhile sees whole lines.
 fn append(mut table: &File, line: &Secret) -> io::Result<()> {
     if table.metadata()?.len() > LONGEST {
         return Err(io::Error::other("the file is full; remove it and start vpnd anew"));

@@ -179,7 +179,7 @@ impl Client {
 
     /// Waits until the daemon has closed the connection, which it does when its tunnels are gone.
     pub fn wait_until_gone(&mut self) {
-        // Whatever ends the wait, the daemon no longer speaks on this connection.
+        // However the wait ends, the daemon no longer speaks on this connection.
         let _ = io::copy(&mut self.stream, &mut io::sink());
     }
 

@@ -43,8 +43,8 @@ pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored
 pub use tunnel::{Activation, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
 pub use workers::WorkersChange;
 
-/// Longest request in octets, with its newline. The largest policy file (8 MiB) fits into it, even if JSON escapes every
-/// character of it with a backslash.
+/// Longest request in octets, with its newline. The largest policy file (8 MiB) fits into it, even if JSON escapes
+/// every character of it with a backslash.
 pub const MAX_REQUEST: usize = 2 * (8 << 20) + 64 * 1024;
 
 /// The default path of the socket of `vpnd`.

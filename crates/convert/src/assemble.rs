@@ -91,7 +91,7 @@ fn add(
     first.children.extend(tunnel.children);
 }
 
-/// The tunnel as the other end has it. Who starts remains who starts.
+/// The tunnel as the other end has it. The other end does not start it.
 fn mirrored(tunnel: IkeTunnel) -> IkeTunnel {
     let child = |child: &Arc<ChildTunnel>| {
         let child = child.as_ref().clone();

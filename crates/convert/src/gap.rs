@@ -3,8 +3,8 @@
 use crate::finding::Report;
 use crate::source::Value;
 
-/// A setting without a counterpart: its name, the values that ask for no more than what `vpnd` does, the reason why others
-/// are dropped, and advice.
+/// A setting without a counterpart: its name, the values that ask for no more than what `vpnd` does, the reason why
+/// others are dropped, and advice.
 pub(super) type Gap = (&'static str, &'static [&'static str], &'static str, &'static str);
 
 /// Takes out the settings that are gaps, and reports those whose values ask for more.

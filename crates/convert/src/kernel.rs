@@ -1,5 +1,5 @@
-//! Settings of one child that `vpnd` has for tunnels in the kernel: marks, XFRM interfaces and offload. They become a section
-//! `[tunnel."NAME"]` of vpnd.toml.
+//! Settings of one child that `vpnd` has for tunnels in the kernel: marks, XFRM interfaces and offload. They become a
+//! section `[tunnel."NAME"]` of vpnd.toml.
 
 use super::finding::Report;
 use super::source::{Location, Value};

@@ -51,8 +51,8 @@ pub(super) fn secret(value: &Value) -> Result<Secret, &'static str> {
     }
 }
 
-/// The key for a tunnel between these, as strongSwan chooses: who names both sides before who names one, and that
-/// before a key for everybody.
+/// The key for a tunnel between these, as strongSwan chooses: one that names both sides before one that names one side,
+/// and that before a key for everybody.
 pub(super) fn key_for<'k>(keys: &'k [Key], local: &Identity, remote: &Identity) -> Option<&'k Key> {
     let rank = |key: &Key, side: &Identity| match key.owners.as_slice() {
         [] => 1,

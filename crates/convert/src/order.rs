@@ -1,7 +1,7 @@
 //! The order of tunnels: narrow traffic before wide traffic.
 //!
-//! strongSwan gives the more specific policy the higher priority. `vpnd` takes the first tunnel that covers a packet, so a
-//! wide tunnel must not stand before a narrow one.
+//! strongSwan gives the more specific policy the higher priority. `vpnd` takes the first tunnel that covers a packet,
+//! so a wide tunnel must not stand before a narrow one.
 
 use super::finding::{Loss, Report};
 use super::source::Location;

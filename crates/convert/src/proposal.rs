@@ -182,7 +182,8 @@ impl Lists {
     }
 }
 
-/// The number of an additional key exchange, and its method: `ke1_mlkem768`, or `addke1=ml_kem_768`, as libreswan has it.
+/// The number of an additional key exchange, and its method: `ke1_mlkem768`, or `addke1=ml_kem_768`, as libreswan has
+/// it.
 fn exchange(word: &str) -> Option<(usize, String)> {
     let (rest, between) = match word.strip_prefix("addke") {
         Some(rest) => (rest, '='),
@@ -337,8 +338,8 @@ fn ike_defaults() -> Vec<IkeProposal> {
     ]
 }
 
-/// Returns `true` if the document can say it by single algorithms: one offer, or one of AEAD and one of other ciphers that
-/// share the rest.
+/// Returns `true` if the document can say it by single algorithms: one offer, or one of AEAD and one of other ciphers
+/// that share the rest.
 pub(super) fn fits_one_offer(proposals: &[IkeProposal]) -> bool {
     match proposals {
         [_] => true,

@@ -245,7 +245,7 @@ impl Writer {
     }
 
     fn key(&mut self, remote: &Identity, octets: &[u8]) {
-        // Blanks and signs are themselves in ASCII; what an XML attribute would change is written as HEX.
+        // Blanks and signs are themselves in ASCII; characters that an XML attribute would change are written as HEX.
         let plain = octets.iter().all(|octet| octet.is_ascii_graphic() || *octet == b' ');
         let (format, value) = match std::str::from_utf8(octets) {
             Ok(text) if plain => ("ASCII", Zeroizing::new(text.to_owned())),

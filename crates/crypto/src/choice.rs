@@ -86,7 +86,7 @@ impl Suite {
             }
             Function::AesCbc(bits) => sizes(["aes-cbc-128", "aes-cbc-192", "aes-cbc-256"], bits),
             Function::ChaCha20Poly1305 => "chacha20-poly1305",
-            // There is one DES; what can be chosen is the MAC beside it.
+            // There is one DES; only the MAC beside it can be chosen.
             Function::DesCbc(_) | Function::Mac(_) => "mac",
         })
     }

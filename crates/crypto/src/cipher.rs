@@ -60,15 +60,15 @@ pub trait Cipher: Send + Sync {
     /// Writes IV ‖ ciphertext ‖ ICV of `plaintext ‖ trailer` to `out`, whose length must be exactly theirs.
     /// If the suite does not encrypt, `plaintext ‖ trailer` stands in place of the ciphertext.
     ///
-    /// `iv` has [`Suite::iv_len`](crate::Suite::iv_len) octets: unique per key for AEADs and GMAC, unpredictable for CBC.
-    /// The caller pads: `plaintext ‖ trailer` is a multiple of [`Suite::block_len`](crate::Suite::block_len).
+    /// `iv` has [`Suite::iv_len`](crate::Suite::iv_len) octets: unique per key for AEADs and GMAC, unpredictable for
+    /// CBC. The caller pads: `plaintext ‖ trailer` is a multiple of [`Suite::block_len`](crate::Suite::block_len).
     ///
     /// # Panics
     /// If a length is not as above: a bug of the caller.
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]);
 
     /// Opens IV ‖ ciphertext ‖ ICV into `out` and returns how many octets of plaintext (with its padding) were
-    /// written. `out` must hold at least `sealed.len() − iv_len − icv_len` octets: what does not fit is refused, too.
-    /// On error `out` holds nothing secret.
+    /// written. `out` must hold at least `sealed.len() − iv_len − icv_len` octets: a shorter one is refused,
+    /// too. On error `out` holds nothing secret.
     fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged>;
 }

@@ -45,7 +45,7 @@ pub struct Cpu {
 /// The environment variable that hides instructions from AWS-LC, as from OpenSSL.
 pub const HIDING: &str = "OPENSSL_ia32cap";
 
-/// The value of that variable with which AWS-LC uses no instruction made for cryptography, on x86. What is left is its own
+/// The value of that variable with which AWS-LC uses no instruction made for cryptography, on x86. It then uses its own
 /// software: AES by permutations of vectors (SSSE3) or by bit slices, in constant time.
 pub const HIDING_ALL: &str = "~0x200000200000000:~0x60020000000";
 

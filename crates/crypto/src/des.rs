@@ -1,4 +1,5 @@
-//! DES and triple DES in CBC mode (RFC 2405, RFC 2451), of RustCrypto and in software: for peers that have nothing better.
+//! DES and triple DES in CBC mode (RFC 2405, RFC 2451), of RustCrypto and in software: for peers that have nothing
+//! better.
 
 use crate::cipher::Cipher;
 use crate::mac;

@@ -10,7 +10,7 @@ const ICV: usize = 16;
 pub(super) struct Gmac<C> {
     gcm: C,
     /// GCM wants what it authenticates in one piece, but a packet's header and the high half of its sequence number
-    /// are elsewhere. It grows to the longest packet and is kept; what is in it travels in the clear anyway.
+    /// are elsewhere. It grows to the longest packet and is kept; its contents travel in the clear anyway.
     authenticated: Mutex<Vec<u8>>,
 }
 

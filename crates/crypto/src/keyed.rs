@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// A cipher whose provider can be changed while packets pass.
 ///
 /// The key stays here, so that another provider's cipher can be made of it; a packet costs a load and a comparison more
-/// than without. Most never change: what only a change needs has a place of its own.
+/// than without. Most never change: the parts that only a change needs have a place of their own.
 pub struct Keyed {
     suite: Suite,
     key: Secret,
@@ -42,7 +42,8 @@ impl Keyed {
         })
     }
 
-    /// The cipher of the provider that the SA began with, for whoever wants its memory in the cache before it is used.
+    /// The cipher of the provider that the SA began with, for a caller that wants its memory in the cache before it is
+    /// used.
     #[inline]
     pub fn first(&self) -> &dyn Cipher {
         &*self.first
@@ -65,7 +66,7 @@ impl Keyed {
         if provider != self.by {
             let made = &self.others.get_or_init(Box::default)[provider as usize];
             if made.get().is_none() {
-                // Whoever else has just made the same is as good.
+                // A cipher that another thread has just made is as good.
                 _ = made.set(provider.cipher(self.suite, &self.key)?);
             }
         }

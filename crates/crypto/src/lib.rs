@@ -30,7 +30,7 @@
 //! let provider = CryptoProviders::default().provider(suite);
 //! let keyed = Keyed::new(suite, key, provider)?;
 //!
-//! // What ESP authenticates together with the ciphertext: SPI and sequence number.
+//! // ESP authenticates SPI and sequence number together with the ciphertext.
 //! let header = Aad::Esp { spi: 0x1000, sequence: 1, esn: false };
 //! // The IV must never repeat with one key; the trailer is padding, its length and the next header.
 //! let (iv, plaintext, trailer) = ([0, 0, 0, 0, 0, 0, 0, 1], b"inner packet", [1, 2, 2, 4]);

@@ -1,5 +1,5 @@
-//! A cipher that only copies: neither secrecy nor integrity. It is what the bench of whole tunnels subtracts, in a build of
-//! its own.
+//! A cipher that only copies: neither secrecy nor integrity. It is what the bench of whole tunnels subtracts, in a
+//! build of its own.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! Ciphers without any instruction made for cryptography, in constant time: what remains where hardware is not to be used,
-//! and what it is compared with.
+//! Ciphers without any instruction made for cryptography, in constant time: what remains where hardware is not to be
+//! used, and what it is compared with.
 //!
-//! AES is fixsliced; it and the hash functions are RustCrypto's in the last versions whose software back end is chosen by a
-//! cargo feature (`force-soft`). Newer ones choose when the whole program is built (`--cfg aes_backend="soft"`), which
-//! whoever embeds this crate would have to know. ChaCha20-Poly1305 has no such instructions anywhere, and comes as it is.
-//! Keys of AES are not wiped.
+//! AES is fixsliced; it and the hash functions are RustCrypto's in the last versions whose software back end is chosen
+//! by a cargo feature (`force-soft`). Newer ones choose when the whole program is built (`--cfg aes_backend="soft"`),
+//! which every embedder of this crate would have to know. ChaCha20-Poly1305 has no such instructions anywhere, and
+//! comes as it is. Keys of AES are not wiped.
 
 mod gcm;
 

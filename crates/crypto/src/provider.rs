@@ -103,8 +103,8 @@ impl Provider {
 
     /// Makes one direction's cipher from [`Suite::key_material_len`] octets.
     ///
-    /// AH gives the octets that it covers as [`Aad::Octets`](crate::Aad::Octets), with no text. The cipher then writes only
-    /// IV ‖ ICV, which is the content of AH's ICV field.
+    /// AH gives the octets that it covers as [`Aad::Octets`](crate::Aad::Octets), with no text. The cipher then writes
+    /// only IV ‖ ICV, which is the content of AH's ICV field.
     pub fn cipher(
         self,
         suite: Suite,

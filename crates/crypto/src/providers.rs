@@ -1,9 +1,9 @@
-//! The crypto facility of a plane: the providers of its SAs' ciphers, the use of the CPU's instructions, and the work that
-//! was done with and without them.
+//! The crypto facility of a plane: the providers of its SAs' ciphers, the use of the CPU's instructions, and the work
+//! that was done with and without them.
 //!
-//! Nothing is counted for it while packets pass. Every SA counts its packets anyway; what it has counted is attributed
-//! when somebody asks, when it changes its provider and when it goes. The same holds for SAs of the kernel and of network
-//! cards, where the kernel counts.
+//! Nothing is counted for it while packets pass. Every SA counts its packets anyway; its counts are attributed
+//! when somebody asks, when it changes its provider and when it goes. The same holds for SAs of the kernel and of
+//! network cards, where the kernel counts.
 
 use crate::choice::Choice;
 use crate::cpu::Cpu;
@@ -32,7 +32,7 @@ pub trait KeyedSas: Send + Sync {
     fn each(&self, visit: &mut dyn FnMut(&dyn KeyedSa));
 }
 
-/// The crypto facility of one plane. It is shared with whoever commands it.
+/// The crypto facility of one plane. It is shared with those who command it.
 pub struct CryptoProviders {
     choice: Choice,
     cpu: Cpu,
@@ -96,8 +96,8 @@ impl CryptoProviders {
         }
     }
 
-    /// Uses the instructions of the CPU or does without, for every SA from its next packet on. Returns how many SAs have
-    /// changed.
+    /// Uses the instructions of the CPU or does without, for every SA from its next packet on. Returns how many SAs
+    /// have changed.
     ///
     /// # Errors
     /// Returns an error if the CPU has no such instructions.
@@ -122,8 +122,8 @@ impl CryptoProviders {
         self.ledger().work.clone()
     }
 
-    /// Registers an owner of SAs. The owner asks for their [`provider`](Self::provider) under the lock that it takes to show
-    /// them, and has each SA [attributed](Self::attribute) before it goes.
+    /// Registers an owner of SAs. The owner asks for their [`provider`](Self::provider) under the lock that it takes to
+    /// show them, and has each SA [attributed](Self::attribute) before it goes.
     pub fn enlist(&self, table: Weak<dyn KeyedSas>) {
         self.tables().push(table);
     }

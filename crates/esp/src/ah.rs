@@ -50,8 +50,8 @@ pub fn split(packet: &[u8]) -> Option<(&[u8], &[u8])> {
     packet.split_at_checked(at)
 }
 
-/// The offset of the octet that names the header after these headers; `None` if they are incomplete, or AH cannot follow one of
-/// them. AH cannot follow a fragment header: it covers whole packets (RFC 4302 §3.3.4).
+/// The offset of the octet that names the header after these headers; `None` if they are incomplete, or AH cannot
+/// follow one of them. AH cannot follow a fragment header: it covers whole packets (RFC 4302 §3.3.4).
 pub(crate) fn names_next(headers: &[u8]) -> Option<usize> {
     match headers.first()? >> 4 {
         4 => {
@@ -90,8 +90,8 @@ pub(crate) fn set_checksum(headers: &mut [u8]) {
     }
 }
 
-/// Zeroes what may change on the way (RFC 4302 §3.3.3.1, appendix A) in headers that [`names_next`] has walked. `None` if
-/// an option is not whole, or a routing header has not yet reached the state in which it arrives.
+/// Zeroes what may change on the way (RFC 4302 §3.3.3.1, appendix A) in headers that [`names_next`] has walked. `None`
+/// if an option is not whole, or a routing header has not yet reached the state in which it arrives.
 pub(crate) fn zero_mutable(headers: &mut [u8]) -> Option<()> {
     match headers.first()? >> 4 {
         4 => zero_mutable_v4(headers),
@@ -122,8 +122,8 @@ fn zero_mutable_v4(headers: &mut [u8]) -> Option<()> {
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 
-/// Options of IPv4 that the ICV covers besides End and No Operation: Security, Extended Security, Commercial Security, Router
-/// Alert, Sender Directed Multi-Destination Delivery. All others are zeroed, those that nobody knows too.
+/// Options of IPv4 that the ICV covers besides End and No Operation: Security, Extended Security, Commercial Security,
+/// Router Alert, Sender Directed Multi-Destination Delivery. All others are zeroed, those that nobody knows too.
 const IMMUTABLE_OPTIONS: [u8; 6] = [NO_OPERATION, 130, 133, 134, 148, 149];
 
 fn zero_mutable_v6(headers: &mut [u8]) -> Option<()> {
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(headers, covered);
     }
 
-    /// RFC 4302 appendix A1: Router Alert stays, Record Route and what is unknown go whole, and what stands after the
+    /// RFC 4302 appendix A1: Router Alert stays, Record Route and unknown options go whole, and what stands after the
     /// end is no option.
     #[test]
     fn options_of_ipv4_go_by_kind() {

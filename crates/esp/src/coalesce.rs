@@ -56,8 +56,9 @@ pub(crate) struct Next {
 }
 
 impl Flow {
-    /// Begins a super-packet with the packet that `octets` begin with, and `header` is of. `None` if it has to stay alone: no
-    /// payload, headers that splitting would not restore, or a checksum that is wrong and must not be made right.
+    /// Begins a super-packet with the packet that `octets` begin with, and `header` is of. `None` if it has to stay
+    /// alone: no payload, headers that splitting would not restore, or a checksum that is wrong and must not be made
+    /// right.
     pub(crate) fn begin(octets: &[u8], header: &Header, allowed: Coalesce) -> Option<Self> {
         if header.fragment != Fragment::Whole || !header.is_plain() {
             return None;
@@ -111,8 +112,8 @@ impl Flow {
         self.headers_len
     }
 
-    /// The packet of `len` octets that `octets` begins with, if it continues this one: then all that is asked of headers
-    /// has been asked of the first one's. What lies behind the packet does not matter.
+    /// The packet of `len` octets that `octets` begins with, if it continues this one: its headers need no further
+    /// check, because they passed with the first packet's. The octets behind the packet do not matter.
     #[inline(always)]
     pub(crate) fn next(&self, octets: &[u8], len: usize) -> Option<Next> {
         let payload = len.checked_sub(self.headers_len)?;

@@ -88,7 +88,7 @@ impl Installed {
     }
 }
 
-/// More notices than this are not kept; who never takes them loses the newest.
+/// More notices than this are not kept; an owner that never takes them loses the newest.
 const MAX_NOTICES: usize = 4096;
 
 impl Datapath {
@@ -122,7 +122,7 @@ impl Datapath {
     }
 
     /// Protects a packet from the TUN device, or each segment of a super-packet, and appends the ESP packets to
-    /// `queue`. `packet` is scratch space: what it holds afterwards is undefined. A packet that is kept until an SA
+    /// `queue`. `packet` is scratch space: its contents are undefined afterwards. A packet that is kept until an SA
     /// arrives ([`Rule::trap`](crate::plane::Rule::trap)) is a success, too.
     pub fn encapsulate(
         &self,
@@ -135,8 +135,8 @@ impl Datapath {
         shared.encapsulate(now, packet, gso, queue, &mut |header| shared.spd.lookup(header))
     }
 
-    /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`. A packet that is kept until its SA
-    /// arrives ([`EarlyPackets`](crate::plane::EarlyPackets)) is a success, too.
+    /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`. A packet that is kept until its
+    /// SA arrives ([`EarlyPackets`](crate::plane::EarlyPackets)) is a success, too.
     pub fn decapsulate(
         &self,
         now: Instant,
@@ -158,7 +158,8 @@ impl Datapath {
             .map_err(|discard| shared.counters.count(discard))
     }
 
-    /// Checks a packet with AH, cut before it by [`ah::split`](crate::ah::split), and appends what it covers to `queue`.
+    /// Checks a packet with AH, cut before it by [`ah::split`](crate::ah::split), and appends what it covers to
+    /// `queue`.
     pub fn decapsulate_ah(
         &self,
         now: Instant,
@@ -261,13 +262,14 @@ impl Datapath {
 }
 
 impl Shared {
-    /// Decides about a packet from the device: `look_up` names its SA, and `protect` has that SA protect the packet at once,
-    /// or claim the sequence numbers for it. Both schedules decide here, and only here. `None`: nothing is sent now. If the
-    /// packet is the last fragment of one that was put together, `whole` becomes that one and stands for the packet.
+    /// Decides about a packet from the device: `look_up` names its SA, and `protect` has that SA protect the packet at
+    /// once, or claim the sequence numbers for it. Both schedules decide here, and only here. `None`: nothing is sent
+    /// now. If the packet is the last fragment of one that was put together, `whole` becomes that one and stands for
+    /// the packet.
     ///
     /// # Errors
     /// The reason why the packet is dropped, which has been counted.
-    // Inlined: what is protected at once must not pay for the other schedule.
+    // Inlined: packets that are protected at once must not pay for the other schedule.
     #[inline(always)]
     fn admit<T>(
         &self,
@@ -323,8 +325,8 @@ impl Shared {
         self.admit(since_epoch, packet, gso, &mut None, look_up, &mut protect).map(drop)
     }
 
-    /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run, and
-    /// the run. Datagrams of no SA are counted, or kept for an SA that is to come. Returns the number of both.
+    /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run,
+    /// and the run. Datagrams of no SA are counted, or kept for an SA that is to come. Returns the number of both.
     fn for_each_run<'d>(
         &self,
         datagrams: &'d [u8],

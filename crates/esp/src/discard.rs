@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Defines an enum of reasons, each with the name of its counter; what stands above one explains it to the operator.
+/// Defines an enum of reasons, each with the name of its counter; the comment above one explains it to the operator.
 ///
 /// The enum has `ALL`, `name`, the stable name of the counter, and `explanation`, one sentence.
 #[macro_export]

@@ -1,4 +1,5 @@
-//! The overhead of ESP and AH in octets, and clamping of the TCP MSS to the rest, so that nothing needs to be fragmented.
+//! The overhead of ESP and AH in octets, and clamping of the TCP MSS to the rest, so that nothing needs to be
+//! fragmented.
 
 #![forbid(unsafe_code)]
 
@@ -109,7 +110,7 @@ impl PathLimits {
             usize::MAX => usize::MAX,
             path_mtu => inner_mtu(path_mtu),
         };
-        // What AH makes is a whole IP packet, which the kernel does not fragment.
+        // AH makes a whole IP packet, which the kernel does not fragment.
         let bound = match room.dont_fragment {
             DontFragment::Clear if !suite.is_ah() => usize::MAX,
             _ => fits,

@@ -1,7 +1,7 @@
 //! The address families that tunnels may use: IPsec of IPv4 and of IPv6 can be switched off separately.
 //!
-//! While a family is off, no tunnel carries packets of that family, and no tunnel runs between addresses of it. The rules
-//! stay: the traffic that they cover is dropped, never sent in the clear.
+//! While a family is off, no tunnel carries packets of that family, and no tunnel runs between addresses of it. The
+//! rules stay: the traffic that they cover is dropped, never sent in the clear.
 
 #![forbid(unsafe_code)]
 

@@ -188,9 +188,10 @@ impl Direction {
 }
 
 impl Always {
-    /// The reason why a packet of this description always passes, with ESP in UDP on that port; `None` if the rules are asked.
+    /// The reason why a packet of this description always passes, with ESP in UDP on that port; `None` if the rules are
+    /// asked.
     ///
-    /// What leaves from the ports of IKE passes only if it is this daemon that sends, which no description shows.
+    /// A packet from an IKE port passes only if this daemon sends it, which no description shows.
     pub fn of(packet: &PacketSummary, way: Direction, natt_port: u16) -> Option<Self> {
         let PacketSummary { protocol, source, destination } = *packet;
         let own = if way == Direction::In { destination } else { source };
@@ -209,8 +210,8 @@ impl Always {
         }
     }
 
-    /// Returns `true` if it passes only without a tunnel that protects it: an ICMP message about other traffic goes the way of
-    /// that traffic.
+    /// Returns `true` if it passes only without a tunnel that protects it: an ICMP message about other traffic goes the
+    /// way of that traffic.
     pub fn yields_to_tunnels(self) -> bool {
         self == Self::PathMtu
     }

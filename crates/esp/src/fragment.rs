@@ -22,8 +22,8 @@ pub(crate) fn dont_fragment(packet: &[u8]) -> bool {
     packet.len() >= IPV4_LEN && word_at(packet, 6) & DONT != 0
 }
 
-/// The number of fragments, of at most `mtu` octets each, that a packet of `len` octets with a header of `header_len` octets
-/// becomes; `None` if there is no room behind the header.
+/// The number of fragments, of at most `mtu` octets each, that a packet of `len` octets with a header of `header_len`
+/// octets becomes; `None` if there is no room behind the header.
 pub(crate) fn count(len: usize, header_len: usize, mtu: usize) -> Option<usize> {
     let chunk = chunk(header_len, mtu)?;
     Some(if len <= mtu { 1 } else { len.saturating_sub(header_len).div_ceil(chunk) })
@@ -128,7 +128,7 @@ mod tests {
         all
     }
 
-    /// What a receiver makes of them.
+    /// The payload that a receiver puts together from the fragments.
     fn put_together(fragments: &[Vec<u8>]) -> Vec<u8> {
         let mut payload = Vec::new();
         for (i, fragment) in fragments.iter().enumerate() {

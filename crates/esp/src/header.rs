@@ -95,7 +95,7 @@ impl Header {
         for _ in 0..MAX_EXTENSIONS {
             let extension = &packet[transport..];
             let octets = match protocol {
-                // What follows the header of a later fragment is data: the protocol named there is all it shows.
+                // A later fragment has data behind its fragment header: the protocol named there is all it shows.
                 _ if whole == Fragment::Later => break,
                 HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => {
                     (usize::from(*extension.get(1)?) + 1) * 8

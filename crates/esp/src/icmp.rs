@@ -82,8 +82,8 @@ fn spi(protocol: u8, payload: &[u8], natt_port: u16) -> Option<Spi> {
 }
 
 /// The message to the sender of a packet that nothing longer than `mtu` octets goes; `None` if its sender must not be
-/// told (RFC 1122 §3.2.2, RFC 4443 §2.4 (e)). It seems to come from where the packet was to go: that is an address which
-/// is reached through the tunnel, so that nothing inside takes the message for forged.
+/// told (RFC 1122 §3.2.2, RFC 4443 §2.4 (e)). It seems to come from where the packet was to go: that is an address
+/// which is reached through the tunnel, so that nothing inside takes the message for forged.
 pub(crate) fn too_big(packet: &[u8], header: &Header, mtu: usize) -> Option<Vec<u8>> {
     if header.fragment == Fragment::Later || !may_be_told(packet, header) {
         return None;

@@ -9,8 +9,8 @@
 //! 6. lower the MSS of a SYN, and join segments of one flow.
 //!
 //! [`Receiving`] does all of it for packets in their order, and takes the SA's lock once for all that came together.
-//! [`Inbound::open_ahead`] does what needs no order, on any thread, and [`Inbound::settle`] the rest when their turn has
-//! come.
+//! [`Inbound::open_ahead`] does what needs no order, on any thread, and [`Inbound::settle`] the rest when their turn
+//! has come.
 
 #![forbid(unsafe_code)]
 
@@ -45,8 +45,8 @@ use unwrap::{leave_tunnel, rebuild, trailer};
 pub(crate) const ESP_HEADER: usize = 8;
 const TRAILER: usize = 2;
 
-/// The shortest time between two reports of one SA that its peer has moved: a peer can send from another port with every
-/// packet.
+/// The shortest time between two reports of one SA that its peer has moved: a peer can send from another port with
+/// every packet.
 const MOVES_EVERY: Duration = Duration::from_millis(100);
 
 /// An SA that receives, ready for use.
@@ -274,7 +274,8 @@ impl Inbound {
         Ok(header)
     }
 
-    /// Lets only the SA's traffic of families that are on pass, and TCP know how much fits. `vetted` is the last flow that has passed.
+    /// Lets only the SA's traffic of families that are on pass, and TCP know how much fits. `vetted` is the last flow
+    /// that has passed.
     fn vet(
         &self,
         packet: &mut [u8],
@@ -419,8 +420,8 @@ impl Receiving<'_> {
         arrival: &Arrival,
         queue: &mut ReceiveQueue,
     ) -> Result<(), Discard> {
-        // What continues the flow of the packet before has the same addresses, ports and flags: all that is asked below
-        // was answered then.
+        // A packet that continues the flow of the one before has the same addresses, ports and flags: it passes the
+        // checks below as that one did.
         if self.before == Some(next_header)
             && arrival.tos.is_none_or(ip::keeps_ecn)
             && let Some(next) = queue.continuation(len)
@@ -437,8 +438,8 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// Commits what an authentic packet proves: that its number is used, and where the peer is. The number was found to be
-    /// new since the state is held.
+    /// Commits what an authentic packet proves: that its number is used, and where the peer is. The number was found to
+    /// be new since the state is held.
     #[inline(always)]
     fn take_note(&mut self, now: Duration, sequence: u64, arrival: &Arrival) {
         let state = &mut *self.state;
@@ -475,7 +476,7 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// Lets the SA go, and then tells what has happened to it: whoever is told may ask the SA.
+    /// Lets the SA go, and then tells what has happened to it: the receiver of a notice may ask the SA.
     pub(crate) fn finish(self, notify: &dyn Fn(Notice)) {
         let Self { sa, state, news, .. } = self;
         drop(state);

@@ -138,8 +138,8 @@
 //!   the old SA. The others look up their SA again and use the new one.
 //! - **An inbound SA's lock is taken per run of packets**, not per packet; outbound SAs claim sequence numbers without
 //!   a lock. Changes to rules and SAs are made under a lock that packets never take.
-//! - **Remembered flows.** Each thread remembers which SA served a flow. Whatever changes rules, SAs in use or the
-//!   filter calls `Spd::changed`, after which every flow is looked up again. A remembered flow keeps no SA alive.
+//! - **Remembered flows.** Each thread remembers which SA served a flow. Each change of rules, SAs in use or the filter
+//!   calls `Spd::changed`, after which every flow is looked up again. A remembered flow keeps no SA alive.
 //! - **Path MTU.** A router's message is believed only if it quotes the SPI of a packet that this side sent. It can
 //!   only lower the MTU, within limits, and is forgotten after a while. A forged message can at worst cause
 //!   fragmentation. IPv4 without Don't Fragment is fragmented before ESP, so that the peer need not reassemble ESP

@@ -1,9 +1,9 @@
 //! SAs that an operator keys by hand, without IKE.
 //!
-//! Their keys never change, so that nothing ends the life of a key but its sequence numbers. Who keeps them has to see to
-//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`ManualKeying::resume`] continues behind the
-//! numbers that were used, [`ManualKeying::allow`] ends at those that are on record, and [`ManualKeying::retire`] tells
-//! the last one.
+//! Their keys never change, so that nothing ends the life of a key but its sequence numbers. The keeper of an SA has to
+//! see to it that no number is used twice, over restarts, too (RFC 8221 §3): [`ManualKeying::resume`] continues behind
+//! the numbers that were used, [`ManualKeying::allow`] ends at those that are on record, and [`ManualKeying::retire`]
+//! tells the last one.
 
 #![forbid(unsafe_code)]
 
@@ -252,8 +252,8 @@ impl Installed {
         gone.into_iter().map(&mut end).collect()
     }
 
-    /// Removes the rule of a name that has no SA: the plane no longer matches its traffic. Returns `true` if there was a
-    /// rule.
+    /// Removes the rule of a name that has no SA: the plane no longer matches its traffic. Returns `true` if there was
+    /// a rule.
     pub fn unblock(&mut self, plane: &mut dyn DataPlane, name: &str) -> bool {
         let Some(rule) = self.rules.remove(name) else { return false };
         self.taken.remove(&rule.id);

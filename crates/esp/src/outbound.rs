@@ -1,14 +1,14 @@
 //! An SA that sends, and the way of a packet once the SPD has chosen the SA:
 //!
 //! 1. transport mode: the packet must be one that its own header can be taken off;
-//! 2. fill in the checksum the device left open, or split the super-packet into segments; what is too long for the path
-//!    is cut into fragments, or refused ([`fit_to_mtu`]);
+//! 2. fill in the checksum the device left open, or split the super-packet into segments; a packet that is too long for
+//!    the path is cut into fragments, or refused ([`fit_to_mtu`]);
 //! 3. claim sequence numbers for all of it, or refuse it (RFC 4303 §3.3.3);
 //! 4. lower the MSS of a SYN;
 //! 5. header, IV, then plaintext and trailer sealed straight into the send queue.
 //!
-//! [`Outbound::protect`] does all of it. [`Outbound::admit`] goes as far as the sequence numbers, whose order is that of
-//! the packets, and [`Outbound::seal`] does the rest on any thread.
+//! [`Outbound::protect`] does all of it. [`Outbound::admit`] goes as far as the sequence numbers, whose order is that
+//! of the packets, and [`Outbound::seal`] does the rest on any thread.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +44,8 @@ const MAX_IV: usize = 16;
 /// The padding of RFC 4303 §2.4, for the widest alignment, and room for what follows it.
 const PADDING: [u8; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0];
 
-/// The number of sequence numbers that are left when a rekey should start: several minutes at millions of packets per second.
+/// The number of sequence numbers that are left when a rekey should start: several minutes at millions of packets per
+/// second.
 const SEQUENCE_MARGIN: u64 = 1 << 29;
 
 /// An SA that sends, ready for use.
@@ -156,8 +157,8 @@ impl Outbound {
         self.sequence.given().saturating_sub(self.given_up.load(Relaxed))
     }
 
-    /// Protects no more packets, but for those that have their numbers: these are in its [`usage`](Self::usage) already,
-    /// which does not change any more.
+    /// Protects no more packets, but for those that have their numbers: these are in its [`usage`](Self::usage)
+    /// already, which does not change any more.
     pub(crate) fn close(&self) {
         self.sequence.close();
     }
@@ -176,7 +177,8 @@ impl Outbound {
             .inspect_err(|unsent| self.refuse(*unsent))
     }
 
-    /// Counts a packet that was refused. What becomes of a fragment in transport mode is decided elsewhere.
+    /// Counts a packet that was refused. A fragment in transport mode is not counted here: the datapath keeps it for
+    /// reassembly.
     fn refuse(&self, unsent: Unsent) {
         if !matches!(unsent, Unsent::Gone | Unsent::Refused(Discard::TransportFragment)) {
             self.refused.fetch_add(1, Relaxed);
@@ -281,8 +283,8 @@ impl Outbound {
         self.last_used.store(now.as_nanos() as u64, Relaxed);
     }
 
-    /// The first of the sequence numbers for so many packets, which nobody else has. They are counted by it: an SA that is
-    /// closed has counted all that will ever be sealed.
+    /// The first of the sequence numbers for so many packets, which nobody else has. They are counted by it: an SA that
+    /// is closed has counted all that will ever be sealed.
     fn claim(&self, amount: Amount, notify: &dyn Fn(Notice)) -> Result<u64, Unsent> {
         let Amount { operations: count, octets } = amount;
         let (last, allowed) = (highest(self.esn), self.allowed.load(Relaxed));
@@ -418,7 +420,7 @@ impl Shape {
 /// The reason why an SA does not protect a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsent {
-    /// It was removed after it had been found: what serves now is to be asked.
+    /// It was removed after it had been found: the SA that serves now is to be asked.
     Gone,
     Refused(Discard),
 }

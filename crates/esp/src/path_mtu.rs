@@ -1,8 +1,8 @@
-//! The path MTU to each peer: the configured one, the one of the first hop, and the one that ICMP messages report (RFC 1191,
-//! RFC 8201, RFC 4301 §8).
+//! The path MTU to each peer: the configured one, the one of the first hop, and the one that ICMP messages report
+//! (RFC 1191, RFC 8201, RFC 4301 §8).
 //!
-//! ICMP messages are not authentic. One is believed only if it quotes the SPI of a packet that this side has sent. It can only
-//! lower the MTU, not below the minimum of every network, and not often, and it is forgotten after a while.
+//! ICMP messages are not authentic. One is believed only if it quotes the SPI of a packet that this side has sent. It
+//! can only lower the MTU, not below the minimum of every network, and not often, and it is forgotten after a while.
 
 #![forbid(unsafe_code)]
 
@@ -68,8 +68,8 @@ pub struct Fit {
     pub learned: bool,
 }
 
-/// The changes of one path's MTU that are accepted at once: a path may have several narrow links. Later changes are accepted
-/// now and then.
+/// The changes of one path's MTU that are accepted at once: a path may have several narrow links. Later changes are
+/// accepted now and then.
 const CHANGES: u32 = 4;
 const CHANGES_EVERY: Duration = Duration::from_secs(10);
 
@@ -120,8 +120,8 @@ struct Bound {
 }
 
 impl Paths {
-    /// An SA goes to a peer; `spi` is that of one that sends. `system` is asked about peers that are new; returns whether
-    /// it is to be asked [again](Self::age) when it matters.
+    /// An SA goes to a peer; `spi` is that of one that sends. `system` is asked about peers that are new; returns
+    /// whether it is to be asked [again](Self::age) when it matters.
     pub(crate) fn enter(
         &mut self,
         peer: IpAddr,
@@ -140,7 +140,7 @@ impl Paths {
         path.bound.is_some_and(|bound| bound.until.is_zero())
     }
 
-    /// An SA no longer goes to a peer. What is known of a path goes with its last SA.
+    /// An SA no longer goes to a peer. The path is forgotten with its last SA.
     pub(crate) fn leave(&mut self, peer: IpAddr, sa: SaId, spi: Option<Spi>) {
         let Some(path) = self.0.get_mut(&peer) else { return };
         path.sas.remove(&sa);
@@ -198,8 +198,8 @@ impl Paths {
         Ok(path.sas.iter().copied().collect())
     }
 
-    /// Forgets what was learned too long ago, and has `system` say what it knows. Returns the SAs of the paths that have
-    /// changed.
+    /// Forgets what was learned too long ago, and has `system` say what it knows. Returns the SAs of the paths that
+    /// have changed.
     pub(crate) fn age(
         &mut self,
         now: Duration,

@@ -151,11 +151,11 @@ pub enum PlaneError {
 /// A plane that can do more says so through its [`Capabilities`]; one that cannot has an empty
 /// `impl Capabilities for … {}`.
 pub trait DataPlane: Capabilities {
-    /// Requires protection for the rule's traffic. Rules are matched in ascending order of [`RuleId`]. A rule with the name of
-    /// another one takes its place, with its SAs; traffic that both cover is protected or dropped all the time.
+    /// Requires protection for the rule's traffic. Rules are matched in ascending order of [`RuleId`]. A rule with the
+    /// name of another one takes its place, with its SAs; traffic that both cover is protected or dropped all the time.
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError>;
-    /// Gives a rule another name that is free, and so another place among the rules. Its SAs continue to serve it. Unknown
-    /// names are ignored.
+    /// Gives a rule another name that is free, and so another place among the rules. Its SAs continue to serve it.
+    /// Unknown names are ignored.
     fn rename_rule(&mut self, rule: RuleId, to: RuleId);
     /// From now on, packets of a rule that meet no SA ask for one ([`Rule::trap`]). Unknown names are ignored.
     fn set_trap(&mut self, rule: RuleId);
@@ -169,8 +169,8 @@ pub trait DataPlane: Capabilities {
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError>;
     /// Moves an SA of either direction to another path.
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError>;
-    /// Removes an SA of either direction and wipes its keys. Returns its final counters, which include its last packet; `None`
-    /// if there is no such SA.
+    /// Removes an SA of either direction and wipes its keys. Returns its final counters, which include its last packet;
+    /// `None` if there is no such SA.
     fn remove(&mut self, sa: SaId) -> Option<Usage>;
     /// The present counters of an SA; `None` if there is no such SA.
     fn usage(&mut self, sa: SaId) -> Option<Usage>;

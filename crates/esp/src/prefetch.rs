@@ -1,7 +1,7 @@
 //! Has memory read into the cache before it is needed: with very many SAs the state of the next one is in none.
 //!
-//! One value leads to the next, and each has to be waited for. Asked for on behalf of many packets before the first of them
-//! goes on, they come together.
+//! One value leads to the next, and each has to be waited for. Asked for on behalf of many packets before the first of
+//! them goes on, they come together.
 
 // A hint to the CPU, for which there is no safe function.
 #![allow(unsafe_code)]

@@ -148,8 +148,8 @@ pub struct Coalesce {
 /// that one, putting the covered octets back leaves its payload where it belongs, and nothing was copied.
 pub struct ReceiveQueue {
     coalesce: Coalesce,
-    /// Begins with [`MAX_HEADERS`] octets that no packet has, and ends with as many: of those before and behind any packet a
-    /// fixed number can be looked at.
+    /// Begins with [`MAX_HEADERS`] octets that no packet has, and ends with as many: of those before and behind any
+    /// packet a fixed number can be looked at.
     buffer: Vec<u8>,
     used: usize,
     packets: Vec<(Range<usize>, Gso)>,
@@ -297,7 +297,8 @@ impl ReceiveQueue {
         }
     }
 
-    /// The packet of `len` octets that was opened into [`begin`](Self::begin)'s, if it continues the super-packet before it.
+    /// The packet of `len` octets that was opened into [`begin`](Self::begin)'s, if it continues the super-packet
+    /// before it.
     #[inline(always)]
     pub(crate) fn continuation(&self, len: usize) -> Option<Next> {
         self.flow.as_ref()?.next(&self.buffer[self.used - self.overlap..], len)

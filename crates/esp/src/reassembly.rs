@@ -1,6 +1,6 @@
 //! Puts together the fragments of this host's own packets that are to go in transport mode, which carries none
-//! (RFC 4301 §4.1, §7): the device's MTU has the kernel fragment what an application sends in one piece. A stack behind the
-//! datapath puts together the fragments that come out of tunnels ([`Reassembler`]).
+//! (RFC 4301 §4.1, §7): the device's MTU has the kernel fragment what an application sends in one piece. A stack
+//! behind the datapath puts together the fragments that come out of tunnels ([`Reassembler`]).
 
 #![forbid(unsafe_code)]
 
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The time that the first fragment waits for the last. RFC 791 §3.2 names 15 seconds, RFC 8200 §4.5 sixty; here fragments come
-/// within a system call of each other.
+/// The time that the first fragment waits for the last. RFC 791 §3.2 names 15 seconds, RFC 8200 §4.5 sixty; here
+/// fragments come within a system call of each other.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Most packets that wait, and most octets of them.
@@ -38,8 +38,8 @@ struct Name {
 pub struct Reassembler(Reassembly);
 
 impl Reassembler {
-    /// Takes in a packet, `now` after some fixed time. Returns the whole packet if it was the missing fragment. `None`: it is no
-    /// fragment, others are missing, or it was refused.
+    /// Takes in a packet, `now` after some fixed time. Returns the whole packet if it was the missing fragment. `None`:
+    /// it is no fragment, others are missing, or it was refused.
     pub fn take(&mut self, now: Duration, packet: &[u8]) -> Option<Vec<u8>> {
         let header = Header::parse(packet).filter(|header| header.fragment != Fragment::Whole)?;
         self.0.take(now, packet, &header, &|| {}).ok().flatten()
@@ -74,8 +74,8 @@ struct Part<'p> {
 }
 
 impl Reassembly {
-    /// Takes in a fragment; gives the packet if it was the missing one. Refuses what overlaps, with all that is there of
-    /// its packet (RFC 5722), and what finds no room. Packets that waited too long go with one call of `expired` for
+    /// Takes in a fragment; gives the packet if it was the missing one. Refuses what overlaps, with all that is there
+    /// of its packet (RFC 5722), and what finds no room. Packets that waited too long go with one call of `expired` for
     /// each of their fragments.
     pub(crate) fn take(
         &mut self,
@@ -169,7 +169,7 @@ impl Waiting {
         } else {
             let payload = (packet.len() - IPV6_LEN) as u16;
             put_word(&mut packet, 4, payload);
-            // RFC 8200 §4.5: what the fragment header named follows the header before it.
+            // RFC 8200 §4.5: the header that the fragment header named follows the one before it.
             packet[6] = protocol;
         }
         Some(packet)

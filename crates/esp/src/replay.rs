@@ -1,5 +1,5 @@
-//! The anti-replay window (RFC 4303 §3.4.3), a bitmap of blocks that advances without shifting (RFC 6479). Unlike there it is
-//! cleared by the bit and not by the block, and so needs no block more than the window has.
+//! The anti-replay window (RFC 4303 §3.4.3), a bitmap of blocks that advances without shifting (RFC 6479). Unlike
+//! there it is cleared by the bit and not by the block, and so needs no block more than the window has.
 
 #![forbid(unsafe_code)]
 
@@ -51,8 +51,8 @@ impl Window {
         if self.blocks[block] & bit != 0 { Err(Discard::Replayed) } else { Ok(()) }
     }
 
-    /// Returns `true` if all of these can be committed, in this order; they are sorted if need be. It may return `false` if the
-    /// span of unordered numbers exceeds the window.
+    /// Returns `true` if all of these can be committed, in this order; they are sorted if need be. It may return
+    /// `false` if the span of unordered numbers exceeds the window.
     pub(crate) fn takes(&self, numbers: &mut [u64]) -> bool {
         let rising = numbers.is_sorted_by(|a, b| a < b);
         if !rising && self.size > 0 {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(window.blocks.len(), 1);
         assert_eq!(window.commit(64), Ok(true));
         assert_eq!(window.blocks.len(), 64);
-        // What was received before is remembered.
+        // Numbers received before are remembered.
         assert_eq!(window.commit(63), Err(Discard::Replayed));
         assert_eq!(window.commit(62), Ok(false));
     }
@@ -229,7 +229,7 @@ mod tests {
             }
         }
 
-        /// What is taken as a whole can be committed one by one, and what is not must not be taken.
+        /// Numbers that are taken together can also be committed one by one; others must not be taken.
         #[test]
         fn takes_what_can_be_committed(size in prop_oneof![Just(0u32), Just(32), Just(64), Just(1024)],
                                        before in proptest::collection::vec(1..400u64, 0..200),
@@ -253,7 +253,7 @@ mod tests {
             }
         }
 
-        /// What a sender less than 2³² − size ahead or within the window behind has sent is inferred right.
+        /// A number within the window, or at most 2³² − size ahead of its top, is inferred right.
         #[test]
         fn infers_the_number_sent(top in 1u64..1 << 40, ahead in 0u64..1 << 32, size in 1u32..4096) {
             let mut window = Window::new(size);

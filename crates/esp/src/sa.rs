@@ -66,7 +66,8 @@ pub struct Path {
     pub encapsulation: Encapsulation,
 }
 
-/// Limits after which the plane reports [`Notice::Expiring`](crate::plane::Notice::Expiring) and, at the hard one, stops using the SA.
+/// Limits after which the plane reports [`Notice::Expiring`](crate::plane::Notice::Expiring) and, at the hard one,
+/// stops using the SA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Octets of inner packets at which a rekey should start.
@@ -125,7 +126,8 @@ pub struct OutboundSa {
     pub selectors: Arc<TrafficSelectors>,
     /// The volume at which it is to be rekeyed, and at which it stops.
     pub limits: Limits,
-    /// Installed, but not used before [`DataPlane::promote`](crate::plane::DataPlane::promote): the peer may not have the other half yet.
+    /// Installed, but not used before [`DataPlane::promote`](crate::plane::DataPlane::promote): the peer may not have
+    /// the other half yet.
     pub standby: bool,
 }
 

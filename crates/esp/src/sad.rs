@@ -48,8 +48,8 @@ impl Sad {
         Self((0..SHARDS).map(|_| ArcSwap::new(Arc::clone(&empty))).collect())
     }
 
-    /// The SA of a packet that came this way. Only where several SAs have the SPI do its addresses count: an SA whose local
-    /// address changes goes on receiving.
+    /// The SA of a packet that came this way. Only where several SAs have the SPI do its addresses count: an SA whose
+    /// local address changes goes on receiving.
     #[inline]
     pub(crate) fn find(&self, spi: Spi, path: &Path) -> Option<Found> {
         let mut found = self.find_any(spi)?;
@@ -117,9 +117,9 @@ fn of_spi(shard: &Shard, spi: Spi) -> Range<usize> {
     shard.partition_point(|entry| entry.spi < spi)..shard.partition_point(|entry| entry.spi <= spi)
 }
 
-/// Of several SAs with that SPI, the one for the packet's destination. If there is none, it is one that key management has
-/// negotiated, whose address may be changing; one that is keyed by hand stays where it is. The source decides where the
-/// destination does not.
+/// Of several SAs with that SPI, the one for the packet's destination. If there is none, it is one that key management
+/// has negotiated, whose address may be changing; one that is keyed by hand stays where it is. The source decides where
+/// the destination does not.
 #[cold]
 fn choose(shard: &Shard, spi: Spi, path: &Path) -> Option<usize> {
     let rank = |at: &usize| {

@@ -310,7 +310,7 @@ mod tests {
             prop_assert_eq!(whole[0].1, gso);
         }
 
-        /// Whatever comes in, splitting what goes out gives it again: nothing is lost, reordered or changed.
+        /// Packets that are coalesced and then split are the same again: none is lost, reordered or changed.
         #[test]
         fn coalescing_keeps_every_packet(
             steps in proptest::collection::vec((0..9u8, 1..80usize, any::<bool>()), 1..60),

@@ -40,8 +40,8 @@ pub(crate) enum NoNumber {
 }
 
 impl Sequence {
-    /// The highest that can be the last number. Nobody lives to see it; it is there so that arithmetic on sequence numbers
-    /// cannot overflow.
+    /// The highest that can be the last number. Nobody lives to see it; it is there so that arithmetic on sequence
+    /// numbers cannot overflow.
     pub(crate) const HIGHEST: u64 = CLOSED - (1 << 32);
 
     /// So that the next number is the one after `used`.
@@ -65,8 +65,8 @@ impl Sequence {
         }
     }
 
-    /// Gives no more numbers. Who finds it closed sees what was done before. To be called once, and not while others ask
-    /// what was given.
+    /// Gives no more numbers. A thread that finds it closed sees what was done before. To be called once, and not while
+    /// others ask what was given.
     pub(crate) fn close(&self) {
         self.ended.store(self.used.swap(CLOSED, AcqRel), Release);
     }

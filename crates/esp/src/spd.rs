@@ -46,8 +46,8 @@ pub(crate) enum SpdMatch {
     Nothing,
 }
 
-/// The rules; of those that cover a packet the one with the lowest [`RuleId`] counts. Readers see snapshots; changes are
-/// made one at a time, which the caller sees to.
+/// The rules; of those that cover a packet the one with the lowest [`RuleId`] counts. Readers see snapshots; changes
+/// are made one at a time, which the caller sees to.
 pub(crate) struct Spd {
     /// The filter has rules. Every packet reads this.
     filters: AtomicBool,
@@ -56,8 +56,8 @@ pub(crate) struct Spd {
     families: Arc<FamilySwitch>,
     /// The number of changes to rules, SAs in use, the filter and the families.
     generation: AtomicU64,
-    /// A rule, an SA or the filter names ports, or did so once. Only then flows of a pair of hosts are distinguished by their
-    /// ports.
+    /// A rule, an SA or the filter names ports, or did so once. Only then flows of a pair of hosts are distinguished by
+    /// their ports.
     by_port: AtomicBool,
     finder: Finder,
     by_id: Mutex<BTreeMap<RuleId, Arc<Entry>>>,

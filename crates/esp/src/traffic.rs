@@ -56,7 +56,8 @@ pub struct PacketSummary {
 }
 
 impl PacketSummary {
-    /// Reads the headers at the beginning of an IPv4 or IPv6 packet, of which the rest may be missing. `None` if it is none.
+    /// Reads the headers at the beginning of an IPv4 or IPv6 packet, of which the rest may be missing. `None` if it is
+    /// none.
     pub fn of_beginning(octets: &[u8]) -> Option<Self> {
         let mut packet = octets.to_vec();
         let (field, not_counted) = match packet.first()? >> 4 {

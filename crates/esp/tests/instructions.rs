@@ -1,5 +1,5 @@
-//! How many instructions a packet takes, beside those that are recorded in `tests/instructions.json`: a regression shows
-//! without a quiet machine.
+//! How many instructions a packet takes, beside those that are recorded in `tests/instructions.json`: a regression
+//! shows without a quiet machine.
 //!
 //! Counted by callgrind, whose CPU has AES-NI and AVX2 and nothing newer, wherever it runs. Only a release build says
 //! anything: `cargo test --release -p vpn-esp --test instructions`; with `-- --write` the counts are recorded. With a
@@ -25,7 +25,7 @@ const TOLERANCE: f64 = 3.0;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/instructions.json");
 
-/// What is counted, by name: so many packets of so many octets at once, sealed, or sealed and opened.
+/// The measured work, by name: so many packets of so many octets at once, sealed, or sealed and opened.
 const COURSES: [(&str, OneWayTrace); 11] = [
     ("library: seal 64", OneWayTrace::Library { len: 64, open: false }),
     ("library: seal 1400", OneWayTrace::Library { len: 1400, open: false }),
@@ -73,7 +73,7 @@ impl OneWayTrace {
     }
 }
 
-/// Rounds of the two runs whose difference is counted: what comes before and after the packets is in both.
+/// Rounds of the two runs whose difference is counted: the work before and after the packets is in both.
 const ROUNDS: [usize; 2] = [10, 60];
 
 type Counts = BTreeMap<String, u64>;
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
     let required = left_out::is_forbidden();
     let outcome = match obstacle() {
-        // What everybody runs every day is not a release build.
+        // A debug build is for everyday runs, and counts nothing.
         Some(why) if cfg!(debug_assertions) || !required => {
             println!("no instructions are counted: {why}");
             Ok(())
@@ -135,7 +135,7 @@ fn count_all() -> Result<Counts, String> {
     })?;
     let alone = COURSES.iter().map(|(name, course)| {
         let before = match course {
-            // What is opened is sealed first.
+            // A packet is sealed before it is opened.
             OneWayTrace::Path { open: true, .. } => all[name.replace("open", "seal").as_str()],
             _ => 0.0,
         };

@@ -2,8 +2,8 @@
 
 use control::protocol::{Request, VERSION, parse};
 
-/// Reads a request as the daemon does: what it understands it reads again from what it would write, and what it does not
-/// understand it refuses with words.
+/// Reads a request as the daemon does. A request that it understands is read again from what it would write; any other
+/// is refused with words.
 pub fn control(data: &[u8]) {
     match parse(data) {
         Ok(command) => {

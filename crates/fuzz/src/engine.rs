@@ -22,8 +22,8 @@ const STEPS: usize = 48;
 const MANY: usize = 16 * STEPS;
 const NAMES: [&str; 4] = [Site::TUNNEL, "net0", "net1", "nothing"];
 
-/// Reads octets as a site, and as steps of its operators, its wire, its planes and a forger. After every step tables and
-/// planes fit each other and nothing has grown beyond measure; at the end both sides stop and leave nothing behind.
+/// Reads octets as a site, and as steps of its operators, its wire, its planes and a forger. After every step tables
+/// and planes fit each other and nothing has grown beyond measure; at the end both sides stop and leave nothing behind.
 pub fn engine(data: &[u8]) {
     let mut input = Octets::new(data);
     let Some(mut play) = Play::new(&mut input) else { return };
@@ -53,7 +53,8 @@ impl Play {
             use_crl: false,
             sha1: false,
         });
-        // Additional key exchanges (ML-KEM would be slow here) and postquantum preshared keys, each in a quarter of the runs.
+        // Additional key exchanges (ML-KEM would be slow here) and postquantum preshared keys, each in a quarter of the
+        // runs.
         let additional = match wait >> 1 & 3 {
             0 => vec![AdditionalKe::required(vec![Group::Ecp384])],
             _ => Vec::new(),
@@ -212,7 +213,7 @@ impl Play {
         }
     }
 
-    /// What the planes do: refuse an SA, or have a packet that wants through.
+    /// Actions of the planes: refuse an SA, or have a packet that wants through.
     fn plane(&mut self, input: &mut Octets<'_>) -> Option<()> {
         let at = input.below(2)?;
         let n = input.u8()?;

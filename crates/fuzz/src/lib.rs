@@ -1,4 +1,4 @@
-//! What each fuzz target does with the octets it is given. A finding is a panic.
+//! The work of each fuzz target with the octets it is given. A finding is a panic.
 //!
 //! The targets in `fuzz/` call these functions under libFuzzer; the tests of this crate call them with the files of
 //! `fuzz/corpus/`, so that what was once reached, or once found, is tried again with every test run.

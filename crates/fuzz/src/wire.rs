@@ -22,8 +22,8 @@ static CIPHERS: LazyLock<Vec<(Suite, Box<dyn Cipher>)>> = LazyLock::new(|| {
     SUITES.into_iter().map(|suite| (suite, cipher(suite))).collect()
 });
 
-/// Reads a message as it is, as one whose length is right, and its octets as the inside of a protected message. What is
-/// read is written and read again.
+/// Reads a message as it is, as one whose length is right, and its octets as the inside of a protected message. A
+/// message that was read is written and read again.
 pub fn wire(data: &[u8]) {
     clear(data);
     let mut fitting = data.to_vec();
@@ -37,7 +37,7 @@ pub fn wire(data: &[u8]) {
     }
 }
 
-/// What a stranger may send.
+/// Reads a message that a stranger may send.
 fn clear(datagram: &[u8]) {
     let Ok(header) = Header::parse(datagram) else { return };
     let _ = fragment::place(&header, datagram);
@@ -51,7 +51,7 @@ fn clear(datagram: &[u8]) {
     assert_eq!(encode(&reread, &payloads), written);
 }
 
-/// What a peer may send.
+/// Reads a protected message that a peer may send.
 fn protected(first: PayloadType, octets: &[u8], suite: Suite, cipher: &dyn Cipher, room: usize) {
     if octets.len() > 20_000 {
         return;
@@ -75,7 +75,7 @@ fn protected(first: PayloadType, octets: &[u8], suite: Suite, cipher: &dyn Ciphe
         iv[..8].copy_from_slice(&sealed.to_be_bytes());
         iv
     };
-    // Whole: what is inside reads as it would without protection.
+    // Whole: the content reads as it would without protection.
     let whole = fragment::seal(&header, &content, usize::MAX, 1, suite, cipher, &mut next_iv);
     let [whole] = &whole[..] else { panic!("one message where there is room") };
     let parsed = Header::parse(whole).expect("our own header");

@@ -15,8 +15,8 @@ const GROUPS: [u32; 7] = [1, 5, 7, 8, 9, 11, 19];
 /// The contents of announcements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Announced {
-    /// Something that this program has put on the host may be missing: a link or an address has changed, a routing rule was
-    /// deleted, or a route of this program was.
+    /// Something that this program has put on the host may be missing: a link or an address has changed, a routing rule
+    /// was deleted, or a route of this program was.
     pub removed: bool,
 }
 

@@ -9,8 +9,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Binds a socket, and tries again for a quarter of a second if the address is in use.
 ///
-/// When this process starts a child, the child has copies of all descriptors until it executes its program. So a socket that
-/// another thread has closed may stay bound for some milliseconds.
+/// When this process starts a child, the child has copies of all descriptors until it executes its program. So a socket
+/// that another thread has closed may stay bound for some milliseconds.
 ///
 /// # Errors
 /// Those of `bind`.

@@ -30,8 +30,8 @@ pub struct IcmpError {
     pub quoted: Vec<u8>,
 }
 
-/// Has the kernel keep ICMP messages about the datagrams of a socket. From then on, the next call on the socket after each of
-/// them fails, whatever it is about.
+/// Has the kernel keep ICMP messages about the datagrams of a socket. From then on, the next call on the socket after
+/// each of them fails, whatever it is about.
 ///
 /// # Errors
 /// Where the kernel refuses.
@@ -87,7 +87,7 @@ pub fn take_icmp_error(socket: BorrowedFd<'_>) -> io::Result<Option<IcmpError>> 
     Ok(Some(IcmpError { remote, by, ipv6, kind, code, quoted }))
 }
 
-/// The error that came along with a message, and the address of whoever reported it.
+/// The error that came along with a message, and the address of its reporter.
 #[allow(clippy::unnecessary_cast, reason = "with musl, lengths have another type")]
 fn extended_error(message: &msghdr) -> Option<(sock_extended_err, IpAddr)> {
     // SAFETY: the kernel has filled `msg_control` with headers as far as `msg_controllen` says.
@@ -102,7 +102,8 @@ fn extended_error(message: &msghdr) -> Option<(sock_extended_err, IpAddr)> {
             || kind == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR))
             && cmsg_len as usize >= needed
         {
-            // SAFETY: the kernel puts this type there, and behind it the address of the reporter: a `sockaddr_in` at least.
+            // SAFETY: the kernel puts this type there, and behind it the address of the reporter: a `sockaddr_in` at
+            // least.
             return unsafe {
                 let error = libc::CMSG_DATA(header).cast::<sock_extended_err>();
                 let room =

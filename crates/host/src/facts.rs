@@ -1,5 +1,5 @@
-//! The facts about a host that decide whether the packets of a tunnel pass: its addresses, its routes, the settings of its
-//! kernel, and its packet filter. They are collected here, and judged elsewhere.
+//! The facts about a host that decide whether the packets of a tunnel pass: its addresses, its routes, the settings of
+//! its kernel, and its packet filter. They are collected here, and judged elsewhere.
 
 #![forbid(unsafe_code)]
 
@@ -25,21 +25,21 @@ pub struct Questions {
 pub struct HostFacts {
     /// The addresses of this host.
     pub attachments: Vec<Attachment>,
-    /// The routes to the destinations, without the mark and with it; `None`: no route leads there. A destination that is
-    /// absent is unknown.
+    /// The routes to the destinations, without the mark and with it; `None`: no route leads there. A destination that
+    /// is absent is unknown.
     pub ways: BTreeMap<(IpAddr, bool), Option<Way>>,
-    /// Whether the kernel forwards packets that arrive on a device, or, with the name `all`, at all. What cannot be read is
-    /// absent.
+    /// Whether the kernel forwards packets that arrive on a device, or, with the name `all`, at all. Settings that
+    /// cannot be read are absent.
     pub forwarding: BTreeMap<(Family, String), bool>,
     /// The reverse path filter of each device: the larger one of the device's value and that of all devices.
     pub rp_filter: BTreeMap<String, u8>,
-    /// The packet filter; whoever collects the facts reads it with [`Firewall::read`], because that takes longer.
+    /// The packet filter; the collector of the facts reads it with [`Firewall::read`], because that takes longer.
     pub firewall: Firewall,
 }
 
 impl HostFacts {
-    /// Collects facts in the network namespace of the calling thread, all but the packet filter. What cannot be found is left
-    /// out.
+    /// Collects facts in the network namespace of the calling thread, all but the packet filter. Facts that cannot be
+    /// found are left out.
     pub fn collect(questions: &Questions) -> Self {
         let mut facts = Self::default();
         match Netlink::open() {

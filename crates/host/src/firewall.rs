@@ -1,7 +1,8 @@
 //! The host's packet filter: whether its rules let a packet pass, and whether they change its addresses.
 //!
-//! The rules are read and not changed, and no packet is sent. A rule may ask for something that is not known of the packet,
-//! or that this code does not understand. Then both answers count as possible, and the fate of the packet may be unknown.
+//! The rules are read and not changed, and no packet is sent. A rule may ask for something that is not known of the
+//! packet, or that this code does not understand. Then both answers count as possible, and the fate of the packet may
+//! be unknown.
 
 #![forbid(unsafe_code)]
 
@@ -47,8 +48,8 @@ pub struct Packet {
     pub protocol: Option<(u8, Option<(u16, u16)>)>,
     /// It belongs to a flow that the kernel knows.
     pub established: bool,
-    /// `nft` does not show for which state of a flow a rule of `iptables` asks. It is taken to be that of flows that the kernel
-    /// knows, as nearly all such rules have it.
+    /// `nft` does not show for which state of a flow a rule of `iptables` asks. It is taken to be that of flows that
+    /// the kernel knows, as nearly all such rules have it.
     pub guessed: bool,
 }
 
@@ -173,7 +174,8 @@ impl Firewall {
         self.outcome(hook, packet, false)
     }
 
-    /// Whether a rule gives a packet at a hook a source that is none of its own, which counts as [`Fate::Dropped`] here.
+    /// Whether a rule gives a packet at a hook a source that is none of its own, which counts as [`Fate::Dropped`]
+    /// here.
     pub fn translation(&self, hook: Hook, packet: &Packet) -> Fate {
         self.outcome(hook, packet, true)
     }

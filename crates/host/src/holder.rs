@@ -13,8 +13,8 @@ pub struct Process {
     pub name: String,
 }
 
-/// Finds a process that has a UDP port in the network namespace of the calling thread. `None`: there is none, or this process
-/// may not look at it.
+/// Finds a process that has a UDP port in the network namespace of the calling thread. `None`: there is none, or this
+/// process may not look at it.
 pub fn udp_holder(port: u16) -> Option<Process> {
     let mut inodes = BTreeSet::new();
     for table in ["udp", "udp6"] {

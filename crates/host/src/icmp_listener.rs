@@ -1,7 +1,7 @@
 //! ICMP messages about IKE on the port of ESP in UDP (RFC 3948 §2.2).
 //!
-//! Several sockets share that port, and the kernel puts an ICMP message into the error queue of any of them. There it would also
-//! fail the next call that sends ESP. A raw socket hears the same messages and disturbs no other socket.
+//! Several sockets share that port, and the kernel puts an ICMP message into the error queue of any of them. There it
+//! would also fail the next call that sends ESP. A raw socket hears the same messages and disturbs no other socket.
 
 use crate::netlink::Family;
 use crate::{IcmpError, lacks_family};
@@ -59,7 +59,7 @@ impl IcmpListener {
         Ok(Self { socket: socket.into(), family, port })
     }
 
-    /// Another handle to the socket, for whoever watches it.
+    /// Another handle to the socket, for the task that watches it.
     ///
     /// # Errors
     /// If the process has too many descriptors.
@@ -67,7 +67,8 @@ impl IcmpListener {
         self.socket.try_clone()
     }
 
-    /// Takes the next message; the inner `None` stands for one that tells nothing. Its quotation begins with the header of IKE.
+    /// Takes the next message; the inner `None` stands for one that tells nothing. Its quotation begins with the header
+    /// of IKE.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is none.

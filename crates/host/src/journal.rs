@@ -1,5 +1,5 @@
-//! The record of changes to the host. A change is recorded before it is made, so that it can be undone: at shutdown, or at the
-//! next start after a crash.
+//! The record of changes to the host. A change is recorded before it is made, so that it can be undone: at shutdown, or
+//! at the next start after a crash.
 //!
 //! The record is a file per device and network namespace. Its owner holds a lock on it for as long as it runs; a file
 //! whose lock can be had is left over from a process that did not get to clean up.
@@ -78,7 +78,7 @@ impl Change {
                 let mut parts = rest.splitn(3, ' ');
                 let mut next = || parts.next().map(str::to_owned);
                 let (previous, set, path) = (next()?, next()?, next()?);
-                // What is undone is written as root: a record can name settings of the network and no other file.
+                // Root undoes the changes: a record can name settings of the network and no other file.
                 let setting = path.starts_with(SETTINGS) && !path.split('/').any(|p| p == "..");
                 setting.then(|| Self::Sysctl { previous, set, path: path.into() })
             }
@@ -96,7 +96,7 @@ impl Change {
                 Family::BOTH.iter().try_for_each(|&family| netlink.flush(family, *table))
             }
             Self::Sysctl { path, previous, set } => match fs::read_to_string(path) {
-                // Whoever changed it since knows better.
+                // A value that was changed since then stays.
                 Ok(now) if now.trim() == set => fs::write(path, previous),
                 Ok(_) => Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -110,7 +110,7 @@ impl Change {
     }
 }
 
-/// The lock on a device. Whoever has it runs the device's plane, or cleans up after one that has ended.
+/// The lock on a device. Its holder runs the device's plane, or cleans up after one that has ended.
 pub struct DeviceLock {
     file: File,
     path: PathBuf,
@@ -182,7 +182,8 @@ fn suffix(kind: &str) -> Result<String, SystemError> {
     Ok(format!(".{}.{kind}", namespace.ino()))
 }
 
-/// The record of one running plane. Dropping it undoes everything, unless that was [switched off](Journal::keep_on_drop).
+/// The record of one running plane. Dropping it undoes everything, unless that was
+/// [switched off](Journal::keep_on_drop).
 pub struct Journal {
     netlink: Netlink,
     file: File,
@@ -190,15 +191,15 @@ pub struct Journal {
     /// The suffix of the names of records in this namespace.
     suffix: String,
     changes: Vec<Change>,
-    /// The changes of a crashed owner that hold traffic back. They stay until this start has made its own, and for good if it
-    /// fails.
+    /// The changes of a crashed owner that hold traffic back. They stay until this start has made its own, and for good
+    /// if it fails.
     left: Vec<Change>,
     kept: bool,
 }
 
 impl Journal {
-    /// Opens the record of a device, and undoes what a crashed owner left, except what holds traffic back: routes, routing rules
-    /// and the filter stay until [`Journal::filter_is_settled`] and [`Journal::routes_are_settled`].
+    /// Opens the record of a device, and undoes what a crashed owner left, except what holds traffic back: routes,
+    /// routing rules and the filter stay until [`Journal::filter_is_settled`] and [`Journal::routes_are_settled`].
     pub fn open(lock: DeviceLock) -> Result<Self, SystemError> {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         let DeviceLock { file, path, suffix } = lock;
@@ -208,7 +209,7 @@ impl Journal {
         let mut journal =
             Self { netlink, file, path: path.clone(), suffix, changes, left, kept: false };
         let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
-        // What was closed stays closed until it is known what this start wants.
+        // Blocked traffic stays blocked until it is known what this start wants.
         let (held, settings) =
             left_over.into_iter().partition(|change| !matches!(change, Change::Sysctl { .. }));
         journal.left = held;
@@ -260,7 +261,8 @@ impl Journal {
         }
     }
 
-    /// Says whether dropping this leaves everything as it is, on record for the next start, as if the process had been killed.
+    /// Says whether dropping this leaves everything as it is, on record for the next start, as if the process had been
+    /// killed.
     pub fn keep_on_drop(&mut self, kept: bool) {
         self.kept = kept;
     }
@@ -293,8 +295,8 @@ impl Journal {
         self.left.retain(|change| !matches!(change, Change::Filter(_)));
     }
 
-    /// Takes note that the start has succeeded, and its routes and routing rules are there: undoes those that a crashed owner
-    /// left and this one does not have.
+    /// Takes note that the start has succeeded, and its routes and routing rules are there: undoes those that a crashed
+    /// owner left and this one does not have.
     pub fn routes_are_settled(&mut self) {
         let changes = &self.changes;
         let (filter, left): (Vec<_>, Vec<_>) = mem::take(&mut self.left)
@@ -379,7 +381,7 @@ impl Drop for Journal {
             }
             return;
         }
-        // Removed while still locked: whoever waits for the lock finds the name gone and makes a new file.
+        // Removed while still locked: a process that waits for the lock finds the name gone and makes a new file.
         remove(&self.path);
     }
 }
@@ -403,7 +405,7 @@ fn changes_of(text: &str) -> Vec<Change> {
             _ => new.as_mut().unwrap_or(&mut changes).extend(Change::parse(line)),
         }
     }
-    // What follows a new record that is not complete was never written.
+    // A new record that is not complete counts as not written.
     changes
 }
 
@@ -422,8 +424,8 @@ fn remove(path: &Path) {
     }
 }
 
-/// Opens a file and locks it; `None` if another process has locked it. A file that another user has put there is refused:
-/// it would say what is to be undone as root.
+/// Opens a file and locks it; `None` if another process has locked it. A file that another user has put there is
+/// refused: it would say what is to be undone as root.
 fn locked(path: &Path) -> io::Result<Option<File>> {
     open_locked(path, |file| {
         let owner = file.metadata()?.uid();

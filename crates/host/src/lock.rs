@@ -23,9 +23,9 @@ impl FileLock {
     }
 }
 
-/// How often a lock that another owner has is tried again, and the pause before each time. A program that was just being
-/// started by a process that is killed has the lock until it runs, and so has a process that asks whether it is taken. On a host
-/// whose processors are all busy, that is some tenths of a second.
+/// How often a lock that another owner has is tried again, and the pause before each time. A program that was just
+/// being started by a process that is killed has the lock until it runs, and so has a process that asks whether it is
+/// taken. On a host whose processors are all busy, that is some tenths of a second.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 

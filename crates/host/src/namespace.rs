@@ -1,4 +1,5 @@
-//! The network namespace a plane lives in: sockets and queues that are opened later belong there, whichever thread asks.
+//! The network namespace a plane lives in: sockets and queues that are opened later belong there, whichever thread
+//! asks.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;

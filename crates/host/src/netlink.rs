@@ -84,7 +84,7 @@ pub struct Route {
     pub target: Target,
 }
 
-/// "What does not carry `mark` is looked up in `table`."
+/// "Packets without `mark` are looked up in `table`."
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkRule {
     /// The family whose packets it is for.

@@ -33,8 +33,9 @@ const NFT: [&str; 5] = [
     "/run/current-system/sw/bin/nft",
 ];
 
-/// The time after which the program is killed: key management waits for it. Before the program ends, it waits for the kernel to
-/// free what a former transaction has removed, which took half a minute on a host whose processors were all busy.
+/// The time after which the program is killed: key management waits for it. Before the program ends, it waits for the
+/// kernel to free what a former transaction has removed, which took half a minute on a host whose processors were all
+/// busy.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The program's file, if this process is to run no other one.
@@ -43,8 +44,8 @@ static KEPT: OnceLock<Option<File>> = OnceLock::new();
 /// The process that runs the program, if it is not this one.
 static RUNNER: OnceLock<&'static dyn Runner> = OnceLock::new();
 
-/// The last processes of the program that this one has started, or has had started, with the time of their end. Their changes are
-/// no others'.
+/// The last processes of the program that this one has started, or has had started, with the time of their end. Their
+/// changes are no others'.
 static OWN_PROCESSES: Mutex<Vec<(u32, Option<Instant>)>> = Mutex::new(Vec::new());
 /// The kernel may tell of a change some time after its process has ended. Later another process may have the number.
 const KEPT_AFTER_END: Duration = Duration::from_secs(30);
@@ -97,8 +98,8 @@ pub fn works() -> bool {
     check(table).or_else(|_| check(table)).is_ok()
 }
 
-/// Whether rules can tell packets that the kernel's IPsec protects from others. If nothing else works either, it is not known
-/// to be otherwise.
+/// Whether rules can tell packets that the kernel's IPsec protects from others. If nothing else works either, it is not
+/// known to be otherwise.
 pub fn knows_ipsec() -> bool {
     let words = "table inet vpn_probe {\n  chain probe {\n    rt ipsec exists accept\n    meta ipsec exists accept\n  }\n}\n";
     // A refusal may have any cause once.
@@ -182,7 +183,8 @@ pub fn flows(from: &[Selector], to: &[Selector]) -> Vec<String> {
     pairs.map(|(from, to)| flow(from, to)).collect()
 }
 
-/// Commands that add rules to the chain of a table, by which what goes from any of `from` to any of `to` has this verdict.
+/// Commands that add rules to the chain of a table, by which what goes from any of `from` to any of `to` has this
+/// verdict.
 pub fn verdicts(
     [table, chain]: [&str; 2],
     (from, to): (&[Selector], &[Selector]),
@@ -260,7 +262,8 @@ pub fn run_here(
     let _ = fcntl_setpipe_size(&writer, input.len());
     let room = fcntl_getpipe_size(&writer)?.min(input.len());
     let (begin, rest) = input.as_bytes().split_at(room);
-    // The program carries out the lines that it has got if this process is killed, so it begins with as much as possible.
+    // The program carries out the lines that it has got if this process is killed, so it begins with as much as
+    // possible.
     writer.write_all(begin)?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped());

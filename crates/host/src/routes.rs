@@ -29,7 +29,8 @@ impl Routes {
 
     /// Returns `true` if a route leads packets with that mark to an address.
     pub fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool {
-        // What the kernel says to one that leads nowhere, and to those that drop (ip-route(8): blackhole, prohibit).
+        // The kernel's errors for a route that leads nowhere, and for those that drop (ip-route(8): blackhole,
+        // prohibit).
         let nowhere = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL, libc::EACCES];
         match self.0.egress(address, mark) {
             Ok(_) => true,

@@ -5,9 +5,9 @@
 use libc::{sock_filter, sock_fprog};
 use std::io;
 
-/// Installs a filter for the calling thread and all that it will start. The kernel's log names each call that the filter
-/// refuses, unless a filter that was installed later refuses it, too: `audit: type=1326 … syscall=`. The thread needs
-/// `no_new_privs`.
+/// Installs a filter for the calling thread and all that it will start. The kernel's log names each call that the
+/// filter refuses, unless a filter that was installed later refuses it, too: `audit: type=1326 … syscall=`. The
+/// thread needs `no_new_privs`.
 ///
 /// # Errors
 /// If the kernel lacks it, or the program is none.

@@ -38,7 +38,7 @@ pub fn let_pass(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel take ESP from a UDP socket; what is not ESP still comes to the process (RFC 3948 §2.2).
+/// Has the kernel take ESP from a UDP socket; other datagrams still come to the process (RFC 3948 §2.2).
 ///
 /// # Errors
 /// Where the kernel has no ESP in UDP.

@@ -170,7 +170,8 @@ pub(crate) enum Origin {
     Named(IpAddr),
     /// Any other IPv4 address.
     V4(Ipv4Addr),
-    /// The first 48 bits of any other IPv6 address: one site may have all addresses that begin with them (RFC 6177 §1).
+    /// The first 48 bits of any other IPv6 address: one site may have all addresses that begin with them
+    /// (RFC 6177 §1).
     V6(u64),
 }
 

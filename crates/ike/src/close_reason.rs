@@ -3,7 +3,8 @@
 use crate::wire::registry::NotifyType;
 use std::fmt;
 
-/// The reason why an IKE SA, with all that it carries, or a Child SA is gone. Its `Display` is a sentence for the operator.
+/// The reason why an IKE SA, with all that it carries, or a Child SA is gone. Its `Display` is a sentence for the
+/// operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]

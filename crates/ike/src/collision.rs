@@ -53,8 +53,9 @@ pub(crate) fn admit(
     }
 }
 
-/// Returns `true` if a request to rekey a Child SA is answered only when the peer has answered the Delete of a Child SA that
-/// this side has replaced, by this one or this one by another. strongSwan (5.9) begins to send on the new one with that Delete:
+/// Returns `true` if a request to rekey a Child SA is answered only when the peer has answered the Delete of a Child SA
+/// that this side has replaced, by this one or this one by another. strongSwan (5.9) begins to send on the new one with
+/// that Delete:
 ///
 /// - if another rekey comes first, with keys that it has wiped;
 /// - if it has got TEMPORARY_FAILURE meanwhile, not at all: it takes the replaced one for current again.

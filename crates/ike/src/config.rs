@@ -22,7 +22,8 @@ pub enum Encap {
 /// Settings of an engine that the policy does not have.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Pause before the first retransmission (RFC 7296 §2.4), 10 ms to an hour; each further one waits 1.8 times as long.
+    /// Pause before the first retransmission (RFC 7296 §2.4), 10 ms to an hour; each further one waits 1.8 times as
+    /// long.
     pub retransmit_after: Duration,
     /// Retransmissions before the peer is given up, at most 64.
     pub retransmissions: u32,
@@ -36,17 +37,17 @@ pub struct Config {
     pub nat_keepalive: Duration,
     /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
     pub cookie_threshold: usize,
-    /// Half-open IKE SAs above which IKE_SA_INIT is dropped. A quarter of those above `cookie_threshold` is for peers whose
-    /// address the policy names.
+    /// Half-open IKE SAs above which IKE_SA_INIT is dropped. A quarter of those above `cookie_threshold` is for peers
+    /// whose address the policy names.
     pub half_open_limit: usize,
     /// The time for which a replaced inbound SA still receives, at most an hour.
     pub linger: Duration,
-    /// Pause between the last packet on SAs that others have replaced and the Delete of those SAs, at most a minute. Many
-    /// peers stop receiving with the Delete, and the network may deliver it before packets that were sent earlier.
+    /// Pause between the last packet on SAs that others have replaced and the Delete of those SAs, at most a minute.
+    /// Many peers stop receiving with the Delete, and the network may deliver it before packets that were sent earlier.
     pub drain: Duration,
-    /// The pause before the answer to such a Delete of the peer's, if this side has sent on the SAs until then; at most a
-    /// minute. Some peers stop receiving with the answer. They repeat the Delete while they wait, libreswan after half a
-    /// second.
+    /// The pause before the answer to such a Delete of the peer's, if this side has sent on the SAs until then; at most
+    /// a minute. Some peers stop receiving with the answer. They repeat the Delete while they wait, libreswan after
+    /// half a second.
     pub drain_before_answer: Duration,
     /// Anti-replay window in packets, at most 65,536.
     pub replay_window: u32,
@@ -54,24 +55,26 @@ pub struct Config {
     pub encap: Encap,
     /// UDP port of ESP, and of IKE behind NATs, on both sides (RFC 3948); any but 0 and 500.
     pub natt_port: u16,
-    /// IKE_SA_INIT goes from `natt_port` to `natt_port` at once (RFC 7296 §2.23 allows it), for a gateway that has no port 500.
-    /// The default is port 500, from which both sides move if they see a NAT.
+    /// IKE_SA_INIT goes from `natt_port` to `natt_port` at once (RFC 7296 §2.23 allows it), for a gateway that has no
+    /// port 500. The default is port 500, from which both sides move if they see a NAT.
     pub begin_on_natt_port: bool,
     /// The time after which both sides must prove their identities again, with a new IKE SA and new Child SAs (RFC
-    /// 7296 §2.8.3). As a responder, this side tells the initiator (RFC 4478). In both roles, this side closes a session
-    /// in which that has not happened within this time and the time that one exchange may take. `None`: never.
+    /// 7296 §2.8.3). As a responder, this side tells the initiator (RFC 4478). In both roles, this side closes a
+    /// session in which that has not happened within this time and the time that one exchange may take. `None`: never.
     pub reauthenticate: Option<Duration>,
     /// The addresses of both sides may change if the peer supports MOBIKE (RFC 4555).
     pub mobike: bool,
     /// A peer that moves must show that it receives at its new address before ESP is sent there (RFC 4555 §3.7).
     pub return_routability: bool,
-    /// Postquantum preshared keys may protect all of IKE_AUTH (RFC 9867). Otherwise they change the proofs only (RFC 8784).
+    /// Postquantum preshared keys may protect all of IKE_AUTH (RFC 9867). Otherwise they change the proofs only
+    /// (RFC 8784).
     pub ppk_before_auth: bool,
     /// The providers of ciphers and PRFs. The builder of a gateway gives the engine those of its data plane.
     pub crypto: Arc<CryptoProviders>,
-    /// The address families that tunnels may use at first; [`Engine::set_families`](crate::Engine::set_families) changes them.
+    /// The address families that tunnels may use at first; [`Engine::set_families`](crate::Engine::set_families)
+    /// changes them.
     pub families: Families,
-    /// Octets of the largest IP datagram in which a protected IKE message goes; what is longer goes in fragments
+    /// Octets of the largest IP datagram in which a protected IKE message goes; a longer message goes in fragments
     /// (RFC 7383) if the peer takes them, smaller ones when nothing comes back. `None`: no fragments in either
     /// direction. Less than [`SMALLEST_FRAGMENT`](crate::SMALLEST_FRAGMENT) is read as that.
     pub fragment_size: Option<u16>,

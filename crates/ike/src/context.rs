@@ -40,7 +40,8 @@ impl Cx<'_> {
         Effects::none()
     }
 
-    /// An SPI that is offered to this peer for a Child SA. The peer may send on it before its answer has been worked on.
+    /// An SPI that is offered to this peer for a Child SA. The peer may send on it before its answer has been worked
+    /// on.
     pub fn offer_spi(&mut self, peer: IpAddr) -> Spi {
         let spi = self.spis.allocate(self.rng);
         self.plane.early_packets().expect_sa(spi, peer);
@@ -63,8 +64,8 @@ impl Cx<'_> {
         }
     }
 
-    /// `soft` from now, earlier by a random part of what it leaves of `hard` (at least a twentieth and at most a quarter of `soft`), so that two peers with the same lifetimes
-    /// do not rekey at the same moment (RFC 7296 §2.8).
+    /// `soft` from now, earlier by a random part of what it leaves of `hard` (at least a twentieth and at most a
+    /// quarter of `soft`), so that two peers with the same lifetimes do not rekey at the same moment (RFC 7296 §2.8).
     pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         after(self.now, Duration::from_micros(self.jitter_volume(micros(soft), micros(hard))))

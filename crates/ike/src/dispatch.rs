@@ -1,4 +1,5 @@
-//! Takes what reaches a session (messages, finished jobs, the time, tasks that wait) to the exchange that it belongs to.
+//! Takes what reaches a session (messages, finished jobs, the time, tasks that wait) to the exchange that it belongs
+//! to.
 //!
 //! This is the one place that knows every exchange. A session knows none of them: it queues tasks, and
 //! [`Session::pump`] starts those that can be started.
@@ -312,8 +313,8 @@ impl Session {
         self.respond(cx, index, &header, datagram, Ok(payloads))
     }
 
-    /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer: the packets
-    /// that were admitted on them are to arrive before it.
+    /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer:
+    /// the packets that were admitted on them are to arrive before it.
     fn pause_before_farewell(&self, cx: &Cx<'_>) -> Duration {
         let by_choice = matches!(self.deleted, Some((_, CloseReason::DeletedByPeer)));
         let ends = by_choice && self.sas.len() == 1 && !self.children.is_empty();
@@ -369,8 +370,8 @@ impl Session {
         self.break_off(cx, reason, failure)
     }
 
-    /// Ends the session if the peer's answer says that it could not read the request: then the peer has ended the IKE SA
-    /// already (RFC 7296 §2.21.3).
+    /// Ends the session if the peer's answer says that it could not read the request: then the peer has ended the IKE
+    /// SA already (RFC 7296 §2.21.3).
     fn end_if_disowned(&mut self, cx: &mut Cx<'_>, payloads: &[Payload]) -> Option<Effects> {
         let error = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX)?;
         let failure = unasked(error);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Upper bounds of the buckets of durations, in seconds: from a peer in the same rack to one that answers the last repetition.
+/// Upper bounds of the buckets of durations, in seconds: from a peer in the same rack to one that answers the last
+/// repetition.
 pub const BOUNDS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 

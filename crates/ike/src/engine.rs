@@ -152,7 +152,8 @@ impl<P: DataPlane> fmt::Debug for Engine<P> {
 
 impl<P: DataPlane> Engine<P> {
     /// Installs the policy's rules in the plane and starts the AutoStart tunnels. `seed` feeds every random choice;
-    /// the port numbers of IKE (500 and [`Config::natt_port`]) are those of the addresses in [`Datagram`] and [`Transmit`].
+    /// the port numbers of IKE (500 and [`Config::natt_port`]) are those of the addresses in [`Datagram`] and
+    /// [`Transmit`].
     ///
     /// # Errors
     /// If [`Policy::validate`] refuses the policy, or [`Config::validate`] the configuration.
@@ -197,8 +198,8 @@ impl<P: DataPlane> Engine<P> {
         Ok(engine)
     }
 
-    /// Has the keys of every SA from now on copied to `sink`: whoever has them reads the traffic. An engine that was
-    /// not told so keeps its keys to itself and its plane.
+    /// Has the keys of every SA from now on copied to `sink`: anybody who has them can read the traffic. An engine that
+    /// was not told so keeps its keys to itself and its plane.
     pub fn log_keys(&mut self, sink: Sink) {
         self.out.key_sink = Some(sink);
     }
@@ -236,7 +237,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Takes what came of an [`Output::Job`]. What it was for may be gone: then nothing happens.
+    /// Takes the outcome of an [`Output::Job`]. Nothing happens if the IKE SA that it was for is gone.
     pub fn handle_done(&mut self, now: Instant, done: Done) {
         let Done { spi, outcome } = done;
         if let Some(id) = self.sessions.of_spi(spi) {
@@ -376,7 +377,8 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Lets a session do something, has it start the exchanges that wait and can be started, and applies what both cause.
+    /// Lets a session do something, has it start the exchanges that wait and can be started, and applies what both
+    /// cause.
     fn with_session(
         &mut self,
         now: Instant,

@@ -92,7 +92,7 @@ pub enum EventKind {
         /// Where it is.
         to: SocketAddr,
     },
-    /// A negotiation failed; what was up before stays up.
+    /// A negotiation failed; tunnels that were up before stay up.
     Failed(Failure),
     /// A peer that has not proved its identity was refused.
     TurnedAway(Failure),

@@ -1,4 +1,4 @@
-//! Keys for whoever looks into captured packets. Without a [`Sink`], which nobody has by default, none is ever copied.
+//! Keys for those who look into captured packets. Without a [`Sink`], which nobody has by default, none is ever copied.
 
 use crate::negotiation::suite::IkeSuite;
 use crate::wire::header::IkeSpi;

@@ -1,8 +1,8 @@
 //! IKEv2 (RFC 7296) without I/O: an engine that negotiates IKE SAs and Child SAs.
 //!
 //! The engine has no socket, clock or thread. It takes datagrams, notices of the data plane, the time and commands, and
-//! it gives datagrams, jobs, events and the next moment at which it wants to be woken. Whatever runs it (the tokio
-//! driver of the package `vpn`, the simulation, a fuzz target) calls [`Engine::poll`] after each input.
+//! it gives datagrams, jobs, events and the next moment at which it wants to be woken. Its caller (the tokio driver of
+//! the package `vpn`, the simulation, a fuzz target) calls [`Engine::poll`] after each input.
 //!
 //! ```text
 //!  handle_datagram ┐                                              ┌ Transmit
@@ -125,22 +125,23 @@
 //!   first algorithm of its own.
 //! - **Which group.** That holds for the group of an IKE SA, too. If IKE_SA_INIT brings the public value of another
 //!   group, the responder asks for its own choice with INVALID_KE_PAYLOAD, which costs a round trip. So an attacker who
-//!   forges INVALID_KE_PAYLOAD does not decide on the group: the initiator offers all of its groups again, the responder
-//!   chooses from them by its own order, and both proofs cover that offer (RFC 7296 §1.2, §2.15). The attacker can still
-//!   keep the IKE SA from coming up. A responder of another implementation may take the group that it is sent: then only
-//!   the initiator's policy bounds the choice. A request of CREATE_CHILD_SA cannot be forged: there, the responder takes
-//!   the group whose public value came along, if its policy has it.
+//!   forges INVALID_KE_PAYLOAD does not decide on the group: the initiator offers all of its groups again, the
+//!   responder chooses from them by its own order, and both proofs cover that offer (RFC 7296 §1.2, §2.15). The
+//!   attacker can still keep the IKE SA from coming up. A responder of another implementation may take the group that
+//!   it is sent: then only the initiator's policy bounds the choice. A request of CREATE_CHILD_SA cannot be forged:
+//!   there, the responder takes the group whose public value came along, if its policy has it.
 //! - **Key overlap.** `KeyOverlap` is the share of the lifetime in which old and new keys exist together: rekeying
 //!   starts at (100 − overlap) % of the lifetime, less jitter. Values above 50 count as 50.
-//! - **A rekey loses no packet.** The side that asked sends on the new SA at once, but to OpenIKED after the next exchange:
-//!   it answers before it can receive. The responder keeps its new outbound SA in standby until the peer deletes the
-//!   old Child SA, which proves that the peer has the new one. Many peers stop receiving on an SA with its Delete, and
-//!   the network may deliver that before packets that were sent earlier. So the Delete of a Child SA that this side has
-//!   replaced, and that of a session that another one has succeeded, waits for 1 s ([`Config::drain`]); it is a delayed
-//!   task of the session. Until the peer has answered that Delete, this side neither rekeys the successor nor lets the
-//!   peer do so: strongSwan (5.9) begins to send on the successor with the Delete. The answer to a Delete of SAs on which
-//!   this side was sending until then waits for 250 ms ([`Config::drain_before_answer`]). A replaced inbound SA receives
-//!   for 5 s more ([`Config::linger`]). Where the operator takes a tunnel down, nothing waits.
+//! - **A rekey loses no packet.** The side that asked sends on the new SA at once, but to OpenIKED after the next
+//!   exchange: it answers before it can receive. The responder keeps its new outbound SA in standby until the peer
+//!   deletes the old Child SA, which proves that the peer has the new one. Many peers stop receiving on an SA with its
+//!   Delete, and the network may deliver that before packets that were sent earlier. So the Delete of a Child SA that
+//!   this side has replaced, and that of a session that another one has succeeded, waits for 1 s ([`Config::drain`]);
+//!   it is a delayed task of the session. Until the peer has answered that Delete, this side neither rekeys the
+//!   successor nor lets the peer do so: strongSwan (5.9) begins to send on the successor with the Delete. The answer to
+//!   a Delete of SAs on which this side was sending until then waits for 250 ms ([`Config::drain_before_answer`]). A
+//!   replaced inbound SA receives for 5 s more ([`Config::linger`]). Where the operator takes a tunnel down, nothing
+//!   waits.
 //! - **Refusals in IKE_SA_INIT** are not authenticated. They are believed only if nothing better comes for two seconds.
 //! - **Whose traffic.** A packet goes by the first rule that covers it, whether that tunnel is up or not. A request for
 //!   traffic that an earlier rule of another peer covers completely is refused (`rules.rs`, `shadowing_rule`).

@@ -195,8 +195,8 @@ impl Outputs {
         count < REFUSALS
     }
 
-    /// Sends the answer with which an IKE SA ends, after `pause`, and keeps it. `request.octets` is what it answers, or fragment
-    /// 1 of that.
+    /// Sends the answer with which an IKE SA ends, after `pause`, and keeps it. `request.octets` is what it answers, or
+    /// fragment 1 of that.
     pub fn farewell(
         &mut self,
         now: Instant,

@@ -1,8 +1,8 @@
 //! Messages that wait for the engine, in order of urgency: public-key work of some peers delays no sign of life of
 //! others.
 //!
-//! Messages of one IKE SA stay in order. What costs nothing to answer goes first; then what established peers ask, which
-//! may take a key exchange; then handshakes, which do.
+//! Messages of one IKE SA stay in order. Messages that cost nothing to answer go first; then requests of established
+//! peers, which may take a key exchange; then handshakes, which do.
 
 use crate::wire::registry::ExchangeType;
 use std::collections::{HashMap, VecDeque};

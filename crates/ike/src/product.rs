@@ -13,8 +13,8 @@ const STRONGSWAN: [u8; 16] = 0x882f_e56d_6fd2_0dbc_2251_613b_2ebe_5beb_u128.to_b
 /// Octets of a version that are kept.
 const LONGEST_VERSION: usize = 32;
 
-/// An IKE daemon. A peer may claim to be any of them, so nothing may depend on it but advice, and when this side begins to send
-/// on a Child SA.
+/// An IKE daemon. A peer may claim to be any of them, so nothing may depend on it but advice, and when this side begins
+/// to send on a Child SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -107,8 +107,8 @@ fn printable(version: &[u8]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The products that were last met as the peers of IKE tunnels, by name. They outlive the sessions, so that a failure can be
-/// explained afterwards.
+/// The products that were last met as the peers of IKE tunnels, by name. They outlive the sessions, so that a failure
+/// can be explained afterwards.
 #[derive(Default)]
 pub(crate) struct Products(BTreeMap<String, Product>);
 

@@ -207,7 +207,7 @@ impl Rules {
     ) -> Option<&Ruled> {
         // One that is still to be made stands behind all others.
         let own = self.of(tunnel).unwrap_or(RuleId(self.made));
-        // Who covers all of it covers its first address.
+        // A rule that covers all of it covers its first address.
         let first = |selectors: &[Selector]| {
             let first = selectors.first().map(|s| AddressRange::from(s.addresses.start()));
             first.into_iter()

@@ -1,4 +1,5 @@
-//! One IKE SA: its states, and what belongs to it alone. What survives its rekeys is in [`crate::session`].
+//! One IKE SA: its states, and the data that belongs to it alone. Data that survives its rekeys is in
+//! [`crate::session`].
 
 pub(crate) mod active;
 pub(crate) mod auth_sent;

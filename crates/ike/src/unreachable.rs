@@ -60,8 +60,8 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The meaning of an ICMP message by its type and code (RFC 792, RFC 1812 §5.2.7.1; RFC 4443 §3.1); `None`: it tells
-    /// nothing about whether the peer can be reached.
+    /// The meaning of an ICMP message by its type and code (RFC 792, RFC 1812 §5.2.7.1; RFC 4443 §3.1); `None`: it
+    /// tells nothing about whether the peer can be reached.
     pub fn of_icmp(ipv6: bool, kind: u8, code: u8) -> Option<Self> {
         match (ipv6, kind, code) {
             (false, 3, 0 | 6 | 8 | 11) | (true, 1, 0 | 2) => Some(Self::Network),

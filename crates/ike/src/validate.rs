@@ -51,8 +51,8 @@ impl fmt::Display for InvalidConfig {
 impl std::error::Error for InvalidConfig {}
 
 impl Config {
-    /// Checks every value. `Duration::MAX` means "never" where that makes sense: for `liveness_interval`, `nat_keepalive`
-    /// and `reauthenticate`.
+    /// Checks every value. `Duration::MAX` means "never" where that makes sense: for `liveness_interval`,
+    /// `nat_keepalive` and `reauthenticate`.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,6 +1,6 @@
 //! `vpnd demo`: a tunnel at work between two namespaces of this machine, watched and counted.
 //!
-//! What runs is what an operator runs: two `vpnd start` with the sample policy, commanded through their control
+//! The demo runs an operator's programs: two `vpnd start` with the sample policy, commanded through their control
 //! sockets. Only the namespaces, the wire between them, the traffic and the watch are the demo's own.
 
 use crate::capture::Capture;
@@ -100,8 +100,8 @@ pub enum DemoError {
     Failed(String),
 }
 
-/// Runs the demo, with traffic for `length`, and shows on `progress` where it is. Must be called while the process has a
-/// single thread.
+/// Runs the demo, with traffic for `length`, and shows on `progress` where it is. Must be called while the process has
+/// a single thread.
 ///
 /// # Errors
 /// As [`DemoError`].

@@ -1,8 +1,8 @@
 //! `vpnctl experiment`: the measurements that were published of other systems, on this product and this machine.
 //!
-//! Each experiment builds two hosts in namespaces of its own, starts a `vpnd` on either, sends traffic, and writes a report
-//! with pictures and the raw figures. The states that are compared take turns, round after round, so that a machine that
-//! grows slower or faster meanwhile does not decide.
+//! Each experiment builds two hosts in namespaces of its own, starts a `vpnd` on either, sends traffic, and writes a
+//! report with pictures and the raw figures. The states that are compared take turns, round after round, so that a
+//! machine that grows slower or faster meanwhile does not decide.
 
 use crate::foreign;
 use crate::interrupt::Interrupt;
@@ -67,8 +67,8 @@ pub struct Request {
     pub effort: Effort,
     /// Directory for the reports; `None`: `measurements` in the present directory.
     pub output: Option<PathBuf>,
-    /// Prints figures and writes no report: those of `offload` on this kernel, as its guest does, or those of AWS-LC in this
-    /// process, as `in-core` does without instructions.
+    /// Prints figures and writes no report: those of `offload` on this kernel, as its guest does, or those of AWS-LC in
+    /// this process, as `in-core` does without instructions.
     pub raw: bool,
 }
 

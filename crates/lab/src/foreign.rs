@@ -1,7 +1,7 @@
 //! Processor time that other programs take while something is measured.
 //!
-//! A process that ends leaves its time to the one that waits for it, so that the sum over all processes only grows. Threads
-//! of the kernel are left out: they work for the traffic that is measured.
+//! A process that ends leaves its time to the one that waits for it, so that the sum over all processes only grows.
+//! Threads of the kernel are left out: they work for the traffic that is measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +27,8 @@ impl Watch {
         Self { begun: Instant::now(), ticks: ticks() }
     }
 
-    /// The share of the machine's processors, 0 to 1, that other programs and the hypervisor's other guests have had since.
+    /// The share of the machine's processors, 0 to 1, that other programs and the hypervisor's other guests have had
+    /// since.
     pub fn share(&self) -> f64 {
         let taken = TICK.as_secs_f64() * ticks().saturating_sub(self.ticks) as f64;
         let processors = processors().max(1) as f64;

@@ -137,8 +137,8 @@ impl Files {
         fs::write(directory.join("policy.xml"), setup.policy)?;
         let state = directory.join("state");
         DirBuilder::new().mode(0o700).create(&state)?;
-        // Both ends are on this machine and answer in milliseconds, but a busy machine may let them wait: after 68 s the other
-        // end is given up.
+        // Both ends are on this machine and answer in milliseconds, but a busy machine may let them wait: after 68 s
+        // the other end is given up.
         let config = format!(
             "[ike]\nretransmit_after = \"500ms\"\nretransmissions = 7\n[esp]\nstate_dir = {:?}\n{}\n",
             state.display().to_string(),

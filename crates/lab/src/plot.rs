@@ -7,8 +7,8 @@ pub use axis::{Axis, Scale};
 
 use crate::statistics::Spread;
 
-/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito), without their yellow, which is too
-/// faint for lines.
+/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito), without their yellow, which is
+/// too faint for lines.
 const COLOURS: [(u8, u8, u8); 7] = [
     (0, 114, 178),
     (213, 94, 0),
@@ -96,7 +96,7 @@ impl Plot {
         let mut svg = String::new();
         draw::plot(&mut svg, self).expect("a string takes every picture");
         let escaped = self.title.replace('&', "&amp;").replace('<', "&lt;");
-        // What readers of the text alone, and those who point at it, are told.
+        // The title is for readers of the text alone, and for those who point at the picture.
         svg.replacen('>', &format!(" role=\"img\">\n<title>{escaped}</title>"), 1)
     }
 

@@ -81,8 +81,8 @@ impl Report {
         self.plots.push((file, plot.clone()));
     }
 
-    /// Notes the share of the machine, 0 to 1, that other programs took meanwhile. If it is more than a twentieth, every
-    /// figure says so.
+    /// Notes the share of the machine, 0 to 1, that other programs took meanwhile. If it is more than a twentieth,
+    /// every figure says so.
     pub fn disturbed(&mut self, share: f64) {
         self.foreign = Some(share);
     }
@@ -108,8 +108,8 @@ impl Report {
         self.rows.extend(rows.map(|row| serde_json::to_value(row).expect("plain values")));
     }
 
-    /// Writes `README.md`, the pictures and `data.json` to a directory, which is made where there is none; what was
-    /// there before of pictures goes. Returns the file to read.
+    /// Writes `README.md`, the pictures and `data.json` to a directory, which is made where there is none; former
+    /// pictures there are removed. Returns the file to read.
     ///
     /// # Errors
     /// Where a file cannot be written; the text names it.

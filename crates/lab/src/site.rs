@@ -1,8 +1,8 @@
 //! Two hosts, a wire between them, and a `vpnd` on each: what experiments measure.
 //!
-//! What is compared stands side by side: a site has any number of nets, each with a suite of its own, whose tunnels are all
-//! up at once. An experiment goes from one to the other by the addresses its traffic has, and changes how both daemons work
-//! while they run.
+//! Suites that are compared run side by side: a site has any number of nets, each with a suite of its own, whose
+//! tunnels are all up at once. An experiment goes from one to the other by the addresses its traffic has, and changes
+//! how both daemons work while they run.
 
 mod policy;
 mod relay;

@@ -1,7 +1,7 @@
 //! The numbers of a gateway as OpenMetrics, and the endpoint at which a monitoring system reads them.
 //!
-//! A scrape asks the gateway for its tunnels, page by page, and for its other counters. Nothing is counted for metrics on the
-//! way of a packet.
+//! A scrape asks the gateway for its tunnels, page by page, and for its other counters. Nothing is counted for metrics
+//! on the way of a packet.
 //!
 //! ```text
 //! Prometheus ── GET /metrics ──▶ endpoint ──▶ Source (crate cli) ──▶ gateway

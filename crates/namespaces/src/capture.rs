@@ -50,8 +50,8 @@ impl Capture {
         Self::filtered(device, &filter(device))
     }
 
-    /// The same for what leaves by the device alone: what arrives is seen there once more when the kernel's own ESP has
-    /// opened it.
+    /// The same for packets that leave by the device alone: an arriving packet is seen there once more when the
+    /// kernel's own ESP has opened it.
     pub fn of_leaving(device: u32) -> io::Result<Self> {
         // The pseudo address of the packet's type (SKF_AD_OFF + SKF_AD_PKTTYPE), and what leaves (PACKET_OUTGOING).
         let leaving = [
@@ -87,7 +87,7 @@ fn observe(socket: &Socket, device: usize, stop: &AtomicBool) -> io::Result<Seen
     let mut seen = Seen::default();
     let mut frame = [0; SNAP as usize];
     loop {
-        // Read before receiving: what came before the order to stop is then in the queue or counted.
+        // Read before receiving: packets from before the order to stop are then in the queue or counted.
         let stopping = stop.load(Ordering::Relaxed);
         match recvfrom::<LinkAddr>(socket.as_raw_fd(), &mut frame) {
             // The filter is attached after the socket exists; until then anything may have come in.

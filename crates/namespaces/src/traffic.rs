@@ -13,7 +13,8 @@ use crate::isolation::Namespace;
 const INTERVAL: Duration = Duration::from_millis(1);
 /// Packets without an echo are lost once no echo has come for this long.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Packets that may be under way at a time: a sender that was not scheduled for a while must not fill the host's queues.
+/// Packets that may be under way at a time: a sender that was not scheduled for a while must not fill the host's
+/// queues.
 const WINDOW: u64 = 64;
 /// Between two packets beyond the window: they show when the path carries packets again.
 const PROBE: Duration = Duration::from_millis(40);
@@ -309,7 +310,7 @@ fn echo(socket: &UdpSocket, stop: &AtomicBool, progress: &Progress) -> io::Resul
                     progress.duplicates.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
-                // As above: what is refused here is missing at the other end.
+                // As above: a packet that is refused here is missing at the other end.
                 let _ = socket.send_to(&packet[..length], from);
             }
             Err(error) if is_timeout(&error) || error.kind() == ErrorKind::ConnectionRefused => {}

@@ -24,8 +24,8 @@ impl Budget {
         Self(Arc::new(AtomicUsize::new(octets)))
     }
 
-    /// Octets for the buffers of a connection: as many as wanted while there is plenty, fewer when it gets scarce. `None`:
-    /// there is no room for one more connection.
+    /// Octets for the buffers of a connection: as many as wanted while there is plenty, fewer when it gets scarce.
+    /// `None`: there is no room for one more connection.
     pub fn allot(&self, wanted: [usize; 2]) -> Option<([usize; 2], Allotted)> {
         let sizes = |left: usize| {
             let most = left / SHARE;

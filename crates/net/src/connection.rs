@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub told: usize,
     /// The handle is gone since.
     pub orphaned: Option<Instant>,
-    /// Who waits for it to be established.
+    /// The listener that waits for it to be established.
     pub listener: Option<Weak<Incoming>>,
     /// Octets of the longest segment that the peer takes.
     pub segment_len: u16,
@@ -138,7 +138,7 @@ impl Connection {
         self.queued.store(false, Ordering::Release);
     }
 
-    /// The handle is gone: what is written is still sent, what was not read is refused.
+    /// The handle is gone: octets that are written are still sent, octets that were not read are refused.
     pub fn abandon(self: &Arc<Self>) {
         let mut inner = self.lock();
         inner.orphaned = Some(now());

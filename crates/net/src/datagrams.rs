@@ -53,13 +53,15 @@ pub trait Datagrams: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no room for them at present:
-    /// [`poll_writable`](Self::poll_writable) tells when to try again. After any other error these datagrams are lost, and later ones are tried again.
+    /// [`poll_writable`](Self::poll_writable) tells when to try again. After any other error these datagrams are lost,
+    /// and later ones are tried again.
     fn try_send(&self, outgoing: &Outgoing<'_>) -> io::Result<()>;
 
     /// Waits until [`try_send`](Self::try_send) may succeed.
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Hands the datagrams that have come to `take`, which is called once for each run. Ready once there was at least one.
+    /// Hands the datagrams that have come to `take`, which is called once for each run. Ready once there was at least
+    /// one.
     ///
     /// # Errors
     /// If the transport fails. It is asked again after a pause.

@@ -15,15 +15,15 @@ pub(crate) const LONGEST: usize = 65_536;
 
 /// Gives IP packets to the tunnels, and takes those that come out of them.
 pub trait PacketDevice: fmt::Debug + Send + Sync {
-    /// Reads a packet, or a super-packet, to `buffer`: its octets, and the work that is left in it. If there is none, the task is
-    /// woken when there is one.
+    /// Reads a packet, or a super-packet, to `buffer`: its octets, and the work that is left in it. If there is none,
+    /// the task is woken when there is one.
     ///
     /// # Errors
     /// If the device is gone. It is not read again.
     fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<(usize, Gso)>>;
 
-    /// Hands a packet over, or a super-packet of a protocol in [`coalesce`](Self::coalesce). It must not block: a packet for which
-    /// there is no room is lost.
+    /// Hands a packet over, or a super-packet of a protocol in [`coalesce`](Self::coalesce). It must not block: a
+    /// packet for which there is no room is lost.
     ///
     /// # Errors
     /// If the packet is lost.
@@ -52,8 +52,8 @@ impl fmt::Debug for Tun {
 }
 
 impl Tun {
-    /// Takes a descriptor, which must be in nonblocking mode and have `IFF_NO_PI`. `offloads`: it has `IFF_VNET_HDR`, and takes
-    /// super-packets of these protocols; `None`: it has not.
+    /// Takes a descriptor, which must be in nonblocking mode and have `IFF_NO_PI`. `offloads`: it has `IFF_VNET_HDR`,
+    /// and takes super-packets of these protocols; `None`: it has not.
     ///
     /// # Errors
     /// If the reactor of the current tokio runtime refuses it.

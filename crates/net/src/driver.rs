@@ -188,8 +188,8 @@ impl Driver {
         self.stack.outlet.queue.clear();
     }
 
-    /// Waits until something has come, is to be done, or is due, and takes what has come. After a failure of the transport it
-    /// is not read before the returned time.
+    /// Waits until something has come, is to be done, or is due, and takes what has come. After a failure of the
+    /// transport it is not read before the returned time.
     async fn wait(&mut self, resumes: Option<Instant>) -> Option<Instant> {
         let Self { stack, inbox, datagrams, mailbox, packet } = self;
         let wakes_at = [stack.wakes_at(), resumes].into_iter().flatten().min();
@@ -230,7 +230,7 @@ impl Driver {
 
     fn end(&mut self) {
         self.stack.stop();
-        // What was asked for at the last moment has nobody to do it.
+        // Jobs of the last moment have nobody to do them.
         let (jobs, _) = self.mailbox.take();
         for job in jobs {
             let (Job::Open(connection) | Job::Look(connection)) = job;

@@ -12,7 +12,7 @@ use tokio::sync::futures::Notified;
 /// Packets of UDP and ICMP that wait to be sent before their senders have to.
 const PACKETS: usize = 256;
 
-/// What handles and the plane have for the task.
+/// The work that handles and the plane have for the task.
 pub(crate) struct Mailbox {
     work: Mutex<Work>,
     bell: Notify,

@@ -135,8 +135,8 @@ impl Network {
         }
     }
 
-    /// Sets the function that starts a tunnel for which a connection waits. Without it, connections wait until key management
-    /// starts the tunnel by itself. The first call counts.
+    /// Sets the function that starts a tunnel for which a connection waits. Without it, connections wait until key
+    /// management starts the tunnel by itself. The first call counts.
     pub fn start_tunnels_with(&self, start: StartTunnel) {
         let _ = self.start_tunnel.set(start);
     }
@@ -176,8 +176,8 @@ impl Network {
         Some(TcpStream::new(connection))
     }
 
-    /// Takes connections of peers at an address and port. An unspecified address is every address of this end; port 0 is
-    /// one that is free.
+    /// Takes connections of peers at an address and port. An unspecified address is every address of this end; port 0
+    /// is one that is free.
     ///
     /// # Errors
     /// If another listener has the port.
@@ -193,7 +193,8 @@ impl Network {
         UdpSocket::bind(self.clone(), local)
     }
 
-    /// Sends an echo request and waits for the reply (ICMP or ICMPv6). Returns the round trip, without the start of the tunnel.
+    /// Sends an echo request and waits for the reply (ICMP or ICMPv6). Returns the round trip, without the start of the
+    /// tunnel.
     ///
     /// # Errors
     /// If no tunnel covers the traffic, the tunnel does not come up, or no reply comes in time.

@@ -122,7 +122,8 @@ impl Device for Port<'_> {
         capabilities.medium = Medium::Ip;
         // How long a segment may be is decided between the ends: the datapath limits the MSS options of both SYNs.
         capabilities.max_transmission_unit = LONGEST;
-        // What arrives is verified before the stack gets it, and what leaves is summed here or by the datapath.
+        // Arriving packets are verified before the stack gets them, and leaving ones are summed here or by the
+        // datapath.
         capabilities.checksum.tcp = Checksum::None;
         capabilities.segmentation.tcpv4 = NonZeroUsize::new(LONGEST);
         capabilities.segmentation.tcpv6 = NonZeroUsize::new(LONGEST);

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Octets that may wait to be received, with what keeping a datagram costs.
+/// Octets that may wait to be received, with the cost of keeping each datagram.
 const WAITING: usize = 1 << 20;
-/// What keeping a datagram costs.
+/// The octets that keeping a datagram costs.
 const EACH: usize = 128;
 
 /// Datagrams that nobody has received yet.

@@ -98,7 +98,7 @@ impl Numbers {
     }
 }
 
-/// Who has which port, and who waits for which echo.
+/// The owners of ports, and the waiters for echoes.
 #[derive(Default)]
 pub(crate) struct Sockets {
     tcp: HashSet<Flow>,

@@ -1,7 +1,8 @@
 //! The stack: packets of the tunnels find their sockets, and sockets send.
 //!
-//! smoltcp has the state machine of TCP. Each connection is a set of sockets of its own, which is handed to smoltcp together
-//! with the packets of that connection only, so that the work depends on the connections that have something to do.
+//! smoltcp has the state machine of TCP. Each connection is a set of sockets of its own, which is handed to smoltcp
+//! together with the packets of that connection only, so that the work depends on the connections that have something
+//! to do.
 
 mod other;
 
@@ -30,8 +31,8 @@ const TURN: usize = 2;
 const LINGER: Duration = Duration::from_secs(60);
 /// Acknowledgments that stand for one that covers many segments.
 const MOST_PIECES: u32 = 32;
-/// The time for which the ports of a connection that this end has closed are not used again (RFC 9293 §3.6.1), in microseconds:
-/// twice what a segment lives on its way.
+/// The time for which the ports of a connection that this end has closed are not used again (RFC 9293 §3.6.1), in
+/// microseconds: twice what a segment lives on its way.
 const TIME_WAIT: u64 = 10_000_000;
 /// A connection that smoltcp wants to look at again, though nothing could be sent, is looked at after this time.
 const PAUSE: u64 = 1000;
@@ -230,8 +231,9 @@ impl Stack {
         }
     }
 
-    /// An acknowledgment of many segments lets the congestion window grow by one (RFC 5681 §3.1), because without offload each
-    /// few segments have one of their own. So it is given to the stack in pieces, as if it had come so (RFC 3465).
+    /// An acknowledgment of many segments lets the congestion window grow by one (RFC 5681 §3.1), because without
+    /// offload each few segments have one of their own. So it is given to the stack in pieces, as if it had come so
+    /// (RFC 3465).
     fn feed_pieces(&mut self, inner: &mut Inner, packet: &[u8], parsed: &Parsed, number: u32) {
         let Some(before) = inner.acknowledged.replace(number) else { return };
         let (covered, step) = (number.wrapping_sub(before), u32::from(inner.segment_len));
@@ -240,7 +242,7 @@ impl Stack {
             return;
         }
         let pieces = (covered / step.max(1)).min(MOST_PIECES);
-        // What is sent is limited by something else than the congestion window.
+        // Something else than the congestion window limits sending.
         let queued = u32::try_from(inner.socket().send_queue()).unwrap_or(u32::MAX);
         if pieces < 2 || queued <= in_flight {
             return;
@@ -394,7 +396,7 @@ impl Stack {
         ended
     }
 
-    /// Hands a connection that has just been established to whoever waits for it.
+    /// Hands a connection that has just been established to the task that waits for it.
     fn establish(&mut self, connection: &Arc<Connection>, inner: &mut Inner, state: State) {
         use State::{CloseWait, Established};
         if ![Established, CloseWait].contains(&state) {

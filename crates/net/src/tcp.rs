@@ -14,8 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A TCP connection through a tunnel.
 ///
-/// What was written is still sent after the stream was dropped, for at most 60 seconds. If something was received that was not
-/// read, the connection is reset instead.
+/// Octets that were written are still sent after the stream was dropped, for at most 60 seconds. If octets were
+/// received that were not read, the connection is reset instead.
 pub struct TcpStream(Arc<Connection>);
 
 /// The half of a [`TcpStream`] that reads.
@@ -73,7 +73,8 @@ impl TcpStream {
         self.0.flow.remote
     }
 
-    /// Whether a little is sent at once, although something sent before is not acknowledged. Default: no (RFC 9293 §3.7.4).
+    /// Whether a little is sent at once, although something sent before is not acknowledged. Default: no
+    /// (RFC 9293 §3.7.4).
     pub fn set_nodelay(&self, nodelay: bool) {
         self.0.lock().nodelay = nodelay;
         self.0.call();
@@ -84,8 +85,8 @@ impl TcpStream {
         self.0.lock().nodelay
     }
 
-    /// The time of silence after which the peer is asked whether it lives. A peer that does not answer ends the connection.
-    /// `None`, which is the default: it is never asked.
+    /// The time of silence after which the peer is asked whether it lives. A peer that does not answer ends the
+    /// connection. `None`, which is the default: it is never asked.
     pub fn set_keep_alive(&self, interval: Option<Duration>) {
         self.0.lock().socket().set_keep_alive(interval.map(stack_duration));
         self.0.call();

@@ -1,6 +1,6 @@
-//! A peer with valid SAs that sends what it likes: segments of TCP in any order, with any flags and numbers, overlapping
-//! fragments, floods of resets, and garbage. Octets arrive right and in order, or the stream ends with an error; nothing
-//! hangs, and memory comes back.
+//! A peer with valid SAs that sends what it likes: segments of TCP in any order, with any flags and numbers,
+//! overlapping fragments, floods of resets, and garbage. Octets arrive right and in order, or the stream ends with an
+//! error; nothing hangs, and memory comes back.
 
 mod ends;
 
@@ -29,7 +29,7 @@ const ACK: u8 = 16;
 /// Octets that the hostile peer has for a stream.
 const LENGTH: usize = 20_000;
 
-/// The device of the hostile end: whatever is put in leaves through the tunnel.
+/// The device of the hostile end: every packet that is put in leaves through the tunnel.
 #[derive(Debug)]
 struct Device {
     packets: Mutex<(VecDeque<Vec<u8>>, Option<Waker>)>,
@@ -121,7 +121,7 @@ fn segment(header: Header, data: &[u8]) -> Vec<u8> {
     segment
 }
 
-/// What the peer does.
+/// An action of the peer.
 #[derive(Clone, Debug)]
 enum Act {
     /// Octets of its stream, from anywhere, as often as it likes.

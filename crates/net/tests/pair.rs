@@ -164,7 +164,7 @@ async fn datagrams_of_every_size_pass() {
     }
 }
 
-/// A server of DNS, for names of one address. What is asked by UDP for `long.example` does not fit there.
+/// A server of DNS, for names of one address. The answer for `long.example` does not fit in UDP.
 async fn serve_names(network: Network, address: [u8; 4]) {
     let any = "0.0.0.0:53".parse().expect("any");
     let datagrams = network.bind_udp(any).expect("free");

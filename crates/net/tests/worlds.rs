@@ -34,8 +34,8 @@ struct Course {
     received: AtomicUsize,
 }
 
-/// Sends octets to the peer and receives the peer's: all of them, or the first ones and an error, if the wire has lost so much
-/// that an end gave up.
+/// Sends octets to the peer and receives the peer's: all of them, or the first ones and an error, if the wire has lost
+/// so much that an end gave up.
 async fn carries(stream: TcpStream, sent: Vec<u8>, expected: Vec<u8>, course: Arc<Course>) {
     let (mut reader, mut writer) = stream.into_split();
     let writes = async {
@@ -73,7 +73,7 @@ async fn rekeys(ends: &mut [End; 2], seed: u64) {
     for generation in 2..2 + draw(seed, 1, 6) as u8 {
         tokio::time::sleep(Duration::from_millis(draw(seed, u64::from(generation), 120))).await;
         rekey(ends, generation);
-        // As IKE does it: what is under way still arrives for a while.
+        // As IKE does it: packets under way still arrive for a while.
         if generation > 2 {
             for end in ends.iter_mut() {
                 let old = u64::from(generation - 2);

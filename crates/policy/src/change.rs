@@ -21,7 +21,7 @@ pub struct Change {
 pub enum Effect {
     /// Nothing has changed.
     Untouched,
-    /// It stays; what has changed counts from its next rekey, or its next start.
+    /// It stays; the change counts from its next rekey, or its next start.
     Kept,
     /// It is rekeyed with the new algorithms; where the peer refuses, it stays as it is.
     Rekeyed,
@@ -61,8 +61,8 @@ impl fmt::Display for Effect {
 }
 
 impl Policy {
-    /// Lists every tunnel of both policies with the effect of replacing this policy by `new`: those of the new one first, each
-    /// phase 1 tunnel before its phase 2 tunnels.
+    /// Lists every tunnel of both policies with the effect of replacing this policy by `new`: those of the new one
+    /// first, each phase 1 tunnel before its phase 2 tunnels.
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
         for after in &new.tunnels {
@@ -116,7 +116,8 @@ fn gravest(fields: &[(&'static str, bool, Effect)]) -> (Effect, Vec<&'static str
 }
 
 impl IkeTunnel {
-    /// The effect on its IKE SA when this tunnel becomes `after`, and the fields that differ. Child tunnels are left out.
+    /// The effect on its IKE SA when this tunnel becomes `after`, and the fields that differ. Child tunnels are left
+    /// out.
     pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
         // Every field is named, so that a new one cannot be forgotten here.
         let Self {

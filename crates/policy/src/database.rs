@@ -1,4 +1,4 @@
-//! Policy objects by name, as AIX keeps them: what a policy file defines outlives the file, and the next one may refer
+//! Policy objects by name, as AIX keeps them: objects of a policy file outlive the file, and the next one may refer
 //! to it.
 //!
 //! ```

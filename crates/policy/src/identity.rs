@@ -24,8 +24,8 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Returns `true` if both name the same side: domain names are compared without regard to ASCII case, distinguished names as
-    /// [`DistinguishedName::matches`] does, everything else octet by octet.
+    /// Returns `true` if both name the same side: domain names are compared without regard to ASCII case, distinguished
+    /// names as [`DistinguishedName::matches`] does, everything else octet by octet.
     pub fn matches(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Fqdn(a), Self::Fqdn(b)) => a.eq_ignore_ascii_case(b),

@@ -67,8 +67,8 @@ impl DistinguishedName {
         &self.der
     }
 
-    /// Returns `true` if both name the same: text is compared without regard to case, to its string type and to the number of
-    /// spaces (RFC 5280 §7.1), everything else octet by octet.
+    /// Returns `true` if both name the same: text is compared without regard to case, to its string type and to the
+    /// number of spaces (RFC 5280 §7.1), everything else octet by octet.
     pub fn matches(&self, other: &Self) -> bool {
         self.der == other.der || self.prepared() == other.prepared()
     }

@@ -27,8 +27,8 @@ impl Ppk {
         Self { ids, required: false }
     }
 
-    /// Returns `true` if a text can be the name of a PPK: 1 to 64 letters, digits and `.` `_` `@` `+` `=` `-`, the first of
-    /// them a letter or a digit. So it can be the name of a file, too.
+    /// Returns `true` if a text can be the name of a PPK: 1 to 64 letters, digits and `.` `_` `@` `+` `=` `-`, the
+    /// first of them a letter or a digit. So it can be the name of a file, too.
     pub fn is_id(text: &str) -> bool {
         let known = |octet: u8| octet.is_ascii_alphanumeric() || b"._@+=-".contains(&octet);
         (1..=Self::LONGEST).contains(&text.len())

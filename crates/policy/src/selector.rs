@@ -205,7 +205,8 @@ impl PortRange {
         self.start <= port && port <= self.end
     }
 
-    /// Returns `true` if a selector of this protocol may have these ports: only [`PortRange::ANY`] if the protocol has none.
+    /// Returns `true` if a selector of this protocol may have these ports: only [`PortRange::ANY`] if the protocol has
+    /// none.
     pub fn fits(&self, protocol: u8) -> bool {
         *self == Self::ANY || Self::PROTOCOLS.contains(&protocol)
     }
@@ -233,8 +234,8 @@ impl Selector {
         Self { protocol: 0, addresses, ports: PortRange::ANY }
     }
 
-    /// Returns `true` if a packet's end lies in the selector; `port` is `None` where the packet shows none (a fragment, or a
-    /// protocol without ports), which only a selector for all ports covers.
+    /// Returns `true` if a packet's end lies in the selector; `port` is `None` where the packet shows none (a fragment,
+    /// or a protocol without ports), which only a selector for all ports covers.
     #[inline]
     pub fn contains(&self, protocol: u8, address: IpAddr, port: Option<u16>) -> bool {
         (self.protocol == 0 || self.protocol == protocol)

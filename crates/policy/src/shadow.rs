@@ -32,7 +32,7 @@ pub fn shadowed(policy: &Policy) -> Vec<Shadowed> {
         left = rest;
         match near.into_iter().find(|other| covers(children[*other as usize], child)) {
             Some(by) => found.push(Shadowed { child: number, by: by as usize }),
-            // What a shadowed one covers, its shadower covers as well.
+            // The shadower of a shadowed tunnel covers all of its traffic, so that only others are added.
             None => {
                 let Ok(number) = u32::try_from(number) else { break };
                 earlier.insert(number, child);

@@ -14,8 +14,9 @@ use std::sync::Arc;
 ///
 /// The defaults are those of [`IkeTunnel::new`] and [`ChildTunnel::new`]; the first packet starts a child tunnel.
 ///
-/// With the feature `serde` it is `Deserialize`: the fields `name`, `local`, `remote` and `protect` (pairs of networks), and
-/// optionally `auto_start` and `role`. Keys are not among them: add one with [`psk_with`](Self::psk_with).
+/// With the feature `serde` it is `Deserialize`: the fields `name`, `local`, `remote` and `protect` (pairs of
+/// networks), and optionally `auto_start` and `role`. Keys are not among them: add one with
+/// [`psk_with`](Self::psk_with).
 #[derive(Clone, Debug)]
 #[must_use = "a description does nothing before build()"]
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "text::Text"))]
@@ -33,7 +34,8 @@ pub struct Site {
     wrong: Vec<Wrong>,
 }
 
-/// One value of a description that cannot be used. Its `Display` is one line: the tunnel, the field, the problem and the fix.
+/// One value of a description that cannot be used. Its `Display` is one line: the tunnel, the field, the problem and
+/// the fix.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Wrong {
@@ -154,8 +156,8 @@ impl Site {
         self
     }
 
-    /// The same with a key that is asked for now, by the identity of the peer: a program's own store of secrets. Call it after
-    /// [`remote`](Self::remote).
+    /// The same with a key that is asked for now, by the identity of the peer: a program's own store of secrets. Call
+    /// it after [`remote`](Self::remote).
     pub fn psk_with<E: fmt::Display>(
         mut self,
         find: impl FnOnce(&Identity) -> Result<Secret, E>,
@@ -186,8 +188,8 @@ impl Site {
         self
     }
 
-    /// Adds a child tunnel for all traffic between two networks, each a prefix, an address, or a range. Its name is that of the
-    /// tunnel with a number.
+    /// Adds a child tunnel for all traffic between two networks, each a prefix, an address, or a range. Its name is
+    /// that of the tunnel with a number.
     pub fn protect<L, R>(mut self, local: L, remote: R) -> Self
     where
         L: TryInto<AddressRange, Error: fmt::Display>,
@@ -242,7 +244,8 @@ impl Site {
         Ok(policy)
     }
 
-    /// Returns the tunnel, for a policy of several: `Policy::from_iter`. [`Policy::validate`] checks how its values go together.
+    /// Returns the tunnel, for a policy of several: `Policy::from_iter`. [`Policy::validate`] checks how its values go
+    /// together.
     ///
     /// # Errors
     /// All values that are missing or cannot be read.

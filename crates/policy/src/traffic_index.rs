@@ -1,7 +1,8 @@
 //! Finds the rules whose addresses meet given ones, however many rules there are.
 //!
-//! Each stands under the prefixes of both of its sides. Of one side it may be that all rules meet what is asked for (all
-//! tunnels of one peer begin at the same host, say), seldom of both: both are looked at in turn, until one is at its end.
+//! Each stands under the prefixes of both of its sides. Of one side it may be that all rules meet what is asked for
+//! (all tunnels of one peer begin at the same host, say), seldom of both: both are looked at in turn, until one is at
+//! its end.
 
 use crate::{AddressRange, ChildTunnel, Prefix, Selector};
 use std::collections::BTreeSet;

@@ -135,8 +135,8 @@ pub struct IkeTunnel {
 }
 
 impl IkeTunnel {
-    /// A tunnel that either side may start, with AES-GCM and Curve25519 or P-256, rekeyed within eight hours. It carries
-    /// nothing yet: add to `children`.
+    /// A tunnel that either side may start, with AES-GCM and Curve25519 or P-256, rekeyed within eight hours. It
+    /// carries nothing yet: add to `children`.
     pub fn new(
         name: impl Into<String>,
         local: Endpoint,
@@ -240,8 +240,8 @@ pub struct ChildTunnel {
 }
 
 impl ChildTunnel {
-    /// A tunnel-mode tunnel for all traffic between two ranges of addresses, which either side may start, with AES-GCM and
-    /// a lifetime of an hour. A rekey is made without a key exchange of its own.
+    /// A tunnel-mode tunnel for all traffic between two ranges of addresses, which either side may start, with AES-GCM
+    /// and a lifetime of an hour. A rekey is made without a key exchange of its own.
     pub fn new(name: impl Into<String>, local: AddressRange, remote: AddressRange) -> Self {
         Self {
             name: name.into(),

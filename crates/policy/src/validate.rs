@@ -1,9 +1,9 @@
 //! The rules that every policy obeys, wherever its values come from.
 //!
-//! [`Policy::validate`] is the one gate: the reader of XML, the policy store, conversions, and code that builds a policy
-//! all pass it, and the IKE engine refuses a policy that does not. Each rule is a function in `rules` that returns a
-//! [`Problem`]; the reader of XML calls the same functions earlier, where it knows the line, and words the problem in
-//! the terms of the file.
+//! [`Policy::validate`] is the one gate: the reader of XML, the policy store, conversions, and code that builds a
+//! policy all pass it, and the IKE engine refuses a policy that does not. Each rule is a function in `rules` that
+//! returns a [`Problem`]; the reader of XML calls the same functions earlier, where it knows the line, and words the
+//! problem in the terms of the file.
 
 mod limits;
 mod problem;
@@ -16,7 +16,8 @@ use crate::{ChildProposal, ChildTunnel, Credential, IkeTunnel, Mode, Pfs, Policy
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// One value of a policy that cannot be used. Its `Display` is one line: the tunnel, the field, the problem and the fix.
+/// One value of a policy that cannot be used. Its `Display` is one line: the tunnel, the field, the problem and the
+/// fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalid {

@@ -14,8 +14,8 @@ thread_local! {
 /// The system's allocator, counting octets per thread.
 struct Counting;
 
-// SAFETY: every call is handed to the system's allocator as it is; counting touches only thread-locals that need neither
-// allocation nor destruction.
+// SAFETY: every call is handed to the system's allocator as it is; counting touches only thread-locals that need
+// neither allocation nor destruction.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.get() + layout.size();

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the gateway knows its peers by.
+/// The property by which the gateway knows its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KnownBy {
     /// Their addresses.
@@ -28,7 +28,7 @@ pub enum KnownBy {
 pub struct Plan {
     /// IKE tunnels, each with one child tunnel.
     pub tunnels: u32,
-    /// What the gateway knows its peers by.
+    /// The property by which the gateway knows its peers.
     pub known_by: KnownBy,
     /// The key exchange of IKE SAs.
     pub group: Group,
@@ -170,7 +170,7 @@ impl Fleet {
         }
     }
 
-    /// What an end has to send; its events go to `told`.
+    /// The datagrams that an end has to send; its events go to `told`.
     pub fn collect(&mut self, end: End, told: &mut Vec<Event>) -> Mail {
         let engine = self.engine(end);
         let mut mail = Mail::new();

@@ -28,9 +28,9 @@ pub struct Host {
     pub address: IpAddr,
     /// Its further addresses.
     pub others: Vec<IpAddr>,
-    /// What it was last started with.
+    /// The policy of its last start.
     pub policy: Arc<Policy>,
-    /// What it was last started with.
+    /// The configuration of its last start.
     pub config: Config,
     /// The engine and the plane it drives.
     pub engine: Engine<Recorder>,
@@ -68,7 +68,7 @@ pub enum Side {
     Right,
 }
 
-/// What two gateways are configured for; each end's policy is made from it. To have the ends differ, make each from its
+/// The configuration of two gateways, from which each end's policy is made. To have the ends differ, make each from its
 /// own site.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
@@ -84,11 +84,11 @@ pub struct Site {
     pub secret: String,
     /// Postquantum preshared keys; [`World::trust`](crate::World::trust) gives the ends their octets.
     pub ppk: Option<Ppk>,
-    /// What signatures prove who the ends are, in place of the preshared key.
+    /// The signatures that prove the ends' identities, in place of the preshared key.
     pub signature: Option<Signature>,
-    /// Who the left gateway is.
+    /// The identity of the left gateway.
     pub left_id: Identity,
-    /// Who the right gateway is.
+    /// The identity of the right gateway.
     pub right_id: Identity,
     /// How many child tunnels: `net0`, `net1`, … between 10.1.*n*.0/24 on the left and 10.2.*n*.0/24 on the right in
     /// tunnel mode; in transport mode `net0` is all traffic between the gateways.

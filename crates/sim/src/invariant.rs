@@ -1,4 +1,4 @@
-//! What must hold of two gateways once nothing is under way any more.
+//! Conditions that two gateways must meet once nothing is under way any more.
 
 use crate::host::{HostId, Site};
 use crate::world::World;
@@ -55,8 +55,8 @@ pub fn mirrored(left: &IkeStatus, right: &IkeStatus) -> Vec<String> {
     found
 }
 
-/// Names every way in which a host's tables, SPIs and plane do not fit each other. Holds at every moment, whatever is under
-/// way.
+/// Names every way in which a host's tables, SPIs and plane do not fit each other. Holds at every moment, whatever is
+/// under way.
 pub fn bookkeeping(world: &mut World, host: HostId) -> Vec<String> {
     let name = world.host(host).name.clone();
     let held = world.host(host).engine.inventory();

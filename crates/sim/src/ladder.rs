@@ -1,4 +1,4 @@
-//! What travelled, as a ladder that a person can read.
+//! The packets that travelled, as a ladder that a person can read.
 
 use std::fmt;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Label {
     }
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// An IKE message.
@@ -86,7 +86,7 @@ pub enum Subject {
     Esp(u32),
 }
 
-/// What became of a message.
+/// The fate of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Arrives after this time.
@@ -118,18 +118,18 @@ pub enum Row {
         from: String,
         /// Receiver.
         to: String,
-        /// What.
+        /// The message.
         subject: Subject,
-        /// What became of it.
+        /// Its fate.
         fate: Fate,
     },
     /// A command, an event, or something done to the world.
     Note {
         /// Virtual time.
         at: Duration,
-        /// Where.
+        /// The host.
         host: String,
-        /// What.
+        /// Its text.
         text: String,
     },
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What a host puts on the wire.
+/// The content of a packet on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// An IKE message.
@@ -30,7 +30,7 @@ pub struct Parcel {
     pub source: SocketAddr,
     /// Where it goes.
     pub destination: SocketAddr,
-    /// What it carries.
+    /// Its content.
     pub content: Content,
 }
 
@@ -118,10 +118,10 @@ struct PendingDrop {
     remaining: u32,
 }
 
-/// What a scenario wants done with a message.
+/// The outcome for a message at the scenario's gates.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
-    /// Nothing: it goes its way.
+    /// It goes its way.
     Free(Parcel),
     /// It was kept.
     Held,

@@ -379,7 +379,7 @@ fn count(usage: &mut Usage, now: Instant, octets: usize) {
     usage.last_used = Some(now);
 }
 
-/// Only whoever has the key can make it; an integrity check as far as a simulation needs one.
+/// Only an owner of the key can make it; an integrity check as far as a simulation needs one.
 fn proof(key: &Secret, sequence: u64, inner: &[u8]) -> [u8; 8] {
     let mut hasher = DefaultHasher::new();
     (key.expose(), sequence, inner).hash(&mut hasher);

@@ -288,7 +288,7 @@ impl World {
         &self.hosts[host.0]
     }
 
-    /// What a host's engine shows of itself.
+    /// The status of a host's engine.
     pub fn status(&mut self, host: HostId) -> Vec<IkeStatus> {
         let now = self.instant();
         self.hosts[host.0].engine.status(now)
@@ -356,7 +356,8 @@ impl World {
         self.tell_addresses(host);
     }
 
-    /// Has a host's nonces begin with this octet from now on: of crossing exchanges the one with the lowest nonce loses.
+    /// Has a host's nonces begin with this octet from now on: of crossing exchanges the one with the lowest nonce
+    /// loses.
     pub fn begin_nonces_with(&mut self, host: HostId, octet: Option<u8>) {
         self.hosts[host.0].engine.begin_nonces_with(octet);
     }
@@ -377,8 +378,8 @@ impl World {
         self.hosts[host.0].engine.forge(header, content, room)
     }
 
-    /// Gives a host other addresses, and its engine notice of them. Its routes lead everywhere from the first address of
-    /// the family in question.
+    /// Gives a host other addresses, and its engine notice of them. Its routes lead everywhere from the first address
+    /// of the family in question.
     ///
     /// # Panics
     /// Where there is none.
@@ -426,7 +427,7 @@ impl World {
         &mut self.chance
     }
 
-    /// What has travelled so far.
+    /// The ladder of all that has happened so far.
     pub fn ladder(&self) -> &Ladder {
         &self.ladder
     }

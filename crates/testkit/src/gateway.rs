@@ -27,7 +27,8 @@ pub struct Gateway {
     stored: bool,
 }
 
-/// Lines of `[ike]`: a lost message is soon sent again, and a peer that is slow on a busy host is not given up (two minutes).
+/// Lines of `[ike]`: a lost message is soon sent again, and a peer that is slow on a busy host is not given up (two
+/// minutes).
 pub const PATIENT: &str = "retransmit_after = \"500ms\"\nretransmissions = 8\n";
 
 /// Lines of `[ike]`: a peer that does not answer is given up after six seconds. For tests in which a peer dies.
@@ -168,7 +169,7 @@ impl Gateway {
         })
     }
 
-    /// How often its threads have gone to sleep so far: whoever wakes up does so again.
+    /// How often its threads have gone to sleep so far: a thread that wakes up does so again.
     pub fn sleeps(&self) -> u64 {
         let threads = fs::read_dir(self.proc("task")).expect("it runs");
         let sleeps = |thread: PathBuf| {
@@ -270,7 +271,7 @@ impl Gateway {
         text
     }
 
-    /// What a command prints as JSON.
+    /// The output of a command, which is JSON.
     pub fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ctl_ok(arguments)).expect("JSON")
     }
@@ -280,7 +281,7 @@ impl Gateway {
         self.json(&["status", name, "--json"])["children"][0]["child_sa"].clone()
     }
 
-    /// What was discarded, without the reasons that never were.
+    /// The counters of discarded packets, without those that are 0.
     pub fn discards(&self) -> Vec<(String, u64)> {
         let counters = self.json(&["counters", "--json"]);
         let counters = counters.as_object().expect("an object").iter();

@@ -4,7 +4,7 @@ use namespaces::isolation::Namespace;
 use std::path::Path;
 use std::process::Command;
 
-/// What a test cannot do without.
+/// A requirement of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The rights of root.
@@ -28,7 +28,7 @@ pub enum Need {
 /// Where `tests/peers` puts its root directories.
 pub const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers");
 
-/// What two gateways in namespaces need.
+/// The requirements of two gateways in namespaces.
 pub const GATEWAYS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
 
 /// The same, which are pinged.

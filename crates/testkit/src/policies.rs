@@ -65,9 +65,9 @@ pub fn changed(text: &str, from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
-/// The sample for two sites made one for a gateway, `hub`, and a guest that begins from any address, seen from both. The
-/// guest has this name, a network that begins like this, and an address of its own; the gateway has an address of its
-/// own and one under which the guest knows it.
+/// The sample for two sites made one for a gateway, `hub`, and a guest that begins from any address, seen from both.
+/// The guest has this name, a network that begins like this, and an address of its own; the gateway has an address of
+/// its own and one under which the guest knows it.
 pub fn guest(name: &str, net: &str, own: &str, hub: [&str; 2]) -> [String; 2] {
     let identity = |name: &str, address: Option<&str>| {
         let inner = address.map(|a| format!("<IPV4_Address Value=\"{a}\"/>")).unwrap_or_default();

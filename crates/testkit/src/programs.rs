@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The path of `vpnd` or `vpnctl`, as cargo builds them for the tests of `vpn-cli`: beside the directory of the test's own
-/// executable.
+/// The path of `vpnd` or `vpnctl`, as cargo builds them for the tests of `vpn-cli`: beside the directory of the test's
+/// own executable.
 pub fn built(name: &str) -> PathBuf {
     let this = std::env::current_exe().expect("this program");
     let directory = this.parent().and_then(|deps| deps.parent()).expect("cargo's directories");

@@ -142,7 +142,7 @@ impl Space {
         assert!(same, "not every change is undone\ngone: {gone:#?}\nnew: {new:#?}");
     }
 
-    /// What the kernel lost of what it had taken, for a message.
+    /// The kernel's counters of packets that it took and then lost, for a message.
     pub fn kernel_losses(&self) -> String {
         let names = [
             "Udp InErrors",
@@ -167,7 +167,8 @@ impl Space {
         if received.is_some_and(|n: u32| n >= count) { Ok(()) } else { Err(text) }
     }
 
-    /// As [`pings`](Self::pings), and exactly `count` requests are sent: each one waits for the answer to the one before.
+    /// As [`pings`](Self::pings), and exactly `count` requests are sent: each one waits for the answer to the one
+    /// before.
     pub fn echoes(&self, options: &str, count: u32, to: &str) -> Result<(), String> {
         for _ in 0..count {
             let (answered, text) = self.try_sh(&format!("ping -q -c 1 -W 120 {options} {to}"));
@@ -224,7 +225,7 @@ fn collect(directory: &Path, into: &mut Vec<String>) {
 pub struct Watch(Capture);
 
 impl Watch {
-    /// Ends it: whatever passed was ESP, IKE, or how neighbours find each other.
+    /// Ends it: every packet that passed was ESP, IKE, or how neighbours find each other.
     ///
     /// # Panics
     /// Where something else passed.

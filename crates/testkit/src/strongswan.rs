@@ -31,7 +31,7 @@ pub fn charon() -> Option<PathBuf> {
     CHARON.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-/// What keeps the scenarios from running here.
+/// The reason why the scenarios cannot run here.
 pub fn lacking() -> Option<String> {
     if let Some(reason) = missing(NEEDS) {
         return Some(reason);
@@ -47,13 +47,13 @@ pub fn lacking() -> Option<String> {
     Some(format!("strongSwan has no plugin {plugin}"))
 }
 
-/// The plugins that protect packets in userspace; what comes second then only sets routes.
+/// The plugins that protect packets in userspace; the second one then only sets routes.
 pub const USERSPACE: &str = "kernel-libipsec kernel-netlink";
 /// The plugin that has the kernel protect packets.
 pub const KERNEL: &str = "kernel-netlink";
 
-/// Writes strongswan.conf: `plane` are the plugins that protect packets, and others; `lines` go into `charon { }`, `log` says
-/// how much is logged to the file `log`.
+/// Writes strongswan.conf: `plane` are the plugins that protect packets, and others; `lines` go into `charon { }`,
+/// `log` says how much is logged to the file `log`.
 pub fn write_settings(directory: &Path, plane: &str, lines: &str, log: &str) -> Result<(), String> {
     let error = |error: std::io::Error| format!("cannot configure charon: {error}");
     fs::create_dir_all(directory.join("run")).map_err(error)?;
@@ -145,7 +145,7 @@ pub fn spawn_newest(space: &Namespace, directory: &Path) -> Result<Child, String
     space.run(move || command.spawn()).map_err(error)
 }
 
-/// Runs `swanctl` for the one of this directory; what it prints, also where it fails.
+/// Runs `swanctl` for the one of this directory; returns its output, also where it fails.
 pub fn swanctl(directory: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("swanctl")
         .args(arguments)

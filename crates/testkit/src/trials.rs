@@ -40,8 +40,8 @@ pub fn without(reason: &str) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(reason))
 }
 
-/// Runs the tests that the command line asks for. They wait more than they compute, so that four of them run at the same
-/// time on each processor, unless the command line says otherwise.
+/// Runs the tests that the command line asks for. They wait more than they compute, so that four of them run at the
+/// same time on each processor, unless the command line says otherwise.
 pub fn run(trials: Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);

@@ -4,7 +4,8 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-/// After this long, something that is waited for is taken never to happen. No test depends on it: it only ends one that hangs.
+/// After this long, something that is waited for is taken never to happen. No test depends on it: it only ends one that
+/// hangs.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Asks again and again until there is an answer.
@@ -35,8 +36,8 @@ pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     until(what, look, String::new)
 }
 
-/// Receives a datagram, of which it returns the length. A process that was stopped and goes on again is interrupted in its waits:
-/// it waits on.
+/// Receives a datagram, of which it returns the length. A process that was stopped and goes on again is interrupted in
+/// its waits: it waits on.
 ///
 /// # Panics
 /// Where none comes before the socket's time limit.

@@ -23,11 +23,11 @@
 //!
 //! # Threads and processes
 //!
-//! A module is C code that may hang, so all its calls are made by a thread of the token's own. At most 64 pieces of work
-//! wait for it. Whoever waits gives up if the token has done nothing for the time limit; the thread cannot be ended, and
-//! goes on if the token ever answers. Modules are initialized with CKF_OS_LOCKING_OK. If a module refuses that, one thread
-//! at a time uses it. A process that was made by `fork` must not use a module that its parent has initialized: `vpnd` only
-//! starts other programs (`nft`), which replace the copied process.
+//! A module is C code that may hang, so all its calls are made by a thread of the token's own. At most 64 pieces of
+//! work wait for it. A caller gives up if the token has done nothing for the time limit; the thread cannot be ended,
+//! and goes on if the token ever answers. Modules are initialized with CKF_OS_LOCKING_OK. If a module refuses that, one
+//! thread at a time uses it. A process that was made by `fork` must not use a module that its parent has initialized:
+//! `vpnd` only starts other programs (`nft`), which replace the copied process.
 //!
 //! # Where to change what
 //!

@@ -10,7 +10,7 @@ use cryptoki::session::Session;
 use std::fmt;
 use std::path::Path;
 
-/// What the URI says of a key; at least one of the two.
+/// The name of a key in the URI; at least one of the two.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct KeyName {
     pub object: Option<String>,
@@ -170,7 +170,7 @@ pub(crate) fn find(session: &Session, module: &Path, name: &KeyName) -> Result<K
             "use an RSA key, or an EC key on P-256, P-384 or P-521; Ed25519 works with keys in files",
         ));
     }
-    // What goes with a key has its id, or else its label.
+    // The objects of a key have its id, or else its label.
     let (label, id) = match own.id.is_empty() {
         true => (own.label.as_ref(), None),
         false => (None, Some(&own.id)),

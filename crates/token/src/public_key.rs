@@ -18,7 +18,8 @@ pub(crate) fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Vec<u8>> {
     info(RSA, Any::from(Null), &key)
 }
 
-/// A key on a curve: CKA_EC_PARAMS and CKA_EC_POINT. The point is an OCTET STRING, but some modules leave its header out.
+/// A key on a curve: CKA_EC_PARAMS and CKA_EC_POINT. The point is an OCTET STRING, but some modules leave its header
+/// out.
 pub(crate) fn ec(parameters: &[u8], point: &[u8]) -> Option<Vec<u8>> {
     let curve = Any::from_der(parameters).ok()?;
     let point = <&OctetStringRef>::from_der(point).map_or(point, |wrapped| wrapped.as_bytes());

@@ -153,8 +153,8 @@ impl Worker {
     }
 }
 
-/// Waits until the thread has logged out. A module has destructors, which run when the process ends: a thread that was still in
-/// it would crash.
+/// Waits until the thread has logged out. A module has destructors, which run when the process ends: a thread that was
+/// still in it would crash.
 impl Drop for Worker {
     fn drop(&mut self) {
         self.work = None;
@@ -191,7 +191,7 @@ impl Desk {
         }
     }
 
-    /// Whoever waits for the answer may have gone: then it is dropped.
+    /// The answer is dropped if nobody waits for it any more.
     fn work(&mut self, work: Work) {
         match work {
             Work::Find { key, load, answer } => {

@@ -1,4 +1,5 @@
-//! Keys that are made in a token of SoftHSM: each kind signs, certificates are found beside them, and mistakes are told.
+//! Keys that are made in a token of SoftHSM: each kind signs, certificates are found beside them, and mistakes are
+//! told.
 #![forbid(unsafe_code)]
 
 use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};

@@ -1,8 +1,8 @@
 //! AH packets as the sockets hand them over: whole in IPv4, and without the IPv6 header in IPv6.
 //!
-//! What IPv6 tells beside a packet suffices, because AH does not cover the flow label and the hop limit: the addresses,
-//! and the extension headers in their order. Those that exceed the room for such news (48 octets of one header) are the
-//! limit of what can be checked. The kernel has reassembled fragments before.
+//! The ancillary data of an IPv6 packet suffices, because AH does not cover the flow label and the hop limit: it has
+//! the addresses, and the extension headers in their order. A packet whose headers exceed its room (48 octets of one
+//! header) cannot be checked. The kernel has reassembled fragments before.
 
 use super::datagrams::Incoming;
 use super::worker::Shared;

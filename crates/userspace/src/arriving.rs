@@ -60,7 +60,7 @@ fn from_udp<'a>(
             esp(Arrived { at: range.start, octets, segment_len, arrival });
         }
     };
-    // What the kernel put together may hold more than ESP.
+    // Datagrams that the kernel put together may be more than ESP.
     let (mut start, mut at) = (0, 0);
     for datagram in incoming.octets.chunks(segment_len) {
         let end = at + datagram.len();

@@ -32,8 +32,8 @@ pub struct Config {
     pub filter: Arc<Filter>,
     /// The MSS of TCP is lowered to the length that fits the tunnel.
     pub mss_clamp: bool,
-    /// The kernel protects packets, too: it takes ESP in UDP with SPIs that are not this plane's, and the packets that it has
-    /// opened are let in.
+    /// The kernel protects packets, too: it takes ESP in UDP with SPIs that are not this plane's, and the packets that
+    /// it has opened are let in.
     pub beside_kernel: bool,
     /// The offloads of the kernel that are not used.
     pub without: BTreeSet<KernelOffload>,

@@ -15,8 +15,8 @@ use std::io;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-/// Packets that wait for a worker, in each queue of the device: as many as other network devices have by default, twice those
-/// of a TUN device. At 200,000 packets per second it takes as long as a worker may have to wait for a core.
+/// Packets that wait for a worker, in each queue of the device: as many as other network devices have by default, twice
+/// those of a TUN device. At 200,000 packets per second it takes as long as a worker may have to wait for a core.
 const WAITING: u32 = 1000;
 
 /// A device, and what leads traffic to it. [`Device::end`] or [`Device::give_way`] undoes it.
@@ -75,7 +75,8 @@ impl Device {
         lost
     }
 
-    /// Makes room for another device. The routes that hold the traffic back meanwhile stay, and so do the routing rules.
+    /// Makes room for another device. The routes that hold the traffic back meanwhile stay, and so do the routing
+    /// rules.
     pub(super) fn give_way(self, config: &Config, journal: &mut Journal) -> Lost {
         let lost = self.detach(config);
         journal.undo_settings();
@@ -97,7 +98,7 @@ fn configure(device: &str, mtu: u16) -> io::Result<(Netlink, u32)> {
         netlink.link_index(device)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
     // They go with the device, and none is vital: a family may be missing.
     for (setting, value) in [
-        // Whose reverse path is the device passes even strict filtering; loose spares the odd asymmetric case.
+        // Packets whose reverse path is the device pass even strict filtering; loose spares the odd asymmetric case.
         ("ipv4", "rp_filter", "2"),
         ("ipv4", "send_redirects", "0"),
         ("ipv6", "addr_gen_mode", "1"),

@@ -1,8 +1,9 @@
-//! The engine outside of the workers: threads that take requests of a size and above, while the thread that reads goes on.
+//! The engine outside of the workers: threads that take requests of a size and above, while the thread that reads goes
+//! on.
 //!
-//! A request is what is read at once: a packet or super-packet of the device, or a message of a socket. The threads are those
-//! of the pipeline, which keeps the order of requests whoever works on them. An accelerator with queues of its own would
-//! stand in the place of the threads.
+//! A request is what is read at once: a packet or super-packet of the device, or a message of a socket. The threads are
+//! those of the pipeline, which keeps the order of requests whoever works on them. An accelerator with queues of its
+//! own would stand in the place of the threads.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

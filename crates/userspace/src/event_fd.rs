@@ -13,7 +13,7 @@ impl EventFd {
     }
 
     pub(crate) fn ring(&self) {
-        // It fails only when the counter is full, and then whoever listens is awake anyway.
+        // It fails only when the counter is full, and then the listener is awake anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 

@@ -85,8 +85,8 @@ impl Enforcement {
         &self.filter
     }
 
-    /// Begins to replace the filter: leads bypassed traffic past the device, and returns the work with nftables. On error the
-    /// former filter stays in force.
+    /// Begins to replace the filter: leads bypassed traffic past the device, and returns the work with nftables. On
+    /// error the former filter stays in force.
     pub(super) fn begin(
         &mut self,
         filter: &Arc<Filter>,
@@ -262,7 +262,7 @@ fn rule_counter(place: usize) -> String {
 /// The whole table, in place of the former.
 fn script(host: &Host, filter: &Filter, counts: &FilterCounts) -> String {
     let Host { table, device, mark, natt_port, beside_kernel } = host;
-    // What the kernel has opened, what it is going to protect, and what it has protected.
+    // Packets that the kernel has opened, is going to protect, and has protected.
     let [opened, protected] = match beside_kernel {
         true => [
             "    meta ipsec exists accept\n".to_owned(),

@@ -37,8 +37,8 @@ impl IkeSender {
 /// Most messages of one receiving call.
 const MESSAGES: usize = 8;
 
-/// The messages that no worker receives: IKE on the port of ESP, and ICMP messages about paths. The owner waits until its
-/// descriptor is readable and then calls [`receive`](Self::receive). The port stays taken as long as it lives.
+/// The messages that no worker receives: IKE on the port of ESP, and ICMP messages about paths. The owner waits until
+/// its descriptor is readable and then calls [`receive`](Self::receive). The port stays taken as long as it lives.
 pub struct IkeReceiver {
     shared: Arc<Shared>,
     source: Source,
@@ -81,7 +81,7 @@ impl IkeReceiver {
         }
     }
 
-    /// Another handle to the socket, for whoever watches it.
+    /// Another handle to the socket, for the task that watches it.
     ///
     /// # Errors
     /// Where the process has too many descriptors.

@@ -1,5 +1,5 @@
-//! The kernel's offloads, which make many packets cost little more than one. Each can be switched off: if a driver has it
-//! wrong, and to see its effect.
+//! The kernel's offloads, which make many packets cost little more than one. Each can be switched off: if a driver has
+//! it wrong, and to see its effect.
 
 use std::fmt;
 use std::str::FromStr;

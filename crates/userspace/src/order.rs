@@ -5,8 +5,8 @@
 use crate::sync::Mutex;
 
 /// Takes numbered items, from 0 on and each number once, and gives them to a sink in the order of their numbers. Nobody
-/// waits: whoever brings the item that is due takes all that follow it along, and whoever meets another at the sink
-/// leaves the item to that one.
+/// waits: the thread that brings the item that is due takes all that follow it along, and a thread that meets another
+/// at the sink leaves the item to that one.
 pub(crate) struct InOrder<T, S> {
     slots: Box<[Mutex<Option<T>>]>,
     sink: Mutex<Sink<S>>,
@@ -33,7 +33,7 @@ impl<T, S: FnMut(T)> InOrder<T, S> {
         });
         loop {
             let Ok(mut sink) = self.sink.try_lock() else {
-                // Whoever is there looks once more after leaving.
+                // The thread that has the sink looks once more after leaving.
                 return;
             };
             while let Some(item) = self.with_slot(sink.next, Option::take) {
@@ -42,7 +42,7 @@ impl<T, S: FnMut(T)> InOrder<T, S> {
             }
             let due = sink.next;
             drop(sink);
-            // What came in between found the sink taken.
+            // An item that came in between found the sink taken.
             if self.with_slot(due, |slot| slot.is_none()) {
                 return;
             }

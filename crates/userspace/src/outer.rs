@@ -1,5 +1,5 @@
-//! Knowledge about the networks between the peers: ICMP messages of routers about packets that were too long, and the MTUs of
-//! this host's interfaces and routes.
+//! Knowledge about the networks between the peers: ICMP messages of routers about packets that were too long, and the
+//! MTUs of this host's interfaces and routes.
 
 use super::worker::Shared;
 use esp::path_mtu::floor;
@@ -79,7 +79,7 @@ impl Routers {
                 }
             };
             let now = Instant::now();
-            // What is not believed is counted where that is found.
+            // The datapath counts messages that are not believed.
             let _ = match self.family {
                 Family::V4 => shared.datapath.take_icmp_v4(now, message),
                 Family::V6 => shared.datapath.take_icmp_v6(now, message),
@@ -89,8 +89,9 @@ impl Routers {
     }
 }
 
-/// Asks this host what it knows by itself of the way to a peer: the MTU of the first hop, and of the route. Not what the
-/// kernel has learned of networks: it believes whoever knows the ports of a socket, which are no secret.
+/// Asks this host what it knows by itself of the way to a peer: the MTU of the first hop, and of the route. The path
+/// MTU that the kernel has learned does not count: the kernel believes anybody who knows the ports of a socket, which
+/// are no secret.
 pub(super) struct Wayfinder {
     netlink: Mutex<Netlink>,
     mark: u32,

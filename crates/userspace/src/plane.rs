@@ -44,7 +44,8 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
     }
 }
 
-/// A running userspace plane. Dropping it undoes what it did to the host, unless [`Userspace::block_on_drop`] says otherwise.
+/// A running userspace plane. Dropping it undoes what it did to the host, unless [`Userspace::block_on_drop`] says
+/// otherwise.
 pub struct Userspace {
     // Declared in the order in which they are to go: the host's settings, then the device.
     enforcement: Enforcement,
@@ -82,8 +83,9 @@ impl fmt::Debug for Userspace {
 }
 
 impl Userspace {
-    /// Opens sockets, and creates device and routing, beside the kernel's plane with the first rule only. Until rules are
-    /// added no traffic is touched, and no thread runs before the first SA, or the first rule that waits for a packet.
+    /// Opens sockets, and creates device and routing, beside the kernel's plane with the first rule only. Until rules
+    /// are added no traffic is touched, and no thread runs before the first SA, or the first rule that waits for a
+    /// packet.
     ///
     /// The calling thread's network namespace is the plane's. Needs CAP_NET_ADMIN and CAP_NET_RAW.
     ///
@@ -114,7 +116,7 @@ impl Userspace {
     ) -> Result<Self, PlaneError> {
         let mut journal = Journal::open(lock).map_err(plane_error)?;
         journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
-        // Before anything else: what is to be closed is closed from the first moment on.
+        // Before anything else: blocked traffic is blocked from the first moment on.
         let enforcement = Enforcement::start(&config, &mut journal)?;
         let port = Port::open(config.natt_port, config.mark, config.beside_kernel, &config.without);
         let port = Arc::new(port?);
@@ -158,8 +160,8 @@ impl Userspace {
         IkeSender { port: Arc::clone(&self.port) }
     }
 
-    /// Receives IKE messages on that port, and what routers say of packets that were too long for them. No thread of the
-    /// plane does: whoever starts the plane is to wait for them, and to let these go when it ends.
+    /// Receives IKE messages on that port, and routers' messages about packets that were too long for them. No thread
+    /// of the plane does: the caller is to wait for them, and to let these go when it ends.
     pub fn ike_receivers(&self) -> Vec<IkeReceiver> {
         let routers = match self.config.outer.learned_for.map(|_| Routers::listen()) {
             Some(Ok(routers)) => routers,
@@ -189,7 +191,7 @@ impl Userspace {
         let (unreceived, declined) = self.config.workers.lost();
         let Lost { unread: unread_before, unreceived: before, declined: declined_before } =
             self.lost;
-        // What comes while there is no SA is of none.
+        // Packets that come while there is no SA have an unknown SPI.
         *counters.entry(Discard::UnknownSpi.name()).or_default() += declined + declined_before;
         counters.insert("unreceived", unreceived + before);
         let routing = self.device.as_mut().map(|device| &mut device.routing);
@@ -200,8 +202,8 @@ impl Userspace {
         counters
     }
 
-    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the next
-    /// start with the same device cleans up. At first it does not.
+    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the
+    /// next start with the same device cleans up. At first it does not.
     pub fn block_on_drop(&mut self, blocked: bool) {
         self.journal.keep_on_drop(blocked);
     }

@@ -20,7 +20,7 @@ impl<T> Pool<T> {
         Self(Mutex::new(Free { batches, size, wanted: false }))
     }
 
-    /// A batch that is free. Whoever gets none is to be told when there is one again.
+    /// A batch that is free. A caller that gets none is to be told when there is one again.
     pub(crate) fn take(&self) -> Option<Box<T>> {
         self.with(|free| {
             let batch = free.batches.pop();

@@ -22,7 +22,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The port of ESP in UDP, and the sockets that all queue pairs share. Sockets of a family that the host lacks are absent.
+/// The port of ESP in UDP, and the sockets that all queue pairs share. Sockets of a family that the host lacks are
+/// absent.
 pub(super) struct Port {
     pub(super) number: u16,
     pub(super) mark: u32,
@@ -62,7 +63,7 @@ impl Port {
         let name = format!("UDP port {number}");
         let first = for_families(&name, |family| {
             let socket = udp(family, number, mark, false)?;
-            // Others may join from now on, but whoever held the port before would have been in the way.
+            // Others may join from now on, but an earlier owner of the port would have been in the way.
             socket.set_reuse_port(true)?;
             Ok(socket)
         })?;
@@ -226,8 +227,8 @@ impl Port {
         self.steering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the kernel hand over datagrams of one flow together (UDP GRO), unless that is switched off. The kernel checks the
-    /// option on an arbitrary socket of the port, so every socket has it.
+    /// Lets the kernel hand over datagrams of one flow together (UDP GRO), unless that is switched off. The kernel
+    /// checks the option on an arbitrary socket of the port, so every socket has it.
     pub(super) fn receive_runs(&self, socket: &Socket) -> io::Result<()> {
         if !self.receives_runs {
             return Ok(());

@@ -12,13 +12,13 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// A queue of the device and the sockets whose packets belong with it: what a worker writes to a queue makes the kernel
-/// send the flow's other direction through the same one.
+/// A queue of the device and the sockets whose packets belong with it: the kernel sends the flow's other direction
+/// through the queue that a worker writes to.
 pub(super) struct QueuePair {
     pub tun: Tun,
     pub sockets: Sockets,
-    /// This queue pair reads the raw sockets of ESP and AH. Each further socket would receive every packet again, so there is
-    /// only one of a kind.
+    /// This queue pair reads the raw sockets of ESP and AH. Each further socket would receive every packet again, so
+    /// there is only one of a kind.
     pub reads_raw: bool,
 }
 

@@ -1,13 +1,13 @@
 //! The scheduling policy of a worker: SCHED_BATCH, or the normal one if it waits too long for a core.
 //!
-//! A packet that an application sends wakes the worker while the application is still in its system call. With the normal
-//! policy the worker would preempt the application. The core would then have two threads to run, and the scheduler would wake
-//! the next thread on the packet's way on another core; if that core sleeps, the wake-up takes several times as long as the
-//! packet itself. An application that is not preempted also leaves more packets for one batch. A worker with SCHED_BATCH
-//! therefore runs once the sender sleeps.
+//! A packet that an application sends wakes the worker while the application is still in its system call. With the
+//! normal policy the worker would preempt the application. The core would then have two threads to run, and the
+//! scheduler would wake the next thread on the packet's way on another core; if that core sleeps, the wake-up takes
+//! several times as long as the packet itself. An application that is not preempted also leaves more packets for one
+//! batch. A worker with SCHED_BATCH therefore runs once the sender sleeps.
 //!
-//! A program that only computes never sleeps. If such programs occupy the cores, a worker with SCHED_BATCH waits for the end of
-//! a time slice with every packet. The worker measures this, and uses the normal policy for a while.
+//! A program that only computes never sleeps. If such programs occupy the cores, a worker with SCHED_BATCH waits for
+//! the end of a time slice with every packet. The worker measures this, and uses the normal policy for a while.
 
 #![allow(unsafe_code)]
 
@@ -16,14 +16,15 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Consecutive wake-ups that one measurement covers. A packet behind a whole batch waits for the worker itself, not for a
-/// core, so such wake-ups are not measured.
+/// Consecutive wake-ups that one measurement covers. A packet behind a whole batch waits for the worker itself, not for
+/// a core, so such wake-ups are not measured.
 const MEASURED: u32 = 16;
 
 /// A batch of so many packets makes up for the wait.
 const MANY: usize = 4;
 
-/// The longest that a wake-up may wait for a core on average. A sender usually sleeps some microseconds after its packet.
+/// The longest that a wake-up may wait for a core on average. A sender usually sleeps some microseconds after its
+/// packet.
 const TOLERABLE: Duration = Duration::from_micros(300);
 
 /// The first period with the normal policy. If the wait is too long again afterwards, the next period is twice as long.
@@ -47,8 +48,8 @@ fn schedule(policy: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Measures how long the thread that created it waits for a core, and changes that thread's scheduling policy accordingly. The
-/// thread begins with SCHED_BATCH.
+/// Measures how long the thread that created it waits for a core, and changes that thread's scheduling policy
+/// accordingly. The thread begins with SCHED_BATCH.
 pub(super) struct SchedPolicySwitch {
     /// The kernel's statistics of this thread. Without them the policy stays.
     statistics: Option<File>,
@@ -96,8 +97,8 @@ fn waited(statistics: &File) -> Option<Duration> {
     parse(text.get(..length)?)
 }
 
-/// Parses `schedstat` (the kernel's Documentation/scheduler/sched-stats.rst): nanoseconds on cores, nanoseconds waiting for a
-/// core, and the number of time slices.
+/// Parses `schedstat` (the kernel's Documentation/scheduler/sched-stats.rst): nanoseconds on cores, nanoseconds waiting
+/// for a core, and the number of time slices.
 fn parse(statistics: &[u8]) -> Option<Duration> {
     let waited = str::from_utf8(statistics).ok()?.split_ascii_whitespace().nth(1)?;
     waited.parse().ok().map(Duration::from_nanos)

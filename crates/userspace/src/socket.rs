@@ -1,7 +1,8 @@
-//! The sockets of a queue pair, and sending on them: UDP 4500, and protocols 50 and 51 through the port's shared sockets.
+//! The sockets of a queue pair, and sending on them: UDP 4500, and protocols 50 and 51 through the port's shared
+//! sockets.
 //!
-//! All sockets carry the mark that the routing rule exempts. Without it, the packets they send would come back through the TUN
-//! device.
+//! All sockets carry the mark that the routing rule exempts. Without it, the packets they send would come back through
+//! the TUN device.
 
 use super::datagrams::{Arena, BATCH, Batch, Outgoing};
 use super::dont_fragment::let_fragment;
@@ -22,7 +23,8 @@ const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The sockets of one queue pair.
 pub(super) struct Sockets {
     udp: [Option<Socket>; 2],
-    /// Routers may fragment the packets that the socket of IPv4 sends now. Only the worker that serves the queue pair sends.
+    /// Routers may fragment the packets that the socket of IPv4 sends now. Only the worker that serves the queue pair
+    /// sends.
     fragmenting: AtomicBool,
     port: Arc<Port>,
 }
@@ -53,7 +55,8 @@ impl Sockets {
         &self.udp
     }
 
-    /// Sends all runs of a queue in order. What the kernel does not take is dropped and counted, as a router would.
+    /// Sends all runs of a queue in order. Packets that the kernel does not take are dropped and counted, as by a
+    /// router.
     pub(super) fn send(&self, queue: &SendQueue, arena: &mut Arena) {
         let mut rest = queue.runs();
         while let Some(first) = rest.first() {
@@ -105,8 +108,8 @@ impl Sockets {
         }
     }
 
-    /// Sends each packet of a run as a message of its own. What turns out to be longer than the interface carries, or than
-    /// the kernel knows of the path, is fragmented.
+    /// Sends each packet of a run as a message of its own. A packet that turns out to be longer than the interface
+    /// carries, or than the kernel knows of the path, is fragmented.
     fn send_one_by_one(&self, queue: &SendQueue, run: &Run, arena: &mut Arena) {
         let Some(socket) = self.socket(&run.path, run.may_fragment) else { return };
         let mut segments = queue.octets(run).chunks(run.segment_len.max(1));

@@ -57,7 +57,8 @@ impl Stage {
         }
     }
 
-    /// The stage in which a packet is dropped for that reason. Replays are found in the stage that has the packets in order.
+    /// The stage in which a packet is dropped for that reason. Replays are found in the stage that has the packets in
+    /// order.
     pub fn of(discard: Discard) -> Self {
         match discard {
             Discard::TransportFragment => Self::Defrag,
@@ -140,7 +141,7 @@ impl StageStats {
     /// The same for packets from the network.
     pub(super) fn looked_up_inbound(&self, lookups: SaLookups, octets: usize) {
         let SaLookups { found, unknown } = lookups;
-        // What came was IKE alone.
+        // Only IKE came.
         if lookups == SaLookups::default() {
             return;
         }

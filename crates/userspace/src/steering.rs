@@ -1,5 +1,5 @@
-//! The steering of datagrams to the sockets on one port: IKE goes to the first, ESP to one of the others by its SPI. So the
-//! packets of an SA stay in order, and the SAs of one peer spread over all.
+//! The steering of datagrams to the sockets on one port: IKE goes to the first, ESP to one of the others by its SPI. So
+//! the packets of an SA stay in order, and the SAs of one peer spread over all.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// Spreads SPIs that differ little (Knuth's multiplicative hash): who chooses them need not choose at random.
+/// Spreads SPIs that differ little (Knuth's multiplicative hash): key management need not choose them at random.
 const SPREAD: u32 = 0x9e37_79b1;
 
 /// SPIs that can be told apart from the kernel's: a program has 4096 steps at most, and each SPI takes two.
@@ -75,7 +75,8 @@ pub(super) struct SpiAt {
     pub offset: u32,
 }
 
-/// Has a raw socket take packets with these SPIs and no others: the kernel gives it copies of those that it opens itself.
+/// Has a raw socket take packets with these SPIs and no others: the kernel gives it copies of those that it opens
+/// itself.
 pub(super) fn sift(socket: &Socket, at: SpiAt, own: &BTreeSet<u32>) -> io::Result<()> {
     let filter = |code: u32, jf: u8, k: u32| SockFilter::new(code as u16, 0, jf, k);
     let mut program = match at.behind_header {
@@ -107,8 +108,8 @@ pub(super) fn reopen(socket: &Socket) -> io::Result<()> {
 }
 
 /// Has a raw socket take nothing but what is for this address, of the loopback device. With a filter the kernel would
-/// still copy each packet of its own SAs for it, hold the copy against its policies, which what a card has opened does not
-/// fit, and count it as lost.
+/// still copy each packet of its own SAs for it, hold the copy against its policies, which what a card has opened does
+/// not fit, and count it as lost.
 pub(super) fn seclude(socket: &Socket, loopback: IpAddr) -> io::Result<()> {
     // To connect it would do, too, but one that is disconnected then takes nothing ever again.
     socket.bind(&SocketAddr::new(loopback, 0).into()).or_else(|_| close(socket))
@@ -169,7 +170,7 @@ mod tests {
     use socket2::{Domain, Type};
     use std::net::UdpSocket;
 
-    /// What the program computes.
+    /// The queue pair that the program chooses.
     fn queue_pair_of(spi: u32, queue_pairs: u32) -> u32 {
         ((spi.wrapping_mul(SPREAD) >> 16) * queue_pairs) >> 16
     }

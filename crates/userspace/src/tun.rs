@@ -20,7 +20,8 @@ pub(super) struct Tun {
 }
 
 impl Tun {
-    /// Creates the device, which is down and disappears with the returned value; if it may, one that takes super-packets.
+    /// Creates the device, which is down and disappears with the returned value; if it may, one that takes
+    /// super-packets.
     pub(super) fn create(name: &str, gso: bool) -> Result<Self, PlaneError> {
         let creating = |e: io::Error| refused(format!("creating the TUN device {name}"), &e);
         // A device with several queues would let us in beside its owner.

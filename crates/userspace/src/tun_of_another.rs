@@ -17,8 +17,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Makes the device in the network namespace of the calling thread, sets it up, and gives it addresses. Its descriptor is in
-    /// nonblocking mode.
+    /// Makes the device in the network namespace of the calling thread, sets it up, and gives it addresses. Its
+    /// descriptor is in nonblocking mode.
     ///
     /// # Errors
     /// If the system refuses, which it does without CAP_NET_ADMIN in the namespace.

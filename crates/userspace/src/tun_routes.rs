@@ -2,9 +2,9 @@
 //!
 //! A rule's routes stand from the moment the rule is added, whether or not an SA serves it, so that its packets reach
 //! the datapath, which drops what it cannot protect. Behind each route stands a blackhole for the same prefix with a
-//! worse metric: the kernel removes the first when the device vanishes with a killed process, the second remains. The next
-//! start, or a new device, puts its routes before it. So there is no moment without a route, and a socket without a source
-//! address never gets the one of another route.
+//! worse metric: the kernel removes the first when the device vanishes with a killed process, the second remains. The
+//! next start, or a new device, puts its routes before it. So there is no moment without a route, and a socket without
+//! a source address never gets the one of another route.
 
 use super::refusal::{plane_error, refused};
 use esp::plane::{PlaneError, Rule, RuleId};
@@ -44,8 +44,8 @@ struct Routed {
 }
 
 impl TunRoutes {
-    /// Sends everything without the mark to `table`. Routes that a crashed daemon, or the device before, has left there stay until
-    /// [`TunRoutes::sweep`].
+    /// Sends everything without the mark to `table`. Routes that a crashed daemon, or the device before, has left there
+    /// stay until [`TunRoutes::sweep`].
     pub(super) fn start(
         mut netlink: Netlink,
         device: u32,
@@ -156,8 +156,8 @@ impl TunRoutes {
         Ok(())
     }
 
-    /// Puts back the routing rules and routes that others have removed, and the routes whose source address has come back or
-    /// gone. Returns their numbers. Routes that could not be withdrawn go.
+    /// Puts back the routing rules and routes that others have removed, and the routes whose source address has come
+    /// back or gone. Returns their numbers. Routes that could not be withdrawn go.
     pub(super) fn restore(&mut self) -> io::Result<(usize, usize)> {
         let (mark, table, priority) = (self.mark, self.table, self.priority);
         let mut rules = 0;
@@ -271,7 +271,8 @@ impl TunRoutes {
             .map(|(metric, target)| Route { table, prefix, metric, target })
     }
 
-    /// A route that stays would take packets from the routes of wider networks, so a failure is followed by another attempt.
+    /// A route that stays would take packets from the routes of wider networks, so a failure is followed by another
+    /// attempt.
     fn withdraw(&mut self, prefix: Prefix) -> io::Result<()> {
         self.try_to_withdraw(prefix).or_else(|_| self.try_to_withdraw(prefix))
     }

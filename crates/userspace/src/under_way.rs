@@ -1,5 +1,5 @@
-//! Outbound packets between the look-up of their SA and the socket. A peer removes an SA as soon as both sides have agreed to
-//! delete it: key management first waits until no packet is under way on it.
+//! Outbound packets between the look-up of their SA and the socket. A peer removes an SA as soon as both sides have
+//! agreed to delete it: key management first waits until no packet is under way on it.
 
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -43,7 +43,7 @@ impl UnderWay {
 
     /// Waits until every batch that has been begun before is sent. Returns `false` if that takes longer than `limit`.
     pub(super) fn settle(&self, limit: Duration) -> bool {
-        // Whoever begins a batch after this, finds the SA of now.
+        // A worker that begins a batch after this finds the present SA.
         fence(Ordering::SeqCst);
         let workers: Vec<Arc<Batches>> = {
             let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,7 +74,7 @@ impl Patience {
         Self::among(cpus, wait)
     }
 
-    /// With few CPUs, whoever looks again takes the time of those who make what it looks for.
+    /// With few CPUs, a worker that looks again takes the time of those who make what it looks for.
     fn among(cpus: usize, wait: Wait) -> Self {
         let looks_again = wait == Wait::Adaptive && cpus > FEW_CPUS;
         Self { wait, looks_again, awake_until: None }

@@ -8,8 +8,8 @@ use netlink_packet_xfrm::{Alg, AlgAead, AlgAuth, XFRM_ALG_NAME_LEN, XfrmAttrs};
 use policy::{AhIntegrity, DesKeys, Integrity};
 use zeroize::Zeroize;
 
-/// The attributes of a suite with its key material ([`Suite::key_material_len`] octets). Whoever has sent them is to
-/// [`wipe`] them.
+/// The attributes of a suite with its key material ([`Suite::key_material_len`] octets). The sender is to [`wipe`] them
+/// afterwards.
 pub(super) fn attributes(suite: Suite, key: &[u8]) -> Result<Vec<XfrmAttrs>, PlaneError> {
     if key.len() != suite.key_material_len() {
         return Err(refusal(suite, "the key has the wrong length"));
@@ -63,7 +63,7 @@ fn encryption(name: &str, key: &[u8]) -> XfrmAttrs {
     XfrmAttrs::EncryptionAlg(Alg { alg_name, alg_key_len, alg_key: key.to_vec() })
 }
 
-/// The kernel is told how long the ICV is: what it would take by itself for HMAC-SHA2-256 is a draft's 96 bits.
+/// The kernel is told how long the ICV is: by itself it would take a draft's 96 bits for HMAC-SHA2-256.
 fn authentication(integrity: Integrity, key: &[u8]) -> XfrmAttrs {
     let (name, icv) = match integrity {
         Integrity::HmacMd5_96 => ("hmac(md5)", 96),

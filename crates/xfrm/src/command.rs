@@ -17,8 +17,8 @@ use std::fmt::Write;
 use std::io;
 use zeroize::Zeroizing;
 
-/// Lists the states and policies of this plane in the calling thread's network namespace as commands, states first, in the
-/// order in which they came: typed in this order, they are listed as they are here. With `keys` they hold the keys;
+/// Lists the states and policies of this plane in the calling thread's network namespace as commands, states first, in
+/// the order in which they came: typed in this order, they are listed as they are here. With `keys` they hold the keys;
 /// `device` names a device by its index.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ fn commands_on(
 
 fn state(message: &StateMessage, device: &dyn Fn(u32) -> String) -> Zeroizing<String> {
     let info = &message.user_sa_info;
-    // As long as it can get: what grows leaves copies of keys behind.
+    // As long as it can get: a growing buffer leaves copies of keys behind.
     let mut text = Zeroizing::new(String::with_capacity(2048));
     let _ = write!(
         text,

@@ -1,6 +1,6 @@
 //! Traffic in the kernel's terms: prefixes, one protocol or all, and ports under a mask.
 //!
-//! What cannot be said exactly in a moderate number of these is refused, never widened or narrowed.
+//! Traffic that a moderate number of these cannot express exactly is refused, never widened or narrowed.
 
 #![forbid(unsafe_code)]
 
@@ -191,8 +191,8 @@ fn exactly(value: u16) -> Port {
     Port { value, mask: u16::MAX }
 }
 
-/// The fewest blocks that hold the numbers from `start` to `end` and no others, of all up to `highest`. The highest bits
-/// of a number that has fewer than 16 are zero, and compared.
+/// The fewest blocks that hold the numbers from `start` to `end` and no others, of all up to `highest`. The highest
+/// bits of a number that has fewer than 16 are zero, and compared.
 fn blocks(start: u16, end: u16, highest: u16) -> Vec<Port> {
     if (start, end) == (0, highest) {
         return vec![Port::default()];

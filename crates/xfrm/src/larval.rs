@@ -1,5 +1,5 @@
-//! Packets that wait for an SA. The kernel asks for an SA once and notes that by a larval one; until that is gone, half a
-//! minute later, no other packet asks. Here it goes after a second, as rules ask once a second in userspace.
+//! Packets that wait for an SA. The kernel asks for an SA once and notes that by a larval one; until that is gone, half
+//! a minute later, no other packet asks. Here it goes after a second, as rules ask once a second in userspace.
 
 #![forbid(unsafe_code)]
 

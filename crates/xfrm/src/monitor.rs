@@ -1,4 +1,5 @@
-//! The kernel's reports: packets that want an SA, SAs that reach a limit, peers that move, and changes by other programs.
+//! The kernel's reports: packets that want an SA, SAs that reach a limit, peers that move, and changes by other
+//! programs.
 
 #![forbid(unsafe_code)]
 
@@ -90,7 +91,7 @@ fn listen(own: [u32; 2]) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_XFRM)?;
     socket.bind(&SocketAddr::new(PORT, 0))?;
     socket.set_non_blocking(true)?;
-    // What the plane itself changes, and this thread, they know, and with an SA that is added the kernel tells its keys.
+    // The plane and this thread know their own changes. Reports of new SAs would contain their keys.
     reports::only(
         &socket,
         &[
@@ -103,7 +104,7 @@ fn listen(own: [u32; 2]) -> io::Result<Socket> {
             (XFRM_MSG_DELPOLICY, By::Others(own)),
         ],
     )?;
-    // The host's limit may be lower; what is lost then is made good.
+    // The host's limit may be lower; lost reports are then made good.
     if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
         let _ = socket.set_rx_buf_sz(BUFFER as u32);
     }

@@ -56,7 +56,7 @@ impl From<io::Error> for Refused {
 pub trait Kernel: Send {
     /// Carries out a request; returns once it is in force. Keys in the message are wiped.
     fn order(&mut self, message: XfrmMessage) -> Result<(), Refused>;
-    /// Asks for one thing. Whoever asks for an SA is to wipe the keys of the answer.
+    /// Asks for one thing. A caller that asks for an SA is to wipe the keys of the answer.
     fn ask(&mut self, message: XfrmMessage) -> Result<XfrmMessage, Refused>;
     /// Removes an SA. Returns what it was in the end, without its keys; `None` where the kernel does not tell.
     fn take(&mut self, sa: DelGetMessage) -> Result<Option<ModifyMessage>, Refused>;
@@ -92,7 +92,7 @@ impl Netlink {
         Ok(Self { socket, port, removals: None, sequence: 0, answers, written: 0 })
     }
 
-    /// Has the kernel tell from now on what SAs were when they are removed. Whoever has it told is to remove SAs by
+    /// Has the kernel tell from now on the final state of SAs that are removed. The caller is to remove SAs by
     /// [`Kernel::take`].
     pub(super) fn hear_of_removals(&mut self) -> io::Result<()> {
         let mut socket = Socket::new(NETLINK_XFRM)?;
@@ -203,7 +203,7 @@ pub(super) fn wipe(message: &mut XfrmMessage) {
     }
 }
 
-/// Octets of a request. What it changes the kernel reports with this port and number, just as they stand here.
+/// Octets of a request. The kernel reports its changes with this port and number, just as they stand here.
 pub(super) fn octets(
     message: XfrmMessage,
     flags: u16,
@@ -235,7 +235,7 @@ pub(super) fn messages(mut octets: &[u8]) -> impl Iterator<Item = NetlinkBuffer<
 
 /// Reads a message of a kind that this plane knows.
 pub(super) fn parse(kind: u16, payload: &[u8]) -> Option<XfrmMessage> {
-    // What comes before the attributes, in octets (linux/xfrm.h): the parser takes that for granted.
+    // The octets before the attributes (linux/xfrm.h): the parser takes them for granted.
     let fixed = match kind {
         XFRM_MSG_NEWSA | XFRM_MSG_UPDSA => 224,
         XFRM_MSG_DELSA => 24,

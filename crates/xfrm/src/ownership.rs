@@ -1,5 +1,5 @@
-//! The states and policies in the kernel that belong to this plane. They are recognised by the plane's ranges of reqids and
-//! priorities; with a reqid of the operator's, by a policy of this plane that names the SA.
+//! The states and policies in the kernel that belong to this plane. They are recognised by the plane's ranges of reqids
+//! and priorities; with a reqid of the operator's, by a policy of this plane that names the SA.
 
 #![forbid(unsafe_code)]
 

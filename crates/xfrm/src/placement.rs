@@ -1,9 +1,9 @@
-//! The place where the packets of an SA are protected: in a network card (packet offload), with the card doing the cryptography
-//! (crypto offload), or in the kernel's software.
+//! The place where the packets of an SA are protected: in a network card (packet offload), with the card doing the
+//! cryptography (crypto offload), or in the kernel's software.
 //!
-//! [`Placement`] keeps the operator's choice and its results. [`steps()`] decides, as a pure function, which offloads to try,
-//! and why the others are not tried. The plane goes through these steps, reads back what is in force (the kernel accepts crypto
-//! offload for a card without it and uses software), and notes the result.
+//! [`Placement`] keeps the operator's choice and its results. [`steps()`] decides, as a pure function, which offloads
+//! to try, and why the others are not tried. The plane goes through these steps, reads back what is in force (the
+//! kernel accepts crypto offload for a card without it and uses software), and notes the result.
 
 #![forbid(unsafe_code)]
 
@@ -250,7 +250,8 @@ impl Placement {
         own.unwrap_or_else(|| self.choice(name).clone())
     }
 
-    /// Sets what is wanted for SAs that are keyed by hand and installed from now on; `None`: as for the tunnel of that name.
+    /// Sets what is wanted for SAs that are keyed by hand and installed from now on; `None`: as for the tunnel of that
+    /// name.
     pub fn set_by_hand(&self, name: &str, way: Way, choice: Option<Choice>) {
         let key = (name.to_owned(), way);
         match choice {

@@ -112,8 +112,8 @@ impl fmt::Debug for Xfrm {
     }
 }
 
-/// Removes from the kernel everything that a plane which has ended left there. If another plane runs in the calling thread's
-/// network namespace, or the kernel has no XFRM, nothing happens.
+/// Removes from the kernel everything that a plane which has ended left there. If another plane runs in the calling
+/// thread's network namespace, or the kernel has no XFRM, nothing happens.
 ///
 /// # Errors
 /// If the kernel refuses it.
@@ -310,8 +310,8 @@ impl Xfrm {
 }
 
 impl Xfrm {
-    /// Says whether the policies stay in the kernel when this is dropped, where they block without SAs, until the next start. At
-    /// first they do not.
+    /// Says whether the policies stay in the kernel when this is dropped, where they block without SAs, until the next
+    /// start. At first they do not.
     pub fn block_on_drop(&mut self, blocked: bool) {
         self.blocked_on_drop = blocked;
     }

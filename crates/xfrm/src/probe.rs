@@ -76,7 +76,8 @@ fn attempt(kernel: &mut dyn Kernel, suite: Suite) -> Result<(), String> {
         outcome => outcome,
     };
     added.map_err(|error| error.to_string())?;
-    // The kernel takes the suite, whatever it says now. What is left is removed by the next probe, or with the other leftovers.
+    // The kernel takes the suite, whatever it says now. An SA that is left is removed by the next probe, or with the
+    // other leftovers.
     if let Err(error) = kernel.order(delete()) {
         tracing::debug!(%error, "an SA of the probe is left");
     }

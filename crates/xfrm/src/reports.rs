@@ -1,5 +1,5 @@
-//! The filter for the kernel's reports on a socket. The kernel reports every change; a report that does not matter would only
-//! wake the thread up.
+//! The filter for the kernel's reports on a socket. The kernel reports every change; a report that does not matter
+//! would only wake the thread up.
 
 #![forbid(unsafe_code)]
 
@@ -72,7 +72,7 @@ mod tests {
             let mut message = [0; 16];
             message[4..6].copy_from_slice(&kind.to_ne_bytes());
             message[12..].copy_from_slice(&port.to_ne_bytes());
-            // What the filter does not take is refused to who sends.
+            // The sender gets an error for a message that the filter does not take.
             let _ = kernel.send(&message);
             socket.recv(&mut message).is_ok()
         };

@@ -136,7 +136,8 @@ impl Form {
             mode: mode(self.mode),
             ..UserSaInfo::default()
         };
-        // What a card has decrypted and GRO has not seen is held against the selector before it leaves the tunnel.
+        // The kernel checks a packet that a card has decrypted, and that GRO has not seen, against the selector before
+        // the packet leaves the tunnel.
         let by_card = self.offload.is_some_and(|offload| !offload.packet);
         match self.flow.filter(|_| self.mode == Mode::Transport || !by_card) {
             Some(flow) => info.selector = flow.wire(),
@@ -186,7 +187,7 @@ impl Form {
             }
         }
         match (self.inbound, self.binding.mark) {
-            // What arrives has none yet: its SPI finds the SA, which marks what it has opened for the policy.
+            // An arriving packet has none yet: its SPI finds the SA, which marks the opened packet for the policy.
             (true, Some((value, mask))) => {
                 nlas.extend([XfrmAttrs::MarkVal(value), XfrmAttrs::MarkMask(mask)]);
                 nlas.extend(self.binding.if_id.map(XfrmAttrs::IfId));
@@ -257,8 +258,8 @@ fn replay_of(window: u32) -> XfrmAttrs {
     })
 }
 
-/// Returns `true` if this is no SA but the kernel's note that a packet has asked for one (a larval state). It has the SPI that
-/// the policy names, and says nothing about sequence numbers.
+/// Returns `true` if this is no SA but the kernel's note that a packet has asked for one (a larval state). It has the
+/// SPI that the policy names, and says nothing about sequence numbers.
 pub(super) fn is_larval(state: &ModifyMessage) -> bool {
     !state.nlas.iter().any(|attribute| {
         matches!(
@@ -314,8 +315,8 @@ fn number_in(attribute: &XfrmAttrs, inbound: bool) -> Option<u64> {
     Some(u64::from(high) << 32 | u64::from(low))
 }
 
-/// The kernel's counters of an SA. The kernel leaves out the IP header in transport mode, which is added, and remembers whole
-/// seconds.
+/// The kernel's counters of an SA. The kernel leaves out the IP header in transport mode, which is added, and remembers
+/// whole seconds.
 pub(super) fn usage(state: &ModifyMessage, now: Instant, clock: SystemTime) -> Usage {
     let info = &state.user_sa_info;
     let header =

@@ -94,8 +94,8 @@ const fn of(name: &'static str, explanation: &'static str) -> Statistic {
     Statistic { name, explanation }
 }
 
-/// The packets dropped in the calling thread's network namespace, for any program, since the namespace was made. Empty if the
-/// kernel does not count.
+/// The packets dropped in the calling thread's network namespace, for any program, since the namespace was made. Empty
+/// if the kernel does not count.
 pub fn statistics() -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string("/proc/thread-self/net/xfrm_stat").unwrap_or_default();
     read(&text)

@@ -50,7 +50,7 @@ fn parts(kind: u16, octets: &[u8]) -> Parts {
     (kind, fixed.to_vec(), attributes)
 }
 
-/// What iproute2 has sent in a case.
+/// The message that iproute2 has sent in a case.
 fn recorded(case: &str) -> Parts {
     let mut lines =
         include_str!("tests/iproute2.txt").lines().skip_while(|line| *line != case).skip(2);

@@ -1,7 +1,7 @@
 //! SAs that are in software because a network card had no room for them, and the places that have become free since.
 //!
-//! A place that becomes free goes to an SA of the tunnel that had it, where one waits: so a tunnel whose SAs are rekeyed
-//! stays in its card. Then it goes to who has waited longest.
+//! A place that becomes free goes to an SA of the tunnel that had it, where one waits: so a tunnel whose SAs are
+//! rekeyed stays in its card. Then it goes to who has waited longest.
 
 #![forbid(unsafe_code)]
 
@@ -57,7 +57,8 @@ impl Waiting {
         }
     }
 
-    /// A place in a card has become free, which an SA of a rule had. Returns whether somebody waits for one of that card.
+    /// A place in a card has become free, which an SA of a rule had. Returns whether somebody waits for one of that
+    /// card.
     pub(super) fn free(&mut self, rule: RuleId, table: Table) -> bool {
         // Where both directions share what room there is, either may use it.
         let wanted = [table, other(table)].iter().any(|table| self.queues.contains_key(table));
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(next(&mut waiting), None, "nothing is free");
         assert!(waiting.free(C, IN) && waiting.free(C, IN));
         assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(3), Some(1)]);
-        // What sends may leave room for what receives.
+        // An outbound SA may leave room for an inbound one.
         assert!(waiting.free(A, OUT));
         assert_eq!((next(&mut waiting), waiting.len()), (Some(2), 0));
         assert!(!waiting.free(A, IN), "nobody waits");

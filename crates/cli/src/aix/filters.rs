@@ -61,7 +61,7 @@ pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble
     Ok(())
 }
 
-/// How careful whoever types the command is.
+/// How careful the operator who types the command is.
 #[derive(Default)]
 struct Caution {
     yes: bool,

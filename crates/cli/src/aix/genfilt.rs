@@ -1,4 +1,5 @@
-//! `genfilt`: the rule that its flags describe, in the words of vpnd.toml. Nothing is changed: rules belong to that file.
+//! `genfilt`: the rule that its flags describe, in the words of vpnd.toml. Nothing is changed: rules belong to that
+//! file.
 
 use super::{Flags, Trouble};
 use std::fmt::Write as _;

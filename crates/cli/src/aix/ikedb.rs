@@ -65,7 +65,7 @@ fn ask(command: Command) -> Result<Reply, Trouble> {
     })
 }
 
-/// Changes the database; what is remarked goes to standard error.
+/// Changes the database; remarks go to standard error.
 fn change(command: Command) -> Result<Stored, Trouble> {
     match ask(command)? {
         Reply::Stored(stored) => {

@@ -46,7 +46,7 @@ impl Run for Events {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         session.done(Ask::Events { names: self.names.clone() })?;
         while let Some(happening) = session.client()?.next_event()? {
-            // What was missed may have been of a wanted type.
+            // The events that were missed may have been of a wanted type.
             let wanted = happening.missed.is_some() || self.types.contains(&happening.event);
             if !self.types.is_empty() && !wanted {
                 continue;

@@ -63,7 +63,7 @@ impl Run for Filter {
 }
 
 impl Filter {
-    /// Returns `true` unless the command drops what passes now, and whoever typed it does not want that.
+    /// Returns `true` unless the command drops what passes now, and the operator does not want that.
     fn may_deny(&self, session: &mut Session) -> Result<bool, Failure> {
         let wanted = [("IPv4", self.ipv4), ("IPv6", self.ipv6)];
         if wanted.iter().all(|(_, action)| *action != Some(DefaultAction::Deny)) {

@@ -59,7 +59,7 @@ impl Run for List {
 }
 
 impl List {
-    /// What to do about an empty table. It goes to standard error: programs read the table.
+    /// The advice about an empty table. It goes to standard error: programs read the table.
     fn hint(&self) -> &'static str {
         match self.all {
             true => NO_TUNNEL,

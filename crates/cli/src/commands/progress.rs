@@ -145,7 +145,7 @@ fn first_under_way(tunnels: &[Tunnel]) -> Option<String> {
     found.map(|tunnel| tunnel.name.clone())
 }
 
-/// What a tunnel waits for, in a few words.
+/// The progress of a tunnel, in a few words.
 fn progress(explanation: &Explanation) -> String {
     let all = || std::iter::once(explanation).chain(&explanation.children);
     let sent = all().find_map(|e| Some((e, e.waits.as_ref()?.sent.as_ref()?)));

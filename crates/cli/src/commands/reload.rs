@@ -81,7 +81,7 @@ fn reload(
     Ok(answer!(session, Ask::Reload { dry_run, undo_after_seconds }, Reloaded))
 }
 
-/// The changes of the filter that may shut out whoever is connected by ssh.
+/// The changes of the filter that may shut out an operator who is connected by ssh.
 fn risks(reloaded: &Reloaded) -> Vec<&str> {
     let risks = reloaded.filter.iter().filter(|change| change.may_shut_out);
     risks.map(|change| change.message.as_str()).collect()

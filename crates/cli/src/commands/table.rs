@@ -1,7 +1,7 @@
 //! The tables of commands of `vpnd` and `vpnctl`.
 
-/// Makes a program's commands of a table: the name of a variant is the command's name, its help is its type's. The order
-/// is that of `--help`. The commands of [`crate::shell`], which every program has, come last.
+/// Makes a program's commands of a table: the name of a variant is the command's name, its help is its type's. The
+/// order is that of `--help`. The commands of [`crate::shell`], which every program has, come last.
 macro_rules! commands {
     ($(#[$doc:meta])* pub enum $commands:ident { $($name:ident($module:ident :: $arguments:ident),)* }) => {
         $(#[$doc])*

@@ -99,8 +99,8 @@ const STATE_DIR: &str = "/run/vpnd";
 const LASTING: &str = "/var/lib/vpnd";
 
 impl Esp {
-    /// The file with the guard that was in force last, by which the tunnels are guarded if the policy cannot be read. A gateway
-    /// with a state directory of its own has it there.
+    /// The file with the guard that was in force last, by which the tunnels are guarded if the policy cannot be read. A
+    /// gateway with a state directory of its own has it there.
     pub fn guard_file(&self) -> PathBuf {
         if !self.guard_file.as_os_str().is_empty() {
             return self.guard_file.clone();

@@ -359,7 +359,7 @@ fn with_mac(
     if key.len() + takes != suite.key_material_len() {
         return Err("without encryption there is no encryption_key".to_owned());
     }
-    // In one piece from the beginning: what grows leaves copies behind.
+    // In one piece from the beginning: a growing buffer leaves copies behind.
     let mut all = Vec::with_capacity(suite.key_material_len());
     all.extend_from_slice(key.expose());
     all.extend_from_slice(own.expose());

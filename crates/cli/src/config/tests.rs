@@ -170,7 +170,7 @@ fn certificates_may_lie_anywhere() {
     let named = |sources: &[vpn::certificates::Source]| -> Vec<(String, bool)> {
         sources.iter().map(|s| (s.path.display().to_string(), s.optional)).collect()
     };
-    // What is read by default may be absent, what was named may not.
+    // Default sources may be absent, named ones may not.
     let expected = [("/srv/vpn/ca".to_owned(), true), ("/usr/share/ca.pem".to_owned(), false)];
     assert_eq!(named(&sources.authorities), expected);
     assert_eq!(named(&sources.private_keys), [("/srv/vpn/private".to_owned(), true)]);

@@ -142,7 +142,7 @@ pub fn run(
 ) -> Result<(), CryptoError> {
     match &arguments.command {
         Command::Info { json } => {
-            // Whatever keeps the daemon from answering, the machine can be looked at.
+            // The machine can be looked at, even if the daemon does not answer.
             let daemon = Client::connect(control).ok();
             let daemon = daemon.and_then(|mut client| client::state(&mut client).ok());
             let machine = Machine::look(daemon);

@@ -1,5 +1,6 @@
-//! The functions of IKE on this machine beside its ciphers, which are those of ESP: PRFs, hash functions, random numbers, key
-//! exchanges and signatures. PRFs are computed by the provider of their MAC; the others have no choice of providers.
+//! The functions of IKE on this machine beside its ciphers, which are those of ESP: PRFs, hash functions, random
+//! numbers, key exchanges and signatures. PRFs are computed by the provider of their MAC; the others have no choice of
+//! providers.
 
 use super::machine::Capability;
 use ::crypto::{Backend, Cpu, Function, Provider, mac};

@@ -30,7 +30,7 @@ pub fn of(policy: &Policy, facility: &CryptoProviders) -> Vec<String> {
 
 /// A remark, if the first suite of a tunnel is slow on this machine and a faster one could take its place.
 fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option<String> {
-    // What the CPU could do: whether it is to is said once, and not for each tunnel.
+    // The CPU's abilities count here: whether they are to be used is said once, and not for each tunnel.
     let in_software = |suite: Suite| {
         let accelerated = |f: &Function| {
             !facility.cpu().instructions(facility.choice().provider(suite), *f).is_empty()

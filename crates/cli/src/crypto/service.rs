@@ -74,7 +74,7 @@ pub fn stats(tunables: &Tunables) -> CryptoStats {
     let mut of_ike: BTreeMap<_, FunctionWork> = BTreeMap::new();
     for (order, (operation, operations)) in tally::done().into_iter().enumerate() {
         let (function, verb, place) = by_ike(facility, operation);
-        // What several providers have done is one row, in the place of the first.
+        // The work of several providers is one row, in the place of the first.
         let known = of_ike.values().position(|r| r.function == function && r.operation == verb);
         let key = known.and_then(|at| of_ike.keys().nth(at).copied()).unwrap_or(order);
         let row = of_ike.entry(key).or_insert_with(|| row("ike", function, verb, None));

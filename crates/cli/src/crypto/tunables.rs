@@ -1,4 +1,5 @@
-//! AIX's tunables of the crypto facility (`acfo`), as far as they mean something here, and the file of those set for good.
+//! AIX's tunables of the crypto facility (`acfo`), as far as they mean something here, and the file of those set for
+//! good.
 
 use crate::config::Crypto;
 use ::crypto::CryptoProviders;
@@ -98,9 +99,9 @@ pub enum TunableError {
 }
 
 impl Tunables {
-    /// Puts the configuration in force, and before it what was set for good.
+    /// Puts the configuration in force, and before it the values that were set for good.
     ///
-    /// What is wrong with that comes back as text: a file that cannot be read keeps no daemon from starting.
+    /// Errors of those values come back as text: a file that cannot be read keeps no daemon from starting.
     pub fn start(
         config: &Crypto,
         facility: Arc<CryptoProviders>,
@@ -242,7 +243,7 @@ impl Tunables {
     fn default(&self, name: &str) -> u64 {
         match name {
             "min_sz" => self.defaults.min_sz,
-            // What the CPU lacks is not the default.
+            // An ability that the CPU lacks is not the default.
             "in_core_enabled" => {
                 (self.defaults.in_core_enabled && self.facility.cpu().accelerates()).into()
             }

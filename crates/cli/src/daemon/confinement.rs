@@ -1,5 +1,5 @@
-//! The confinement of the daemon's process, and of the process that runs `nft` for it: fewer privileges, fewer files and fewer
-//! system calls than their user has.
+//! The confinement of the daemon's process, and of the process that runs `nft` for it: fewer privileges, fewer files
+//! and fewer system calls than their user has.
 //!
 //! A thread passes all of it on to the threads and programs that it starts, and never gets rid of it. So it is put in
 //! force while the process has one thread.

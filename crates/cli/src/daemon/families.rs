@@ -64,7 +64,7 @@ impl<G: Gateway> Daemon<G> {
         self.families().await
     }
 
-    /// What the operator should know about families that are off.
+    /// Warnings for the operator about families that are off.
     pub(super) async fn family_warnings(&self) -> Result<Vec<String>, Refusal> {
         let families = self.families().await?.families;
         Ok(families.iter().filter_map(remark).collect())

@@ -51,8 +51,8 @@ pub trait Gateway: Clone + Send + Sync + 'static {
         first: usize,
         count: usize,
     ) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
-    /// Reasons why packets do not pass through a tunnel that is up, or may not pass. What is known of the packet filter may be
-    /// as old as `age`.
+    /// Reasons why packets do not pass through a tunnel that is up, or may not pass. The knowledge of the packet filter
+    /// may be as old as `age`.
     fn findings(
         &self,
         tunnel: &IkeStatus,
@@ -70,7 +70,7 @@ pub trait Gateway: Clone + Send + Sync + 'static {
         &self,
         policy: Arc<Policy>,
     ) -> impl Future<Output = Result<(), GatewayError>> + Send;
-    /// Replaces what this side trusts and proves itself by; what is up stays up.
+    /// Replaces what this side trusts and proves itself by; tunnels that are up stay up.
     fn replace_trust(
         &self,
         trust: Arc<Trust>,
@@ -123,8 +123,8 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn cards(&self) -> Report;
     /// The SAs in the kernel, and where each is protected.
     fn placed(&self) -> Vec<Placed>;
-    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops. With `blocked`, the
-    /// traffic of the tunnels stays blocked.
+    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops. With `blocked`,
+    /// the traffic of the tunnels stays blocked.
     fn stop(&self, blocked: bool) -> impl Future<Output = ()> + Send;
     /// Events from now on.
     fn events(&self) -> Events;

@@ -1,5 +1,5 @@
-//! The helper: a process that runs `nft` for the daemon, so that the daemon itself need not be able to run any program. It also
-//! tells the service manager what the daemon has to say.
+//! The helper: a process that runs `nft` for the daemon, so that the daemon itself need not be able to run any program.
+//! It also tells the service manager what the daemon has to say.
 //!
 //! ```text
 //!  vpnd start ── socket: a connection for each call ──► vpnd start --helper
@@ -10,8 +10,8 @@
 //!                                                           └──► service manager
 //! ```
 //!
-//! It ends with the daemon, after the calls that the daemon has made. Signals to the process group or to the control group do
-//! not end it: the daemon needs it to undo its changes.
+//! It ends with the daemon, after the calls that the daemon has made. Signals to the process group or to the control
+//! group do not end it: the daemon needs it to undo its changes.
 
 pub mod inside;
 

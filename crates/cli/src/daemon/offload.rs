@@ -56,7 +56,7 @@ impl<G: Gateway> Daemon<G> {
             let message = format!("what the kernel has cannot be listed: {error}");
             Refusal::new(RefusalCode::DataPlane, message)
         })?;
-        // In one piece from the beginning: what grows leaves copies of keys behind.
+        // In one piece from the beginning: a growing buffer leaves copies of keys behind.
         let length = commands.iter().map(|command| command.len() + 1).sum();
         let mut text = Zeroizing::new(String::with_capacity(length));
         for command in commands {

@@ -14,8 +14,9 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 impl<G: Gateway> Daemon<G> {
-    /// Reads the policy file and the certificates again and, unless `dry_run`, puts them in force as a whole, or keeps the old ones and
-    /// says why in the log and to the caller. After `undo_after`, the filter of before comes back unless it is confirmed.
+    /// Reads the policy file and the certificates again and, unless `dry_run`, puts them in force as a whole, or keeps
+    /// the old ones and says why in the log and to the caller. After `undo_after`, the filter of before comes back
+    /// unless it is confirmed.
     ///
     /// # Errors
     /// Where the file cannot be read or has errors.
@@ -104,7 +105,7 @@ impl<G: Gateway> Daemon<G> {
             self.numbers.restart();
         }
         self.certificates.keep(policy, certificates.trust);
-        // Whoever reloads may have mended what kept a revocation list from being fetched.
+        // The operator may have mended the cause of a revocation list's failed download.
         self.certificates.lists().retry();
         Ok(reloaded)
     }

@@ -38,7 +38,7 @@ pub struct Daemon<G> {
     pub(super) reloading: Mutex<()>,
     pub(super) pending_filter: Pending,
     stop: Notify,
-    /// Whoever has asked for the stop wants the guard to stay.
+    /// The guard is to stay after the stop.
     keep_guard: AtomicBool,
 }
 

@@ -61,7 +61,7 @@ impl<G: Gateway> Daemon<G> {
             Ok((prepared, store.directory().to_owned(), file, certificates))
         })
         .await?;
-        // What there is to remark about the file is in `prepared`.
+        // The remarks about the file are in `prepared`.
         let file = PolicyFile { warnings: Vec::new(), ..file };
         let reloaded = self.put_in_force(file, certificates, dry_run).await?;
         if !dry_run {

@@ -1,4 +1,5 @@
-//! A change of the filter that is undone after a while unless it is confirmed: whoever has shut himself out waits for it.
+//! A change of the filter that is undone after a while unless it is confirmed: an operator who has shut himself out
+//! waits for it.
 
 use super::{Daemon, Gateway};
 use esp::filter::Filter;

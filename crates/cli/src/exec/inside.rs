@@ -27,8 +27,8 @@ const MTU: u16 = 1380;
 /// The table of routes that is always looked up (ip-route(8): main).
 const MAIN: u32 = 254;
 
-/// Takes the plan from standard input, carries it out, and becomes the command once it is told to. Returns a status only if it
-/// cannot.
+/// Takes the plan from standard input, carries it out, and becomes the command once it is told to. Returns a status
+/// only if it cannot.
 pub fn run(command: &[OsString]) -> ExitCode {
     let failed = ExitCode::from(OWN_FAILURE);
     let Ok((plan, Some(input))) = receive::<Plan>(io::stdin()) else {
@@ -88,15 +88,16 @@ fn prepare(plan: &Plan) -> Result<Device, IsolationError> {
         let route = HostRoute { table: MAIN, prefix, metric: 0, target };
         netlink.put_route(&route).map_err(system(&format!("add a route to {prefix}")))?;
     }
-    // Without it, the ping of most systems has no right to its socket. Where the setting is read-only, the command goes without.
+    // Without it, the ping of most systems has no right to its socket. Where the setting is read-only, the command goes
+    // without.
     let group = getegid();
     let _ = fs::write("/proc/sys/net/ipv4/ping_group_range", format!("{group} {group}"));
     names::resolve_by(&plan.name_servers)?;
     Ok(device)
 }
 
-/// Moves this process, which has a single thread, into network and mount namespaces of its own; and into a user namespace, in
-/// which it is the same user, unless it is root.
+/// Moves this process, which has a single thread, into network and mount namespaces of its own; and into a user
+/// namespace, in which it is the same user, unless it is root.
 fn enter() -> Result<(), IsolationError> {
     let flags = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS;
     let as_root = geteuid().is_root() && unshare(flags).is_ok();

@@ -60,7 +60,7 @@ fn unit(text: &str, layout: &Layout) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
 
-/// What a program writes as manual pages.
+/// The manual pages that a program writes.
 fn pages(layout: &Layout, program: &Path) -> Result<Vec<Content>, InstallError> {
     let directory = Temporary::new()?;
     run(program, &["man", &directory.0.display().to_string()])?;
@@ -77,7 +77,7 @@ fn pages(layout: &Layout, program: &Path) -> Result<Vec<Content>, InstallError> 
     Ok(pages)
 }
 
-/// What a program prints as its completion.
+/// The completion that a program prints.
 fn completion(program: &Path, name: &str, shell: &str) -> Result<Vec<u8>, InstallError> {
     let mut script = run(program, &["completions", shell])?;
     if shell == "zsh" {
@@ -156,7 +156,7 @@ mod tests {
         for setting in ["Before", "Wants"] {
             assert_eq!(values(guard, setting), ["network-pre.target"], "{setting}");
         }
-        // What flushes the rules of nftables when it loads its own.
+        // Services that flush the rules of nftables when they load their own.
         for unit in ["nftables.service", "ufw.service", "netfilter-persistent.service"] {
             assert!(values(guard, "After").contains(&unit), "{unit}");
         }

@@ -137,7 +137,8 @@ pub(super) fn key(kind: KeyKind) -> Result<(KeyPair, Zeroizing<String>), PkiErro
     Ok((key, text))
 }
 
-/// A key in the first version of PKCS#8. OpenSSL 3.0 and strongSwan do not read the second one, with the public key in it.
+/// A key in the first version of PKCS#8. OpenSSL 3.0 and strongSwan do not read the second one, with the public key in
+/// it.
 fn ed25519() -> Result<KeyPair, rcgen::Error> {
     let unusable = |_| rcgen::Error::CouldNotParseKeyPair;
     let made = Ed25519KeyPair::generate().and_then(|key| key.to_pkcs8v1()).map_err(unusable)?;

@@ -29,7 +29,7 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// What a gateway finds in a directory that was copied to it.
+/// The files that a gateway finds in a directory that was copied to it.
 fn loaded(directory: &Path) -> Loaded {
     let loaded = load(&Sources::below(directory));
     assert!(loaded.errors.is_empty() && loaded.warnings.is_empty(), "{loaded:?}");

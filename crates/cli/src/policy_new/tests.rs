@@ -1,4 +1,4 @@
-//! What is written for many arguments is read as it should be.
+//! The policies that are written for many arguments are read as they should be.
 
 use super::*;
 use clap::{Parser, ValueEnum};

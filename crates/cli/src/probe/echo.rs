@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Octets of ICMP's header of an echo.
 const HEADER: usize = 8;
 
-/// What came of echo requests.
+/// The outcome of an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The answer, after this time.

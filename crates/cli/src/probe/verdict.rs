@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The smallest `outer_mtu` that `vpnd.toml` takes.
 const LEAST_OUTER: u64 = 576;
 
-/// What came of a probe.
+/// The results of a probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
     /// Packets of the first size.
@@ -25,8 +25,8 @@ pub struct Measured {
     /// A packet was refused as too long.
     #[serde(rename = "too_big_told")]
     pub told: bool,
-    /// Octets of the longest packet that the tunnel takes, and of the longest on the way to the peer, as the daemon knows
-    /// them after the probe.
+    /// Octets of the longest packet that the tunnel takes, and of the longest on the way to the peer, as the daemon
+    /// knows them after the probe.
     pub inner_mtu: Option<u64>,
     /// See above.
     pub outer_mtu: Option<u64>,
@@ -72,7 +72,7 @@ impl Measured {
         self.outer_mtu_learned = sa.path_mtu_learned;
     }
 
-    /// What is wrong, if anything is.
+    /// The problem, if there is one.
     pub(super) fn judge(&self, child: &str) -> Option<FindingInfo> {
         let finding = |kind: &str, certain, message: String, cure: &[String]| {
             Some(FindingInfo { kind: kind.to_owned(), certain, message, cure: cure.to_vec() })

@@ -140,7 +140,7 @@ mod tests {
 
     const GREETING: [u8; 3] = [5, 1, 0];
 
-    /// What is read of a client that sends this, and what it is answered.
+    /// The destination that is read of a client that sends this, and the answer to the client.
     async fn dialogue(sent: &[u8]) -> (Option<String>, Vec<u8>) {
         let (mut client, mut server) = duplex(4096);
         client.write_all(sent).await.expect("there is room");

@@ -20,7 +20,8 @@ pub fn behind(state: &str, ended: Option<&Down>) -> String {
     }
 }
 
-/// The time of a moment as RFC 3339 writes it, so many seconds away: with the date unless those are less than twelve hours.
+/// The time of a moment as RFC 3339 writes it, so many seconds away: with the date unless those are less than twelve
+/// hours.
 pub fn clock(stamp: &str, seconds: u64) -> String {
     match stamp.trim_end_matches('Z').split_once('T') {
         Some((_, time)) if seconds < 12 * 3600 => format!("{time} UTC"),

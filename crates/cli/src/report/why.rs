@@ -166,7 +166,7 @@ fn history(
     }
 }
 
-/// What has made a failure history.
+/// The event that has made a failure history.
 fn mended(story: &Story) -> String {
     let at = |stamp: &Option<String>| {
         stamp

@@ -1,7 +1,7 @@
 //! The `[[sa]]` tables of the other end: the same SAs, with `in` and `out` exchanged.
 //!
-//! A table names the source and the destination of the ESP packets, which are the same for both ends. So the SPI and the key
-//! of what one end sends become those of what the other end receives, and the other way round.
+//! A table names the source and the destination of the ESP packets, which are the same for both ends. So the SPI and
+//! the key of what one end sends become those of what the other end receives, and the other way round.
 
 use super::{inlined, read, tables_of};
 use crate::config::{Config, ConfigError, NATT_PORT, Sa};
@@ -51,8 +51,8 @@ pub enum MirrorError {
     },
 }
 
-/// Reads a file with `[[sa]]` tables, such as `vpnd.toml`, and exchanges the ends; `-` is standard input. `with_keys` puts
-/// keys of files into the text.
+/// Reads a file with `[[sa]]` tables, such as `vpnd.toml`, and exchanges the ends; `-` is standard input. `with_keys`
+/// puts keys of files into the text.
 ///
 /// # Errors
 /// As [`MirrorError`].

@@ -172,7 +172,8 @@ pub struct Check {
     /// AIX_VPN XML policy; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Configuration file of vpnd with the paths of the certificates; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
+    /// Configuration file of vpnd with the paths of the certificates; none: the built-in defaults
+    /// [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Ignores elements and attributes with unknown names, with a warning, instead of refusing the file

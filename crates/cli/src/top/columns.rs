@@ -77,7 +77,8 @@ pub(super) fn label(row: &Row) -> String {
     plain(row.child.as_deref().unwrap_or(&row.tunnel)).into_owned()
 }
 
-/// A name in so many columns. What is cut is `…`; of an address at the end of a name nothing is cut but all of it.
+/// A name in so many columns, with `…` where it is cut. An address at the end of a name is kept or left out as one
+/// piece.
 pub(super) fn fitted(name: &str, room: usize) -> String {
     if name.chars().count() <= room {
         return name.to_owned();

@@ -56,7 +56,7 @@ impl Source {
         Ok(Self { socket: socket.to_owned(), client, began: now, connected: now })
     }
 
-    /// Looks; what is wrong is for people.
+    /// Looks; the error is for people.
     pub fn look(&mut self, all: bool) -> Result<Sample, String> {
         if self.client.is_none() {
             let mut client = Client::connect(&self.socket).map_err(|error| error.to_string())?;

@@ -125,7 +125,7 @@ fn sparkline(history: &VecDeque<u64>, room: usize) -> String {
     let latest = || history.iter().skip(history.len() - shown);
     let highest = latest().copied().max().unwrap_or(0).max(1);
     let bar = |value: &u64| {
-        // Whatever moves at all is seen, and the highest fills the line.
+        // Any traffic at all is seen, and the highest fills the line.
         let level = u128::from(*value) * (BARS.len() as u128) / (u128::from(highest) + 1);
         if *value == 0 { ' ' } else { BARS[level as usize] }
     };

@@ -24,7 +24,8 @@ pub struct Check {
     /// AIX_VPN XML policy
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Configuration file with the paths of the certificates; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
+    /// Configuration file with the paths of the certificates; none: the built-in defaults
+    /// [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ignores elements and attributes with unknown names, with a warning, instead of refusing the file

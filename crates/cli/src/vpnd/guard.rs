@@ -20,18 +20,18 @@ use vpn::guard::{self, Definition, GuardState};
 
 /// The status to exit with if the guard is in force, but not by the policy that was asked for.
 const LAST_GOOD: u8 = 4;
-/// The status to exit with if neither the policy nor the last good guard can be used (EX_CONFIG of sysexits.h). The unit does not
-/// try again then.
+/// The status to exit with if neither the policy nor the last good guard can be used (EX_CONFIG of sysexits.h). The
+/// unit does not try again then.
 const NOTHING_GUARDED: u8 = 78;
 
 /// Blocks the traffic of the policy's tunnels unless it is protected, until vpnd release
 ///
 /// The guard is an nftables table. vpnd start puts it in force, too, and an orderly end removes it. After vpnd guard it
-/// stays in force, whether vpnd runs or not: at boot before the first interface is up, while vpnd is restarted or upgraded,
-/// and after a crash.
+/// stays in force, whether vpnd runs or not: at boot before the first interface is up, while vpnd is restarted or
+/// upgraded, and after a crash.
 ///
-/// If the policy or the configuration cannot be used, the guard that was in force last is put in force again, and the exit
-/// status is 4. If there is none, nothing is guarded, and the exit status is 78.
+/// If the policy or the configuration cannot be used, the guard that was in force last is put in force again, and the
+/// exit status is 4. If there is none, nothing is guarded, and the exit status is 78.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -53,8 +53,8 @@ pub struct Guard {
     lenient: bool,
     /// Goes on, and puts the guard back if another program removes it while vpnd does not run
     ///
-    /// Until the guard is back, a second table holds the traffic, which no other program can remove (Linux 5.12). It ends when
-    /// the guard is released. A signal ends it, too, and leaves the guard in force.
+    /// Until the guard is back, a second table holds the traffic, which no other program can remove (Linux 5.12). It
+    /// ends when the guard is released. A signal ends it, too, and leaves the guard in force.
     #[arg(long, conflicts_with = "show")]
     watch: bool,
     /// Changes nothing, and prints the state of the guard
@@ -187,7 +187,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The state of the guard, with the way out for whoever is blocked.
+/// The state of the guard, with the way out for an operator who is blocked.
 fn text(state: &GuardState) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.

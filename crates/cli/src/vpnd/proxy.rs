@@ -26,7 +26,8 @@ pub struct Proxy {
     /// AIX_VPN XML policy file
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
-    /// Configuration file; its sections ike, certificates, crypto and log count [default: /etc/vpnd/vpnd.toml if readable]
+    /// Configuration file; its sections ike, certificates, crypto and log count
+    /// [default: /etc/vpnd/vpnd.toml if readable]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Loopback address and port of the proxy; port 0: one that is free

@@ -9,8 +9,9 @@ use vpn::guard::{self, Released};
 
 /// Ends what vpnd guard began, and removes what blocks the traffic after a crash
 ///
-/// If vpnd does not run, this removes everything that a vpnd which has ended left on this host: the guard, blackhole routes,
-/// routing rules, filters and policies of the kernel. If vpnd runs, its guard stays in force and goes when vpnd is stopped.
+/// If vpnd does not run, this removes everything that a vpnd which has ended left on this host: the guard, blackhole
+/// routes, routing rules, filters and policies of the kernel. If vpnd runs, its guard stays in force and goes when vpnd
+/// is stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,7 +1,7 @@
 //! AIX's commands, by links to the real `vpnctl`, against a daemon around an in-memory gateway.
 //!
-//! What docs/from-aix.md shows after `$` is run here, and must be printed as it stands there;
-//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test control aix` writes it anew, for review.
+//! The commands that docs/from-aix.md shows after `$` are run here, and their output must be as it stands there;
+//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test control aix` writes it again, for review.
 
 use crate::memory::MemoryGateway;
 use crate::running;
@@ -349,7 +349,7 @@ fn a_default_that_nobody_confirms_comes_back() {
         other => panic!("{other:?}"),
     };
     assert!(left().is_some_and(|left| left > 3000));
-    // Another time for the same change; what comes back is what there was before it.
+    // Another time for the same change; the state from before it comes back.
     assert_eq!(bench.run("mkfilt -v 4 -u -z D --for 1s").status, Some(0));
     while left().is_some() || default().as_deref() == Some("deny") {
         thread::yield_now();

@@ -54,7 +54,7 @@ fn parted(line: &str) -> Vec<String> {
     words
 }
 
-/// What bash offers for the end of a line.
+/// The completions that bash offers for the end of a line.
 fn bash(line: &str) -> Vec<String> {
     let words = parted(line);
     let missing = words.last().filter(|word| !word.ends_with(BREAKS)).cloned().unwrap_or_default();
@@ -75,7 +75,7 @@ fn bash(line: &str) -> Vec<String> {
     text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// What the program answers a shell that gives it whole words.
+/// The answer of the program to a shell that gives it whole words.
 fn answered(shell: &str, line: &str) -> Vec<String> {
     let words: Vec<&str> = line.split(' ').collect();
     let output = Command::new(env!("CARGO_BIN_EXE_vpnctl"))

@@ -221,7 +221,7 @@ tunnels have changed
         error,
         "vpnctl: IKEProtection site_p1 is in use by IKETunnel site; delete or change that first\n"
     );
-    // What the daemon has, nobody else writes.
+    // A store that the daemon has can be written by nobody else.
     let error = bench.refused(&["purge", "--yes", "--directory", "store"]);
     assert!(
         error.contains("another process has the policy store store")

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod convert;
-// Of the simulation's tests: whoever else uses the crate `sim` need not build what makes certificates.
+// Of the simulation's tests: other users of the crate `sim` need not build the maker of certificates.
 #[allow(dead_code, reason = "the simulated tests need more of it")]
 #[path = "../../../../tests/simulated/pki.rs"]
 mod pki;

@@ -1,7 +1,7 @@
 //! The output of `vpnd check` for whole policy files: for each `NAME.xml` exactly the text in `NAME.expected`.
 //!
-//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test texts policies` writes the present output; read the difference as somebody who
-//! does not know the program.
+//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test texts policies` writes the present output; read the difference as
+//! somebody who does not know the program.
 
 use cli::check::{Format, Outcome, Request, check};
 use cli::config::Config;

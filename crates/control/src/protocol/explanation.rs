@@ -47,8 +47,8 @@ pub struct Explanation {
 /// A reason why packets do not pass through a tunnel that is up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingInfo {
-    /// `forwarding`, `rp_filter`, `firewall`, `nat`, `route`, `no_route_behind`, `duplicate_subnet`, `shadowed`, `narrowed`
-    /// or `one_way`.
+    /// `forwarding`, `rp_filter`, `firewall`, `nat`, `route`, `no_route_behind`, `duplicate_subnet`, `shadowed`,
+    /// `narrowed` or `one_way`.
     pub kind: String,
     /// True if packets do not pass for this reason; false if they may not.
     pub certain: bool,
@@ -105,8 +105,8 @@ pub struct Unanswered {
 /// The renewal of a Child SA whose rekey was refused, or that is replaced with its whole IKE SA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
-    /// The present attempt: `widened` (a rekey for any traffic), `new_child_sa` or `new_ike_sa`; `again`: the last one has
-    /// failed, and another one follows.
+    /// The present attempt: `widened` (a rekey for any traffic), `new_child_sa` or `new_ike_sa`; `again`: the last one
+    /// has failed, and another one follows.
     pub attempt: String,
     /// For people.
     pub message: String,

@@ -24,7 +24,7 @@ pub struct Overview {
     pub tunnels: Fleet,
     /// Phase 2 tunnels.
     pub children: Fleet,
-    /// What keeps tunnels from coming up, in words: missing addresses and routes, and certificates.
+    /// The reasons why tunnels cannot come up, in words: missing addresses and routes, and certificates.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// The planes, which protect packets.

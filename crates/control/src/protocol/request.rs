@@ -40,7 +40,7 @@ pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
 
 /// Every value of the field `command`, in the order of [`Command`].
 ///
-/// Serde derives these names from the enum and gives them to whoever asks for a variant that does not exist.
+/// Serde derives these names from the enum and gives them to a caller that asks for a variant that does not exist.
 fn command_names() -> &'static [&'static str] {
     let nameless = std::iter::once(("command", ""));
     match Command::deserialize(MapDeserializer::<_, Names>::new(nameless)) {

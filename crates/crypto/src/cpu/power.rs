@@ -4,7 +4,8 @@ use crate::function::Function;
 use crate::mac;
 use std::collections::BTreeSet;
 
-/// `vcipher`, `vncipher`, `vpmsumd`, `vshasigmaw` and others: the instructions of the category Vector.Crypto, since POWER8.
+/// `vcipher`, `vncipher`, `vpmsumd`, `vshasigmaw` and others: the instructions of the category Vector.Crypto, since
+/// POWER8.
 pub(super) const VECTOR_CRYPTO: &str = "POWER vector crypto";
 
 /// PPC_FEATURE2_VEC_CRYPTO of AT_HWCAP2 (linux/arch/powerpc/include/uapi/asm/cputable.h).

@@ -47,8 +47,8 @@ impl<A: Aes> Chain<A> {
     /// The MAC of `parts[0] | parts[1] | …`.
     pub(super) fn tag(&self, parts: &[&[u8]]) -> Block {
         let mut state = [0; 16];
-        // The number of octets of the current block in the state. It is encrypted only when more follow, because the last
-        // block is treated otherwise.
+        // The number of octets of the current block in the state. It is encrypted only when more follow, because the
+        // last block is treated otherwise.
         let mut filled = 0;
         for mut part in parts.iter().copied() {
             while !part.is_empty() {

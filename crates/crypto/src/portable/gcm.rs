@@ -1,5 +1,5 @@
 //! GCM (NIST SP 800-38D) with nonces of 12 octets. The version of RustCrypto's that could do without instructions ties
-//! whoever uses it to old versions of other crates, so that AES and the multiplication are put together here.
+//! its users to old versions of other crates, so that AES and the multiplication are put together here.
 
 use super::{Aes, BATCH, BLOCK, xor};
 use crate::cipher::Forged;

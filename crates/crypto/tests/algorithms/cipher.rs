@@ -116,8 +116,8 @@ fn header_and_both_halves_of_the_sequence_number_are_authenticated() {
     }
 }
 
-/// RFC 4106 §5 and RFC 4303 §2.2.1, spelled out as octets: an AEAD takes the high half between SPI and low half, a MAC
-/// takes it after everything else.
+/// RFC 4106 §5 and RFC 4303 §2.2.1, spelled out as octets: an AEAD takes the high half between SPI and low half, a
+/// MAC takes it after everything else.
 #[test]
 fn esp_headers_are_authenticated_in_the_places_the_rfcs_say() {
     for (provider, suite) in suites() {

@@ -1,7 +1,7 @@
 //! ESP packets that arrive before their SA.
 //!
-//! A peer may send on a new Child SA right behind the answer that creates it, and this side has to work on the answer before it has
-//! the keys. So packets with an SPI that this side has offered are kept until the SA is there.
+//! A peer may send on a new Child SA right behind the answer that creates it, and this side has to work on the answer
+//! before it has the keys. So packets with an SPI that this side has offered are kept until the SA is there.
 
 #![forbid(unsafe_code)]
 
@@ -58,7 +58,7 @@ impl Early {
     /// Keeps a packet. Returns `false` if it is of no SA that is to come, or there is no room for it.
     #[cold]
     pub fn keep(&self, spi: Spi, datagram: &[u8], arrival: &Arrival) -> bool {
-        // Whoever is told that no SA is to come finds the SA that has come.
+        // With a count of 0, the caller then finds the SA in the SAD if it has come.
         if self.count.load(Acquire) == 0 {
             return false;
         }

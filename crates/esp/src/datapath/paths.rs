@@ -1,5 +1,5 @@
-//! Packets that are too long for the path, or cannot be sent as they are: path MTUs are learned here, and the senders of such
-//! packets are told.
+//! Packets that are too long for the path, or cannot be sent as they are: path MTUs are learned here, and the senders
+//! of such packets are told.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const ANSWERS: u32 = 128;
 const ANSWER_EVERY: Duration = Duration::from_millis(1);
 
-/// More answers than this are not kept; who never takes them loses the newest.
+/// More answers than this are not kept; an owner that never takes them loses the newest.
 const MAX_ANSWERS: usize = 256;
 
 /// The state of a datapath beside its SAs. A packet that fits never reads it.
@@ -75,7 +75,7 @@ struct DefragCounts {
 pub(super) enum Retry {
     /// It is refused.
     Refused(Discard),
-    /// It may be tried once more: what was known of its path was out of date.
+    /// It may be tried once more: the knowledge of its path was out of date.
     Again,
     /// It was the last fragment of this packet.
     Whole(Vec<u8>),
@@ -84,8 +84,8 @@ pub(super) enum Retry {
 }
 
 impl Datapath {
-    /// Takes an ICMP message in IPv4 from the network, from the IP header on. What is not about the length of a packet in
-    /// ESP or AH is ignored.
+    /// Takes an ICMP message in IPv4 from the network, from the IP header on. Only a message about the length of an ESP
+    /// or AH packet counts; all others are ignored.
     ///
     /// # Errors
     /// Where such a message is not believed, which is counted.

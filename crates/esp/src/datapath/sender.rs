@@ -37,8 +37,8 @@ impl Sender {
             .encapsulate(now, packet, gso, queue, &mut |header| flows.look_up(&shared.spd, header))
     }
 
-    /// The number of packets to collect before the first is given to [`encapsulate`](Self::encapsulate). It is above one if SAs
-    /// are probably in no cache, so that [`prefetch`](Self::prefetch) can load several of them together.
+    /// The number of packets to collect before the first is given to [`encapsulate`](Self::encapsulate). It is above
+    /// one if SAs are probably in no cache, so that [`prefetch`](Self::prefetch) can load several of them together.
     pub fn ahead(&self) -> usize {
         if self.flows.are_many() { AHEAD } else { 1 }
     }

@@ -15,8 +15,8 @@ pub struct Settings {
     pub crypto: Arc<CryptoProviders>,
     /// Octets of the longest outer packet. It decides the MSS to which TCP connections are limited.
     pub outer_mtu: usize,
-    /// Octets of the longest outer packet that is sent; a longer one is fragmented or refused. `usize::MAX`: every length is
-    /// sent, until a path is known to carry less.
+    /// Octets of the longest outer packet that is sent; a longer one is fragmented or refused. `usize::MAX`: every
+    /// length is sent, until a path is known to carry less.
     pub path_mtu: usize,
     /// The Don't Fragment bit of the outer header.
     pub dont_fragment: DontFragment,
@@ -28,12 +28,14 @@ pub struct Settings {
     pub natt_port: u16,
     /// Lowers the MSS option of SYNs to the length that fits the tunnel.
     pub mss_clamp: bool,
-    /// Called with every notice, on the thread that caused it. Without it, notices wait in [`Datapath::take_notices`](super::Datapath::take_notices).
+    /// Called with every notice, on the thread that caused it. Without it, notices wait in
+    /// [`Datapath::take_notices`](super::Datapath::take_notices).
     pub on_notice: Option<Arc<dyn Fn(Notice) + Send + Sync>>,
-    /// Called with an ICMP message for a host behind the tunnel, on the thread that caused it. Without it, the messages wait in
-    /// [`Datapath::take_answers`](super::Datapath::take_answers).
+    /// Called with an ICMP message for a host behind the tunnel, on the thread that caused it. Without it, the messages
+    /// wait in [`Datapath::take_answers`](super::Datapath::take_answers).
     pub on_answer: Option<Inward>,
-    /// Called when held packets may be sent: the owner of the sockets then calls [`Datapath::flush_held`](super::Datapath::flush_held).
+    /// Called when held packets may be sent: the owner of the sockets then calls
+    /// [`Datapath::flush_held`](super::Datapath::flush_held).
     pub on_release: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 

@@ -1,8 +1,8 @@
 //! The two directions in steps, so that different threads can take them: what has to happen in the order of the packets
 //! is apart from what need not, which is what costs time.
 //!
-//! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
-//! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
+//! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; sealed packets are sent in
+//! order. In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
 use super::{Arrival, Datapath, Shared};
 use crate::gso::Gso;
@@ -51,8 +51,8 @@ impl Opened {
 }
 
 impl Datapath {
-    /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes of
-    /// it to `queue`.
+    /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes
+    /// of it to `queue`.
     pub fn seal(&self, now: Instant, admitted: Admitted, packet: &mut [u8], queue: &mut SendQueue) {
         let Admitted { sa, numbered, mut whole } = admitted;
         let packet = whole.as_deref_mut().unwrap_or(packet);
@@ -62,8 +62,8 @@ impl Datapath {
         }
     }
 
-    /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `place` is
-    /// the caller's name for the message they came in, and where in it they begin.
+    /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `place`
+    /// is the caller's name for the message they came in, and where in it they begin.
     pub fn open_ahead(
         &self,
         place: (usize, usize),
@@ -156,7 +156,7 @@ impl Opened {
     ) {
         let first = self.packets.len();
         if self.groups.last().is_none_or(|group| !Arc::ptr_eq(&group.sa, sa)) {
-            // What is of two SAs is settled apart, and must not be put together.
+            // Packets of two SAs are settled apart, and must not be put together.
             let written = queue.cut();
             self.groups.push(Group { sa: Arc::clone(sa), packets: first..first, first: written });
         }

@@ -74,7 +74,7 @@ fn between_any() -> TrafficSelectors {
     TrafficSelectors { local: everything(), remote: everything() }
 }
 
-/// What an SA pair is made with.
+/// The parameters of an SA pair.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     suite: Suite,
@@ -164,7 +164,7 @@ struct Pair {
     now: Instant,
     sender: Datapath,
     receiver: Datapath,
-    /// Kept from packet to packet: what it remembers must never show.
+    /// Kept from packet to packet: its memory must never show.
     way_out: Mutex<Sender>,
 }
 

@@ -19,8 +19,8 @@ pub(crate) enum Ahead {
 }
 
 impl Inbound {
-    /// Opens packets that came together, before it is their turn, and appends the inner packets to `queue`. It decides nothing:
-    /// a sequence number may still be used by a packet that comes before.
+    /// Opens packets that came together, before it is their turn, and appends the inner packets to `queue`. It decides
+    /// nothing: a sequence number may still be used by a packet that comes before.
     pub(crate) fn open_ahead<'d>(
         &self,
         datagrams: impl Iterator<Item = &'d [u8]> + Clone,
@@ -63,9 +63,9 @@ impl Inbound {
         }
     }
 
-    /// Commits packets that were opened ahead, if all their numbers are new, no limit is met, and the SA is still there.
-    /// Otherwise it returns `false` and changes nothing: the packets have to be opened again in their order. `numbers` is
-    /// scratch space.
+    /// Commits packets that were opened ahead, if all their numbers are new, no limit is met, and the SA is still
+    /// there. Otherwise it returns `false` and changes nothing: the packets have to be opened again in their order.
+    /// `numbers` is scratch space.
     pub(crate) fn settle(
         &self,
         now: Duration,

@@ -1,5 +1,5 @@
-//! The inner packet of an opened ESP packet: padding and next header, the inner packet in tunnel mode, a new IP header in
-//! transport mode.
+//! The inner packet of an opened ESP packet: padding and next header, the inner packet in tunnel mode, a new IP header
+//! in transport mode.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ pub(super) fn trailer(plaintext: &[u8]) -> Result<(usize, u8), Discard> {
     Ok((payload, *next_header))
 }
 
-/// Reads the inner packet; what follows it is padding for traffic flow confidentiality (RFC 4303 §2.7).
+/// Reads the inner packet; the octets behind it are padding for traffic flow confidentiality (RFC 4303 §2.7).
 #[inline(always)]
 pub(super) fn leave_tunnel(
     packet: &mut [u8],

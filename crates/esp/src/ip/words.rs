@@ -3,8 +3,8 @@
 // Calling what was compiled for a CPU that has AVX2.
 #![allow(unsafe_code)]
 
-/// A number that is congruent, modulo 2^16 - 1, to the sum of the octets as 16-bit words in this machine's byte order; far
-/// below 2^48. A last odd octet counts as if a zero followed.
+/// A number that is congruent, modulo 2^16 - 1, to the sum of the octets as 16-bit words in this machine's byte order;
+/// far below 2^48. A last odd octet counts as if a zero followed.
 #[inline(always)]
 pub(super) fn sum(octets: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -65,7 +65,7 @@ mod x86_64 {
         for block in single {
             lanes[0] = _mm256_add_epi32(lanes[0], pairs(load(block)));
         }
-        // What is left is the end of another block, whose words may lie askew.
+        // The rest is the end of another block, whose words may lie askew.
         let mask = MASKS[rest.len()..].first_chunk();
         let (ending, rest) = match (octets.last_chunk(), mask) {
             (Some(last), Some(mask)) if rest.len().is_multiple_of(2) => {

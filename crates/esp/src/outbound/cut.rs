@@ -64,8 +64,8 @@ impl Form<'_> {
 }
 
 impl Outbound {
-    /// Finds the form in which a packet is sent, or refuses it. `admitted` is the decision from when its sequence numbers were
-    /// claimed: there must not be more packets than numbers, even if the path MTU has changed since.
+    /// Finds the form in which a packet is sent, or refuses it. `admitted` is the decision from when its sequence
+    /// numbers were claimed: there must not be more packets than numbers, even if the path MTU has changed since.
     // Inlined: the result is large, and would be moved in memory for every packet.
     #[inline(always)]
     pub(super) fn cut<'p>(
@@ -103,8 +103,9 @@ impl Outbound {
         Ok(Cut { header, form, fit_to_mtu, may_fragment })
     }
 
-    /// Refuses a packet that transport mode cannot carry. The packet must go between the SA's own addresses and be no fragment
-    /// (RFC 4301 §4.1, §7). In ESP, the socket makes the IP header, so the packet must have nothing beyond the fixed header.
+    /// Refuses a packet that transport mode cannot carry. The packet must go between the SA's own addresses and be no
+    /// fragment (RFC 4301 §4.1, §7). In ESP, the socket makes the IP header, so the packet must have nothing beyond
+    /// the fixed header.
     #[inline]
     fn may_be_transported(
         &self,

@@ -1,5 +1,5 @@
-//! Packets that are longer than the path carries (RFC 4301 §8.2.1): IPv4 without Don't Fragment goes in fragments, made
-//! before ESP so that the peer need not put ESP packets together; all else is refused, and its sender told.
+//! Packets that are longer than the path carries (RFC 4301 §8.2.1): IPv4 without Don't Fragment goes in fragments,
+//! made before ESP so that the peer need not put ESP packets together; all else is refused, and its sender told.
 
 #![forbid(unsafe_code)]
 
@@ -47,8 +47,8 @@ impl MtuFit {
     }
 }
 
-/// Returns `true` if the outer packet is to have Don't Fragment set, as far as the network layer of the host allows it. In
-/// transport mode the packet itself decides.
+/// Returns `true` if the outer packet is to have Don't Fragment set, as far as the network layer of the host allows it.
+/// In transport mode the packet itself decides.
 pub(super) fn tells_dont_fragment(
     path_limits: &PathLimits,
     mode: Mode,
@@ -88,8 +88,8 @@ impl Outbound {
         if header.ipv6 || dont_fragment(octets) {
             return Err(Discard::TooBig);
         }
-        // In transport mode no fragment may go through ESP (RFC 4301 §7); where the outer packet takes over that it may be
-        // fragmented, the network does it.
+        // In transport mode no fragment may go through ESP (RFC 4301 §7); where the outer packet takes over that it
+        // may be fragmented, the network does it.
         if self.mode == Mode::Transport || path_limits.dont_fragment == DontFragment::Copy {
             return Ok(MtuFit::Outside);
         }

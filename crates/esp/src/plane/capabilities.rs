@@ -1,7 +1,7 @@
 //! Optional capabilities of a data plane: one trait for each idea, found through [`Capabilities`].
 //!
-//! [`Capabilities`] returns `None` for a capability that a plane lacks. Each capability is implemented for that `Option`, too,
-//! with the answer of a plane without it. So a caller, or a plane that wraps another one, just calls:
+//! [`Capabilities`] returns `None` for a capability that a plane lacks. Each capability is implemented for that
+//! `Option`, too, with the answer of a plane without it. So a caller, or a plane that wraps another one, just calls:
 //!
 //! ```
 //! use esp::filter::Filter;
@@ -75,7 +75,8 @@ pub trait BulkRules {
     fn remove_rules(&mut self, rules: &[RuleId]);
 }
 
-/// Adds rules to a plane: at once if it can do so, otherwise one by one. Returns the rules that cannot be added, and why.
+/// Adds rules to a plane: at once if it can do so, otherwise one by one. Returns the rules that cannot be added, and
+/// why.
 pub fn add_rules<P>(plane: &mut P, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)>
 where
     P: DataPlane + ?Sized,
@@ -98,8 +99,9 @@ pub fn remove_rules<P: DataPlane + ?Sized>(plane: &mut P, rules: &[RuleId]) {
 /// Rules for which the plane has to prepare: it may ask another program to block their traffic first.
 pub trait Preparation {
     /// Begins to prepare for a rule that is going to be added. Returns `true` once the plane is prepared:
-    /// [`DataPlane::add_rule`] does not wait then. `false`: a [`Notice::Prepared`](super::Notice::Prepared) follows, and this
-    /// is to be called again. A rule that is not added after all is to be removed ([`DataPlane::remove_rule`]).
+    /// [`DataPlane::add_rule`] does not wait then. `false`: a [`Notice::Prepared`](super::Notice::Prepared) follows,
+    /// and this is to be called again. A rule that is not added after all is to be removed
+    /// ([`DataPlane::remove_rule`]).
     fn prepare(&mut self, rule: &Rule) -> bool;
 }
 
@@ -112,13 +114,14 @@ impl<T: Preparation + ?Sized> Preparation for Option<&mut T> {
 
 /// SAs without IKE ([`manual`](crate::manual)).
 pub trait ManualKeying {
-    /// Lets the operator choose the number (reqid) by which the system knows a rule's SAs. It is called before the rule has
-    /// SAs. A plane whose SAs the system does not know ignores it.
+    /// Lets the operator choose the number (reqid) by which the system knows a rule's SAs. It is called before the rule
+    /// has SAs. A plane whose SAs the system does not know ignores it.
     ///
     /// # Errors
     /// If the number is taken or reserved, or there is no such rule.
     fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError>;
-    /// Lets an outbound SA in standby continue after the sequence number `used`, the last one that its key was used with.
+    /// Lets an outbound SA in standby continue after the sequence number `used`, the last one that its key was used
+    /// with.
     ///
     /// # Errors
     /// If the plane cannot, or there is no such SA.
@@ -205,8 +208,8 @@ pub trait Filtering {
     /// # Errors
     /// If the plane has no filter or the system refuses; the old filter stays in force.
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError>;
-    /// Begins to replace the filter. Returns the part of the change that may wait for another program. Any thread may run it;
-    /// then its result goes to [`finish_filter`](Self::finish_filter), before another change begins.
+    /// Begins to replace the filter. Returns the part of the change that may wait for another program. Any thread may
+    /// run it; then its result goes to [`finish_filter`](Self::finish_filter), before another change begins.
     ///
     /// # Errors
     /// As [`set_filter`](Self::set_filter).
@@ -220,15 +223,15 @@ pub trait Filtering {
     fn finish_filter(&mut self, outcome: Result<(), PlaneError>) -> Result<FilterWork, PlaneError> {
         outcome.map(|()| FilterWork::nothing())
     }
-    /// The work that puts back the parts of the filter on the host that others have changed. `None` if there are none, or while
-    /// the filter is being changed.
+    /// The work that puts back the parts of the filter on the host that others have changed. `None` if there are none,
+    /// or while the filter is being changed.
     fn restore_filter(&mut self) -> Option<FilterWork> {
         None
     }
     /// The filter in force, and its counters; `None` if the plane has none.
     fn filter_status(&mut self) -> Option<FilterStatus>;
-    /// As [`filter_status`](Self::filter_status), but the function that this returns, for any thread, waits for another program
-    /// if one has the counters.
+    /// As [`filter_status`](Self::filter_status), but the function that this returns, for any thread, waits for another
+    /// program if one has the counters.
     fn filter_reader(&mut self) -> FilterReader {
         let status = self.filter_status();
         Box::new(move || status)
@@ -302,8 +305,8 @@ impl<T: PathMtu + ?Sized> PathMtu for Option<&mut T> {
 
 /// Packets that come before their SA: a peer may send on it right behind the answer that creates it.
 pub trait EarlyPackets {
-    /// Keeps a few ESP packets with this SPI from this address until [`DataPlane::add_inbound`] adds the SA, which then opens
-    /// them.
+    /// Keeps a few ESP packets with this SPI from this address until [`DataPlane::add_inbound`] adds the SA, which then
+    /// opens them.
     fn expect_sa(&mut self, spi: Spi, peer: IpAddr);
     /// No SA with this SPI comes: drops the packets that were kept, and counts them.
     fn expect_no_sa(&mut self, spi: Spi);
@@ -327,8 +330,8 @@ impl<T: EarlyPackets + ?Sized> EarlyPackets for Option<&mut T> {
 
 /// Peers whose own address may lie in the remote selectors of a rule.
 pub trait PeerExceptions {
-    /// Accepts the packets of a peer, also if its address lies in the remote selectors of a rule: its IKE messages must arrive
-    /// before there is an SA. It is called once the rules are there.
+    /// Accepts the packets of a peer, also if its address lies in the remote selectors of a rule: its IKE messages must
+    /// arrive before there is an SA. It is called once the rules are there.
     fn expect_peer(&mut self, peer: IpAddr);
 }
 
@@ -343,8 +346,8 @@ impl<T: PeerExceptions + ?Sized> PeerExceptions for Option<&mut T> {
 
 /// SAs and policies outside this process: in the kernel, and in network cards.
 pub trait Maintenance {
-    /// Puts back the SAs and policies that other programs have removed or changed, and moves SAs into or out of network cards as
-    /// the settings want it.
+    /// Puts back the SAs and policies that other programs have removed or changed, and moves SAs into or out of network
+    /// cards as the settings want it.
     ///
     /// # Errors
     /// If the system refuses something; the rest is put back all the same.
@@ -353,18 +356,18 @@ pub trait Maintenance {
     fn use_room(&mut self);
     /// The host's links, addresses or routes have changed: looks for devices that are gone.
     fn network_changed(&mut self);
-    /// Puts back the parts of the plane that others have removed from the host: its device, routing rules, routes and tables of
-    /// nftables, and what [`resync`](Self::resync) could not put back. Parts that take time are among the result of a later call, after a
-    /// [`Notice::HostChanged`](super::Notice::HostChanged).
+    /// Puts back the parts of the plane that others have removed from the host: its device, routing rules, routes and
+    /// tables of nftables, and what [`resync`](Self::resync) could not put back. Parts that take time are among the
+    /// result of a later call, after a [`Notice::HostChanged`](super::Notice::HostChanged).
     ///
     /// # Errors
     /// If the system refuses something; the rest is put back all the same.
     fn restore(&mut self) -> Result<Restored, PlaneError>;
-    /// A part of the plane that an SA needs is missing on the host and could not be put back: packets may not pass, or only the
-    /// routes keep them from leaving in the clear.
+    /// A part of the plane that an SA needs is missing on the host and could not be put back: packets may not pass, or
+    /// only the routes keep them from leaving in the clear.
     fn fault(&mut self, sa: SaId) -> Option<String>;
-    /// Packets that the plane has taken and dropped because no SA served them, by the name of the tunnel; without the tunnels
-    /// that have dropped none, and empty if the plane does not count them.
+    /// Packets that the plane has taken and dropped because no SA served them, by the name of the tunnel; without the
+    /// tunnels that have dropped none, and empty if the plane does not count them.
     fn unserved(&mut self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }
@@ -408,8 +411,9 @@ impl<T: Maintenance + ?Sized> Maintenance for Option<&mut T> {
 
 /// IPsec of one address family, switched off and on.
 pub trait FamilySwitching {
-    /// From now on, no packet of a family that is off passes an SA, and no packet passes an SA between addresses of such a
-    /// family, in either direction. The traffic of the rules is dropped and counted. At first, both families are on.
+    /// From now on, no packet of a family that is off passes an SA, and no packet passes an SA between addresses of
+    /// such a family, in either direction. The traffic of the rules is dropped and counted. At first, both families are
+    /// on.
     ///
     /// # Errors
     /// If the plane cannot, or the system refuses a part of it.
@@ -432,8 +436,8 @@ impl<T: FamilySwitching + ?Sized> FamilySwitching for Option<&mut T> {
 
 /// Cryptography that is done elsewhere.
 pub trait CryptoAccounting {
-    /// Brings the counters of [`CryptoProviders`](crypto::CryptoProviders) up to date with the packets that the kernel and
-    /// network cards have protected. The counters of this process are always up to date.
+    /// Brings the counters of [`CryptoProviders`](crypto::CryptoProviders) up to date with the packets that the kernel
+    /// and network cards have protected. The counters of this process are always up to date.
     fn count_work(&mut self);
 }
 

@@ -1,9 +1,9 @@
 //! Finds the first rule that covers a packet, however many rules there are.
 //!
 //! Each rule stands under the prefixes of one of its sides, the narrower one: a packet meets it under its own address,
-//! cut to each length of prefix that is in use. What stands there is compared in full, so that a prefix need only hold
-//! the selector, not be it. Rules under the very same prefix are tried one after the other; where there are many of
-//! them, as of one host that has tunnels to many, the next stands under its other side.
+//! cut to each length of prefix that is in use. The rules found there are compared in full, so that a prefix need only
+//! hold the selector, not be it. Rules under the very same prefix are tried one after the other; where there are many
+//! of them, as of one host that has tunnels to many, the next stands under its other side.
 
 use super::Entry;
 use crate::header::Header;
@@ -77,8 +77,8 @@ fn table(side: Side, ipv6: bool) -> u8 {
     side as u8 * 2 + u8::from(ipv6)
 }
 
-/// The prefixes under which a rule can be stored: those of one side, and those of the other. The side whose widest selector is
-/// narrower comes first.
+/// The prefixes under which a rule can be stored: those of one side, and those of the other. The side whose widest
+/// selector is narrower comes first.
 fn keys(selectors: &TrafficSelectors) -> [BTreeSet<PrefixKey>; 2] {
     let of = |side, selectors: &[Selector]| -> BTreeSet<PrefixKey> {
         selectors.iter().map(|s| PrefixKey::new(side, Prefix::holding(&s.addresses))).collect()

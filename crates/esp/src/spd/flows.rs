@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 /// The number of sets among which the hash of a flow selects one; a power of two.
 const SETS: usize = 16_384;
 
-/// The flows that a set has room for; a new one replaces the oldest. With flows as many as half of all entries, all but a few
-/// in a hundred find room.
+/// The flows that a set has room for; a new one replaces the oldest. With flows as many as half of all entries, all but
+/// a few in a hundred find room.
 const WAYS: usize = 4;
 
 /// More flows than this may have so many SAs that a core's cache does not hold them beside packets.
@@ -79,7 +79,7 @@ impl Flows {
 
     /// The verdict of [`Spd::lookup`], from memory if possible.
     pub(crate) fn look_up(&mut self, spd: &Spd, header: &Header) -> Verdict {
-        // Before the search: what changes during it belongs to the next generation.
+        // Before the search: a change during it belongs to the next generation.
         let generation = spd.generation();
         if self.generation != generation {
             if !self.entries.is_empty() {
@@ -174,7 +174,8 @@ impl TaggedIndex {
     }
 }
 
-/// All that rules, SAs and the filter ask of a packet: addresses and protocol, and the ports where any of them names some.
+/// All that rules, SAs and the filter ask of a packet: addresses and protocol, and the ports where any of them names
+/// some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
     addresses: [u128; 2],
@@ -192,8 +193,8 @@ impl Flow {
         Self { addresses: [header.source, header.destination], rest: ports | kind }
     }
 
-    /// One of [`SETS`], and what to tell it by from most others there. Who chooses flows so that they fall on one set has them
-    /// searched for, no more.
+    /// One of [`SETS`], and a tag to tell the flow by from most others there. An attacker who chooses flows that fall
+    /// on one set only causes a search for each of them.
     fn bucket(&self) -> (usize, u32) {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let words = self.addresses.iter().flat_map(|bits| [(bits >> 64) as u64, *bits as u64]);

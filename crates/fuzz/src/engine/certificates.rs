@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 /// Name of the postquantum preshared key that both sides have.
 pub(super) const PPK: &str = "k";
 
-/// What the left and the right side trust and own; made once, because it takes its time.
+/// The trusted and own certificates of the left and the right side; made once, because it takes its time.
 static SIDES: LazyLock<[Arc<Trust>; 2]> = LazyLock::new(|| {
     let mut authority = params("authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -22,7 +22,7 @@ static SIDES: LazyLock<[Arc<Trust>; 2]> = LazyLock::new(|| {
     ["left.example", "right.example"].map(|name| side(name, &root, &issuer))
 });
 
-/// What both sides trust and own.
+/// The trusted and own certificates of both sides.
 pub(super) fn sides() -> [Arc<Trust>; 2] {
     SIDES.clone()
 }

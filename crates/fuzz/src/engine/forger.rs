@@ -1,4 +1,4 @@
-//! Who hears every message, and makes others of them: with their senders' keys, too.
+//! An attacker who hears every message, and makes others of them: with their senders' keys, too.
 
 use crate::octets::Octets;
 use ike::wire::header::Header;

@@ -39,7 +39,7 @@ pub(super) enum Verdict<'a> {
     Unknown,
 }
 
-/// What a packet shows in one place.
+/// The value of a packet in one place.
 enum Shown {
     Text(String),
     Number(u64),
@@ -161,7 +161,7 @@ fn not(found: Match) -> Match {
     }
 }
 
-/// What the packet shows where an expression looks.
+/// The value of the packet where an expression looks.
 fn show(left: &Value, packet: &Packet) -> Shown {
     let ipv4 = packet.source.start().is_ipv4();
     if let Some(key) = left["meta"]["key"].as_str() {

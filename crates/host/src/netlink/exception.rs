@@ -9,7 +9,7 @@ use policy::PortRange;
 use std::fmt;
 use std::io;
 
-/// "What goes from here to there skips the rule that leads to the device."
+/// "Packets from here to there skip the rule that leads to the device."
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// That of the rule; the one skipped has the next, and the one after it is where the search goes on.

@@ -33,7 +33,8 @@ impl Netlink {
     /// # Errors
     /// If the kernel does not answer.
     pub fn way(&mut self, address: IpAddr, mark: u32) -> io::Result<Option<Way>> {
-        // What the kernel says to one that leads nowhere, and to those that drop (ip-route(8): blackhole, prohibit).
+        // The kernel's errors for a route that leads nowhere, and for those that drop (ip-route(8): blackhole,
+        // prohibit).
         let nowhere = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL, libc::EACCES];
         let route = match self.route(address, mark, RouteFlags::FibMatch) {
             Err(e) if e.raw_os_error().is_some_and(|errno| nowhere.contains(&errno)) => {

@@ -13,8 +13,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Calls `heard` with every datagram of a socket that does not block, in a thread of this name; `None`: some were lost. The
-    /// log says `lost` if the kernel refuses to send more.
+    /// Calls `heard` with every datagram of a socket that does not block, in a thread of this name; `None`: some were
+    /// lost. The log says `lost` if the kernel refuses to send more.
     pub(super) fn start(
         name: &str,
         socket: Socket,

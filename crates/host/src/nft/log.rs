@@ -17,8 +17,8 @@ const OCTETS: u32 = 128;
 pub struct Log(#[expect(dead_code, reason = "kept for its end")] Listener);
 
 impl Log {
-    /// Calls `logged` with the beginning of each packet that a rule of this network namespace logs to a group. The function is
-    /// called in a thread of its own.
+    /// Calls `logged` with the beginning of each packet that a rule of this network namespace logs to a group. The
+    /// function is called in a thread of its own.
     ///
     /// # Errors
     /// If the kernel cannot log packets, or another process has the group.

@@ -1,8 +1,8 @@
-//! A table that belongs to a process: the kernel lets nobody else change it, `nft flush ruleset` passes over it, and it goes with
-//! the process (`NFT_TABLE_F_OWNER`, Linux 5.12).
+//! A table that belongs to a process: the kernel lets nobody else change it, `nft flush ruleset` passes over it, and it
+//! goes with the process (`NFT_TABLE_F_OWNER`, Linux 5.12).
 //!
-//! The process is an interactive `nft`. It reads commands from this one until this one ends, whichever way it ends. Each of them
-//! has it read a script from memory that both share.
+//! The process is an interactive `nft`. It reads commands from this one until this one ends, whichever way it ends.
+//! Each of them has it read a script from memory that both share.
 
 use super::{DEADLINE, Watchdog, program};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -60,8 +60,8 @@ impl End {
     }
 }
 
-/// The commands by which a script begins that replaces an owned table, whether there is one or not. The declaration of the table
-/// that follows needs the flag, too.
+/// The commands by which a script begins that replaces an owned table, whether there is one or not. The declaration of
+/// the table that follows needs the flag, too.
 pub fn preamble(table: &str) -> String {
     format!("table inet {table} {{\n  flags owner\n}}\ndelete table inet {table}\n")
 }
@@ -71,7 +71,7 @@ static KEPT: Mutex<Option<Arc<File>>> = Mutex::new(None);
 
 /// Makes the memory that one [owner](super::own) needs, for a process that is going to be confined.
 pub fn keep_script() {
-    // Without it, no owner starts, and whoever starts one is told why.
+    // Without it, no owner starts, and the caller that starts one is told why.
     drop(Memory::make());
 }
 
@@ -172,7 +172,8 @@ impl Process {
                 self.mark = number;
                 return Ok(());
             }
-            // A complaint about a command repeats it. Some builds of nft also repeat it as they read it, after a prompt.
+            // A complaint about a command repeats it. Some builds of nft also repeat it as they read it, after a
+            // prompt.
             if line.starts_with(&asked) && line.ends_with(&mark) {
                 let complaint = complaint.unwrap_or_else(|| "no reason given".to_owned());
                 return Err(io::Error::other(complaint));

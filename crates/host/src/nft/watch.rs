@@ -1,8 +1,8 @@
 //! A thread that hears when other programs change tables of this one in nftables.
 //!
-//! The kernel tells every change to the members of a multicast group, with the netlink port of the program that has made it.
-//! The program `nft` binds to a port that has the number of its process, so that the changes of this program's own `nft`
-//! processes are recognised.
+//! The kernel tells every change to the members of a multicast group, with the netlink port of the program that has
+//! made it. The program `nft` binds to a port that has the number of its process, so that the changes of this program's
+//! own `nft` processes are recognised.
 
 use super::is_own;
 use super::listener::Listener;
@@ -27,8 +27,8 @@ const BUFFER: usize = 1 << 20;
 pub struct Watch(Listener);
 
 impl Watch {
-    /// Calls `changed` with the name of a table out of `tables` whenever another program has changed or removed it, or may
-    /// have. The function is called in a thread of its own.
+    /// Calls `changed` with the name of a table out of `tables` whenever another program has changed or removed it, or
+    /// may have. The function is called in a thread of its own.
     ///
     /// # Errors
     /// If the kernel has no nftables, or refuses.

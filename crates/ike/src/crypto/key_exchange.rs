@@ -1,5 +1,5 @@
-//! Key exchange methods: Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5114, RFC 5903, RFC 8031) with the checks of
-//! RFC 6989, and ML-KEM (FIPS 203, draft-ietf-ipsecme-ikev2-mlkem).
+//! Key exchange methods: Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5114, RFC 5903, RFC 8031) with the checks
+//! of RFC 6989, and ML-KEM (FIPS 203, draft-ietf-ipsecme-ikev2-mlkem).
 
 mod modp;
 #[cfg(test)]
@@ -90,7 +90,8 @@ pub struct Response {
 /// Answers an initiator's public value.
 ///
 /// # Errors
-/// As [`PrivateKey::agree`]; of ML-KEM, if the peer's value has the wrong length or is no encapsulation key (FIPS 203 §7.2).
+/// As [`PrivateKey::agree`]; of ML-KEM, if the peer's value has the wrong length or is no encapsulation key (FIPS
+/// 203 §7.2).
 pub fn respond(group: Group, peer: &[u8]) -> Result<Response, InvalidPublicValue> {
     let Arithmetic::Kem(algorithm) = arithmetic(group) else {
         let key = PrivateKey::generate(group);
@@ -141,8 +142,8 @@ impl PrivateKey {
     ///
     /// # Errors
     /// If the peer's value has the wrong length, is 0, 1 or p − 1, is outside the subgroup of group 24 or no point of
-    /// the curve (RFC 6989 §2), or makes X25519 give zero (RFC 8031 §5). A ciphertext of ML-KEM of the right length always
-    /// gives a secret, of which only its maker knows the same (FIPS 203 §7.3).
+    /// the curve (RFC 6989 §2), or makes X25519 give zero (RFC 8031 §5). A ciphertext of ML-KEM of the right length
+    /// always gives a secret, of which only its maker knows the same (FIPS 203 §7.3).
     pub fn agree(&self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
         let invalid = InvalidPublicValue { group: self.group };
         let expected = match &self.private_value {

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 /// An operation that a handshake or a rekey needs once or a few times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
-    /// A hash function by itself, or of octets whose signature is made or checked; what is part of a PRF does not count.
+    /// A hash function by itself, or of octets whose signature is made or checked; one that is part of a PRF does not
+    /// count.
     Hash(Hash),
     /// Octets of the engine's random generator: a nonce, an SPI, a jitter.
     Random,

@@ -21,9 +21,9 @@ impl<P: DataPlane> Engine<P> {
         self.config.families
     }
 
-    /// Switches IPsec of address families off or on. With a family off, the data plane drops its traffic, its tunnels are
-    /// taken down with a Delete, and no new ones are set up by either side. With a family on, the tunnels come back that
-    /// were up or that start by themselves, unless the operator has taken them down.
+    /// Switches IPsec of address families off or on. With a family off, the data plane drops its traffic, its tunnels
+    /// are taken down with a Delete, and no new ones are set up by either side. With a family on, the tunnels come back
+    /// that were up or that start by themselves, unless the operator has taken them down.
     ///
     /// # Errors
     /// If the data plane refuses; then nothing changes.

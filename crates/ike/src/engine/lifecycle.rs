@@ -73,7 +73,8 @@ impl<P: DataPlane> Engine<P> {
         Ok(false)
     }
 
-    /// Replaces the certificates and authorities. What is up stays up; the next proof on either side uses the new ones.
+    /// Replaces the certificates and authorities. SAs that are up stay up; the next proof on either side uses the new
+    /// ones.
     pub fn replace_trust(&mut self, trust: Arc<Trust>) {
         self.trust = trust;
     }
@@ -125,7 +126,8 @@ impl<P: DataPlane> Engine<P> {
         done
     }
 
-    /// Replaces the SA of an IKE or child tunnel by a new one without interruption. Returns the tunnel that has the name.
+    /// Replaces the SA of an IKE or child tunnel by a new one without interruption. Returns the tunnel that has the
+    /// name.
     ///
     /// # Errors
     /// If there is no such tunnel, or it is not up.
@@ -148,7 +150,7 @@ impl<P: DataPlane> Engine<P> {
     /// Deletes everything and refuses all that is new; [`Engine::is_idle`] tells when the peers have answered.
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
-        // Nobody waits for them: what is on its way when the plane ends is lost.
+        // Nobody waits for them: packets on their way when the plane ends are lost.
         self.out.hurry_farewells();
         for name in self.retries.keys().cloned().collect::<Vec<_>>() {
             self.forget_retry(&name);
@@ -215,7 +217,7 @@ impl Session {
         let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
         for spi in &spis {
             let Some(mut child) = self.child_mut(*spi) else { continue };
-            // Its deletion may have to wait; who asks for the tunnel meanwhile wants a new one.
+            // Its deletion may have to wait; a request for the tunnel meanwhile wants a new one.
             if child.state == ChildState::Established {
                 child.state = ChildState::Unwanted;
             }

@@ -18,9 +18,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 impl<P: DataPlane> Engine<P> {
-    /// Takes note that this host could not send a datagram, or that it could. If the first message of an attempt cannot leave
-    /// because this host lacks an address or a route, the attempt has failed. Otherwise nothing is given up: the message is
-    /// sent again if it matters (RFC 7296 §2.4), and the operator learns why nobody answers.
+    /// Takes note that this host could not send a datagram, or that it could. If the first message of an attempt cannot
+    /// leave because this host lacks an address or a route, the attempt has failed. Otherwise nothing is given up: the
+    /// message is sent again if it matters (RFC 7296 §2.4), and the operator learns why nobody answers.
     pub fn handle_sent(&mut self, now: Instant, transmit: &Transmit, outcome: Result<(), Unsent>) {
         // A NAT keepalive is no IKE message.
         let Ok(header) = Header::parse(&transmit.octets) else { return };
@@ -34,8 +34,9 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Takes note of an ICMP message about a datagram to `remote`; `quoted` is what it quotes of the message of IKE. It counts
-    /// only with an SPI of this side, which nobody knows who does not see its messages, and changes no SA even then.
+    /// Takes note of an ICMP message about a datagram to `remote`; `quoted` is what it quotes of the message of IKE. It
+    /// counts only with an SPI of this side, which nobody knows who does not see its messages, and changes no SA even
+    /// then.
     pub fn handle_unreachable(
         &mut self,
         remote: SocketAddr,

@@ -45,7 +45,7 @@ pub(super) struct Retry {
 }
 
 impl<P: DataPlane> Engine<P> {
-    /// A session is over: what should be up is tried again.
+    /// A session is over: tunnels that should be up are tried again.
     pub(super) fn after_session(&mut self, now: Instant, session: Session, losses: Losses) {
         let tunnel = &session.tunnel;
         if self.stopping || !self.policy.has(tunnel) {
@@ -157,8 +157,8 @@ impl<P: DataPlane> Engine<P> {
             .set(Waiter::Retry(child.into()), Some(Deadline { at, reason: "next attempt" }));
     }
 
-    /// A tunnel that does not start by itself could not be set up. No packet starts it for a while; and what was to
-    /// come back is tried again.
+    /// A tunnel that does not start by itself could not be set up. No packet starts it for a while; and a tunnel that
+    /// was to come back is tried again.
     fn after_failure(&mut self, now: Instant, child: &str) {
         match self.retries.get(child) {
             Some(Retry { persistent: true, .. }) => self.schedule_retry(now, child, Duration::ZERO),

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl<P: DataPlane> Engine<P> {
-    /// Replaces the policy. What becomes of tunnels that are up is what [`Policy::changes`] says; what is being set up and
-    /// has changed begins anew; new ones that say so are started.
+    /// Replaces the policy. [`Policy::changes`] says what happens to tunnels that are up. Tunnels that are being set up
+    /// start over if they have changed; new ones that say so are started.
     ///
     /// # Errors
     /// Where [`Policy::validate`] refuses the policy; the old one stays in force.
@@ -58,7 +58,7 @@ impl<P: DataPlane> Engine<P> {
         for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
             self.plane.peer_exceptions().expect_peer(peer);
         }
-        // What was up before it changed is wanted, too.
+        // A child tunnel that was up before it changed is wanted, too.
         let before: BTreeSet<String> =
             old.tunnels.iter().flat_map(|t| auto_start(t)).map(|c| c.name.clone()).collect();
         let starting: BTreeSet<String> = (self.policy.tunnels.iter().flat_map(|t| auto_start(t)))
@@ -170,9 +170,10 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Gives the child tunnels that are new their rules, and all of them the order of the policy, which decides which tunnel
-    /// gets a packet. The rules of `withdrawn` child tunnels are replaced in their place if the policy still has the child
-    /// tunnel, and otherwise removed at the end, all at once. Returns the child tunnels that are new or were withdrawn.
+    /// Gives the child tunnels that are new their rules, and all of them the order of the policy, which decides which
+    /// tunnel gets a packet. The rules of `withdrawn` child tunnels are replaced in their place if the policy still has
+    /// the child tunnel, and otherwise removed at the end, all at once. Returns the child tunnels that are new or were
+    /// withdrawn.
     fn bring_rules_in_order(
         &mut self,
         now: Instant,

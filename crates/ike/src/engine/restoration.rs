@@ -28,8 +28,9 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Has the data plane put back its parts that others have removed from the host ([`Maintenance::restore`]), and tells of it.
-    /// If a part cannot be put back, the next attempt follows after a second, and further ones after growing pauses.
+    /// Has the data plane put back its parts that others have removed from the host ([`Maintenance::restore`]), and
+    /// tells of it. If a part cannot be put back, the next attempt follows after a second, and further ones after
+    /// growing pauses.
     pub fn restore(&mut self, now: Instant) {
         self.restored_at = Some(now);
         let outcome = self.plane.maintenance().restore();

@@ -81,7 +81,8 @@ impl<P: DataPlane> Engine<P> {
             Ok(payloads) => payloads,
             Err(error) => {
                 self.out.discard(Discard::Malformed);
-                // RFC 7296 §2.5: told, and nothing else is. What is malformed gets no answer.
+                // RFC 7296 §2.5: an unsupported critical payload is reported, and nothing else. Malformed messages get
+                // no answer.
                 if matches!(error, WireError::UnsupportedCritical(_)) && self.out.may_refuse(now) {
                     let refusal = Rejection::unreadable(&error).payload();
                     self.answer_stateless(header, datagram, refusal);

@@ -10,8 +10,8 @@ use esp::plane::{DataPlane, SaId};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Sessions of a tunnel that are left to the peer to delete, and as many that wait for the answer to their Delete: honest
-/// peers have one of a kind. A peer that begins sessions as fast as it can has no more than these.
+/// Sessions of a tunnel that are left to the peer to delete, and as many that wait for the answer to their Delete:
+/// honest peers have one of a kind. A peer that begins sessions as fast as it can has no more than these.
 const SPARE_SESSIONS: usize = 8;
 
 impl<P: DataPlane> Engine<P> {
@@ -77,8 +77,8 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Leaves one session per tunnel. Of two begun by different sides, the one made with the lowest nonce goes, closed
-    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes. No RFC says this of
-    /// whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
+    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes. No RFC says
+    /// this of whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
     pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
         let Some(session) = self.sessions.get(new).filter(|s| !s.is_closing()) else { return };
         let (tunnel, here, nonce) =

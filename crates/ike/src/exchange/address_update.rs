@@ -209,7 +209,7 @@ pub(crate) fn conclude(
             return session.break_off(cx, CloseReason::AddressUnverified, failure);
         }
     }
-    // RFC 4555 §3.5, §3.7: what was sent by another path, too, says nothing of this one.
+    // RFC 4555 §3.5, §3.7: a message that was sent by another path, too, says nothing of this one.
     let outdated = pending.moves != session.mobility.moves;
     match pending.purpose {
         Purpose::Update if outdated => session.queue_first(Task::UpdateAddresses),
@@ -253,7 +253,7 @@ fn conclude_update(
         } else if error.kind == NotifyType::UNEXPECTED_NAT_DETECTED
             && session.mobility.refusals < REFUSALS
         {
-            // RFC 4555 §3.9: whoever can change one packet is not to have his way.
+            // RFC 4555 §3.9: an attacker who can change one packet is not to have his way.
             session.queue_first(Task::UpdateAddresses);
         }
         return;

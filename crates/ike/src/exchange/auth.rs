@@ -398,7 +398,7 @@ fn check(
                 ppk::name_it(proving::unaccepted(tunnel), named)
             }
             Some(error) => {
-                // What IKE_AUTH offers is for the Child SA. OpenIKED refuses the IKE SA with it.
+                // The proposals of IKE_AUTH are for the Child SA. OpenIKED refuses the IKE SA with it.
                 let asked = match auth.spi_in {
                     Some(_) => Asked::child(&auth.child, Offered::default()),
                     None => Asked::ike(&tunnel.proposals),
@@ -541,7 +541,7 @@ pub(crate) fn answer(
             return waits(begun, Stage::Waiting(unproven));
         }
     };
-    // Not sooner: what anyone can send, an IKE_SA_INIT, logs no key.
+    // Not sooner: an IKE_SA_INIT, which anyone can send, logs no key.
     cx.out.log_keys(|| begun.keys.logged(begun.spis(), false));
     if let Some(fragments) = &fragments {
         begun.path.follow_fragments(fragments.largest);
@@ -582,8 +582,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Goes on with an IKE_AUTH request once its proof is checked and ours made. The addresses are those of its answer; `Err`:
-/// the half-open IKE SA does not wait for that.
+/// Goes on with an IKE_AUTH request once its proof is checked and ours made. The addresses are those of its answer;
+/// `Err`: the half-open IKE SA does not wait for that.
 pub(crate) fn resume_answer(
     cx: &mut Cx<'_>,
     half: HalfOpen,
@@ -622,7 +622,8 @@ pub(crate) fn resume_answer(
     Ok((path, answer))
 }
 
-/// The tunnel as the policy has it now. It may have changed meanwhile: a proof counts only for the tunnel it was given for.
+/// The tunnel as the policy has it now. It may have changed meanwhile: a proof counts only for the tunnel it was given
+/// for.
 fn still_there(unproven: &Unproven, tunnel: &IkeTunnel) -> Result<Arc<IkeTunnel>, Rejection> {
     let lasts = |c: &&Arc<IkeTunnel>| {
         c.name == tunnel.name && tunnel.difference(c).0 < policy::Effect::Reestablished
@@ -690,7 +691,7 @@ fn refuse_silently(
 /// A request of IKE_AUTH whose proof is good, as far as it is checked.
 struct Authentic {
     tunnel: Arc<IkeTunnel>,
-    /// What a job is still to check.
+    /// The part of the proof that a job is still to check.
     claim: Option<Claim>,
     /// The keys with the PPK that both sides have.
     mixed: Option<Mixed>,
@@ -769,8 +770,8 @@ fn authenticate(
 fn path_of(cx: &Cx<'_>, begun: &Begun, request: &Request) -> Path {
     let (local, remote) = request.path;
     let mut path = begun.path;
-    // RFC 7296 §2.23: the peer may have moved to the port of NAT traversal meanwhile, but to another address only behind a NAT: a copy
-    // sent from elsewhere must not draw the tunnel there.
+    // RFC 7296 §2.23: the peer may have moved to the port of NAT traversal meanwhile, but to another address only
+    // behind a NAT: a copy sent from elsewhere must not draw the tunnel there.
     if path.nat_remote || path.remote.ip() == remote.ip() {
         (path.local, path.remote) = (local, remote);
     } else if local.port() == cx.config.natt_port {

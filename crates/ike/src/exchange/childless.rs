@@ -13,8 +13,9 @@ use crate::wire::payload::Payload;
 use crate::wire::registry::NotifyType;
 use std::sync::Arc;
 
-/// Returns `true` if the responder may have refused IKE_AUTH only because of the Child SA in it. It has said in IKE_SA_INIT that it
-/// can do without. RFC 6023 names no error for this; strongSwan (`childless = force`) sends INVALID_SYNTAX.
+/// Returns `true` if the responder may have refused IKE_AUTH only because of the Child SA in it. It has said in
+/// IKE_SA_INIT that it can do without. RFC 6023 names no error for this; strongSwan (`childless = force`) sends
+/// INVALID_SYNTAX.
 pub(crate) fn is_wanted(auth: &AuthSent, payloads: &[Payload]) -> bool {
     let parts = Parts::of(payloads);
     let error = parts.error().filter(|_| parts.sa.is_none());

@@ -161,7 +161,8 @@ pub(crate) fn unprepared(
     child_sa::unprepared(Asker::from(session), cx, &parts)
 }
 
-/// Returns `true` if the answer to a CREATE_CHILD_SA request has to wait until the peer has answered a Delete of this side.
+/// Returns `true` if the answer to a CREATE_CHILD_SA request has to wait until the peer has answered a Delete of this
+/// side.
 pub(crate) fn waits_for_delete(session: &Session, index: usize, payloads: &[Payload]) -> bool {
     let (Some(ike), Ok(Some((protocol, spi)))) =
         (session.sas[index].established(), rekeyed(&Parts::of(payloads)))
@@ -344,8 +345,8 @@ fn conclude_success(
     }
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let our_lowest = LowestNonce::of(nonces);
-    // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since. A request that
-    // did not name the old Child SA is no rekey to the peer: its own rekey stands.
+    // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since. A
+    // request that did not name the old Child SA is no rekey to the peer: its own rekey stands.
     let rival = pending.rival.as_ref();
     let survives = rival.is_none_or(|r| {
         pending.way != Way::Anew && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)

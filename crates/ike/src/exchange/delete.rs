@@ -178,7 +178,7 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> 
     let mut effects = Effects::from(Effect::SpiGivenUp(sa.local_spi));
     let awaited = sa.established_mut().map(|e| std::mem::take(&mut e.awaited));
     awaited.iter().flatten().for_each(|awaited| follow_up::give_up(cx, awaited));
-    // Whoever has its predecessor deleted knows the new one; if nobody does, waiting is over, too.
+    // A peer that deletes the predecessor knows the new one; if no peer does, waiting is over, too.
     session.sas.iter_mut().filter_map(|s| s.established_mut()).for_each(|e| e.unproven = false);
     match sa.established_mut().and_then(|e| e.active.take()) {
         // RFC 7296 §2.25.2: the peer's rekey of the same IKE SA stands, ours is forgotten.

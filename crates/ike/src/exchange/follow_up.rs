@@ -23,8 +23,8 @@ const LINK: usize = 16;
 pub(crate) enum Step {
     /// Another IKE_FOLLOWUP_KE with these payloads.
     Ask(Box<FollowUp>, Vec<Payload>),
-    /// All is exchanged, or there was nothing to exchange: the answer to CREATE_CHILD_SA, and the secrets of the additional
-    /// key exchanges.
+    /// All is exchanged, or there was nothing to exchange: the answer to CREATE_CHILD_SA, and the secrets of the
+    /// additional key exchanges.
     Conclude(Vec<Payload>, Vec<Secret>),
     /// The peer refuses to go on.
     Refused(Notify, Vec<Payload>),

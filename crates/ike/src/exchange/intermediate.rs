@@ -35,8 +35,8 @@ use crate::wire::registry::{ExchangeType, NotifyType};
 use policy::{Group, IkeTunnel, Secret};
 use std::sync::Arc;
 
-/// Asks for the additional key exchange that comes after `done` others, or begins the proofs after the last. With the last,
-/// this side proposes its PPKs.
+/// Asks for the additional key exchange that comes after `done` others, or begins the proofs after the last. With the
+/// last, this side proposes its PPKs.
 pub(crate) fn ask(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -238,7 +238,7 @@ pub(crate) fn answer(
             return waits(begun, Stage::Waiting(unproven));
         }
     };
-    // Not sooner: what anyone can send, an IKE_SA_INIT, logs no key.
+    // Not sooner: an IKE_SA_INIT, which anyone can send, logs no key.
     cx.out.log_keys(|| begun.keys.logged(begun.spis(), false));
     if let Some(fragments) = &fragments {
         begun.path.follow_fragments(fragments.largest);

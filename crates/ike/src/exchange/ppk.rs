@@ -1,5 +1,5 @@
-//! Postquantum preshared keys: which of them both sides have, before the proofs and in CREATE_CHILD_SA (RFC 9867), and how an
-//! initiator announces that it uses them in the proofs or before (RFC 8784).
+//! Postquantum preshared keys: which of them both sides have, before the proofs and in CREATE_CHILD_SA (RFC 9867), and
+//! how an initiator announces that it uses them in the proofs or before (RFC 8784).
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -61,7 +61,8 @@ pub(super) fn printed(data: &[u8]) -> String {
 
 // ---- IKE_SA_INIT
 
-/// Returns `true` if an initiator announces PPKs. Without a key, it announces none that is optional: it could not keep to it.
+/// Returns `true` if an initiator announces PPKs. Without a key, it announces none that is optional: it could not keep
+/// to it.
 fn announces(tunnel: &IkeTunnel, trust: &Trust) -> bool {
     is_required(tunnel) || known(tunnel, trust).next().is_some()
 }
@@ -75,8 +76,8 @@ pub(crate) fn announcements(tunnel: &IkeTunnel, trust: &Trust, config: &Config) 
     before.into_iter().chain([status(NotifyType::USE_PPK, vec![])]).collect()
 }
 
-/// What the announcements of a peer come to, where this side uses PPKs. Before the proofs is better: it protects the
-/// identities, too.
+/// The use of PPKs that a peer's announcements lead to, where this side uses PPKs. Before the proofs is better: it
+/// protects the identities, too.
 fn common(config: &Config, parts: &Parts<'_>) -> PpkUse {
     let has = |kind| parts.notify(kind).is_some();
     let goes_on = has(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED);
@@ -104,7 +105,7 @@ pub(crate) fn agreed(
     if lacking { Err(failure(tunnel, PpkLack::Unannounced, None)) } else { Ok(ppk) }
 }
 
-/// What a responder agrees to, and the one announcement that says so (RFC 9867 §3.1).
+/// The use of PPKs that a responder agrees to, and the one announcement that says so (RFC 9867 §3.1).
 pub(crate) fn agree(wanted: bool, config: &Config, parts: &Parts<'_>) -> (PpkUse, Option<Payload>) {
     let ppk = if wanted { common(config, parts) } else { PpkUse::None };
     let announced = match ppk {
@@ -137,7 +138,7 @@ struct Proposed<'a> {
     confirmation: &'a [u8],
 }
 
-/// What the peer proposes; more than this side can have configured is ignored.
+/// The PPKs that the peer proposes; more than this side can have configured are ignored.
 fn proposals<'a>(parts: &Parts<'a>) -> impl Iterator<Item = Proposed<'a>> {
     let kind = NotifyType::PPK_IDENTITY_KEY;
     let notifies: Vec<&Notify> =
@@ -210,7 +211,8 @@ pub(crate) fn fresh(
     Some((keys.base(id, ppk), told))
 }
 
-/// Takes the answer to a request that has proposed this key: the base of the new SA's keys, where it is not SK_d itself.
+/// Takes the answer to a request that has proposed this key: the base of the new SA's keys, where it is not SK_d
+/// itself.
 pub(crate) fn base_of<'a>(
     proposed: Option<&'a Base>,
     parts: &Parts<'_>,

@@ -198,8 +198,8 @@ pub(crate) fn answer(
         cx.out.discard(Discard::Malformed);
         return None;
     };
-    // The group that was sent does not count: an attacker who forges INVALID_KE_PAYLOAD can have the initiator send any of
-    // its groups (RFC 7296 §1.2).
+    // The group that was sent does not count: an attacker who forges INVALID_KE_PAYLOAD can have the initiator send any
+    // of its groups (RFC 7296 §1.2).
     let goes_on_there = parts.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
     let choose = |ours: &[IkeProposal], theirs: &[Proposal]| {
         if goes_on_there || ours.iter().all(|p| p.additional.is_empty()) {

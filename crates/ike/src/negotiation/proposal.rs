@@ -42,8 +42,8 @@ impl<'a> Chooser<'a> {
         !self.offers(kind) || self.offered.transforms.contains(&plain(kind, 0))
     }
 
-    /// Takes additional key exchanges; no method is used twice (RFC 9370 §2.2.2). `first`: the method of the first key exchange,
-    /// without which there are no additional ones.
+    /// Takes additional key exchanges; no method is used twice (RFC 9370 §2.2.2). `first`: the method of the first key
+    /// exchange, without which there are no additional ones.
     fn take_additional(
         &mut self,
         ours: &[AdditionalKe],
@@ -120,8 +120,8 @@ pub fn offer_ike(ours: &[IkeProposal], spi: &[u8]) -> Vec<Proposal> {
 }
 
 /// The responder's choice from an offer for an IKE SA, and the proposal it answers with; `None`: nothing in common.
-/// Among acceptable groups `sent_group` goes first; with [`GroupId::NONE`] the order of `ours` decides, as it must where
-/// the request is not protected.
+/// Among acceptable groups `sent_group` goes first; with [`GroupId::NONE`] the order of `ours` decides, as it must
+/// where the request is not protected.
 pub fn choose_ike(
     ours: &[IkeProposal],
     theirs: &[Proposal],
@@ -216,8 +216,8 @@ pub enum ChildKeyExchange<'a> {
     Policy(&'a Pfs, Option<GroupId>),
 }
 
-/// The responder's choice from an offer for a Child SA: the choice, the peer's SPI, and the proposal to answer with, which
-/// carries `spi`.
+/// The responder's choice from an offer for a Child SA: the choice, the peer's SPI, and the proposal to answer with,
+/// which carries `spi`.
 pub fn choose_child(
     ours: &[ChildProposal],
     key_exchange_wanted: ChildKeyExchange<'_>,
@@ -280,8 +280,8 @@ fn peer_spi(proposal: &Proposal, protocol: ProtocolId) -> Option<Spi> {
     (proposal.protocol == protocol && spi > 255).then_some(Spi(spi))
 }
 
-/// Checks that the answer to an offer of `ours` with these key exchanges is one of its combinations; returns the peer's SPI,
-/// too.
+/// Checks that the answer to an offer of `ours` with these key exchanges is one of its combinations; returns the peer's
+/// SPI, too.
 pub fn accept_child(
     ours: &[ChildProposal],
     offered: Offered<'_>,

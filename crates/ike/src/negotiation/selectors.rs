@@ -14,8 +14,8 @@ pub fn encode(selectors: &[Selector]) -> Vec<TrafficSelector> {
     selectors.iter().copied().map(TrafficSelector::Range).collect()
 }
 
-/// Selectors of a request. Those of the packet that asked for the Child SA, by protocol, address and port, come first, so
-/// that whoever narrows knows what is wanted (RFC 7296 §2.9).
+/// Selectors of a request. Those of the packet that asked for the Child SA, by protocol, address and port, come first,
+/// so that the responder knows what is wanted when it narrows (RFC 7296 §2.9).
 pub fn asking(
     selectors: &[Selector],
     packet: Option<(u8, (IpAddr, Option<u16>))>,

@@ -1,6 +1,6 @@
 //! Work with certificates that is too slow for the engine: it goes out as a [`Job`] and comes back as [`Done`].
 //!
-//! A job is a value: whoever drives the engine decides where and when it runs, fetches the revocation lists it asks
+//! A job is a value: the engine's driver decides where and when it runs, fetches the revocation lists it asks
 //! for, and tells it the time.
 
 use super::certificate::Certificate;
@@ -29,7 +29,7 @@ pub struct Job {
     trust: Arc<Trust>,
     claim: Option<Box<Claim>>,
     signing: Option<Signing>,
-    /// What a key outside has made.
+    /// The signature that a key outside has made.
     made: Option<Box<Made>>,
 }
 
@@ -151,7 +151,8 @@ impl Sign {
 }
 
 impl Made {
-    /// The proof, once it is sure that the signature is that of the certificate's key: the peer could not tell what is wrong.
+    /// The proof, once it is sure that the signature is that of the certificate's key: the peer could not tell what is
+    /// wrong.
     fn proved(self) -> Result<Proved, Failure> {
         let Self { sign: Sign { octets, draft, .. }, signature } = self;
         let Draft { key, plan, evidence, warning } = draft;
@@ -405,7 +406,7 @@ impl Signing {
         let asked = |own: &Own| {
             self.requested.is_empty() || self.requested.iter().any(|r| own.authorities.contains(r))
         };
-        // RFC 7296 §3.7: what the peer asks for is a suggestion.
+        // RFC 7296 §3.7: the peer's request is a suggestion.
         own.sort_by_key(|own| {
             let (from, _) = own.leaf().validity();
             (out_of_time(own.leaf(), unix_time).is_some(), !asked(own), Reverse(from))

@@ -1,7 +1,7 @@
 //! Private keys that are not in this process, as in a token: the job waits until such a key has signed.
 //!
-//! What a key is and how it signs is the business of a [`Signer`]. It may take its time: whoever drives the engine waits
-//! for it beside everything else.
+//! A [`Signer`] knows its key and how it signs. It may take its time: the engine's driver waits for it beside
+//! everything else.
 
 use super::certificate::{CertificateError, PublicKey};
 pub use super::scheme::{Hash, Scheme};

@@ -1,5 +1,5 @@
-//! The path from a certificate to an authority (RFC 5280 §6, RFC 4945 §5). rustls-webpki decides; this module puts its
-//! refusals in words.
+//! The path from a certificate to an authority (RFC 5280 §6, RFC 4945 §5). rustls-webpki decides; this module puts
+//! its refusals in words.
 
 use super::certificate::Certificate;
 use super::trust::{RSA_BITS, Trust};

@@ -21,7 +21,7 @@ pub(crate) struct Handshake {
     pub wishes: Wishes,
     /// The responder takes IKE_AUTH without a Child SA (RFC 6023).
     pub childless: bool,
-    /// What is still to be done about postquantum preshared keys.
+    /// The use of postquantum preshared keys that is still to come.
     pub ppk: PpkUse,
 }
 

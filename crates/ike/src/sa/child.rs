@@ -319,8 +319,8 @@ impl ChildSa {
         if std::mem::take(&mut self.standby) { cx.plane.promote(self.outbound) } else { Ok(()) }
     }
 
-    /// Sends on it rather than on others of its child tunnel, of which the plane prefers the one made last. One that is not
-    /// to send yet stays behind.
+    /// Sends on it rather than on others of its child tunnel, of which the plane prefers the one made last. One that is
+    /// not to send yet stays behind.
     pub fn go_first(&self, cx: &mut Cx<'_>) -> Result<(), PlaneError> {
         if self.standby { Ok(()) } else { cx.plane.promote(self.outbound) }
     }

@@ -1,4 +1,4 @@
-//! What the proofs cover of IKE_INTERMEDIATE exchanges (RFC 9242 §3.3.2).
+//! The part of IKE_INTERMEDIATE exchanges that the proofs cover (RFC 9242 §3.3.2).
 
 use super::keys::ProofKeys;
 use crate::crypto::prf::prf;

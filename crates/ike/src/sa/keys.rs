@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub(crate) struct Keys {
     pub suite: IkeSuite,
     protection: Suite,
-    /// SK_d, then SK_e and SK_a of ours, then those of the peer's, in one piece: there is one for every tunnel. A cipher made
-    /// from them takes much more memory, and little time to make.
+    /// SK_d, then SK_e and SK_a of ours, then those of the peer's, in one piece: there is one for every tunnel. A
+    /// cipher made from them takes much more memory, and little time to make.
     secrets: Secret,
     /// The last postquantum preshared key in SK_d (RFC 8784), or in that of an IKE SA that this one has replaced.
     pub ppk: Option<Arc<UsedPpk>>,
@@ -28,7 +28,8 @@ pub(crate) struct Keys {
     crypto: Arc<CryptoProviders>,
 }
 
-/// What a quantum computer cannot find, although it breaks every group: what has come of ML-KEM, or of a postquantum preshared key.
+/// The keys that a quantum computer cannot find, although it breaks every group: they come from ML-KEM, or from a
+/// postquantum preshared key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shield {
     /// The keys of this IKE SA's messages.
@@ -104,7 +105,8 @@ pub(crate) struct Nonces<'a> {
 pub(crate) struct ChildKeys {
     pub to_responder: Secret,
     pub to_initiator: Secret,
-    /// What they are derived from withstands a quantum computer; the key exchanges of the Child SA do not count here.
+    /// The keying material they are derived from withstands a quantum computer; the key exchanges of the Child SA do
+    /// not count here.
     pub is_quantum_safe: bool,
 }
 
@@ -132,8 +134,8 @@ impl Keys {
         Self::expand(crypto, (suite, shield), &seed, nonces, spis, ours)
     }
 
-    /// Keys of an IKE SA that replaces this one: SKEYSEED = prf(SK_d, g^ir | Ni | Nr | SK(1) | …) with the old PRF (RFC
-    /// 9370 §2.2.4). `shared` has g^ir first. `base` stands in for SK_d.
+    /// Keys of an IKE SA that replaces this one: SKEYSEED = prf(SK_d, g^ir | Ni | Nr | SK(1) | …) with the old PRF
+    /// (RFC 9370 §2.2.4). `shared` has g^ir first. `base` stands in for SK_d.
     pub fn successor(
         &self,
         suite: IkeSuite,
@@ -151,8 +153,8 @@ impl Keys {
         keys
     }
 
-    /// Keys after an additional key exchange before the proofs: SKEYSEED(n) = prf(SK_d(n−1), SK(n) | Ni | Nr) (RFC 9370
-    /// §2.2.2).
+    /// Keys after an additional key exchange before the proofs: SKEYSEED(n) = prf(SK_d(n−1), SK(n) | Ni | Nr)
+    /// (RFC 9370 §2.2.2).
     pub fn after_additional(
         &self,
         (method, shared): (Group, &Secret),
@@ -291,8 +293,8 @@ impl Keys {
         })
     }
 
-    /// KEYMAT of a Child SA: prf+(SK_d, [g^ir |] Ni | Nr [| SK(1) | …]) (RFC 9370 §2.2.4). `shared` has g^ir first, and is
-    /// empty without a key exchange of the Child SA's own. `base` stands in for SK_d.
+    /// KEYMAT of a Child SA: prf+(SK_d, [g^ir |] Ni | Nr [| SK(1) | …]) (RFC 9370 §2.2.4). `shared` has g^ir first,
+    /// and is empty without a key exchange of the Child SA's own. `base` stands in for SK_d.
     pub fn child(
         &self,
         suite: Suite,
@@ -367,8 +369,8 @@ impl Keys {
     ) -> Vec<Vec<u8>> {
         let cipher = self.cipher(self.ours(), Operation::Encrypt);
         let Self { protection, sealed, .. } = self;
-        // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold (RFC 3602
-        // §3).
+        // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold
+        // (RFC 3602 §3).
         let next_iv = || {
             let mut iv = vec![0; protection.iv_len()];
             match protection {

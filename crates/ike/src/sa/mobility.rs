@@ -4,7 +4,7 @@ use super::path::Path;
 use crate::wire::header::IkeSpi;
 use std::net::{IpAddr, SocketAddr};
 
-/// Addresses of a peer that are kept; what it tells beyond them is not used.
+/// Addresses of a peer that are kept; further ones are not used.
 pub(crate) const PEER_ADDRESSES: usize = 8;
 
 /// Paths on which an unanswered check of an address is tried, too.

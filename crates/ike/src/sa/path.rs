@@ -53,8 +53,8 @@ impl Path {
         }
     }
 
-    /// The path of another IKE_SA_INIT to the same peer. A NAT in front of the peer lets it in by the mapping in use only
-    /// (RFC 7296 §2.23: IKE_SA_INIT may go to the port of NAT traversal, too).
+    /// The path of another IKE_SA_INIT to the same peer. A NAT in front of the peer lets it in by the mapping in use
+    /// only (RFC 7296 §2.23: IKE_SA_INIT may go to the port of NAT traversal, too).
     pub fn for_another(&self, first_port: u16) -> Self {
         let at = |address: SocketAddr| SocketAddr::new(address.ip(), first_port);
         match self.nat_remote {

@@ -18,10 +18,10 @@ use zeroize::Zeroizing;
 const MOST_FRAGMENTS: u16 = 256;
 /// Octets of the longest message of a peer (RFC 7383 §5 advises against more than 64 KB).
 const MOST_OF_PEER: usize = 64 * 1024;
-/// Octets of the longest IKE_AUTH request: whoever sends it has proved nothing yet.
+/// Octets of the longest IKE_AUTH request: its sender has proved nothing yet.
 const MOST_OF_STRANGER: usize = 16 * 1024;
 
-/// At most one message of the peer, of which some fragments are there. What is not authentic never gets in.
+/// At most one message of the peer, of which some fragments are there. A fragment that is not authentic never gets in.
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     most: usize,

@@ -36,8 +36,8 @@ impl Session {
         effects
     }
 
-    /// Takes a Child SA whose lifetime is over out of the plane, and has the peer told afterwards. Nothing may pass on it,
-    /// however long the peer takes to answer the Delete (RFC 4301 §4.4.2.1).
+    /// Takes a Child SA whose lifetime is over out of the plane, and has the peer told afterwards. Nothing may pass on
+    /// it, however long the peer takes to answer the Delete (RFC 4301 §4.4.2.1).
     fn expire_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi) -> Effects {
         let Some(child) = self.child_by_inbound(spi_in) else { return Effects::none() };
         let (name, state) = (child.tunnel.name.clone(), child.state);

@@ -92,9 +92,9 @@ impl Session {
         self.close(cx, reason)
     }
 
-    /// Takes everything down with a Delete, once the packets that were admitted on its SAs have left. Returns which of the
-    /// child tunnels that this side may start are up; those still on their way are tried again when it is over, by when the
-    /// peer may have set them up elsewhere.
+    /// Takes everything down with a Delete, once the packets that were admitted on its SAs have left. Returns which of
+    /// the child tunnels that this side may start are up; those still on their way are tried again when it is over, by
+    /// when the peer may have set them up elsewhere.
     pub fn close_as_redundant(
         &mut self,
         cx: &mut Cx<'_>,
@@ -115,7 +115,7 @@ impl Session {
         (up, effects)
     }
 
-    /// Ends it at once, without telling the peer; what has not been set up has failed with `failure`.
+    /// Ends it at once, without telling the peer; tunnels that have not been set up have failed with `failure`.
     pub fn end(
         &mut self,
         cx: &mut Cx<'_>,
@@ -191,7 +191,8 @@ impl Session {
         effects
     }
 
-    /// Has other SAs send in place of its Child SAs, which receive until the peer has been told, and a while after that.
+    /// Has other SAs send in place of its Child SAs, which receive until the peer has been told, and a while after
+    /// that.
     fn remove_children(
         &mut self,
         cx: &mut Cx<'_>,

@@ -39,8 +39,8 @@ pub(crate) struct Renewal {
 }
 
 impl Session {
-    /// Sets the time of the next authentication for the side that begins it; the peer's answer may ask for an earlier one.
-    /// The end of the session, if there is none, follows from this side's configuration alone.
+    /// Sets the time of the next authentication for the side that begins it; the peer's answer may ask for an earlier
+    /// one. The end of the session, if there is none, follows from this side's configuration alone.
     pub fn plan_renewal(&mut self, cx: &mut Cx<'_>, parts: &Parts<'_>) {
         let theirs = parts.notify(NotifyType::AUTH_LIFETIME);
         let theirs =
@@ -60,8 +60,8 @@ impl Session {
         self.begun_here || role.may_initiate() && remote.address.is_some()
     }
 
-    /// An attempt to begin a successor has come to nothing. A peer that began the session itself may take none, so it is not
-    /// asked again before it refuses another rekey.
+    /// An attempt to begin a successor has come to nothing. A peer that began the session itself may take none, so it
+    /// is not asked again before it refuses another rekey.
     pub fn put_off_renewal(&mut self, now: Instant) {
         if self.begun_here {
             self.renewal.at = Some(after(now, PAUSE));

@@ -42,8 +42,8 @@ impl Session {
         self.mobility.verified().unwrap_or(&self.path)
     }
 
-    /// This side's addresses besides the one in use: those the peer is told. No more than it would keep if it were one of
-    /// us, since a message with hundreds of notifies is refused as a whole.
+    /// This side's addresses besides the one in use: those the peer is told. No more than it would keep if it were one
+    /// of us, since a message with hundreds of notifies is refused as a whole.
     pub fn other_addresses(&self, cx: &Cx<'_>) -> Vec<IpAddr> {
         let used = self.path.local.ip();
         let other = |a: &&IpAddr| **a != used && !self.is_protected(**a);
@@ -169,8 +169,8 @@ impl Session {
         self.path.nat_remote && !self.path.nat_local && self.path.remote != remote
     }
 
-    /// Follows the peer to the source of an ESP packet. An attacker may have copied that packet: with MOBIKE, the peer must
-    /// first show that it receives there (RFC 4555 §3.7, §3.8).
+    /// Follows the peer to the source of an ESP packet. An attacker may have copied that packet: with MOBIKE, the peer
+    /// must first show that it receives there (RFC 4555 §3.7, §3.8).
     pub fn follow_packet(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
         // The peer's new address is still being checked.
         if !self.follows(remote)

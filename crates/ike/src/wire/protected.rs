@@ -152,8 +152,9 @@ pub fn open_content(
     Ok(Content { first: payload.next, octets })
 }
 
-/// The octets of an IKE_INTERMEDIATE message that the proofs cover: the message as it was before its protection, and in one
-/// piece (RFC 9242 §3.3.2). `datagram` is the message or its fragment 1; `None` if SK or SKF is not its first payload.
+/// The octets of an IKE_INTERMEDIATE message that the proofs cover: the message as it was before its protection, and in
+/// one piece (RFC 9242 §3.3.2). `datagram` is the message or its fragment 1; `None` if SK or SKF is not its first
+/// payload.
 pub fn authenticated_octets(datagram: &[u8], content: &Content) -> Option<Zeroizing<Vec<u8>>> {
     const NEXT_PAYLOAD: usize = 16;
     const LENGTH: usize = 24;
@@ -176,7 +177,7 @@ pub fn authenticated_octets(datagram: &[u8], content: &Content) -> Option<Zeroiz
     Some(out)
 }
 
-/// Checks and decrypts the IV ‖ ciphertext ‖ ICV at the end of a message; what comes out has no padding.
+/// Checks and decrypts the IV ‖ ciphertext ‖ ICV at the end of a message; the result has no padding.
 pub(super) fn open_envelope(
     datagram: &[u8],
     sealed: &[u8],

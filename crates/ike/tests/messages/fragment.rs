@@ -1,4 +1,5 @@
-//! Fragments as octets (RFC 7383 §2.5): what is cut apart comes together again, and nothing that comes in can panic.
+//! Fragments as octets (RFC 7383 §2.5): a message that is cut apart comes together again, and no input can cause a
+//! panic.
 
 use crypto::{Cipher, Provider, Suite};
 use ike::wire::fragment::{Place, open, place, seal};

@@ -107,7 +107,7 @@ fn headers_of_other_versions_or_lengths_are_refused() {
         let mut other = message.clone();
         other[17] = version;
         assert_eq!(Header::parse(&other), Err(WireError::Version(error.0, error.1)));
-        // Whoever speaks another version is told so, whatever that version does with the length.
+        // A peer that speaks another version is told so, whatever that version does with the length.
         other.push(0);
         assert_eq!(Header::parse(&other), Err(WireError::Version(error.0, error.1)));
     }

@@ -176,7 +176,7 @@ fn with_length(mut message: Vec<u8>) -> Vec<u8> {
     message
 }
 
-/// Reads octets in every way there is; what is accepted must survive being written again.
+/// Reads octets in every way there is; an accepted message must survive being written again.
 fn read_everything(message: &[u8]) {
     let Ok(header) = Header::parse(message) else { return };
     if let Ok(payloads) = decode(&header, message) {

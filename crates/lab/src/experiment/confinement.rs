@@ -1,6 +1,6 @@
 //! Hosts with part of a processor: a control group for each, in which its daemon and its traffic run.
 //!
-//! Whatever is started from the thread of a namespace begins in the group of that thread, so that the thread alone is put
+//! A process that the thread of a namespace starts begins in the group of that thread, so that the thread alone is put
 //! there. In version 2 of control groups threads of one process are in different groups only below a group that has the
 //! whole process (cgroups(7), threaded mode).
 //!

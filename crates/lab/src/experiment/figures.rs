@@ -10,7 +10,7 @@ struct Figure {
     shows: &'static str,
     statement: Statement,
     plots: &'static [Repeated],
-    /// What is not repeated, and the reason. Empty: nothing.
+    /// The part that is not repeated, and the reason. Empty: nothing.
     missing: &'static str,
 }
 
@@ -254,7 +254,7 @@ const OTHERS: [(&str, &str); 4] = [
 /// The file with the table, in the directory that reports are in.
 pub(super) const FILE: &str = "README.md";
 
-/// Writes the table; what has not been measured there is said so.
+/// Writes the table; a plot that was not measured is marked so.
 ///
 /// # Errors
 /// Where the file cannot be written.

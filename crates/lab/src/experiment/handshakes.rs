@@ -1,5 +1,5 @@
-//! Handshakes as the System z document has them: how many per second with 1 to 32 in parallel, and how much of the machine
-//! they take, with a preshared key and with certificates.
+//! Handshakes as the System z document has them: how many per second with 1 to 32 in parallel, and how much of the
+//! machine they take, with a preshared key and with certificates.
 
 mod certificates;
 mod sessions;

@@ -1,5 +1,6 @@
-//! The measurement of the AIX document: streams of TCP in both directions through its sample policy, with the processor's
-//! instructions for cryptography and without, for each algorithm that gains by them, and on parts of a processor.
+//! The measurement of the AIX document: streams of TCP in both directions through its sample policy, with the
+//! processor's instructions for cryptography and without, for each algorithm that gains by them, and on parts of a
+//! processor.
 
 mod alone;
 mod findings;
@@ -43,8 +44,8 @@ const fn algorithm(name: &'static str, protection: Protection) -> Algorithm {
     Algorithm { name, protection }
 }
 
-/// The nine that the document names, the one that they took the place of, with each length of key, and in builds that have
-/// it what that took the place of.
+/// The nine that the document names, the one that they took the place of, with each length of key, and in builds that
+/// have it what that took the place of.
 const ALGORITHMS: &[Algorithm] = &[
     algorithm("GCM-256", Protection::Esp(SAMPLE_ESP)),
     algorithm("GCM-192", Protection::Esp("ESP_AES192_GCM_16")),

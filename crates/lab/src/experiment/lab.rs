@@ -65,7 +65,7 @@ impl Lab {
     /// Says what is measured next, and that what was named before is done.
     ///
     /// # Errors
-    /// Where a signal has come: what was made is to be taken down.
+    /// Where a signal has come: the caller is to take down what was made.
     pub fn step(&self, what: impl Into<String>) -> Result<(), String> {
         if !self.bar.message().is_empty() {
             self.bar.inc(1);

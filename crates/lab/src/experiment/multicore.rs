@@ -1,5 +1,5 @@
-//! The measurement of the OCTEON document: duplex traffic of packets of one length, by cipher, by number of cores, and in a
-//! pipeline against run to completion; and the cost of each stage for a packet.
+//! The measurement of the OCTEON document: duplex traffic of packets of one length, by cipher, by number of cores, and
+//! in a pipeline against run to completion; and the cost of each stage for a packet.
 
 mod figures;
 mod findings;
@@ -44,7 +44,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     };
     let mut workers = numbers(lab.machine.cores);
     if lab.effort != Effort::Full {
-        // What lies between takes more time on machines with many cores than there is.
+        // The numbers in between take more time on machines with many cores than there is.
         workers = workers.first().into_iter().chain(workers[1..].last()).copied().collect();
     }
     let nets = nets(ciphers);
@@ -167,7 +167,7 @@ fn measure(
         cipher: net.cipher.name,
         length,
         packets_per_second: delivered / (after.at - before.at).as_secs_f64(),
-        // What is under way at both moments makes it a little uncertain.
+        // Packets that are under way at both moments make it a little uncertain.
         loss: (1.0 - delivered / sent.max(1.0)).max(0.0),
         cpu_ns: each(spent.daemons[0] + spent.daemons[1]),
         reader_ns: each(readers),

@@ -1,5 +1,6 @@
-//! The measurements of the IPFire document: datagrams through one tunnel on one processor, by their size, without acceleration,
-//! with AES-128-GCM, and with a cipher that does nothing; then through up to twelve tunnels on all processors.
+//! The measurements of the IPFire document: datagrams through one tunnel on one processor, by their size, without
+//! acceleration, with AES-128-GCM, and with a cipher that does nothing; then through up to twelve tunnels on all
+//! processors.
 
 mod directions;
 mod findings;
@@ -77,7 +78,7 @@ const OFF: [State; 2] =
 const ON: State = State::new("AES-128-GCM", Some(GCM), Style::solid(0));
 const NULL: State =
     State { bare: true, ..State::new("NULL, no integrity", Some(GCM), Style::solid(6)) };
-/// What the wire carries, and the generator with it.
+/// The limit of the wire, and of the generator with it.
 const BARE: State = State::new("no IPsec", None, Style::dashed(6));
 const STATES: [State; 7] = [
     BARE,
@@ -199,8 +200,8 @@ fn describe(traffic: Traffic, tunnels: u8) -> String {
     }
 }
 
-/// A `vpnd` that was built with the feature `insecure-null-cipher`: beside the usual one, or where the tunnel bench puts it,
-/// with the same optimisation.
+/// A `vpnd` that was built with the feature `insecure-null-cipher`: beside the usual one, or where the tunnel bench
+/// puts it, with the same optimisation.
 pub(super) fn program(lab: &Lab) -> Option<PathBuf> {
     let profile = lab.vpnd.parent()?;
     let built = profile.with_file_name("null-cipher").join(profile.file_name()?).join("vpnd");

@@ -1,8 +1,8 @@
 //! One stream of TCP in the states of the Intel document: no IPsec, the kernel's IPsec one packet at a time and with
 //! segmentation offload, and `vpnd` in userspace; and the answers of cards with offload.
 //!
-//! The kernel's IPsec has keys by hand, with the document's own `ip xfrm` commands. Where this kernel has none, a guest is
-//! booted and the same is done there.
+//! The kernel's IPsec has keys by hand, with the document's own `ip xfrm` commands. Where this kernel has none, a guest
+//! is booted and the same is done there.
 
 mod findings;
 mod found;

@@ -1,4 +1,5 @@
-//! Checks before a measurement: the directory for reports, and requirements without which parts of a report are missing.
+//! Checks before a measurement: the directory for reports, and requirements without which parts of a report are
+//! missing.
 
 use super::lab::{Effort, Lab};
 use super::{handshakes, null_vs_gcm, offload};

@@ -1,7 +1,7 @@
 //! The two ways to encrypt without the processor's instructions for it, as reports compare them.
 //!
-//! The portable provider is what `in_core_enabled=0` switches to. AWS-LC brings software of its own, which is several times
-//! faster; a daemon has to be started with its instructions hidden to use it.
+//! The portable provider is what `in_core_enabled=0` switches to. AWS-LC brings software of its own, which is several
+//! times faster; a daemon has to be started with its instructions hidden to use it.
 
 use crate::plot::Style;
 use crate::site::Site;

@@ -1,7 +1,8 @@
-//! The statements of the five documents that reports repeat, each with its place. This is the only file that holds their figures.
+//! The statements of the five documents that reports repeat, each with its place. This is the only file that holds
+//! their figures.
 //!
-//! The documents of AIX and of Intel number neither sections nor figures; the others number some. A place without a number says
-//! that it is unnumbered, or that its number is not recorded.
+//! The documents of AIX and of Intel number neither sections nor figures; the others number some. A place without a
+//! number says that it is unnumbered, or that its number is not recorded.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Datagrams of one size: at a rate, or as many as arrive. Each begins with its number, so that the sender knows which are
-//! still under way: those to one target overtake each other nowhere, and what a later one has passed is lost.
+//! Datagrams of one size: at a rate, or as many as arrive. Each begins with its number, so that the sender knows which
+//! are still under way: those to one target overtake each other nowhere, and what a later one has passed is lost.
 
 use super::{End, failed, join};
 use nix::sys::prctl::set_timerslack;
@@ -36,8 +36,8 @@ const SILENCE: Duration = Duration::from_millis(25);
 pub enum Pace {
     /// So many in a second.
     Rate(f64),
-    /// As many as arrive: so many are under way at a time, and one that has arrived makes room for the next. It finds what
-    /// a path carries without filling its queues until they overflow.
+    /// As many as arrive: so many are under way at a time, and one that has arrived makes room for the next. It finds
+    /// what a path carries without filling its queues until they overflow.
     UnderWay(u64),
 }
 
@@ -83,7 +83,8 @@ struct Shared {
 }
 
 impl Flow {
-    /// Sends datagrams with so many octets of payload, eight at least, from an end to these addresses of the other, in turn.
+    /// Sends datagrams with so many octets of payload, eight at least, from an end to these addresses of the other, in
+    /// turn.
     ///
     /// # Errors
     /// Where the system gives no sockets.
@@ -148,7 +149,7 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        // Whoever wants to know of errors has called `finish`.
+        // A caller that wants to know of errors has called `finish`.
         let _ = self.end();
     }
 }
@@ -283,7 +284,7 @@ mod tests {
         // Targets take turns: 0, 2, 4 and 6 are the first's, and 4 has passed 0 and 2.
         shared.arrived(4);
         assert_eq!(due.now(8, shared.past()), 3);
-        // What comes late has been settled, and the other target's are under way as before.
+        // A late datagram has been settled, and the other target's are under way as before.
         shared.arrived(0);
         assert_eq!(due.now(8, shared.past()), 3);
         shared.arrived(7);

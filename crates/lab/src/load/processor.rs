@@ -7,8 +7,8 @@ use std::time::Duration;
 /// The unit of times in `/proc` (USER_HZ is 100 on all that this runs on).
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor time of all threads that a process has now; what ended threads took counts where the kernel keeps no times of
-/// single threads.
+/// Processor time of all threads that a process has now; the time of ended threads counts where the kernel keeps no
+/// times of single threads.
 ///
 /// # Errors
 /// Where there is no such process.

@@ -95,7 +95,7 @@ impl Drop for Streams {
             let _ = socket.shutdown(Shutdown::Both);
         }
         for thread in self.threads.drain(..) {
-            // What a stream ends with when it is cut off is nobody's concern.
+            // The error of a stream that is cut off is nobody's concern.
             let _ = join(thread);
         }
     }

@@ -80,8 +80,8 @@ impl Clients {
         Ok(all)
     }
 
-    /// Counts transactions for a while after they have found their pace, and until one has ended; `mark` is called when it
-    /// begins and when it ends.
+    /// Counts transactions for a while after they have found their pace, and until one has ended; `mark` is called when
+    /// it begins and when it ends.
     ///
     /// # Errors
     /// Where one fails.
@@ -100,7 +100,7 @@ impl Clients {
         while self.course.ended.load(Relaxed) == 0 && begun.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // While their threads are there still: what ended threads have taken is not told.
+        // While their threads are there still: the time of ended threads is not told.
         mark();
         let lasted = begun.elapsed();
         self.course.phase.store(STOP, Relaxed);

@@ -19,8 +19,8 @@ pub enum Scale {
     Linear,
     /// By factors of ten.
     Logarithmic,
-    /// These values alone, ascending, each with its number where there is room. Their distances are those of the values,
-    /// or of their logarithms if the last is many times the first.
+    /// These values alone, ascending, each with its number where there is room. Their distances are those of the
+    /// values, or of their logarithms if the last is many times the first.
     Steps(Vec<f64>),
     /// Groups of bars with these names; values are 0, 1, 2 and so on.
     Groups(Vec<String>),

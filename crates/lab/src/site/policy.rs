@@ -134,7 +134,7 @@ impl Tunnels {
     }
 }
 
-/// The key of all tunnels; whoever could use it is in the namespaces already.
+/// The key of all tunnels; anybody who could use it is in the namespaces already.
 const KEY: &str = "preshared-key-of-the-experiments";
 
 const HEAD: &str = "<?xml version=\"1.0\"?>\n<AIX_VPN Version=\"2.1\">\n";
@@ -171,8 +171,8 @@ pub fn policies(nets: &[Net]) -> [String; 2] {
 pub const SECOND_WIRE: [Ipv4Addr; 2] =
     [Ipv4Addr::new(198, 51, 100, 10), Ipv4Addr::new(198, 51, 100, 20)];
 
-/// Policies for three hosts in a row: the left one, the one in the middle, which has a tunnel to either other, and the right
-/// one. The pairs of the net are of the outer two.
+/// Policies for three hosts in a row: the left one, the one in the middle, which has a tunnel to either other, and the
+/// right one. The pairs of the net are of the outer two.
 pub fn relayed(net: &Net) -> [String; 3] {
     let [left, right] = [0, 1].map(|end| net.addresses(end));
     let head = || {

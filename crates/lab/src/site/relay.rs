@@ -1,5 +1,5 @@
-//! Three hosts in a row: the one in the middle is a gateway between two tunnels, which opens each packet, looks it up, and
-//! seals it again.
+//! Three hosts in a row: the one in the middle is a gateway between two tunnels, which opens each packet, looks it up,
+//! and seals it again.
 
 use super::policy::{SECOND_WIRE, relayed};
 use super::{Files, Net, WIRE, Work, activate};

@@ -36,8 +36,8 @@ struct One {
 }
 
 impl Udp {
-    /// Opens the sockets on a port of the kernel's choice, inside a tokio runtime. `port` is the one that key management has on
-    /// this side (4500): like a NAT, this transport puts its own in place of it.
+    /// Opens the sockets on a port of the kernel's choice, inside a tokio runtime. `port` is the one that key
+    /// management has on this side (4500): like a NAT, this transport puts its own in place of it.
     ///
     /// # Errors
     /// If there is no IPv4 socket.
@@ -75,7 +75,8 @@ impl One {
         socket.set_send_buffer_size(KERNEL_BUFFER)?;
         socket.bind(&address.into())?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // Messages of IKE may be longer than the path, and ICMP about ESP is not heard by an ordinary user: routers fragment.
+        // Messages of IKE may be longer than the path, and ICMP about ESP is not heard by an ordinary user: routers
+        // fragment.
         match address.is_ipv6() {
             false => set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DONT)?,
             true => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?,

@@ -52,7 +52,8 @@ impl Stack {
         }
     }
 
-    /// Takes note of an ICMP error about a packet of this end. It ends no connection that is established (RFC 5927 §5.2).
+    /// Takes note of an ICMP error about a packet of this end. It ends no connection that is established
+    /// (RFC 5927 §5.2).
     fn hear(&mut self, trouble: Trouble, protocol: u8, flow: Flow) {
         if protocol == UDP {
             if let (Trouble::Unreachable, Some(socket)) =

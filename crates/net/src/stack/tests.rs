@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const BACKLOG: usize = 16;
 const OWN: &str = "10.1.0.1";
 
-/// A stack with one listener, without any SA: what it sends is dropped.
+/// A stack with one listener, without any SA: its packets are dropped.
 fn stack() -> (Stack, Arc<Incoming>) {
     let now = Instant::now();
     let routes = Arc::new(Routes::new(vec![OWN.parse().expect("an address")]));

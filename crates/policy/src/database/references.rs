@@ -49,7 +49,8 @@ fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
     found
 }
 
-/// Returns `true` if tunnels of a protection prove themselves with a preshared key, as they do unless it says otherwise.
+/// Returns `true` if tunnels of a protection prove themselves with a preshared key, as they do unless it says
+/// otherwise.
 fn wants_key(protection: &Node) -> bool {
     let methods =
         protection.children().iter().filter_map(|t| t.attribute("IKE_AuthenticationMethod"));

@@ -54,8 +54,8 @@ pub enum DatabaseError {
 }
 
 impl Database {
-    /// The objects that are meant, in the order in which they were defined. With `recursive` also all they refer to, and
-    /// what a phase 1 tunnel carries: what is selected is a policy of its own.
+    /// The objects that are meant, in the order in which they were defined. With `recursive` also all they refer to,
+    /// and what a phase 1 tunnel carries: the selection is a policy of its own.
     ///
     /// # Errors
     /// Returns an error if a name was given that no object has, or several preshared keys.

@@ -3,8 +3,8 @@
 use super::schema;
 use std::fmt::Write;
 
-/// A document type definition of what [`read`](super::read) takes. It is made from the reader's own vocabulary, and says
-/// less than the reader knows: no order, no number, no values.
+/// A document type definition of what [`read`](super::read) takes. It is made from the reader's own vocabulary, and
+/// says less than the reader knows: no order, no number, no values.
 pub fn dtd() -> String {
     let mut text =
         String::from("<!-- AIX_VPN as this reader takes it. Elements may come in any order. -->\n");

@@ -137,7 +137,8 @@ fn places(tunnels: &Table<Draft>) -> BTreeMap<(bool, String), Span> {
     tunnels.in_order().flat_map(of).collect()
 }
 
-/// Reports a value that the policy's own rules refuse and no element has shown, as a name that a group's peer has taken.
+/// Reports a value that the policy's own rules refuse and no element has shown, as a name that a group's peer has
+/// taken.
 fn refuse(
     cx: &mut Context<'_>,
     root: &Element<'_>,

@@ -101,8 +101,8 @@ impl Node {
         schema::is_public(&self.name, name, value)
     }
 
-    /// Lists the differences of `after` from this element, for people: attributes with both values, elements that come and
-    /// go. Keys are only said to differ.
+    /// Lists the differences of `after` from this element, for people: attributes with both values, elements that come
+    /// and go. Keys are only said to differ.
     pub fn differences(&self, after: &Self) -> Vec<String> {
         let mut found = Vec::new();
         self.compare(after, "", &mut found);

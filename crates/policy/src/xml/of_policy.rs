@@ -37,8 +37,8 @@ pub enum Unwritable {
 }
 
 impl Policy {
-    /// Writes the text of an AIX_VPN file that [`xml::read`](crate::xml::read) reads as this policy. It holds the preshared keys,
-    /// and is wiped when dropped.
+    /// Writes the text of an AIX_VPN file that [`xml::read`](crate::xml::read) reads as this policy. It holds the
+    /// preshared keys, and is wiped when dropped.
     ///
     /// Proposals of child tunnels keep their names if no other proposal has the same name; otherwise they get a number.
     ///
@@ -298,8 +298,8 @@ fn methods(signature: Option<&Signature>) -> Vec<&'static str> {
     }
 }
 
-/// The transforms of all proposals. Several proposals are several transforms with one algorithm of each kind; a single one, or two
-/// that differ in the cipher alone, may have many.
+/// The transforms of all proposals. Several proposals are several transforms with one algorithm of each kind; a single
+/// one, or two that differ in the cipher alone, may have many.
 fn offers(tunnel: &str, proposals: &[IkeProposal]) -> Outcome<Vec<Node>> {
     let first = &proposals[0];
     let alike = |other: &IkeProposal| {

@@ -11,11 +11,11 @@ pub struct Options<'a> {
     /// Elements and attributes whose names are not known are left out with a warning, where else they are errors: a
     /// policy that is half understood may protect less than its author thinks.
     pub lenient: bool,
-    /// Asked about each cipher or protection that the file names; what it answers becomes a warning at that place. It
+    /// Asked about each cipher or protection that the file names; its answer becomes a warning at that place. It
     /// knows of the machine what this crate does not.
     pub advise: Option<&'a dyn Fn(Algorithm) -> Option<Advice>>,
-    /// Asked for the preshared key of a peer for which the file has none, by the identity of the peer: a program's own store of
-    /// secrets.
+    /// Asked for the preshared key of a peer for which the file has none, by the identity of the peer: a program's own
+    /// store of secrets.
     pub keys: Option<FindKey<'a>>,
 }
 

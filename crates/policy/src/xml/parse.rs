@@ -303,7 +303,7 @@ impl<'t> Builder<'_, 't> {
             let value: &str = attribute.value.as_ref();
             let wrong = match attribute.key.as_ref() {
                 "version" => !value.starts_with("1."),
-                // The text is UTF-8 already; what is pure ASCII means the same in all of these.
+                // The text is UTF-8 already; pure ASCII means the same in all of these.
                 "encoding" => {
                     !value.eq_ignore_ascii_case("UTF-8") && !self.text.is_ascii()
                         || value.to_ascii_uppercase().starts_with("UTF-16")

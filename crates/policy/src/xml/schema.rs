@@ -297,8 +297,8 @@ pub(crate) fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// Returns `true` if a value is that of a known attribute that holds no key, so that it may be shown. In a key's element only
-/// the word for its format is, since key and format are easily exchanged.
+/// Returns `true` if a value is that of a known attribute that holds no key, so that it may be shown. In a key's
+/// element only the word for its format is, since key and format are easily exchanged.
 pub(crate) fn is_public(element: &str, attribute: &str, value: &str) -> bool {
     if element == "IKEPresharedKey" {
         let is_word = |word: &str| word.eq_ignore_ascii_case(value.trim());

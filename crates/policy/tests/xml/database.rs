@@ -1,4 +1,4 @@
-//! Objects by name: what is put comes back, what belongs together stays together.
+//! Objects by name: an object that is put comes back, and objects that belong together stay together.
 
 use policy::database::{DatabaseError, Effect, Kind, PutOptions, Selection, mirror};
 use policy::xml::{Diagnostics, read};

@@ -109,7 +109,7 @@ proptest! {
         render(&characters.into_iter().collect::<String>());
     }
 
-    /// Whatever is wrong with a file, the key that it holds is not shown, in whole or in part.
+    /// The key that a file holds is not shown, in whole or in part, whatever is wrong with the file.
     #[test]
     fn keys_stay_secret(
         changes in proptest::collection::vec(

@@ -1,4 +1,4 @@
-//! Policies of code as XML: what is written is read back as the same policy.
+//! Policies of code as XML: a written policy is read back as the same policy.
 
 use policy::xml::{Options, Unwritable, read, read_with};
 use policy::{

@@ -32,7 +32,7 @@ impl World {
         id
     }
 
-    /// Ends a flow; what is under way arrives.
+    /// Ends a flow; packets under way arrive.
     pub fn stop_flow(&mut self, flow: FlowId) {
         self.flows[flow.0 as usize].every = None;
     }

@@ -1,4 +1,4 @@
-//! What happens between the hosts.
+//! The packets between the hosts.
 
 use super::{Happening, World};
 use crate::host::HostId;
@@ -20,8 +20,8 @@ impl World {
         self.conditions_from.insert(host, conditions);
     }
 
-    /// Has a host's data plane take this long between the admission of a packet and its way to the wire; IKE messages do
-    /// not wait.
+    /// Has a host's data plane take this long between the admission of a packet and its way to the wire; IKE messages
+    /// do not wait.
     pub fn set_pipeline(&mut self, host: HostId, time: Duration) {
         self.pipelines.insert(host, time);
     }
@@ -222,7 +222,7 @@ impl World {
                 };
                 let path = Path { local, remote: source, encapsulation };
                 let opened = self.hosts[host].engine.plane().open(now, octets, path);
-                // What was refused names its flow only to the sender; a scenario has few flows in each direction.
+                // A refused packet names its flow only to the sender; a scenario has few flows in each direction.
                 match opened {
                     Ok(packet) => {
                         let flow = &mut self.flows[packet.flow.0 as usize];

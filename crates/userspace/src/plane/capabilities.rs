@@ -89,7 +89,7 @@ impl Userspace {
         let fault = |e| refused(format!("restoring the routes to the tunnel device {name}"), &e);
         (restored.rules, restored.routes) = device.routing.restore().map_err(fault)?;
         if restored.rules > 0 {
-            // Whoever has removed the one has removed the others.
+            // A program that has removed the one has removed the others.
             self.enforcement.restore_rules(&mut self.journal)?;
         }
         Ok(restored)

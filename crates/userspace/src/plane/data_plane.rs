@@ -25,7 +25,8 @@ impl DataPlane for Userspace {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         self.appear()?;
         let id = rule.id;
-        // The datapath first: it knows the packets that the routes bring. The routes last: they change where traffic goes.
+        // The datapath first: it knows the packets that the routes bring. The routes last: they change where traffic
+        // goes.
         self.datapath.add_rule(rule.clone())?;
         self.rules.insert(id, rule.clone());
         self.sync_workers().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
@@ -44,7 +45,7 @@ impl DataPlane for Userspace {
         if let Some(rule) = self.rules.get_mut(&rule) {
             rule.trap = true;
         }
-        // What has waited in the device until now has waited for nothing, and asks for nothing.
+        // Packets already in the device waited for no tunnel, and ask for none.
         if let Err(error) = self.sync_workers() {
             tracing::error!(%error, "packets that wait for a tunnel are not seen");
         }
@@ -159,8 +160,8 @@ impl Userspace {
         Ok(())
     }
 
-    /// Returns `true` if the device should be there and is not, or nobody reads it: somebody has deleted it, it has failed, or
-    /// it could not be made again then.
+    /// Returns `true` if the device should be there and is not, or nobody reads it: somebody has deleted it, it has
+    /// failed, or it could not be made again then.
     pub(super) fn lacks_device(&mut self) -> Result<bool, PlaneError> {
         if self.shared.failed.load(Ordering::SeqCst) {
             return Ok(true);
@@ -218,8 +219,8 @@ impl Userspace {
         self.journal.routes_are_settled();
     }
 
-    /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this plane
-    /// is to be seen on the host.
+    /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this
+    /// plane is to be seen on the host.
     fn sync_workers(&mut self) -> Result<(), PlaneError> {
         if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
             self.config.workers.rest();

@@ -41,7 +41,7 @@ impl Plane {
     pub(super) fn discard_unread(&self) -> Result<(), PlaneError> {
         let Some(first) = self.queue_pairs.first() else { return Ok(()) };
         let (mut packet, mut none) = (vec![0; worker::LONGEST], SendQueue::new(0));
-        // Who sends without end is not waited for.
+        // The bound keeps an endless sender from being waited for.
         for _ in 0..UNREAD {
             let read = first.tun.read(&mut packet);
             let read = read.map_err(|e| refused("reading the TUN device".into(), &e))?;

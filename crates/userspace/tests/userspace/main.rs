@@ -56,7 +56,7 @@ impl Side {
     }
 }
 
-/// What two gateways agree on.
+/// The parameters that two gateways agree on.
 #[derive(Clone, Copy, Debug)]
 struct Agreement {
     suite: Suite,
@@ -67,7 +67,7 @@ struct Agreement {
 }
 
 impl Agreement {
-    /// Whose traffic is protected, as seen from a side.
+    /// The addresses whose traffic is protected, as seen from a side.
     fn ends(&self, side: Side) -> (IpAddr, IpAddr) {
         match self.mode {
             Mode::Tunnel => (side.inner(self.inner_v6), side.other().inner(self.inner_v6)),
@@ -161,7 +161,7 @@ fn gateway(network: &Network, side: Side, hooks: Hooks) -> Gateway {
     Gateway::start(network.space(side as usize), config, hooks)
 }
 
-/// A start after a crash, without rules: what the crash has left is gone then.
+/// A start after a crash, without rules: the leftovers of the crash are gone then.
 fn next_start(network: &Network) -> Gateway {
     let gateway = gateway(network, Side::A, silent());
     gateway.with(Userspace::settle_routes);
@@ -203,7 +203,8 @@ fn traffic_passes_protected_in_every_form() {
         let mut capture = network.capture();
 
         ping(ns_a, a, b);
-        // The longest become fragments: those of the inner packet in tunnel mode, and in transport mode those of the outer.
+        // The longest become fragments: those of the inner packet in tunnel mode, and in transport mode those of the
+        // outer.
         udp_echo((ns_a, a), (ns_b, b), &[35, 64, 500, 1200, 1350, 3000]);
         tcp_echo((ns_a, a), (ns_b, b), 300_000);
         tcp_echo((ns_b, b), (ns_a, a), 300_000);

@@ -23,7 +23,7 @@ pub const OUTER: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "
 /// Addresses behind the gateways, by family.
 pub const INNER: [[&str; 2]; 2] = [["10.1.0.1", "10.2.0.1"], ["fd01::1", "fd02::1"]];
 
-/// What no one between the gateways may read.
+/// A plaintext that no one between the gateways may read.
 pub const MARKER: &[u8] = b"read by no one between the gateways";
 
 /// One network at a time: a program that one test starts holds, until it runs, the sockets another has just closed.
@@ -94,7 +94,7 @@ impl Network {
         })
     }
 
-    /// What `ip` says of the tunnel device.
+    /// The output of `ip` about the tunnel device.
     pub fn device(&self, side: usize) -> String {
         self.gateways[side].ip("link show vpn0")
     }
@@ -140,7 +140,7 @@ impl Network {
     }
 }
 
-/// What passed between the gateways.
+/// The packets that passed between the gateways.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub protected: usize,
@@ -155,7 +155,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// What has passed since the last call.
+    /// The packets that have passed since the last call.
     pub fn finish(&mut self) -> Seen {
         let mut seen = Seen::default();
         let mut buffer = vec![0; 1 << 17];
@@ -188,7 +188,8 @@ impl Seen {
     }
 }
 
-/// Whether it is a fragment of ESP or UDP: all of IPv6, and the later ones of IPv4, whose first one has been classified.
+/// Whether it is a fragment of ESP or UDP: all of IPv6, and the later ones of IPv4, whose first one has been
+/// classified.
 fn is_fragment(frame: &[u8]) -> bool {
     match frame {
         [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, packet @ ..] if packet.len() >= 24 => {

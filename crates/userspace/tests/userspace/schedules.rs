@@ -120,7 +120,7 @@ fn a_flow_keeps_its_order_in_every_schedule_and_while_it_changes() {
         assert_eq!((usage.packets, usage.refused), (flows[0].sent.into(), 0));
         let report = workers.report();
         for stage in report.stages {
-            // What one side reads the other writes, whatever was put together between.
+            // Both sides count as many packets. Only Read and Write may count several that were put together as one.
             let whole = u64::from(flows[0].sent);
             let packets = stage.flow.packets;
             // There are no fragments.
@@ -168,7 +168,7 @@ fn a_flow_keeps_its_order_by_way_of_the_engine() {
         assert_eq!((usage.packets, usage.refused), (flow.sent.into(), 0));
     }
 
-    // What is counted is what is large enough.
+    // Only requests that are large enough are counted.
     let work = || [0, 1].map(|side: usize| workers[side].engine_work());
     let before = work();
     let first = flows[0].sent;

@@ -1,5 +1,6 @@
-//! Everything at once for a long time: full load, rekeys, workers coming and going, and the schedule switched. To be run
-//! by hand: `STRESS_SECONDS=600 cargo test --release -p vpn-esp --test userspace stress -- --ignored --nocapture`.
+//! Everything at once for a long time: full load, rekeys, workers coming and going, and the schedule switched. To be
+//! run by hand:
+//! `STRESS_SECONDS=600 cargo test --release -p vpn-userspace --test userspace stress -- --ignored --nocapture`.
 
 use crate::network::{Gateway, Network, inside, udp};
 use crate::{Agreement, GCM, Side, TUNNEL, config, silent};
@@ -101,7 +102,7 @@ fn change(number: usize) -> Change {
     }
 }
 
-/// What the SAs of one side have done.
+/// The packet counters of the SAs of one side.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     sent: u64,
@@ -161,7 +162,7 @@ impl Sas<'_> {
     }
 
     fn finish(&mut self) {
-        // What is on its way arrives.
+        // Packets on their way arrive.
         std::thread::sleep(LINGER);
         self.remove(self.generation);
     }
@@ -217,7 +218,7 @@ fn udp_end(network: &Network, side: Side) -> UdpSocket {
     udp(network.space(side as usize), side.inner(false))
 }
 
-/// What became of numbered datagrams.
+/// The fate of numbered datagrams.
 #[derive(Debug, Default)]
 struct Datagrams {
     sent: u64,

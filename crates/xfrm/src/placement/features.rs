@@ -114,7 +114,7 @@ fn of_device(attributes: &[EthtoolAttr]) -> Option<(String, Features)> {
                 continue;
             }
             EthtoolFeatureAttr::Hw(bits) => (bits, false),
-            // What cannot be switched is not offered, and may be active all the same.
+            // A feature that cannot be switched is not offered, and may be active all the same.
             EthtoolFeatureAttr::Active(bits) => (bits, true),
             _ => continue,
         };

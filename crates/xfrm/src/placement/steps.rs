@@ -65,8 +65,8 @@ fn unknown(card: &Card, need: &Need) -> Option<Reason> {
 }
 
 impl Need {
-    /// The property of an SA that the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks of an
-    /// SA).
+    /// The property of an SA that the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks
+    /// of an SA).
     pub fn obstacle(&self) -> Option<&'static str> {
         match (self.suite, self.encapsulation) {
             (Suite::Ah(_), _) => Some("cards do not know AH"),

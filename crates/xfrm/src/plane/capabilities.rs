@@ -35,7 +35,7 @@ impl FamilySwitching for Xfrm {
     fn set_families(&mut self, families: Families) -> Result<(), PlaneError> {
         self.families = families;
         let mut outcome = Ok(());
-        // What the kernel refuses for one rule keeps no other as it was.
+        // If the kernel refuses the change of one rule, the others are changed all the same.
         for rule in self.rules.keys().copied().collect::<Vec<_>>() {
             let changed = self.guard(rule).and_then(|()| self.hold(rule));
             outcome = outcome.and(changed);
@@ -148,8 +148,8 @@ impl Maintenance for Xfrm {
         self.fill_cards();
     }
 
-    /// The monitor tells of policies and SAs that are gone, and [`Maintenance::resync`] puts them back. Only what this could not
-    /// put back is left.
+    /// The monitor tells of policies and SAs that are gone, and [`Maintenance::resync`] puts them back. Only what this
+    /// could not put back is left.
     fn restore(&mut self) -> Result<Restored, PlaneError> {
         if self.amiss.is_none() {
             return Ok(Restored::default());

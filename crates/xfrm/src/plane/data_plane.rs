@@ -206,7 +206,7 @@ impl Xfrm {
                 let gone = before.flows.into_iter().filter(|flow| !flows.contains(flow));
                 (gone.collect(), before.binding)
             }
-            // What was in force stays in force.
+            // The former rule stays in force.
             (Err(_), Some(before)) => {
                 let gone = flows.into_iter().filter(|flow| !before.flows.contains(flow));
                 let gone = gone.collect();

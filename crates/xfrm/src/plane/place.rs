@@ -159,8 +159,8 @@ impl Xfrm {
         }
         self.count_in_card(id);
         self.known.remove(&name);
-        // The kernel tells how far it has come: until there packets pass, and its successor goes on behind. What it would carry
-        // in between is dropped, so nothing comes in between.
+        // The kernel tells how far the SA has come: until there packets pass, and its successor goes on behind. Packets
+        // in between are dropped, so none takes a number there.
         let ended = self.delete(&name, &binding).map_err(|error| {
             self.known.insert(name, id);
             refusal(format!("making SA {:08x} anew", name.spi), &error)
@@ -197,8 +197,8 @@ impl Xfrm {
         self.guard(rule)
     }
 
-    /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again that
-    /// are wanted there and were not to be had.
+    /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again
+    /// that are wanted there and were not to be had.
     pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
         let outcome = self.put_right();
         self.amiss = outcome.as_ref().err().map(ToString::to_string);
@@ -286,7 +286,7 @@ impl Xfrm {
 
     fn leave_card(&mut self, id: SaId) -> Result<(), PlaneError> {
         if let Err(error) = self.remake(id, &mut |form| form.offload = None) {
-            // Whatever the card had is lost, and nothing else is there.
+            // The card's SA is lost, and there is no other.
             self.config.placement.forget(id);
             return Err(error);
         }
@@ -312,8 +312,8 @@ impl Xfrm {
         self.tell_placed(&about, tunnel, place, None, Vec::new());
     }
 
-    /// Returns `true` if a card has taken an SA that was in software. An SA is not moved to a card that has just had no room
-    /// for another SA of its direction.
+    /// Returns `true` if a card has taken an SA that was in software. An SA is not moved to a card that has just had no
+    /// room for another SA of its direction.
     pub(super) fn enter_card(
         &mut self,
         id: SaId,

@@ -127,8 +127,9 @@ impl Xfrm {
         remote.is_some_and(|remote| !self.families.has_address(remote))
     }
 
-    /// If a device keeps a policy, the kernel forgets the policy together with the device. Packets would then pass in the clear
-    /// until that is noticed. So a second pair of policies drops them, told apart from the first by one bit of the mark.
+    /// If a device keeps a policy, the kernel forgets the policy together with the device. Packets would then pass in
+    /// the clear until that is noticed. So a second pair of policies drops them, told apart from the first by one bit
+    /// of the mark.
     pub(super) fn net(&mut self, key: Key, priority: u32) -> Result<(), PlaneError> {
         let rank = Rank { priority, serial: Reverse(0) };
         for half in halves(key) {

@@ -14,8 +14,8 @@ use esp::plane::{PlaneError, SaId};
 use std::collections::BTreeMap;
 
 impl Xfrm {
-    /// Puts everything back that is missing in the kernel: SAs, with sequence numbers behind those last seen, and policies.
-    /// Returns how many of each. SAs that the kernel itself has ended stay away.
+    /// Puts everything back that is missing in the kernel: SAs, with sequence numbers behind those last seen, and
+    /// policies. Returns how many of each. SAs that the kernel itself has ended stay away.
     ///
     /// # Errors
     /// Where the kernel refuses one; the others are put back all the same.
@@ -62,7 +62,7 @@ impl Xfrm {
         outcome.map(|()| states)
     }
 
-    /// The SAs that the kernel has, whoever's they are, and what it says of their offload.
+    /// All SAs that the kernel has, and its reports of their offload.
     pub(super) fn states(&mut self) -> Result<BTreeMap<Name, Option<Offload>>, PlaneError> {
         ownership::states(&mut *self.kernel)
             .map_err(|e| refusal("listing the kernel's SAs".to_owned(), &e))

@@ -80,13 +80,13 @@ impl Installed {
         allowed.map_or(beyond, |allowed| beyond.min(allowed).max(reached))
     }
 
-    /// Has another one in the kernel take its place. Returns the sequence numbers behind which that is to go on; `ended` is
-    /// what it was in the end, where that is known.
+    /// Has another one in the kernel take its place. Returns the sequence numbers behind which that is to go on;
+    /// `ended` is what it was in the end, where that is known.
     pub(super) fn succeed(&mut self, ended: Option<&ModifyMessage>) -> XfrmAttrs {
         let carried = self.last.bytes - self.before.bytes.min(self.last.bytes);
         let (reached, beyond) = (self.sequence(), self.beyond());
         self.before = self.last;
-        // What it may still carry.
+        // The octets that its successor may still carry.
         for limit in [&mut self.form.limits.soft_bytes, &mut self.form.limits.hard_bytes] {
             *limit = limit.map(|limit| limit.saturating_sub(carried).max(1));
         }
@@ -96,7 +96,7 @@ impl Installed {
             self.form.base = reached;
             return replay;
         }
-        // What arrives is to be no older.
+        // An inbound SA takes no older packets; an outbound one skips the numbers that may have been used.
         self.form.base = if self.form.inbound { reached } else { beyond };
         state::replay_from(&self.form, self.form.base)
     }

@@ -1,4 +1,4 @@
-//! What is this plane's in a kernel that others use as well, with a reqid that the operator has given.
+//! SAs and policies of this plane in a kernel that others use as well, with a reqid that the operator has given.
 
 use super::twin::{Twin, inbound, outbound, plane, rule};
 use super::*;

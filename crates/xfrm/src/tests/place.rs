@@ -105,7 +105,7 @@ fn what_finds_no_room_is_done_in_software_and_counted() {
     let card = report(&placement);
     assert_eq!((card.inside, card.room), ([2, 2], [Some(2), Some(2)]));
     assert_eq!(reasons(&card), [("packet", "full", 6), ("crypto", "full", 6)]);
-    // What goes makes room for the next.
+    // A removed SA makes room for the next.
     plane.remove(SaId(2));
     plane.add_inbound(inbound(20, 0x120)).expect("room");
     assert_eq!((twin.in_card(), report(&placement).inside), ([4, 0], [2, 2]));
@@ -144,7 +144,7 @@ fn a_card_that_goes_leaves_no_gap_and_its_sas_to_the_kernel() {
     assert_eq!((twin.in_card(), twin.tables().states.len()), ([4, 0], 6));
     assert_eq!(plane.resync(), Ok(Resynced::default()), "nothing is left to do");
 
-    // What others remove goes back to where it was.
+    // SAs that others remove go back to where they were.
     twin.tables().states.clear();
     let done = plane.resync().expect("the kernel can");
     assert_eq!(done, Resynced { sas: 6, policies: 0, moved: 0 });

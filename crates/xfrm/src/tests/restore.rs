@@ -1,4 +1,4 @@
-//! What is put back, what is not, and what becomes of traffic where that fails.
+//! SAs and policies that are put back, those that are not, and the traffic where that fails.
 
 use super::place::{BOTH, plane as with_card};
 use super::twin::{Twin, inbound, outbound, plane, rule};
@@ -87,7 +87,8 @@ fn packets_that_leave_meanwhile_do_not_stand_in_the_way() {
     );
 }
 
-/// Wherever the kernel refuses something once: it is a fault of the SAs until the next attempt, which key management makes.
+/// Wherever the kernel refuses something once: it is a fault of the SAs until the next attempt, which key management
+/// makes.
 #[test]
 fn what_could_not_be_put_back_is_a_fault_until_it_is_back() {
     for refuse_after in 0.. {
@@ -112,8 +113,8 @@ fn what_could_not_be_put_back_is_a_fault_until_it_is_back() {
     }
 }
 
-/// Wherever the kernel refuses something once: what is said to be somewhere is there, nothing leaks, and the next attempt
-/// puts everything right.
+/// Wherever the kernel refuses something once: an SA is where the report says, nothing leaks, and the next
+/// attempt puts everything right.
 #[test]
 fn what_cannot_leave_a_card_is_not_said_to_be_in_software() {
     for refuse_after in 0.. {
@@ -144,7 +145,8 @@ fn what_cannot_leave_a_card_is_not_said_to_be_in_software() {
     }
 }
 
-/// What leads in: the template's reqid, and whether packets may come without it; `None` for those that pass as they are.
+/// The inbound policy: the template's reqid, and whether packets may come without it; `None` if packets pass as they
+/// are.
 fn way_in(twin: &Twin) -> Option<(u32, bool)> {
     let tables = twin.tables();
     let mut of_way = tables.policies.iter().filter(|(info, ..)| info.direction == Way::In.number());
@@ -230,7 +232,7 @@ fn reach(twin: &Twin, spi: u32, number: u64) {
             (replay.seq_hi, replay.seq) = (high, low);
             replay.bmp = vec![0b101; replay.bmp_len as usize];
         }
-        // The kernel always tells of one; what the plane has given does not have to have it.
+        // The kernel always tells of one; the plane's own SAs need not have it.
         None => {
             state.nlas.retain(|attribute| !matches!(attribute, XfrmAttrs::ReplayState(_)));
             let replay = netlink_packet_xfrm::Replay { oseq: low, seq: low, bitmap: 0b101 };
@@ -334,7 +336,7 @@ fn what_is_put_back_carries_no_more_than_it_might_before() {
     assert_eq!((left.soft_byte_limit, left.hard_byte_limit), (500, 700));
 }
 
-/// What is not heard is found out: who has reached a limit is neither forgotten nor revived.
+/// Lost reports are made up for: an SA that has reached a limit is neither forgotten nor revived.
 #[test]
 fn limits_whose_reports_were_lost_are_found_out() {
     let (mut plane, twin) = plane();

@@ -55,7 +55,7 @@ pub(super) struct SimulatedCard {
 /// Its index.
 pub(super) const CARD: u32 = 4;
 
-/// What is asked of the card: whether packet offload, and whether for what arrives.
+/// The offload that is asked of the card: whether packet offload, and whether for inbound packets.
 fn asked(nlas: &[XfrmAttrs]) -> Option<(bool, bool)> {
     nlas.iter().find_map(|a| match a {
         XfrmAttrs::OffloadDevice(o) => Some((o.flags & 4 != 0, o.flags & 2 != 0)),
@@ -106,8 +106,8 @@ impl Twin {
         any || halves == BTreeSet::from([0, 1 << 31])
     }
 
-    /// Whether the policies of one direction drop IPv4, and whether they drop IPv6. Those of neighbour discovery do not count,
-    /// which always passes.
+    /// Whether the policies of one direction drop IPv4, and whether they drop IPv6. Those of neighbour discovery do not
+    /// count, which always passes.
     pub(super) fn blocked(&self, way: Way) -> [bool; 2] {
         let tables = self.tables();
         [libc::AF_INET, libc::AF_INET6].map(|family| {
@@ -149,7 +149,7 @@ impl Twin {
         self.tables().states.keys().copied().collect()
     }
 
-    /// What becomes of packets in a direction: the SPI that a template names, or 0 for any; `None` where they are dropped.
+    /// The policies of a direction: the SPI that a template names, or 0 for any; `None` where packets are dropped.
     pub(super) fn policy(&self, way: Way) -> Vec<Option<u32>> {
         let tables = self.tables();
         let of_way = tables

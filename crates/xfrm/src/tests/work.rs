@@ -33,7 +33,7 @@ fn what_an_sa_has_done_is_attributed_to_where_it_was_and_outlives_it() {
     assert_eq!(work(&mut plane), [sent, received]);
     assert_eq!(work(&mut plane), [sent, received], "nothing is counted twice");
 
-    // A card takes them: what follows is its work.
+    // A card takes them: the following work is its own.
     pass(&twin, 0x201, 1);
     twin.tables().card = Some(BOTH);
     assert_eq!(plane.resync().expect("the kernel can").moved, 2);

@@ -1,10 +1,11 @@
 //! System calls: filters allow those that a gateway needs.
 //!
-//! A call that no list names fails with ENOSYS, as in a kernel without it: the system's library then takes an older one. The
-//! kernel's log names it. Calls that reach other programs, wide parts of the kernel, or new namespaces fail with EPERM.
+//! A call that no list names fails with ENOSYS, as in a kernel without it: the system's library then takes an older
+//! one. The kernel's log names it. Calls that reach other programs, wide parts of the kernel, or new namespaces fail
+//! with EPERM.
 //!
-//! All threads have the same filters. They share their memory, so that one that was taken over could have another one make its
-//! calls.
+//! All threads have the same filters. They share their memory, so that one that was taken over could have another one
+//! make its calls.
 
 mod allowed;
 
@@ -98,7 +99,8 @@ const NAMESPACES: [i32; 7] = [
 /// Families of sockets that the daemon and nft open.
 const FAMILIES: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Protocols of netlink that the daemon and nft use. By others, other programs can be told of devices that are not there.
+/// Protocols of netlink that the daemon and nft use. By others, other programs can be told of devices that are not
+/// there.
 const NETLINK: [i32; 4] =
     [libc::NETLINK_ROUTE, libc::NETLINK_XFRM, libc::NETLINK_NETFILTER, libc::NETLINK_GENERIC];
 

@@ -72,7 +72,8 @@ fn tell(connection: &OwnedFd, outcome: io::Result<String>) -> io::Result<()> {
     send(connection, &told, None)
 }
 
-/// Has a process that owns a table carry out scripts, until the daemon ends the connection, or itself, or that process ends.
+/// Has a process that owns a table carry out scripts, until the daemon ends the connection, or itself, or that process
+/// ends.
 fn own(connection: &OwnedFd, mut owner: Process) -> io::Result<()> {
     let end = owner.end()?;
     tell(connection, Ok(String::new()))?;

@@ -14,11 +14,12 @@ use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
 use vpn::guard::{Definition, Watch, Watched};
 
-/// The pause after which a guard that could not be put back is tried again, and a release is noticed that changes no table.
+/// The pause after which a guard that could not be put back is tried again, and a release is noticed that changes no
+/// table.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Puts a guard in force and keeps it so until it is released, or a signal ends this process and leaves the guard. `status` says
-/// what is guarded.
+/// Puts a guard in force and keeps it so until it is released, or a signal ends this process and leaves the guard.
+/// `status` says what is guarded.
 pub(super) fn watch(definition: Definition, log: &Log, status: &str) -> Result<ExitCode, Failure> {
     start_log(log);
     // A service manager shows one line.

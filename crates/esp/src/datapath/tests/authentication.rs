@@ -330,8 +330,8 @@ fn fragments_and_others_packets_do_not_go_in_transport_mode() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// As for ESP: whatever is done to what the ICV covers changes nothing at the receiver, and the packet itself still
-    /// passes afterwards.
+    /// As for ESP: a change to the octets that the ICV covers changes nothing at the receiver, and the packet itself
+    /// still passes afterwards.
     #[test]
     fn hostile_packets_change_nothing(
         suite in 0..10usize, esn: bool, transport: bool, ipv6: bool, len in 0..200usize,

@@ -1,7 +1,7 @@
-//! What a packet costs that is thrown away: no more than one that is let in, so that nobody wins by sending them.
+//! A discarded packet costs no more than one that is let in, so that nobody wins by sending such packets.
 //!
-//! Measured in this thread's processor time, which others on the machine do not add to, and as the least of many rounds;
-//! `cargo test --release -p vpn-esp --lib cost -- --nocapture` prints the table.
+//! Measured in this thread's processor time, which others on the machine do not add to, and as the least of many
+//! rounds; `cargo test --release -p vpn-esp --lib cost -- --nocapture` prints the table.
 
 use super::hostile::sealed_by_hand;
 use super::*;

@@ -1,4 +1,4 @@
-//! What becomes of packets that are longer than the path carries (RFC 4301 §8).
+//! Packets that are longer than the path carries (RFC 4301 §8).
 
 use super::*;
 use crate::encap::inner_mtu;
@@ -118,7 +118,7 @@ fn what_may_be_fragmented_is_before_esp() {
             assert_eq!(pair.open(datagram).as_deref(), Ok(fragments.next().expect("as many")));
         }
         assert!(fragments.next().is_none() && sealed.len() > 3);
-        // What follows goes on with the next number.
+        // The next packet has the next number.
         let next = pair.protect(&inner(false, true, 100)).expect("it fits");
         assert_eq!(next[4..8], (sealed.len() as u32 + 1).to_be_bytes());
         assert_eq!(pair.sender.take_answers(), Vec::<Vec<u8>>::new());
@@ -342,7 +342,7 @@ fn answers_come_at_a_bounded_rate() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever comes, no number is used twice and no piece is longer than the path carries.
+    /// No number is used twice and no piece is longer than the path carries, whichever packets come.
     #[test]
     fn pieces_fit_and_numbers_do_not_repeat(
         mtus in proptest::collection::vec(500..1500u16, 1..4),

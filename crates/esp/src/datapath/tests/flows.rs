@@ -1,4 +1,4 @@
-//! What is remembered of flows, against searching for each packet.
+//! Remembered flows, against searching for each packet.
 
 use super::*;
 use crate::filter::{Direction, FilterAction, FilterRule};
@@ -54,7 +54,7 @@ proptest! {
         let mut datapath = Datapath::new(Settings::default(), now);
         let mut sender = datapath.sender();
         for step in steps {
-            // What a change is refused for does not matter here.
+            // The reason why a change is refused does not matter here.
             match step {
                 Step::AddRule(id, port) => {
                     let selectors = for_port(port);

@@ -18,7 +18,7 @@ struct Case {
     esn: bool,
     iv: Vec<u8>,
     inner: Vec<u8>,
-    /// What stands between IV and ICV, decrypted.
+    /// The plaintext between IV and ICV.
     text: Vec<u8>,
     packet: Vec<u8>,
 }

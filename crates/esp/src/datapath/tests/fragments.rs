@@ -169,7 +169,7 @@ fn fragments_are_counted_by_themselves() {
     let octets = fragments.iter().map(|fragment| fragment.len() as u64).sum();
     let counted = Defragmented { fragments: fragments.len() as u64, octets, packets: 1 };
     assert_eq!(pair.sender.defragmented(), counted);
-    // What is refused is counted as refused.
+    // A refused fragment is counted as refused.
     let twice = &in_fragments(&sample::udp(false, (1, 2), &sample::payload(1500)), 1000)[0];
     pair.protect_all(twice, Gso::NONE).expect("kept");
     assert!(pair.protect_all(twice, Gso::NONE).is_err(), "they overlap");
@@ -203,7 +203,7 @@ fn padding_for_confidentiality_is_taken_off_and_dummies_are_dropped() {
     let pair = Pair::new(Kind::PLAIN);
     for (n, (ipv6, next)) in [(false, IPIP), (true, IPV6)].into_iter().enumerate() {
         let packet = sample::udp(ipv6, (1, 2), &sample::payload(100));
-        // RFC 4303 §2.7: what follows the packet is nobody's concern.
+        // RFC 4303 §2.7: octets behind the packet are nobody's concern.
         let padded = [&packet[..], &[0xa5; 700]].concat();
         assert_eq!(pair.open(&sealed(Kind::PLAIN, n as u64 + 1, &padded, next)), Ok(packet));
     }

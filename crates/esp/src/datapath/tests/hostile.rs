@@ -1,4 +1,4 @@
-//! What a peer or a stranger may send.
+//! Packets that a peer or a stranger may send.
 
 use super::*;
 
@@ -40,8 +40,8 @@ fn trailers_are_checked() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is done to a packet without the key changes nothing at the receiver, and the packet itself still
-    /// passes afterwards.
+    /// A packet that is changed, cut or made up without the key, or a replay, changes nothing at the receiver. The
+    /// genuine packet still passes afterwards.
     #[test]
     fn hostile_datagrams_change_nothing(
         suite in 0..SUITES.len(), esn: bool, transport: bool, len in 0..300usize,

@@ -121,8 +121,8 @@ fn super_packet(segments: usize) -> (Vec<u8>, Gso) {
 
 const THREADS: usize = 4;
 
-/// Both ways at once, several threads sealing and several opening: run to completion has one thread do both halves of the
-/// way out, the pipeline two.
+/// Both ways at once, several threads sealing and several opening: run to completion has one thread do both halves of
+/// the way out, the pipeline two.
 #[test]
 fn numbers_of_64_bits_roll_over_while_many_threads_seal_and_open() {
     const PACKETS: usize = 150;

@@ -1,4 +1,4 @@
-//! What the way between the peers does to packets.
+//! Effects of the path between the peers on packets.
 
 use super::*;
 

@@ -48,7 +48,7 @@ fn operations_move_from_hardware_to_software_and_back_and_no_packet_is_lost() {
             .any(|f| crypto(&pair.sender).backend(Provider::AwsLc, f) == Backend::Hardware);
         let changed = usize::from(accelerated);
         assert_eq!(crypto(&pair.sender).set_in_core(false), Ok(changed), "{suite}");
-        // One end at a time: what one seals in software the other opens in hardware.
+        // One end at a time: one seals in software, the other opens in hardware.
         pass(&pair, 4);
         assert_eq!(crypto(&pair.receiver).set_in_core(false), Ok(changed), "{suite}");
         pass(&pair, 5);

@@ -106,7 +106,7 @@ fn what_was_opened_ahead_for_an_sa_that_has_gone_is_dropped_and_counted() {
     receiver.settle(pair.now, &mut opened, &mut queue, &octets, &mut again, &mut write);
     assert_eq!(pair.count(Discard::UnknownSpi), 2);
 
-    // Whoever had found it and comes later finds it closed.
+    // A thread that found the SA before its removal finds it closed afterwards.
     let outcome =
         found.receive().open(Duration::ZERO, &sealed[2], &pair.kind.arrival(), &mut again);
     assert_eq!(outcome, Err(Discard::UnknownSpi));

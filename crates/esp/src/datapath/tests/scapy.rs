@@ -1,5 +1,5 @@
-//! scapy as the other end (`tests/scapy/peer.py`): it opens what the datapath made, and the datapath what scapy made, for
-//! every algorithm, in either protocol, mode and family, with and without extended sequence numbers and UDP.
+//! scapy as the other end (`tests/scapy/peer.py`): it opens what the datapath made, and the datapath what scapy made,
+//! for every algorithm, in either protocol, mode and family, with and without extended sequence numbers and UDP.
 
 use super::*;
 use crate::ah;
@@ -14,7 +14,7 @@ const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scapy/peer.py");
 /// Of both halves something is in it.
 const SEQUENCE: u64 = (7 << 32) | 41;
 
-/// What the peer calls the cipher and the integrity of a suite.
+/// The peer's names for the cipher and the integrity of a suite.
 fn names(suite: Suite) -> (&'static str, &'static str) {
     let mac = |integrity| match integrity {
         Integrity::HmacMd5_96 => "HMAC-MD5-96",

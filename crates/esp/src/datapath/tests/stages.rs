@@ -1,4 +1,4 @@
-//! What comes of packets does not depend on whether one thread takes them or several do.
+//! The outcome for packets does not depend on whether one thread takes them or several do.
 
 use super::*;
 use crate::datapath::stages::Opened;

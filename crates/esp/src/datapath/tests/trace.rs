@@ -105,7 +105,7 @@ fn who_is_not_asked_is_told() {
     let [leaving, arriving] = courses(&datapath, ECHO);
     assert!(matches!(leaving.decided_by, DecidedBy::Filter { place: 0, .. }), "{leaving:?}");
     assert_eq!(leaving.behind, ["rule 2", "tunnel first", "tunnel second", "tunnel third"]);
-    // What comes from port 7, as seen from here, does not go to it.
+    // An arriving packet comes from the remote port 7, and does not go to it.
     assert!(matches!(arriving.decided_by, DecidedBy::Filter { place: 1, .. }), "{arriving:?}");
     let [leaving, _] = courses(&datapath, "udp 10.1.0.1 10.2.0.2 fragment");
     assert!(matches!(leaving.decided_by, DecidedBy::Tunnel { .. }), "it shows no port");
@@ -124,7 +124,7 @@ fn what_the_peer_has_not_agreed_to_is_not_carried() {
     assert!(leaving.sas[0].carries);
 }
 
-/// What a trace says is what happens, for packets that are all alike but for their ports.
+/// A trace tells the real outcome, for packets that are all alike but for their ports.
 #[test]
 fn traces_agree_with_packets() {
     let pair = Pair::new(Kind::PLAIN);

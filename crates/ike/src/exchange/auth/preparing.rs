@@ -1,4 +1,5 @@
-//! An IKE_AUTH request whose peer names the traffic of its Child SA: the answer waits until the plane is prepared for that.
+//! An IKE_AUTH request whose peer names the traffic of its Child SA: the answer waits until the plane is prepared for
+//! that.
 
 use super::{Answer, path_of, refuse, still_there};
 use crate::context::Cx;
@@ -36,8 +37,8 @@ pub(super) fn establish(
     Answer::Waits(Box::new(HalfOpen { begun, stage }))
 }
 
-/// Goes on with an IKE_AUTH request, as the plane may be prepared now. The addresses are those of its answer; `Err`: the
-/// half-open IKE SA does not wait for the plane.
+/// Goes on with an IKE_AUTH request, as the plane may be prepared now. The addresses are those of its answer; `Err`:
+/// the half-open IKE SA does not wait for the plane.
 pub(crate) fn resume(
     cx: &mut Cx<'_>,
     half: HalfOpen,

@@ -1,4 +1,5 @@
-//! CERT, CERTREQ and AUTH payloads (RFC 7296 §3.6 to §3.8): what this side proves itself with, and what the peer claims.
+//! CERT, CERTREQ and AUTH payloads (RFC 7296 §3.6 to §3.8): what this side proves itself with, and what the peer
+//! claims.
 
 use crate::context::Cx;
 use crate::discard::Discard;

@@ -115,8 +115,8 @@ fn allowed(
     granted
 }
 
-/// Makes the rule of a child tunnel that the policy does not have, and has the plane prepare for it. Returns `true` once the
-/// plane is prepared.
+/// Makes the rule of a child tunnel that the policy does not have, and has the plane prepare for it. Returns `true`
+/// once the plane is prepared.
 pub(super) fn prepare(asker: Asker<'_>, cx: &mut Cx<'_>, child: &Arc<ChildTunnel>) -> bool {
     match missing(asker.tunnel, cx, child) {
         Some(rule) => cx.plane.preparation().prepare(&rule),

@@ -8,8 +8,9 @@ use crate::task::Task;
 use crate::wire::payload::{Delete, Payload};
 use esp::plane::Spi;
 
-/// Returns `true` if the peer may answer before it can receive on a Child SA, though RFC 7296 §2.8 has this side send then.
-/// OpenIKED does. It handles one message after the other, so that its answer to the next request shows that it can receive.
+/// Returns `true` if the peer may answer before it can receive on a Child SA, though RFC 7296 §2.8 has this side send
+/// then. OpenIKED does. It handles one message after the other, so that its answer to the next request shows that it
+/// can receive.
 pub(super) fn waits(session: &Session, cx: &Cx<'_>) -> bool {
     let product = cx.out.products.of(&session.tunnel.name);
     product.is_some_and(|product| product.kind == ProductKind::OpenIked)
@@ -44,8 +45,8 @@ pub(crate) fn take_over(session: &mut Session, cx: &mut Cx<'_>, old: Spi) {
     }
 }
 
-/// Sends on the successors of Child SAs that the peer deletes, before they go. Returns `true` if this side has sent on one of
-/// them until now.
+/// Sends on the successors of Child SAs that the peer deletes, before they go. Returns `true` if this side has sent on
+/// one of them until now.
 pub(crate) fn take_over_deleted(
     session: &mut Session,
     cx: &mut Cx<'_>,

@@ -19,8 +19,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Chooses what the peer takes: `hashes` are those it has named, `like` how it has signed itself. A key without `pss`
-    /// signs with RSA the older way only.
+    /// Chooses what the peer takes: `hashes` are those it has named, `like` how it has signed itself. A key without
+    /// `pss` signs with RSA the older way only.
     ///
     /// # Errors
     /// If it takes nothing that the key can do; completes "we cannot sign: …".

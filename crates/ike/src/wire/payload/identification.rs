@@ -50,8 +50,8 @@ impl Identification {
         out.extend_from_slice(&self.data);
     }
 
-    /// A name as RFC 7296 §3.5 wants it: text without terminators. Other control characters could only deceive whoever
-    /// reads a log.
+    /// A name as RFC 7296 §3.5 wants it: text without terminators. Other control characters could only deceive a
+    /// person who reads a log.
     fn text(&self) -> Option<String> {
         let text = std::str::from_utf8(&self.data).ok()?;
         let valid = !text.is_empty() && !text.chars().any(char::is_control);

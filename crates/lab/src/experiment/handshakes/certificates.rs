@@ -44,8 +44,8 @@ fn key(authentication: Authentication) -> Option<fn() -> Result<KeyPair, rcgen::
     }
 }
 
-/// An authority and what it has signed. The certificates of an end share a key: making one for each takes long, and what is
-/// measured uses it.
+/// An authority and what it has signed. The certificates of an end share a key: making one for each takes long, and
+/// what is measured uses it.
 fn authority(
     directory: &Path,
     tunnels: &Tunnels,

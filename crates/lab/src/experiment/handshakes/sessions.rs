@@ -1,5 +1,6 @@
-//! Sessions: a handshake with RSA, an answer, and the end, as the document's SSL connections were; with the cryptography in
-//! software, with the CPU's instructions, and with the signatures on other CPUs than the packets as well.
+//! Sessions: a handshake with RSA, an answer, and the end, as the document's SSL connections were; with the
+//! cryptography in software, with the CPU's instructions, and with the signatures on other CPUs than the packets as
+//! well.
 
 use super::{Asking, up};
 use crate::experiment::lab::Lab;

@@ -39,7 +39,7 @@ pub(super) fn config() -> String {
 /// Makes the token.
 pub(super) fn make(directory: &Path) -> Result<(), Box<dyn Error>> {
     let tokens = directory.join("tokens");
-    // What an earlier run has left.
+    // An earlier run may have left tokens.
     let _ = fs::remove_dir_all(&tokens);
     fs::create_dir_all(&tokens)?;
     let config = format!("directories.tokendir = {}\nlog.level = ERROR\n", tokens.display());

@@ -216,7 +216,7 @@ fn parts(report: &mut Report, figures: &Figures<'_>) {
          of every 10 ms, as the document's partitions were.",
     );
     let rate = |part: &f64, state| figures.rate(sample, state, Some(*part)).map(|s| s.times(1e-3));
-    // Each with an axis of its own: what they have in common is the ratio.
+    // Each with an axis of its own: they have the ratio in common.
     let panel = |part: &f64| {
         let x = Axis::groups("processors of each host", [format!("{part} core")]);
         bars(figures, x, Axis::linear("throughput (Gbit/s)"), &[*part], rate)

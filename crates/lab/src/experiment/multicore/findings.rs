@@ -14,7 +14,7 @@ use crate::statistics::Spread;
 use crate::table::Table;
 
 fn style_of(cipher: usize) -> Style {
-    // One colour for each key length; what has a MAC beside the cipher is dashed.
+    // One colour for each key length; lines of ciphers with a MAC are dashed.
     if cipher < 3 {
         Style::solid(cipher)
     } else {

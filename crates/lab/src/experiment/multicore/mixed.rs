@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What a cipher carried beside all others.
+/// The traffic that a cipher carried beside all others.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Mixed {
     pub round: usize,

@@ -11,9 +11,9 @@ pub(super) struct Cost {
 
 /// Packets per second, both directions together, of a gateway that has so many cores to itself and one worker on each.
 ///
-/// A gateway seals the packets of one direction and opens those of the other: `n` cores pay for `2n` seconds of packets in
-/// a second, of which each packet takes the cost of sealing it or of opening it. A reader pays for its part of each, on one
-/// core, whatever the number of cores is.
+/// A gateway seals the packets of one direction and opens those of the other: `n` cores pay for `2n` seconds of packets
+/// in a second, of which each packet takes the cost of sealing it or of opening it. A reader pays for its part of each,
+/// on one core, whatever the number of cores is.
 pub(super) fn packets_per_second(cost: Cost, cores: usize) -> f64 {
     let all = 2.0 * cores as f64 / (cost.packet * 1e-9);
     match cost.serial > 0.0 {

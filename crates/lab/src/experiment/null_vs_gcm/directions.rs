@@ -1,4 +1,5 @@
-//! Encryption beside decryption: the cipher alone, without packets, for a cipher that chains its blocks and one that does not.
+//! Encryption beside decryption: the cipher alone, without packets, for a cipher that chains its blocks and one that
+//! does not.
 
 use super::SIZES;
 use crate::experiment::alone::{CBC, Cipher, GCM};

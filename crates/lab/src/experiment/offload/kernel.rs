@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 
-/// Key and salt of each direction, one octet over and over: what they protect is this process's own.
+/// Key and salt of each direction, one octet over and over: they protect this process's own traffic.
 fn key(octet: u8) -> String {
     format!("0x{}", format!("{octet:02x}").repeat(20))
 }
@@ -41,7 +41,7 @@ pub(super) fn protect(site: &Site) -> Result<(), String> {
     Ok(())
 }
 
-/// Leads the traffic of a tunnel in the kernel to the other host, which `vpnd` leaves to whoever runs it.
+/// Leads the traffic of a tunnel in the kernel to the other host, which `vpnd` leaves to the program that runs it.
 ///
 /// # Errors
 /// Where a kernel refuses; the text is what `ip` says of it.

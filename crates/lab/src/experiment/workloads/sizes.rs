@@ -10,7 +10,8 @@ use crate::report::Report;
 use crate::statistics::Spread;
 use crate::table::Table;
 
-/// Connections at a time: enough to keep both hosts busy, and few enough that the slowest ends some while it is measured.
+/// Connections at a time: enough to keep both hosts busy, and few enough that the slowest ends some while it is
+/// measured.
 pub(super) const CONNECTIONS: usize = 4;
 
 const fn of(name: &'static str, response: usize) -> Workload {

@@ -29,8 +29,8 @@ pub(super) fn check_namespace(cx: &mut Context<'_>, root: &Element<'_>) {
     }
 }
 
-/// The additional key exchanges that an element names, in their order: exchanges are separated by blanks, the methods of which
-/// one is used by `|`; `NONE` lets the peer leave the exchange out. `None` after an error.
+/// The additional key exchanges that an element names, in their order: exchanges are separated by blanks, the methods
+/// of which one is used by `|`; `NONE` lets the peer leave the exchange out. `None` after an error.
 pub(super) fn additional(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Vec<AdditionalKe>> {
     let Some(attribute) = element.attribute(ADDITIONAL_KE) else { return Some(Vec::new()) };
     let mut exchanges = Vec::new();

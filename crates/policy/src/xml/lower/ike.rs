@@ -118,8 +118,8 @@ fn protection(
     })
 }
 
-/// Reads the values of transforms that concern the whole protection: the keys that may sign (none: a preshared key), and the
-/// lifetime in minutes. `None` after an error.
+/// Reads the values of transforms that concern the whole protection: the keys that may sign (none: a preshared key),
+/// and the lifetime in minutes. `None` after an error.
 fn method_and_minutes(cx: &mut Context<'_>, element: &Element<'_>) -> Option<(Vec<KeyKind>, u64)> {
     let mut methods = 0;
     let mut keys: Option<Vec<KeyKind>> = None;

@@ -10,7 +10,8 @@ use crate::xml::options::Algorithm;
 use crate::xml::schema::AH_ALGORITHM;
 use crate::{AhIntegrity, DesKeys, EspEncryption, Integrity, Mode, Protection};
 
-/// One IPSecESPProtocol or IPSecAHProtocol; its overlap and whether its volume counts are the IPSecProtection's business.
+/// One IPSecESPProtocol or IPSecAHProtocol; its overlap and whether its volume counts are the IPSecProtection's
+/// business.
 #[derive(Clone, Copy)]
 pub(super) struct Offer {
     pub protection: Protection,

@@ -95,8 +95,8 @@ impl<T> Table<T> {
         None
     }
 
-    /// The object that a name in an attribute refers to. The outer `None` (no such object) is reported here; the inner one
-    /// (the object is wrong) has been reported.
+    /// The object that a name in an attribute refers to. The outer `None` (no such object) is reported here; the inner
+    /// one (the object is wrong) has been reported.
     pub fn resolve_name(
         &self,
         cx: &mut Context<'_>,

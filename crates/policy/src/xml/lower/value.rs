@@ -158,7 +158,8 @@ impl Context<'_> {
         u8::try_from(percent.min(50)).unwrap_or(50)
     }
 
-    /// The responder's windows of `IKE` or `IPSec`, and a warning of own lifetimes outside of them, in minutes and kilobytes.
+    /// The responder's windows of `IKE` or `IPSec`, and a warning of own lifetimes outside of them, in minutes and
+    /// kilobytes.
     pub fn bounds(
         &mut self,
         element: &Element<'_>,
@@ -178,8 +179,8 @@ impl Context<'_> {
         }
     }
 
-    /// A responder's window `…ResponderKeyRefreshMin…` to `…Max…`; 0 is no bound. Lifetimes are not negotiated in IKEv2
-    /// (RFC 7296 §2.8), so that it bounds the own ones, not the peer's.
+    /// A responder's window `…ResponderKeyRefreshMin…` to `…Max…`; 0 is no bound. Lifetimes are not negotiated
+    /// in IKEv2 (RFC 7296 §2.8), so that it bounds the own ones, not the peer's.
     fn window(
         &mut self,
         element: &Element<'_>,
