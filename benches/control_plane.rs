@@ -1,5 +1,5 @@
-//! What single steps of the control plane take: handshakes, rekeys, a sign of life, the next deadline, and the cookie for
-//! a stranger. `benches/handshake` measures whole fleets, by processor time of each side.
+//! Time of single steps of the control plane: a handshake, a rekey, a liveness check, the next deadline, and the cookie
+//! for a stranger. `benches/handshake` measures whole fleets, by processor time of each side.
 //!
 //! `cargo bench --bench control_plane [-- NAME]`; with `-- --test` each step is taken once.
 
@@ -65,7 +65,7 @@ impl Scene {
         assert!(told.iter().any(|event| wanted(&event.kind)), "{told:?}");
     }
 
-    /// Lets time pass, and with it whatever lingers.
+    /// Lets time pass until no replaced SA lingers.
     fn rest(&mut self) {
         self.now += QUIET;
         self.fleet.hub.handle_timeout(self.now);

@@ -1,10 +1,11 @@
-//! The time until `vpnd` has put back what another program has removed. Meanwhile, the held table and the rest hold the traffic.
+//! The time until `vpnd` has put back what another program has removed. Meanwhile, the held table and the rest hold the
+//! traffic.
 //!
 //! `cargo bench -p vpn-cli --bench put_back [-- ROUNDS]`, as root. With `-- --test`, everything is removed once.
 //!
-//! `ip monitor` and `nft monitor` tell of each change as the kernel makes it. A time begins when the first part has gone, and
-//! ends when the last one is there again. Both programs, and the threads that read them, come before all others, so that busy
-//! loops do not delay what they tell.
+//! `ip monitor` and `nft monitor` tell of each change as the kernel makes it. A time begins when the first part has
+//! gone, and ends when the last one is there again. Both programs, and the threads that read them, come before all
+//! others, so that busy loops do not delay what they tell.
 
 use lab::statistics::percentile;
 use rustix::process::setpriority_process;
@@ -20,7 +21,7 @@ use testkit::{GATEWAYS, missing};
 
 /// A device that fails again within a second stays away for a moment.
 const PAUSE: Duration = Duration::from_millis(1_500);
-/// Whatever is not there by then does not come.
+/// A part that is not back by then does not come back.
 const LIMIT: Duration = Duration::from_secs(60);
 
 const TABLE: &str = "inet vpn_guard_vpn0";

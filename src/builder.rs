@@ -1,7 +1,7 @@
 //! From a policy and settings to a running gateway.
 //!
-//! The order of a start: runtime and settings are checked, IKE's sockets are opened, the data plane blocks what the policy
-//! wants protected, SAs keyed by hand are installed, the port of ESP in UDP is listened to, and the engine runs.
+//! The order of a start: runtime and settings are checked, IKE's sockets are opened, the data plane blocks what the
+//! policy wants protected, SAs keyed by hand are installed, the port of ESP in UDP is listened to, and the engine runs.
 
 mod custom;
 mod host;
@@ -62,8 +62,8 @@ impl Builder {
         Self { engine, plane: HostPlane::default() }
     }
 
-    /// Replaces the data planes of this crate by one of the caller's. The settings of the host (device, routes, workers and so
-    /// on) are then the business of that plane, and no longer settings of this builder.
+    /// Replaces the data planes of this crate by one of the caller's. The settings of the host (device, routes, workers
+    /// and so on) are then the business of that plane, and no longer settings of this builder.
     ///
     /// [`PlaneInlet`] is how the plane tells the engine something; make it first, since the plane will need it.
     pub fn data_plane<P: DataPlane + Send + 'static>(
@@ -74,8 +74,9 @@ impl Builder {
         Builder { engine: self.engine, plane: CustomPlane::new(plane, inlet) }
     }
 
-    /// Replaces the data planes of this crate by one inside of this process: no device, no route, no privilege. Only sockets of
-    /// the [`Network`](net::Network) that the start returns use the tunnels, and nothing else of the host does.
+    /// Replaces the data planes of this crate by one inside of this process: no device, no route, no privilege. Only
+    /// sockets of the [`Network`](net::Network) that the start returns use the tunnels, and nothing else of the host
+    /// does.
     pub fn in_process(self) -> Builder<InProcess> {
         Builder { engine: self.engine, plane: InProcess::default() }
     }
@@ -95,8 +96,8 @@ impl<D> Builder<D> {
         self
     }
 
-    /// The authorities that this side trusts, and the certificates by which it proves its identity. Default: none, which is
-    /// enough for pre-shared keys. [`certificates::load`](crate::certificates::load) reads them from files.
+    /// The authorities that this side trusts, and the certificates by which it proves its identity. Default: none,
+    /// which is enough for pre-shared keys. [`certificates::load`](crate::certificates::load) reads them from files.
     pub fn trust(mut self, trust: impl Into<Arc<Trust>>) -> Self {
         self.engine.trust = trust.into();
         self
@@ -108,8 +109,8 @@ impl<D> Builder<D> {
         self
     }
 
-    /// Copies the keys of every SA to `sink`, so that captured packets can be decrypted. Anybody who has them reads the traffic.
-    /// Default: keys stay in the engine and in the plane.
+    /// Copies the keys of every SA to `sink`, so that captured packets can be decrypted. Anybody who has them reads the
+    /// traffic. Default: keys stay in the engine and in the plane.
     pub fn log_keys(mut self, sink: Sink) -> Self {
         self.engine.key_log = Some(sink);
         self

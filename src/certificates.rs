@@ -1,5 +1,5 @@
-//! Certificates, private keys, revocation lists and postquantum preshared keys as files: what [`ike::proof::trust`] takes as
-//! octets. In place of a private key, a file may have the PKCS#11 URI of one in a token.
+//! Certificates, private keys, revocation lists and postquantum preshared keys as files; [`ike::proof::trust`] takes
+//! their octets. In place of a private key, a file may have the PKCS#11 URI of one in a token.
 //!
 //! ```no_run
 //! # async fn example(policy: std::sync::Arc<policy::Policy>) -> Result<(), vpn::StartError> {
@@ -67,7 +67,8 @@ pub struct Source {
 }
 
 impl Sources {
-    /// The subdirectories `ca`, `certs`, `private`, `crls`, `ocsp` and `ppk` of a directory, any of which may be absent.
+    /// The subdirectories `ca`, `certs`, `private`, `crls`, `ocsp` and `ppk` of a directory, any of which may be
+    /// absent.
     pub fn below(directory: &Path) -> Self {
         let place = |name| vec![Source { path: directory.join(name), optional: true }];
         Self {

@@ -72,8 +72,8 @@ impl Inlet {
         }
     }
 
-    /// Hands over an ICMP message about a message of IKE from port 4500; its quotation begins with the header of IKE. Dropped
-    /// if too many wait.
+    /// Hands over an ICMP message about a message of IKE from port 4500; its quotation begins with the header of IKE.
+    /// Dropped if too many wait.
     fn icmp(&self, report: IcmpError) {
         let _ = self.icmp.try_send(report);
     }
@@ -116,7 +116,8 @@ impl Overflow {
     }
 }
 
-/// The parts of a plane that the engine does not know: a thread of its own runs what they return, so that the engine goes on.
+/// The parts of a plane that the engine does not know: a thread of its own runs what they return, so that the engine
+/// goes on.
 pub struct PlaneHooks<P> {
     /// Makes a reader of the plane's counters.
     pub counters: fn(&mut P) -> CounterReader,
@@ -350,7 +351,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         }
     }
 
-    /// Takes in what has come meanwhile, so that what is urgent is not kept behind what is not.
+    /// Takes in what has come meanwhile, so that urgent messages do not wait behind the others.
     fn gather(&mut self, inputs: &mut Inputs) {
         for _ in 0..GATHERED {
             let received = self.sockets.receive_now();
@@ -400,7 +401,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             }
             Command::Counters(reply) => self.tell_counters(reply),
             Command::ExchangeDurations(reply) => {
-                // Whoever has asked may be gone.
+                // The caller may be gone.
                 let _ = reply.send(*self.engine.exchange_durations());
             }
             Command::ReplacePolicy(policy, reply) => self.begin_replacement(policy, reply),

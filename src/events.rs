@@ -8,8 +8,8 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 /// Events of one gateway, from the moment of the subscription until the gateway has ended.
 ///
-/// A gateway never waits for its listeners: it retains the latest 1024 events. A listener that falls further behind loses the
-/// oldest ones and learns from [`Events::missed`] how many. Listeners do not influence each other.
+/// A gateway never waits for its listeners: it retains the latest 1024 events. A listener that falls further behind
+/// loses the oldest ones and learns from [`Events::missed`] how many. Listeners do not influence each other.
 #[must_use = "a subscription that is dropped receives nothing"]
 pub struct Events {
     /// `None` if the gateway had ended before the subscription.

@@ -29,11 +29,11 @@ use xfrm::placement::Placement;
 
 /// A running gateway. Clones are the same gateway.
 ///
-/// It runs in the tokio runtime in which it was started. Its end is [`stop`](Self::stop); if the last clone is dropped without
-/// it, the peers are told (Delete), and [`OnDrop`](crate::OnDrop) says what becomes of the traffic.
+/// It runs in the tokio runtime in which it was started. Its end is [`stop`](Self::stop); if the last clone is dropped
+/// without it, the peers are told (Delete), and [`OnDrop`](crate::OnDrop) says what becomes of the traffic.
 ///
-/// All methods may be called from any task or thread, and at the same time. Commands are executed one after another in the order
-/// in which they arrive; a command that waits for a peer holds up no other.
+/// All methods may be called from any task or thread, and at the same time. Commands are executed one after another in
+/// the order in which they arrive; a command that waits for a peer holds up no other.
 #[derive(Clone)]
 #[must_use = "a gateway that is dropped ends"]
 pub struct Gateway {
@@ -41,7 +41,8 @@ pub struct Gateway {
     handles: Handles,
 }
 
-/// The shared state of the data planes that come with this crate. With a custom data plane it stays as it is by default.
+/// The shared state of the data planes that come with this crate. With a custom data plane it stays as it is by
+/// default.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handles {
     pub workers: Workers,
@@ -87,7 +88,7 @@ impl Gateway {
         self.tunnels().get(name)
     }
 
-    /// The threads of the userspace plane: what they do, and how they are set. With a custom data plane there are none.
+    /// The threads of the userspace plane: their work and their settings. With a custom data plane there are none.
     pub fn workers(&self) -> &Workers {
         &self.handles.workers
     }
@@ -112,8 +113,8 @@ impl Gateway {
         ManualView::new(&self.handle, &self.handles)
     }
 
-    /// Subscribes to events from now on. [`Builder::subscribe`](crate::Builder::subscribe) subscribes before the start, and
-    /// misses none.
+    /// Subscribes to events from now on. [`Builder::subscribe`](crate::Builder::subscribe) subscribes before the start,
+    /// and misses none.
     pub fn events(&self) -> Events {
         self.handle.events()
     }
@@ -129,8 +130,8 @@ impl Gateway {
         self.handle.counters().await
     }
 
-    /// The times from requests of this side to the peers' answers, by kind of exchange: the round trips of liveness checks,
-    /// and rekeys.
+    /// The times from requests of this side to the peers' answers, by kind of exchange: the round trips of liveness
+    /// checks, and rekeys.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -141,9 +142,10 @@ impl Gateway {
         self.handle.exchange_durations().await
     }
 
-    /// Reasons why packets do not pass through the tunnels of an IKE tunnel that are up, or may not pass. `policy` is the one
-    /// in force: the findings compare the agreed traffic with it. The packet filter is read again if it was read longer than
-    /// `age` ago, which takes the milliseconds that `nft` needs. With a custom data plane, there are no findings.
+    /// Reasons why packets do not pass through the tunnels of an IKE tunnel that are up, or may not pass. `policy` is
+    /// the one in force: the findings compare the agreed traffic with it. The packet filter is read again if it was
+    /// read longer than `age` ago, which takes the milliseconds that `nft` needs. With a custom data plane, there are
+    /// no findings.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -190,7 +192,8 @@ impl Gateway {
         Ok(subjects.iter().flat_map(judged).collect())
     }
 
-    /// Replaces the policy. Tunnels that are the same in both keep their SAs; tunnels that are gone or have changed are closed.
+    /// Replaces the policy. Tunnels that are the same in both keep their SAs; tunnels that are gone or have changed are
+    /// closed.
     ///
     /// # Errors
     /// If [`Policy::validate`] refuses the policy: the old one stays in force. If the gateway has ended.
@@ -223,8 +226,8 @@ impl Gateway {
         self.handle.trust().await
     }
 
-    /// Works on the data plane itself, in the task of the engine, between two messages. The engine waits meanwhile, so `work`
-    /// should take microseconds; if it panics, the gateway ends.
+    /// Works on the data plane itself, in the task of the engine, between two messages. The engine waits meanwhile, so
+    /// `work` should take microseconds; if it panics, the gateway ends.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -238,21 +241,23 @@ impl Gateway {
         self.handle.with_plane(work).await
     }
 
-    /// Ends the gateway: sends Deletes, waits up to three seconds for the peers' answers, and undoes every change to the host.
-    /// Returns once UDP 500 and 4500, the device and the routing table are free, so that the next start finds them so.
+    /// Ends the gateway: sends Deletes, waits up to three seconds for the peers' answers, and undoes every change to
+    /// the host. Returns once UDP 500 and 4500, the device and the routing table are free, so that the next start finds
+    /// them so.
     ///
-    /// May be called several times and by several tasks; each call returns at the end. If the gateway has ended already, it
-    /// returns at once.
+    /// May be called several times and by several tasks; each call returns at the end. If the gateway has ended
+    /// already, it returns at once.
     ///
     /// # Cancellation
-    /// If the future is dropped after its first poll, the gateway ends nevertheless; [`closed`](Self::closed) tells when.
+    /// If the future is dropped after its first poll, the gateway ends nevertheless; [`closed`](Self::closed) tells
+    /// when.
     pub async fn stop(&self) {
         self.handle.stop().await;
     }
 
-    /// As [`stop`](Self::stop), but the traffic of the tunnels stays blocked, as after a crash: the guard and blackhole routes
-    /// remain until the next start on the same device, or until they are [released](crate::guard::release). With a custom data
-    /// plane this is the same as `stop`.
+    /// As [`stop`](Self::stop), but the traffic of the tunnels stays blocked, as after a crash: the guard and blackhole
+    /// routes remain until the next start on the same device, or until they are [released](crate::guard::release). With
+    /// a custom data plane this is the same as `stop`.
     ///
     /// # Cancellation
     /// As [`stop`](Self::stop).
@@ -261,11 +266,12 @@ impl Gateway {
         self.handle.stop().await;
     }
 
-    /// Waits for the end of the gateway, and says why it ended: by [`stop`](Self::stop), by a panic, or with its runtime.
+    /// Waits for the end of the gateway, and says why it ended: by [`stop`](Self::stop), by a panic, or with its
+    /// runtime.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect on the gateway. This future may be awaited in another runtime, which is how the end of
-    /// the gateway's own runtime can be seen.
+    /// Dropping the future has no effect on the gateway. This future may be awaited in another runtime, which is how
+    /// the end of the gateway's own runtime can be seen.
     pub async fn closed(&self) -> Closed {
         self.handle.closed().await
     }

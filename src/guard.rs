@@ -1,9 +1,9 @@
 //! The guard of the tunnels beyond the life of a gateway.
 //!
-//! The guard is an nftables table that drops the traffic of the tunnels unless it is protected. A gateway puts it in force
-//! when it starts and removes it when it is stopped. A host that must never send this traffic in the clear, also not while
-//! the gateway is restarted and not at boot, [holds](crate::Builder::hold_guard) the guard: then it outlives every gateway
-//! on its device, until it is [released](release).
+//! The guard is an nftables table that drops the traffic of the tunnels unless it is protected. A gateway puts it in
+//! force when it starts and removes it when it is stopped. A host that must never send this traffic in the clear, also
+//! not while the gateway is restarted and not at boot, [holds](crate::Builder::hold_guard) the guard: then it outlives
+//! every gateway on its device, until it is [released](release).
 //!
 //! A guard belongs to a TUN device (`vpn0` by default) in the network namespace of the calling thread.
 
@@ -104,10 +104,10 @@ pub fn held_since(state_dir: &Path, device: &str) -> Result<Option<SystemTime>, 
     Ok(Hold::of(state_dir, device)?.since())
 }
 
-/// Ends the hold on the guard of a device. If no gateway uses the device, everything that blocks the traffic of its tunnels is
-/// removed: the guard, and what a gateway that has crashed, or was stopped with
-/// [`stop_blocked`](crate::Gateway::stop_blocked), has left (routes, routing rules, filters and policies of the kernel).
-/// A [`Watch`] over the guard ends then: this waits until it has been dropped, for half a minute at most.
+/// Ends the hold on the guard of a device. If no gateway uses the device, everything that blocks the traffic of its
+/// tunnels is removed: the guard, and the routes, routing rules, filters and policies of the kernel that a gateway has
+/// left. A gateway leaves them if it has crashed, or was stopped with [`stop_blocked`](crate::Gateway::stop_blocked). A
+/// [`Watch`] over the guard ends then: this waits until it has been dropped, for half a minute at most.
 ///
 /// # Errors
 /// If the system refuses something; the rest is removed all the same.
@@ -145,7 +145,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Reads the definition that was in force last from the file of [`Builder::guard_file`], and the time of its last change.
+    /// Reads the definition that was in force last from the file of [`Builder::guard_file`], and the time of its last
+    /// change.
     ///
     /// # Errors
     /// If the file is not there, or cannot be used.

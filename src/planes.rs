@@ -1,10 +1,10 @@
 //! The kernel's plane and the one of this process as one: each tunnel is of one of them, as its [`Choice`] says.
 //!
-//! The userspace plane is always there: it has IKE's port, the filter, and what the kernel cannot take. Without a tunnel
-//! of its own it has no thread, and beside the kernel no device and no route.
+//! The userspace plane is always there: it has IKE's port, the filter, and the tunnels that the kernel cannot take.
+//! Without a tunnel of its own it has no thread, and beside the kernel no device and no route.
 //!
 //! Nothing leaks while a tunnel changes its plane: the new plane takes the tunnel's traffic before the old one lets go.
-//! The rules keep their order across planes: what belongs to a tunnel of this process passes the kernel's policies in the
+//! The rules keep their order across planes: a packet of a tunnel of this process passes the kernel's policies in the
 //! place of its rule.
 
 mod capabilities;
@@ -78,7 +78,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     guard: Option<Guard>,
     config: Config,
     rules: BTreeMap<RuleId, (Rule, PlaneKind)>,
-    /// Rules that no plane has taken, as the host refused something. They are guarded, and tried again when the host has changed.
+    /// Rules that no plane has taken, as the host refused something. They are guarded, and tried again when the host
+    /// has changed.
     unplaced: BTreeMap<RuleId, Rule>,
     /// Tells key management of changes.
     notice: Option<Arc<dyn Fn(Notice) + Send + Sync>>,
@@ -92,7 +93,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     peers: BTreeMap<RuleId, IpAddr>,
     /// Tells which tables of nftables others have changed.
     watch: TableWatch,
-    /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes together.
+    /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes
+    /// together.
     mate: Option<InboundSa>,
     /// Rules that have just gone to userspace, while SAs of theirs are still in the kernel.
     moved: BTreeSet<RuleId>,
@@ -101,8 +103,9 @@ pub struct Planes<U = Userspace, K = Xfrm> {
 }
 
 impl Planes {
-    /// Guards the traffic of the rules that are going to be added (`defined` by the policy, and `by_hand`), and then starts the userspace plane and, if a
-    /// tunnel may use it and the kernel has it, the kernel's. [`Planes::settle`] is to be called once the rules are there.
+    /// Guards the traffic of the rules that are going to be added (`defined` by the policy, and `by_hand`), and then
+    /// starts the userspace plane and, if a tunnel may use it and the kernel has it, the kernel's. [`Planes::settle`]
+    /// is to be called once the rules are there.
     ///
     /// # Errors
     /// If a plane that is wanted by name cannot be started. A guard that was in force before stays.
@@ -145,8 +148,8 @@ impl Planes {
         })
     }
 
-    /// Counters of discarded packets by reason, as they are now. Reading them adds those that the guard has dropped: `nft` is
-    /// asked for these, which takes time.
+    /// Counters of discarded packets by reason, as they are now. Reading them adds those that the guard has dropped:
+    /// `nft` is asked for these, which takes time.
     pub(crate) fn counter_reader(&mut self) -> CounterReader {
         let mut counters = self.userspace.counters();
         let guarded = self.guard.as_ref().map(|guard| guard.table_in_force().map(str::to_owned));
@@ -172,8 +175,8 @@ impl Planes {
         self.settle_policy()();
     }
 
-    /// Begins to guard the tunnels of a policy that is going to replace the present one. Waiting for this takes as long as `nft`
-    /// does, so that another thread does it.
+    /// Begins to guard the tunnels of a policy that is going to replace the present one. Waiting for this takes as long
+    /// as `nft` does, so that another thread does it.
     pub(crate) fn expect_policy(&mut self, policy: &Policy) -> Completion {
         let present: HashMap<&str, &TrafficSelectors> =
             self.rules.values().map(|(rule, _)| (rule.tunnel.as_str(), &rule.selectors)).collect();
@@ -186,13 +189,14 @@ impl Planes {
         completion(self.guard.as_mut().map(|guard| guard.expect(guarded)))
     }
 
-    /// If the guard of an expected policy was refused, begins to build it again. Waiting for this takes as long as `nft` does.
+    /// If the guard of an expected policy was refused, begins to build it again. Waiting for this takes as long as
+    /// `nft` does.
     pub(crate) fn make_up(&mut self) -> Option<Completion> {
         self.guard.as_mut()?.make_up().map(|written| completion(Some(written)))
     }
 
-    /// The rules of the policy have replaced those of the former one: from now on they alone are guarded, and are so at the next
-    /// boot.
+    /// The rules of the policy have replaced those of the former one: from now on they alone are guarded, and are so at
+    /// the next boot.
     pub(crate) fn settle_policy(&mut self) -> Completion {
         let settled = completion(self.guard.as_mut().map(Guard::settle));
         let record = self.record.as_ref().map(Record::writing);
@@ -207,8 +211,8 @@ impl Planes {
         &mut self.userspace
     }
 
-    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the next
-    /// start with the same device cleans up. At first it does not.
+    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the
+    /// next start with the same device cleans up. At first it does not.
     pub fn block_on_drop(&mut self, blocked: bool) {
         self.userspace.block_on_drop(blocked);
         if let Some(kernel) = &mut self.kernel {
@@ -247,7 +251,8 @@ pub(crate) fn rules_of(policy: &Policy) -> Vec<Rule> {
 /// The pause between two notices about packets that the guard has dropped: others may log packets to its group, too.
 const DROPS_PAUSE: Duration = Duration::from_millis(200);
 
-/// Begins to hear of the packets that the guard drops instead of letting them leave in the clear. `None`: this host cannot tell.
+/// Begins to hear of the packets that the guard drops instead of letting them leave in the clear. `None`: this host
+/// cannot tell.
 fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
     let mut last: Option<Instant> = None;
     let logged = move |octets: &[u8]| {
@@ -405,8 +410,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.rules.get(&rule).map(|(_, place)| *place).ok_or(PlaneError::NoSuchRule(rule))
     }
 
-    /// Adds a rule, which is guarded already, to the plane that is to serve it. If the host refuses something, it is tried again
-    /// later.
+    /// Adds a rule, which is guarded already, to the plane that is to serve it. If the host refuses something, it is
+    /// tried again later.
     fn place_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         let again = rule.clone();
         self.unplaced.remove(&rule.id);
@@ -529,8 +534,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         let (id, rule) = (mate.id, mate.rule);
         self.fall_back(rule, error)?;
         self.takes_over(&mut sa);
-        // What has come meanwhile could be replayed to an SA made anew; the tunnel's next ones are in userspace from the
-        // beginning.
+        // A new SA would accept replays of the packets received meanwhile. The tunnel's next SAs are in userspace from
+        // the beginning.
         if self.usage(id).is_some_and(|usage| usage.packets > 0) {
             return Err(error.clone());
         }
@@ -540,7 +545,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.userspace.add_outbound(sa)
     }
 
-    /// Has an SA send at once whose rule has just gone to userspace: the SA for whose end it was to wait has no traffic left.
+    /// Has an SA send at once whose rule has just gone to userspace: the SA for whose end it was to wait has no traffic
+    /// left.
     fn takes_over(&mut self, sa: &mut OutboundSa) {
         if self.moved.remove(&sa.rule) {
             sa.standby = false;

@@ -71,7 +71,7 @@ pub struct Lists {
     entries: Mutex<BTreeMap<Source, Entry>>,
 }
 
-/// The origin of a list. Nobody but the owner of the key can replace the list of a source, whatever the server says.
+/// The origin of a list. Nobody but the owner of the key can replace the list of a source, not even the server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Source {
     url: String,
@@ -88,7 +88,7 @@ impl Default for Lists {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Held by whoever fetches; others wait and find what it found.
+    /// Held by the task that fetches the list; others wait and use its result.
     gate: Arc<tokio::sync::Mutex<()>>,
     list: Option<Arc<Crl>>,
     /// The reason of the last failure.
@@ -309,7 +309,7 @@ impl Lists {
     }
 
     fn with_entries<T>(&self, f: impl FnOnce(&mut BTreeMap<Source, Entry>) -> T) -> T {
-        // Every change is one assignment: what a panic leaves is whole.
+        // Every change is one assignment: the entries are whole after a panic.
         f(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -35,7 +35,7 @@ pub const DEFAULT_DIRECTORY: &str = "/var/lib/vpnd";
 /// The file that holds every object, in the directory.
 const FILE: &str = "policy.xml";
 
-/// The file that whoever may write has locked.
+/// The file that the process which may write has locked.
 const LOCK: &str = "lock";
 
 /// A policy store that this process alone may write, until this value is dropped.
@@ -172,8 +172,8 @@ impl Store {
         Ok(loaded)
     }
 
-    /// Checks objects that are to be stored. Returns them with the policy that they are; its places are those in the file once
-    /// they are committed.
+    /// Checks objects that are to be stored. Returns them with the policy that they are; its places are those in the
+    /// file once they are committed.
     ///
     /// # Errors
     /// If they are too many, or do not read back from their own text.

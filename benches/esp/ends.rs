@@ -26,7 +26,7 @@ const WINDOW: u32 = 4096;
 /// The first of the SPIs; each SA has the next.
 pub const FIRST_SPI: u32 = 0x1000_0000;
 
-/// What seals, what opens, and the queues between.
+/// The sender, the receiver, and the queues between them.
 pub struct Ends {
     now: Instant,
     pub sending: Datapath,
@@ -125,8 +125,8 @@ impl Ends {
         }
     }
 
-    /// Has them carry packets of `len` octets from now on: a super-packet of so many segments; or, where there is one, a
-    /// batch of [`SINGLES`] packets.
+    /// Has them carry packets of `len` octets from now on: a super-packet of so many segments; or, where there is one,
+    /// a batch of [`SINGLES`] packets.
     pub fn carry(mut self, len: usize, segments: usize) -> Self {
         (self.packet, self.offload) = super_packet(host(0), len, segments);
         self.times = if segments == 1 { SINGLES } else { 1 };
@@ -168,8 +168,8 @@ pub fn host(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a80_0000 + n)
 }
 
-/// A TCP super-packet to a host, of so many segments of `len` octets with all headers; or, if there is one, a packet. What
-/// a device leaves to be done is left.
+/// A TCP super-packet to a host, of so many segments of `len` octets with all headers; or, if there is one, a packet.
+/// The TCP checksum and the segmentation are left to the receiver, as a device leaves them.
 pub fn super_packet(destination: Ipv4Addr, len: usize, segments: usize) -> (Vec<u8>, Gso) {
     let payload = len - HEADERS;
     let total = HEADERS + payload * segments;

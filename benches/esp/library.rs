@@ -1,4 +1,4 @@
-//! The library's call alone, as little as there can be around it: what the packet path is held against.
+//! The library's call alone, with as little around it as possible: the reference for the packet path.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 

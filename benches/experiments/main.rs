@@ -1,5 +1,5 @@
-//! `cargo bench --bench experiments -- NAME|all [--quick]`: what `vpnctl experiment` does, with optimised binaries of this
-//! tree.
+//! `cargo bench --bench experiments -- NAME|all [--quick]`: the experiments of `vpnctl experiment`, with optimised
+//! binaries of this tree.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

@@ -1,4 +1,4 @@
-//! Processor time of this thread: what others do on the machine does not count.
+//! Processor time of this thread: the work of others on the machine does not count.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! How long a peer waits for the answer to its sign of life while others knock: once with everything in one queue, and once
-//! as the driver has it, where handshakes wait until nothing else does.
+//! How long a peer waits for the answer to its sign of life while others knock: once with everything in one queue, and
+//! once as the driver has it, where handshakes wait until nothing else does.
 
 use crate::clock;
 use crate::table::Table;
@@ -17,7 +17,7 @@ const BETWEEN: u32 = 25;
 /// Tunnels for them to be about, the friend's included; more than are needed.
 const TUNNELS: u32 = 4_000;
 
-/// What waits for the gateway.
+/// Datagrams that wait for the gateway.
 enum Queue {
     One(VecDeque<Transmit>),
     Priority(PriorityQueue<Transmit>),

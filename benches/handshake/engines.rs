@@ -1,5 +1,5 @@
-//! Two engines in this thread: what each side's handshakes, rekeys, signs of life and farewells take, and the memory they
-//! leave in use.
+//! Two engines in this thread: the processor time of each side's handshakes, rekeys, liveness checks and Deletes, and
+//! the memory they leave in use.
 
 use crate::table::Table;
 use crate::{Scale, clock, heap};
@@ -167,7 +167,7 @@ fn fill(plan: &Plan) -> Vec<(String, String)> {
     let tunnels = plan.tunnels;
     let mut rows = Vec::new();
     let mut say = |what: &str, value: String| rows.push((what.to_owned(), value));
-    // What a hub without SAs has.
+    // The memory of a hub without SAs.
     let policy = plan.policy(End::Hub);
     let before = heap::in_use();
     let mut spent = Duration::ZERO;

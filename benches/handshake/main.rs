@@ -1,9 +1,9 @@
-//! What tunnels cost a gateway that has very many: handshakes per second and core, memory, rekeys, deadlines, and how long a
-//! peer waits for a sign of life while others knock.
+//! The cost of each tunnel for a gateway that has very many: handshakes per second and core, memory, rekeys, deadlines,
+//! and how long a peer's liveness check waits for its answer while others begin handshakes.
 //!
 //! `cargo bench --bench handshake [-- --quick] [-- --write] [-- --no-peers]`; `--write` puts it all in
-//! `docs/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs; `--no-peers` leaves it out,
-//! `--peers` leaves out everything else.
+//! `docs/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs; `--no-peers` leaves it
+//! out, `--peers` leaves out everything else.
 
 mod batch;
 mod clock;

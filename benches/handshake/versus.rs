@@ -1,5 +1,5 @@
-//! `vpnd` and strongSwan side by side: the same initiator sets up very many tunnels with one and then with the other, as
-//! real daemons with real sockets, in network namespaces.
+//! `vpnd` and strongSwan side by side: the same initiator sets up very many tunnels with one and then with the other,
+//! as real daemons with real sockets, in network namespaces.
 
 mod daemon;
 mod vici;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 const HUB: &str = "192.0.2.2";
 const SPOKES: &str = "192.0.2.1";
 
-/// What is negotiated: AES-GCM-128 and PRF-HMAC-SHA2-256, and this key exchange.
+/// The negotiated algorithms: AES-GCM-128, PRF-HMAC-SHA2-256 and this key exchange.
 struct Suite {
     name: &'static str,
     /// In strongSwan's words.

@@ -13,7 +13,7 @@ use crate::wire::{Placement, Wire};
 pub struct Goal {
     /// The row of the table of requirements.
     pub row: &'static str,
-    /// What tells rows of one number from each other in a picture.
+    /// Distinguishes rows of one number in a picture.
     pub label: &'static str,
     pub name: &'static str,
     pub figure: &'static str,
@@ -27,7 +27,7 @@ pub struct Goal {
     pub aim: Option<f64>,
 }
 
-/// What a figure is divided by.
+/// The divisor of a figure.
 pub enum Beside {
     /// The same figure of the best of the competitors.
     Best,
@@ -170,7 +170,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// What most goals have in common.
+/// A goal with the values that most goals have.
 fn stream() -> Goal {
     Goal {
         row: "1b",

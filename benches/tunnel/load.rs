@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 /// Datagrams of one system call.
 const BATCH: usize = 32;
-/// What has not come so long after the last one was sent waits in queues that a longer run would have filled.
+/// A datagram that arrives later than this after the last one was sent counts as lost. It waits in queues that a longer
+/// run would have filled.
 const GRACE: Duration = Duration::from_millis(20);
-/// What is in queues then has left them after this.
+/// All datagrams have left the queues after this further time.
 const DRAIN: Duration = Duration::from_millis(30);
 /// How often a receiver to whom nothing comes looks whether that is the end.
 const LOOK: Duration = Duration::from_millis(5);
@@ -33,7 +34,7 @@ fn text(error: io::Error) -> String {
     format!("traffic: {error}")
 }
 
-/// What became of datagrams.
+/// Counts of the datagrams of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagrams {
     pub sent: u64,

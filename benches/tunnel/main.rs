@@ -1,8 +1,8 @@
 //! Traffic through a tunnel between two namespaces of this machine, beside the other VPNs in userspace.
 //!
 //! `cargo bench --bench tunnel -- --help`. Needs root, `/dev/net/tun`, `ip`, `ethtool` and `ping`; the other VPNs are
-//! installed by `benches/tunnel/peers.sh`, and left out where they are not there. Figures compare within a run only: all
-//! take turns in it.
+//! installed by `benches/tunnel/peers.sh`, and left out where they are not there. Figures compare within a run only:
+//! all take turns in it.
 
 #[path = "../handshake/batch.rs"]
 mod batch;
@@ -56,8 +56,8 @@ struct Arguments {
     /// Numbers of SAs that are compared with one, over the same addresses
     #[arg(long, value_delimiter = ',', default_value = "1000,20000")]
     tunnels: Vec<u16>,
-    /// Another build of vpnd, to be measured in the same run under its file's name: `--only vpnd --only vpnd-old --beside
-    /// /tmp/vpnd-old` compares two builds alone. Can be given more than once
+    /// Another build of vpnd, to be measured in the same run under its file's name:
+    /// `--only vpnd --only vpnd-old --beside /tmp/vpnd-old` compares two builds alone. Can be given more than once
     #[arg(long)]
     beside: Vec<PathBuf>,
     /// One short round, to see that everything works
@@ -69,10 +69,10 @@ struct Arguments {
     /// Measures nothing: makes the report anew from docs/measurements/tunnel.json
     #[arg(long)]
     again: bool,
-    /// What cargo says
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
-    /// What cargo says
+    /// Passed by cargo
     #[arg(long, hide = true)]
     test: bool,
 }
@@ -93,8 +93,8 @@ fn placements(text: &str) -> Result<Placement, String> {
     }
 }
 
-/// An echo asks so little of the machine that whatever else it does shows: idle round trips are measured this many times
-/// as often as the rest, and for half as long, so that those that are compared are seconds apart.
+/// An echo asks so little of the machine that any other work shows: idle round trips are measured this many times as
+/// often as the rest, and for half as long, so that those that are compared are seconds apart.
 const SLICES: u32 = 5;
 
 /// Where reports are.
@@ -196,7 +196,7 @@ fn chosen(arguments: &Arguments) -> (Vec<Vpn>, Vec<String>) {
     (vpns, absent)
 }
 
-/// What is measured in turn, so often and so long each time.
+/// Measures that are taken in turn, the number of rounds, and the duration of each.
 struct Turns {
     rounds: u32,
     lasting: Duration,
@@ -223,7 +223,7 @@ impl Turns {
     }
 }
 
-/// One VPN over one wire, and what is measured of it.
+/// One VPN over one wire, and its measures.
 struct Step<'a> {
     vpn: &'a Vpn,
     wire: Wire,
@@ -231,7 +231,7 @@ struct Step<'a> {
     measures: Vec<Measure>,
 }
 
-/// What a round consists of.
+/// The steps of a round.
 fn steps<'a>(arguments: &Arguments, vpns: &'a [Vpn]) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     for wire in [Wire::SuperPackets, Wire::Packets] {

@@ -1,4 +1,4 @@
-//! What is measured of a VPN that is up.
+//! The measures of a VPN that is up.
 
 use crate::load::{datagrams, echoes};
 use crate::vpn::Running;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-/// What can be measured.
+/// A measure of a VPN.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
 )]
@@ -41,7 +41,7 @@ pub struct Row {
     pub wire: Wire,
     pub placement: Placement,
     pub round: u32,
-    /// What it is: the measure, and which of its figures.
+    /// The measure, and which of its figures.
     pub figure: String,
     pub value: f64,
 }
@@ -151,7 +151,7 @@ impl Subject<'_> {
             return Ok(vec![(figure, flood.delivered())]);
         }
         let (mut low, mut high) = (None, flood.offered() * 1.05);
-        // What came before, or what is left of a flood, is near to it.
+        // The rate of an earlier round, or else the flood's rate of delivery, is near to the result.
         let mut rate = (self.earlier)(figure).unwrap_or(flood.delivered()).max(1_000.0);
         let mut best = 0.0_f64;
         for _ in 0..STEPS {

@@ -1,4 +1,4 @@
-//! What a packet of 1,400 octets costs in the packet path and in the crypto library alone: `benches/esp`, in this run.
+//! The cost of a packet of 1,400 octets in the packet path and in the crypto library alone: `benches/esp`, in this run.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;

@@ -48,7 +48,7 @@ pub fn all(figures: &Figures<'_>, vpns: &[Vpn], standings: &[Standing]) -> Vec<P
     pictures
 }
 
-/// What a goal's figure is, by what is required of it: more is always better.
+/// Each goal's figure divided by the required one: more is always better.
 fn goals(standings: &[Standing]) -> Picture {
     let bars = |of: &dyn Fn(&Standing) -> Option<Spread>| {
         let at = standings.iter().enumerate();

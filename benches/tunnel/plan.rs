@@ -1,4 +1,4 @@
-//! What is measured of which VPN, so that three rounds of everything end within a quarter of an hour.
+//! The measures of each VPN, chosen so that three rounds of everything end within a quarter of an hour.
 
 use crate::measure::Measure;
 use crate::wire::{Placement, Wire};
@@ -8,7 +8,7 @@ use crate::wire::{Placement, Wire};
 pub enum Part {
     /// Everything.
     Whole,
-    /// What tells another setting of a VPN from its usual one.
+    /// The measures that tell another setting of a VPN from its usual one.
     Variant,
     /// A stream of TCP.
     Stream,
@@ -16,7 +16,7 @@ pub enum Part {
     Addresses,
 }
 
-/// What is measured there.
+/// The measures over this wire, in this placement.
 pub fn measures(part: Part, wire: Wire, placement: Placement) -> &'static [Measure] {
     use Measure::{Both, Ping, PingLoaded, Spread, Tcp1, Tcp4, Udp64, Udp512, Udp1400};
     match (wire, placement, part) {

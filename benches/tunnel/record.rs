@@ -1,4 +1,4 @@
-//! A run as it is kept: the machine, what else it did, and all figures.
+//! A run as it is kept: the machine, its other work, and all figures.
 
 use crate::measure::Row;
 use crate::packet::Packet;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// What `tunnel.json` holds.
+/// The contents of `tunnel.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The machine in a line.
@@ -17,7 +17,7 @@ pub struct Record {
     pub seconds: f64,
     /// Processor time that neither the bench nor the VPNs used, by all there was. The kernel's own threads are in it.
     pub others: f64,
-    /// What was left out, and why.
+    /// The parts that were left out, and why.
     pub absent: Vec<String>,
     /// Single packets in memory.
     pub packets: Vec<Packet>,

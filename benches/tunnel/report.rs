@@ -1,4 +1,4 @@
-//! What the figures say, as a document.
+//! The report of the figures, as a document.
 
 use crate::goals;
 use crate::measure::Row;
@@ -92,7 +92,7 @@ pub fn write(directory: &Path, record: &Record, vpns: &[Vpn]) -> Result<(), Stri
     })
 }
 
-/// Columns: figure, head, digits behind the point, and what it is divided by.
+/// Columns: figure, head, digits behind the point, and divisor.
 const COLUMNS: [(&str, &str, usize, f64); 13] = [
     ("tcp1", "TCP 1 Gbit/s", 2, 1e3),
     ("tcp4", "TCP 4 Gbit/s", 2, 1e3),
@@ -167,7 +167,7 @@ impl Figures<'_> {
         best.map(|(name, _)| name.clone())
     }
 
-    /// What was measured over a wire in a placement, where anything was; of very many addresses or of one.
+    /// The figures over a wire in a placement, if there are any; of very many addresses or of one.
     pub fn table(
         &self,
         vpns: &[Vpn],

@@ -28,7 +28,7 @@ pub const TICK_MS: u64 = 10;
 pub struct Vpn {
     /// Its name in the tables.
     pub name: String,
-    /// What is measured of it.
+    /// How much is measured of it.
     pub part: Part,
     kind: Kind,
 }
@@ -82,8 +82,8 @@ fn other(program: &Path) -> Build {
     Build::Other(program.to_owned())
 }
 
-/// All of them, in the order of the tables, with those other builds of the product; at last the product with one SA and with each of
-/// these numbers of SAs, and each other build likewise.
+/// All of them, in the order of the tables, with those other builds of the product; at last the product with one SA and
+/// with each of these numbers of SAs, and each other build likewise.
 pub fn all(tunnels: &[u16], beside: &[PathBuf]) -> Vec<Vpn> {
     let vpn = |name: &str, part, kind| Vpn { name: name.to_owned(), part, kind };
     let vpnd = |name: &str, part, setup| vpn(name, part, Kind::Vpnd(setup));

@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-/// What crosses the wire.
+/// The packets that cross the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wire {
@@ -64,7 +64,7 @@ pub fn lay(wire: Wire, placement: Placement) -> Result<[Host; 2], String> {
     let host = |number: u8, name: &'static str| {
         let space = Namespace::new(name).map_err(|error| error.to_string())?;
         if placement == Placement::CoreEach {
-            // Whatever is started from the namespace's thread inherits this.
+            // Every process started from the namespace's thread inherits this.
             space.run(move || pin(usize::from(number) - 1))?;
         }
         let outer = Ipv4Addr::new(10, 99, 0, number);

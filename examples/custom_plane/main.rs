@@ -1,6 +1,7 @@
 //! A gateway with a data plane of one's own: `cargo run --example custom_plane -- policy.xml`, as root.
 //!
-//! It negotiates every tunnel of the policy that this side may start, and prints what the engine has asked of the plane.
+//! It negotiates every tunnel of the policy that this side may start, and prints what the engine has asked of the
+//! plane.
 
 mod counting;
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Mark of IKE's packets where nothing else is said: none.
 const NO_MARK: u32 = 0;
 
-/// A data plane of the caller's, and what the gateway needs beside it.
+/// A data plane of the caller's, with its inlet, its mark and its ESP sink.
 pub struct CustomPlane<P> {
     plane: P,
     inlet: PlaneInlet,
@@ -36,8 +36,8 @@ impl PlaneInlet {
         Self { inlet, inputs: Arc::new(Mutex::new(Some(inputs))) }
     }
 
-    /// Tells the engine something, for example that a packet waits for an SA. Before the start and after the end of the gateway
-    /// notices are kept or dropped silently.
+    /// Tells the engine something, for example that a packet waits for an SA. Before the start and after the end of the
+    /// gateway notices are kept or dropped silently.
     pub fn notice(&self, notice: Notice) {
         self.inlet.notice(notice);
     }
@@ -68,15 +68,16 @@ impl<P: DataPlane + Send + 'static> Builder<CustomPlane<P>> {
         self
     }
 
-    /// Takes ESP that arrives on UDP port [`natt_port`](Self::natt_port), which the gateway shares between IKE and ESP: each call is one datagram, from
-    /// the SPI on. Default: such datagrams are dropped. The function is called in a task of the runtime and must not block.
+    /// Takes ESP that arrives on UDP port [`natt_port`](Self::natt_port), which the gateway shares between IKE and ESP:
+    /// each call is one datagram, from the SPI on. Default: such datagrams are dropped. The function is called in a
+    /// task of the runtime and must not block.
     pub fn on_esp(mut self, take: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
         self.plane.esp = Some(Arc::new(take));
         self
     }
 
-    /// Starts the gateway inside the current tokio runtime, in the network namespace of the calling thread. It opens UDP 500 and
-    /// [`natt_port`](Self::natt_port); everything else is the plane's business.
+    /// Starts the gateway inside the current tokio runtime, in the network namespace of the calling thread. It opens
+    /// UDP 500 and [`natt_port`](Self::natt_port); everything else is the plane's business.
     ///
     /// # Errors
     /// If the runtime lacks a driver, a socket cannot be opened, or the inlet belongs to another gateway already.

@@ -54,32 +54,32 @@ impl Default for HostPlane {
     }
 }
 
-/// What becomes of the tunnels' traffic if the gateway or its runtime is dropped without [`Gateway::stop`].
+/// Whether the tunnels' traffic stays blocked if the gateway or its runtime is dropped without [`Gateway::stop`].
 ///
 /// A panic of the engine always keeps the traffic blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDrop {
-    /// It stays blocked until the next start on the same device, as after a crash: blackhole routes and the guard against
-    /// cleartext remain.
+    /// It stays blocked until the next start on the same device, as after a crash: blackhole routes and the guard
+    /// against cleartext remain.
     #[default]
     Block,
     /// Every change to the host is undone, and the traffic takes whatever other routes there are, in the clear.
     Release,
 }
 
-/// Where packets are protected, and what network cards do.
+/// The plane that protects each tunnel's packets, and the offload to network cards.
 #[derive(Clone, Debug, Default)]
 pub struct PlaneSettings {
     /// The plane of all tunnels but those below.
     pub choice: planes::Choice,
     /// Tunnels with settings of their own, by the name of the child tunnel.
     pub tunnels: BTreeMap<String, planes::Tunnel>,
-    /// What network cards do for tunnels in the kernel.
+    /// Offload of tunnels in the kernel to network cards.
     pub offload: OffloadSettings,
 }
 
-/// What network cards do for tunnels in the kernel.
+/// Offload of tunnels in the kernel to network cards.
 #[derive(Clone, Debug, Default)]
 pub struct OffloadSettings {
     /// For all tunnels but those below.
@@ -98,14 +98,15 @@ impl PlaneSettings {
 }
 
 impl OffloadSettings {
-    /// What cards do for a child tunnel.
+    /// The offload of a child tunnel.
     pub fn choice_of(&self, tunnel: &str) -> &placement::Choice {
         self.tunnels.get(tunnel).unwrap_or(&self.choice)
     }
 }
 
 impl Builder<HostPlane> {
-    /// Name of the TUN device. Default: `vpn0`. Two gateways in one network namespace need different devices and tables.
+    /// Name of the TUN device. Default: `vpn0`. Two gateways in one network namespace need different devices and
+    /// tables.
     pub fn device(mut self, name: impl Into<String>) -> Self {
         self.plane.config.device = name.into();
         self
@@ -141,22 +142,23 @@ impl Builder<HostPlane> {
         self
     }
 
-    /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them (RFC 4301 §5.2).
-    /// Default: yes.
+    /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them
+    /// (RFC 4301 §5.2). Default: yes.
     pub fn inbound_guard(mut self, wanted: bool) -> Self {
         self.plane.inbound_guard = wanted;
         self
     }
 
-    /// The file in which the definition of the guard in force is kept: [`guard::Definition::last`](crate::guard::Definition::last)
-    /// reads it, also after a reboot. It has no keys. Default: none.
+    /// The file in which the definition of the guard in force is kept:
+    /// [`guard::Definition::last`](crate::guard::Definition::last) reads it, also after a reboot. It has no keys.
+    /// Default: none.
     pub fn guard_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.plane.guard_file = Some(file.into());
         self
     }
 
-    /// Whether a start fails if the guard against cleartext cannot be put in force. Default: no; only a warning is logged, and
-    /// routes and policies alone keep the traffic from leaving in the clear.
+    /// Whether a start fails if the guard against cleartext cannot be put in force. Default: no; only a warning is
+    /// logged, and routes and policies alone keep the traffic from leaving in the clear.
     pub fn require_guard(mut self, required: bool) -> Self {
         self.plane.require_guard = required;
         self
@@ -168,7 +170,8 @@ impl Builder<HostPlane> {
         self
     }
 
-    /// Directory of the record of changes to the host, by which the next start cleans up after a crash. Default: `/run/vpnd`.
+    /// Directory of the record of changes to the host, by which the next start cleans up after a crash. Default:
+    /// `/run/vpnd`.
     pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.plane.config.state_dir = directory.into();
         self
@@ -210,7 +213,7 @@ impl Builder<HostPlane> {
         self
     }
 
-    /// What becomes of the tunnels' traffic if the gateway is dropped without [`Gateway::stop`]. Default: it stays blocked.
+    /// Whether the tunnels' traffic stays blocked if the gateway is dropped without [`Gateway::stop`]. Default: yes.
     pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
         self.plane.on_drop = on_drop;
         self
@@ -221,7 +224,8 @@ impl Builder<HostPlane> {
     /// Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE.
     ///
     /// # Errors
-    /// If the runtime lacks a driver, or if a socket, the device or a route cannot be made; nothing is left behind then.
+    /// If the runtime lacks a driver, or if a socket, the device or a route cannot be made; nothing is left behind
+    /// then.
     ///
     /// # Cancellation
     /// The future completes the first time it is polled: it starts nothing, or all. It blocks the thread for some

@@ -33,8 +33,8 @@ impl fmt::Debug for InProcess {
 }
 
 impl Builder<InProcess> {
-    /// The addresses of this end in the tunnels. Default: of each tunnel's local selector the only address, or the first of a
-    /// network (10.1.0.1 of 10.1.0.0/24).
+    /// The addresses of this end in the tunnels. Default: of each tunnel's local selector the only address, or the
+    /// first of a network (10.1.0.1 of 10.1.0.0/24).
     pub fn addresses(self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         let addresses = addresses.into_iter().collect();
         self.network(|settings| settings.addresses = addresses)
@@ -46,8 +46,8 @@ impl Builder<InProcess> {
         self.network(|settings| settings.name_servers = servers)
     }
 
-    /// Has packets of a device take the tunnels, in place of those of the network's sockets, which then get none. The first packet
-    /// of a tunnel starts it.
+    /// Has packets of a device take the tunnels, in place of those of the network's sockets, which then get none. The
+    /// first packet of a tunnel starts it.
     pub fn packets_of(self, device: Arc<dyn PacketDevice>) -> Self {
         self.network(|settings| settings.device = Some(device))
     }
@@ -64,7 +64,8 @@ impl Builder<InProcess> {
         self
     }
 
-    /// Carries IKE and ESP by a transport of the caller's. Default: UDP sockets of this host, on ports of the kernel's choice.
+    /// Carries IKE and ESP by a transport of the caller's. Default: UDP sockets of this host, on ports of the kernel's
+    /// choice.
     pub fn transport(mut self, datagrams: Arc<dyn Datagrams>) -> Self {
         self.plane.transport = Some(datagrams);
         self

@@ -7,8 +7,8 @@ use tokio::net::UnixStream;
 
 /// Fails where there is no runtime, or one without its I/O or time driver.
 ///
-/// Tokio has no way to ask: a socket or timer of a runtime that lacks the driver panics. Both are tried here with a pair of
-/// sockets that lead nowhere, before anything is changed on the host.
+/// Tokio has no way to ask: a socket or timer of a runtime that lacks the driver panics. Both are tried here with a
+/// pair of sockets that lead nowhere, before anything is changed on the host.
 pub(super) fn check() -> Result<(), StartError> {
     let missing = |missing| StartError::Runtime { missing };
     if tokio::runtime::Handle::try_current().is_err() {

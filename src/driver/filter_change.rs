@@ -1,5 +1,5 @@
-//! Changing the filter for traffic outside of tunnels, one change after the other. Another thread waits for the plane's part, so
-//! that the engine answers peers meanwhile.
+//! Changing the filter for traffic outside of tunnels, one change after the other. Another thread waits for the plane's
+//! part, so that the engine answers peers meanwhile.
 
 use super::handle::Reply;
 use esp::filter::Filter;
@@ -49,7 +49,7 @@ impl FilterChanges {
         if let Some(FilterChange { reply, .. }) = self.queue.pop_front() {
             match finished {
                 Ok(rest) => _ = spawn_blocking(move || drop(reply.send(rest.run()))),
-                // Whoever has asked may be gone.
+                // The caller may be gone.
                 Err(error) => _ = reply.send(Err(error)),
             }
         }

@@ -226,7 +226,8 @@ impl Handle {
         self.ask(Command::Status).await
     }
 
-    /// At most `count` tunnels of the policy, from the one with this index on. Messages are answered between two such requests.
+    /// At most `count` tunnels of the policy, from the one with this index on. Messages are answered between two such
+    /// requests.
     ///
     /// # Errors
     /// If the engine has stopped.
@@ -262,7 +263,7 @@ impl Handle {
         Ok(self.ask(|reply| Command::ReplacePolicy(policy, reply)).await??)
     }
 
-    /// Replaces the certificates and authorities; what is up stays up.
+    /// Replaces the certificates and authorities; SAs that are up stay up.
     ///
     /// # Errors
     /// If the engine has stopped.
@@ -305,7 +306,7 @@ impl Handle {
     /// Replaces what happens to traffic that is no tunnel's.
     ///
     /// # Errors
-    /// If the data plane or the system refuses: what was in force stays in force.
+    /// If the data plane or the system refuses: the old filter stays in force.
     pub async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), GatewayError> {
         Ok(self.ask(|reply| Command::SetFilter(filter, reply)).await??)
     }
@@ -318,7 +319,8 @@ impl Handle {
         self.ask(|reply| Command::Trace(packet, reply)).await
     }
 
-    /// Works on the data plane itself, between two messages: nothing else is done meanwhile. For SAs that are not IKE's.
+    /// Works on the data plane itself, between two messages: nothing else is done meanwhile. For SAs that are not
+    /// IKE's.
     ///
     /// # Errors
     /// If the engine has stopped.
@@ -326,7 +328,7 @@ impl Handle {
         &self,
         work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
     ) -> Result<R, GatewayError> {
-        // Whoever has asked may be gone.
+        // The caller may be gone.
         let answer =
             |reply: Reply<R>| -> PlaneWork { Box::new(move |plane| drop(reply.send(work(plane)))) };
         self.ask(|reply| Command::Plane(answer(reply))).await
@@ -338,8 +340,8 @@ impl Handle {
         WeakHandle { commands: self.commands.downgrade(), events, end }
     }
 
-    /// Sends Deletes, waits a bounded time for the peers' answers, undoes every change to the system and stops. Returns once
-    /// sockets and device are free.
+    /// Sends Deletes, waits a bounded time for the peers' answers, undoes every change to the system and stops. Returns
+    /// once sockets and device are free.
     pub async fn stop(&self) {
         // An engine that has stopped already needs no stopping.
         let _ = self.commands.send(Command::Stop).await;

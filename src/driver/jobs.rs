@@ -26,7 +26,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// The jobs, and where what comes of them is had.
+    /// The jobs, and the receiver of their results.
     pub fn new(fetcher: Fetcher, policy: Arc<Policy>) -> (Self, mpsc::UnboundedReceiver<Done>) {
         let (done, results) = mpsc::unbounded_channel();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

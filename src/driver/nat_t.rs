@@ -70,8 +70,8 @@ fn report_on(report: IcmpError, inlet: &Inlet) {
     }
 }
 
-/// Hears ICMP messages about IKE on a port that a data plane owns. If that is not possible, operators learn less about a peer
-/// that does not answer.
+/// Hears ICMP messages about IKE on a port that a data plane owns. If that is not possible, operators learn less about
+/// a peer that does not answer.
 pub fn hear_icmp(port: u16, inlet: &Inlet, listeners: &mut JoinSet<()>) {
     let opened = IcmpListener::open(port).and_then(|opened| {
         let watched =

@@ -1,4 +1,4 @@
-//! Why messages do not reach peers: the errors of sending, ICMP messages, and what this host lacks.
+//! Why messages do not reach peers: the errors of sending, ICMP messages, and this host's missing address or route.
 
 use super::Driver;
 use super::addresses::WatchedHost;

@@ -1,5 +1,6 @@
-//! Replacing the policy. First the plane prepares for the new tunnels, then the engine replaces the policy, and then the plane
-//! lets go of the former tunnels. Another thread waits for the plane's part, so that the engine answers peers meanwhile.
+//! Replacing the policy. First the plane prepares for the new tunnels, then the engine replaces the policy, and then
+//! the plane lets go of the former tunnels. Another thread waits for the plane's part, so that the engine answers peers
+//! meanwhile.
 
 use super::handle::Reply;
 use super::{Completion, Driver, PlaneHooks};
@@ -66,7 +67,7 @@ impl<P: DataPlane> Driver<P> {
         let settled = settle_policy(self.engine.plane());
         spawn_blocking(move || {
             settled();
-            // Whoever has asked may be gone.
+            // The caller may be gone.
             let _ = reply.send(replaced);
         });
         self.prepare_replacement();

@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Octets of the kernel's memory for what has come and is not read yet: requests of a thousand strangers at once, so that
-/// a peer's is not lost among them.
+/// Octets of the kernel's memory for what has come and is not read yet: requests of a thousand strangers at once, so
+/// that a peer's is not lost among them.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// ICMP messages that wait for the engine; more are dropped.
@@ -120,7 +120,7 @@ impl IkeSockets {
         Ok(Self { v4: Some(v4), v6 })
     }
 
-    /// No sockets: nothing is received, and what is to be sent cannot be.
+    /// No sockets: nothing can be received or sent.
     pub fn none() -> Self {
         Self { v4: None, v6: None }
     }
@@ -277,8 +277,8 @@ impl IkeSocket {
     }
 }
 
-/// Has the kernel fragment messages that the path does not carry: a peer without IKE fragmentation (RFC 7383) gets messages
-/// with certificates whole.
+/// Has the kernel fragment messages that the path does not carry: a peer without IKE fragmentation (RFC 7383) gets
+/// messages with certificates whole.
 fn let_fragment(socket: &Socket, v6: bool) -> io::Result<()> {
     match v6 {
         false => set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::WANT)?,

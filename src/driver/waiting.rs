@@ -117,8 +117,8 @@ impl Waiting {
         self.answer_done();
     }
 
-    /// Takes note of an event. `under_way`: a session of its tunnel is there, so that a failure of the tunnel was not the
-    /// end of it, but one of its rekeys or a stranger's attempt.
+    /// Takes note of an event. `under_way`: a session of its tunnel is there, so that a failure of the tunnel was not
+    /// the end of it, but one of its rekeys or a stranger's attempt.
     pub fn see(&mut self, event: &Event, under_way: bool) {
         self.0.iter_mut().for_each(|wait| wait.see(event, under_way));
         self.answer_done();

@@ -1,4 +1,4 @@
-//! What a finding is.
+//! Findings and their kinds.
 
 /// A reason why the packets of a child tunnel do not pass, or may not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Finding {
     pub certain: bool,
     /// The reason, in a sentence for people.
     pub message: String,
-    /// What to do, the likeliest cure first.
+    /// The cures, the likeliest first.
     pub cure: Vec<String>,
 }
 

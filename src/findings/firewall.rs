@@ -15,7 +15,7 @@ struct Way<'a> {
     packet: Packet,
 }
 
-/// What becomes of both directions.
+/// Whether packets pass in both directions.
 enum Verdict {
     Passes,
     /// It may be dropped, in this direction.
@@ -207,8 +207,8 @@ fn fates(host: &HostFacts, ways: &[Way<'_>; 2], guessed: bool) -> Fates {
     ways.each_ref().map(|way| [false, true].map(|known| fate(host, way, [known, guessed])))
 }
 
-/// Packets of a flow that the kernel knows often pass where new ones do not. Nothing passes if a direction drops both, or if
-/// no direction lets a flow begin.
+/// Packets of a flow that the kernel knows often pass where new ones do not. Nothing passes if a direction drops both,
+/// or if no direction lets a flow begin.
 fn dropped(fates: &Fates) -> Option<(Place, bool)> {
     for (direction, fate) in fates.iter().enumerate() {
         if let [Fate::Dropped(_), Fate::Dropped(place)] = fate {
@@ -239,8 +239,8 @@ fn verdict(host: &HostFacts, ways: [Way<'_>; 2]) -> Verdict {
     Verdict::Passes
 }
 
-/// Rules that may drop packets are told only if there is a sign that packets are lost. `accept` has the rules that let the
-/// packets of each direction pass.
+/// Rules that may drop packets are told only if there is a sign that packets are lost. `accept` has the rules that let
+/// the packets of each direction pass.
 fn told(
     subject: &Subject,
     verdict: Verdict,

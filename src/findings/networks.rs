@@ -1,5 +1,5 @@
-//! The networks behind this host: whether packets are forwarded there, whether a route leads there, and whether the same
-//! addresses are on the other side.
+//! The networks behind this host: whether packets are forwarded there, whether a route leads there, and whether the
+//! same addresses are on the other side.
 
 use super::finding::{Finding, FindingKind, sysctl};
 use super::subject::{Subject, is_bypassed, is_whole, ways};
@@ -8,7 +8,7 @@ use host::facts::HostFacts;
 use host::netlink::Family;
 use policy::{AddressRange, Mode};
 
-/// What is behind this host in a range of its side.
+/// The network behind this host in a range of its side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Behind {
     /// Nothing but this host itself, or nothing is known.

@@ -48,8 +48,8 @@ pub(super) fn diverted(
     subject.remote_ranges().into_iter().filter_map(finding).collect()
 }
 
-/// The strict reverse path filter drops packets whose source is reached by another device than that on which they arrive.
-/// The kernel filters reverse paths of IPv4 only, and not those of packets that it has opened itself.
+/// The strict reverse path filter drops packets whose source is reached by another device than that on which they
+/// arrive. The kernel filters reverse paths of IPv4 only, and not those of packets that it has opened itself.
 pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
     let strict = |device: &str| host.rp_filter.get(device) == Some(&1);
     let found = |device: &str, message: String| {

@@ -231,7 +231,7 @@ fn the_same_network_on_both_sides_is_told() {
     let finding = only(&site(), &host);
     assert_eq!(finding.kind, FindingKind::DuplicateSubnet);
     assert!(finding.message.contains("10.2.0.77 (lan1)"), "{}", finding.message);
-    // What a bypass rule keeps out of the tunnel does no harm.
+    // Traffic that a bypass rule keeps out of the tunnel does no harm.
     let traffic = TrafficSelectors {
         local: selectors(&["10.2.0.0/24"]),
         remote: selectors(&["10.2.0.0/24"]),

@@ -199,7 +199,8 @@ pub(super) fn narrowed(subject: &Subject) -> Option<Finding> {
     Some(Finding::new(&subject.child, FindingKind::Narrowed, false, message).with_cure(cure))
 }
 
-/// Returns `true` if each packet of a selector is one of the agreed ones. Agreed selectors may share the addresses among them.
+/// Returns `true` if each packet of a selector is one of the agreed ones. Agreed selectors may share the addresses
+/// among them.
 fn is_covered(asked: &Selector, agreed: &[Selector]) -> bool {
     let mut fitting: Vec<&Selector> = agreed
         .iter()

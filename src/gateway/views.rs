@@ -42,8 +42,8 @@ impl<'a> Tunnels<'a> {
         self.handle.status().await
     }
 
-    /// At most `count` tunnels of the policy, from the one with this index on. The gateway answers its peers between two such
-    /// requests: so a program that asks often does not hold it up.
+    /// At most `count` tunnels of the policy, from the one with this index on. The gateway answers its peers between
+    /// two such requests: so a program that asks often does not hold it up.
     ///
     /// # Errors
     /// If the gateway has stopped.
@@ -84,8 +84,8 @@ impl<'a> Tunnels<'a> {
         self.handle.start_activate(selection.into()).await
     }
 
-    /// The tunnels that are down and cannot come up now, because this host lacks the address of this side or a route to the
-    /// peer.
+    /// The tunnels that are down and cannot come up now, because this host lacks the address of this side or a route to
+    /// the peer.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -107,9 +107,9 @@ impl<'a> Tunnels<'a> {
         self.handle.families().await
     }
 
-    /// Switches IPsec of address families off or on. While a family is off, its tunnels are down, and its packets pass no
-    /// tunnel: the data plane drops them, never sends them in the clear. With the family on again, the tunnels come back
-    /// that were up or that start by themselves.
+    /// Switches IPsec of address families off or on. While a family is off, its tunnels are down, and its packets pass
+    /// no tunnel: the data plane drops them, never sends them in the clear. With the family on again, the tunnels come
+    /// back that were up or that start by themselves.
     ///
     /// # Errors
     /// If the data plane or the system refuses: then nothing changes. If the gateway has ended.
@@ -174,8 +174,8 @@ impl Tunnel<'_> {
         self.handle.rekey(self.name).await
     }
 
-    /// Its state: that of the IKE tunnel of this name, or of the one with the child tunnel of this name, which then lists that
-    /// child tunnel alone. `None`: the policy has no such tunnel.
+    /// Its state: that of the IKE tunnel of this name, or of the one with the child tunnel of this name, which then
+    /// lists that child tunnel alone. `None`: the policy has no such tunnel.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -239,7 +239,7 @@ impl<'a> FilterView<'a> {
     }
 }
 
-/// Where packets are protected, and what network cards do.
+/// The plane that protects each tunnel's packets, and the offload to network cards.
 #[derive(Clone, Copy, Debug)]
 pub struct OffloadView<'a> {
     handle: &'a Handle,
@@ -342,13 +342,13 @@ impl<'a> ManualView<'a> {
         self.sas.blocked()
     }
 
-    /// Adds SAs until the gateway stops. Their traffic is protected or dropped from the moment at which this returns. They
-    /// go on behind the sequence numbers that were ever used with their keys, as the file of sequence numbers says.
-    /// `offload` is the wanted offload of single SAs, by name and direction.
+    /// Adds SAs until the gateway stops. Their traffic is protected or dropped from the moment at which this returns.
+    /// They go on behind the sequence numbers that were ever used with their keys, as the file of sequence numbers
+    /// says. `offload` is the wanted offload of single SAs, by name and direction.
     ///
     /// # Errors
-    /// If an SA does not go together with the others, or the plane or the file of sequence numbers refuses: then none is
-    /// added. If the gateway has ended.
+    /// If an SA does not go together with the others, or the plane or the file of sequence numbers refuses: then none
+    /// is added. If the gateway has ended.
     ///
     /// # Cancellation
     /// If the future is dropped, the SAs may or may not be added; never a part of them.
@@ -361,9 +361,10 @@ impl<'a> ManualView<'a> {
         to_the_end(self.sas.clone().add(handle, placement, sas, offload)).await
     }
 
-    /// Removes the SAs of a name, wipes their keys, and notes the last sequence number that was used. With `keep_blocked`
-    /// their traffic stays blocked, until SAs of this name are added, or it is removed without `keep_blocked`, or the
-    /// gateway stops. Otherwise it is no longer matched, and takes the host's other routes, in the clear.
+    /// Removes the SAs of a name, wipes their keys, and notes the last sequence number that was used. With
+    /// `keep_blocked` their traffic stays blocked, until SAs of this name are added, or it is removed without
+    /// `keep_blocked`, or the gateway stops. Otherwise it is no longer matched, and takes the host's other routes, in
+    /// the clear.
     ///
     /// # Errors
     /// If no SA has that name. If the gateway has ended.

@@ -1,11 +1,11 @@
-//! A held guard while no gateway runs on its device: what other programs remove or change is put back.
+//! A held guard while no gateway runs on its device: it is put back if another program removes or changes it.
 //!
-//! A second table with the same flows belongs to the watch, so that nobody else can remove it: it drops the traffic until the
-//! guard is put back.
+//! A second table with the same flows belongs to the watch, so that nobody else can remove it: it drops the traffic
+//! until the guard is put back.
 //!
-//! While a gateway runs, it has the lock on the device, a second table of its own, and puts its guard back itself. This watch
-//! removes its table then, which would not follow the gateway's changes. It waits for the end of the lock's owner, and sees
-//! whether the guard is still there.
+//! While a gateway runs, it has the lock on the device, a second table of its own, and puts its guard back itself. This
+//! watch removes its table then, which would not follow the gateway's changes. It waits for the end of the lock's
+//! owner, and sees whether the guard is still there.
 
 use super::Definition;
 use crate::builder::StartError;
@@ -72,9 +72,9 @@ impl Signs {
 }
 
 impl Watch {
-    /// [Holds](Definition::hold) the guard of a definition, and begins to watch it. `notice` is called on another thread when
-    /// [`Watch::look`] is to be called; that is also to be called from time to time, since a release changes no table while a
-    /// gateway runs.
+    /// [Holds](Definition::hold) the guard of a definition, and begins to watch it. `notice` is called on another
+    /// thread when [`Watch::look`] is to be called; that is also to be called from time to time, since a release
+    /// changes no table while a gateway runs.
     ///
     /// # Errors
     /// If nftables refuses the guard, or its changes cannot be watched.
@@ -85,7 +85,7 @@ impl Watch {
         let table = table(definition.device());
         let signs = Signs {
             changed: Arc::default(),
-            // Whoever has the lock at first may end before its end is awaited.
+            // The first owner of the lock may end before its end is awaited.
             ended: Arc::new(AtomicBool::new(true)),
             awaited: Arc::default(),
             notice,
@@ -143,8 +143,8 @@ impl Watch {
         }
     }
 
-    /// Puts the guard in force if it is `missing`, and in any case a table of this watch with the same flows. Returns `false` if
-    /// there is nothing to guard.
+    /// Puts the guard in force if it is `missing`, and in any case a table of this watch with the same flows. Returns
+    /// `false` if there is nothing to guard.
     fn put_back(&mut self, missing: bool) -> Result<bool, StartError> {
         let definition = &self.definition;
         match self.held.take_if(|held| held.is_of(&definition.guard)) {

@@ -1,8 +1,8 @@
 //! SAs keyed by hand that come and go while the gateway runs.
 //!
-//! An addition first puts sequence numbers on record, then has the plane guard the traffic, and then installs the SAs. A
-//! removal takes the same steps back: the SAs go first, their last sequence numbers are noted, and the rule with its guard
-//! goes last. So the traffic is protected or blocked until the operator's wish is that it is neither.
+//! An addition first puts sequence numbers on record, then has the plane guard the traffic, and then installs the SAs.
+//! A removal takes the same steps back: the SAs go first, their last sequence numbers are noted, and the rule with its
+//! guard goes last. So the traffic is protected or blocked until the operator's wish is that it is neither.
 
 use super::{
     Fingerprint, Ledger, ManualSa, ManualSaError, ManualSas, Running, Way, check, numbers_of,
@@ -96,7 +96,7 @@ impl ManualSas {
     ) -> Result<(), ManualSaError> {
         let outcome = self.reserve_and_install(plane, sas);
         if outcome.is_err() {
-            // What was prepared for them.
+            // Remove the rules prepared for SAs that were not installed.
             let installed = self.installed().unwrap_or_default();
             let unused = rules.iter().filter(|rule| !installed.has_rule(rule.id));
             unused.for_each(|rule| plane.remove_rule(rule.id));

@@ -276,7 +276,8 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
 }
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
-    /// The tunnel to whose remote network this host itself sends a packet, if the guard drops it unless it is protected.
+    /// The tunnel to whose remote network this host itself sends a packet, if the guard drops it unless it is
+    /// protected.
     fn claimed_as_own(&self, packet: &PacketSummary) -> Option<String> {
         self.guard.as_ref()?.table_in_force()?;
         let (address, port) = packet.destination;

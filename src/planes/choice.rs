@@ -59,7 +59,7 @@ pub struct Config {
     pub choice: Choice,
     /// By the name of the child tunnel.
     pub tunnels: BTreeMap<String, Tunnel>,
-    /// Told what came of it; a clone shows it.
+    /// The findings of both planes; a clone shows them.
     pub report: Report,
     /// The settings of network cards for tunnels in the kernel; a clone shows the SAs in the cards.
     pub placement: Placement,

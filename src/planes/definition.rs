@@ -1,7 +1,7 @@
 //! Everything that a guard follows from, and its form in a file.
 //!
-//! The file lets a host guard its tunnels at boot although the policy cannot be read. It holds no keys. A line is a setting, a
-//! bypass rule of the filter, or the traffic of a tunnel:
+//! The file lets a host guard its tunnels at boot although the policy cannot be read. It holds no keys. A line is a
+//! setting, a bypass rule of the filter, or the traffic of a tunnel:
 //!
 //! ```text
 //! vpn-guard 1
@@ -15,8 +15,8 @@
 //! end
 //! ```
 //!
-//! A tunnel has the value and the mask of its mark, `card` if a network card may protect its packets, and the selectors of both
-//! sides: protocol, addresses and ports.
+//! A tunnel has the value and the mask of its mark, `card` if a network card may protect its packets, and the selectors
+//! of both sides: protocol, addresses and ports.
 
 #![forbid(unsafe_code)]
 
@@ -73,14 +73,14 @@ impl Definition {
         })
     }
 
-    /// Puts the guard in force without a plane, and leaves it so. The caller has the lock on the device. Returns `false` if there
-    /// is nothing to guard.
+    /// Puts the guard in force without a plane, and leaves it so. The caller has the lock on the device. Returns
+    /// `false` if there is nothing to guard.
     pub(crate) fn leave(&self, state_dir: &Path) -> Result<bool, PlaneError> {
         self.start_kept(state_dir, Holder::Nobody, Arc::new(|| {}))?.in_force()
     }
 
-    /// As [`Definition::leave`]. Another program cannot remove what the result holds. After `on_loss`, [`Held::put_back`] is to be
-    /// called.
+    /// As [`Definition::leave`]. Another program cannot remove what the result holds. After `on_loss`,
+    /// [`Held::put_back`] is to be called.
     pub(crate) fn hold(&self, state_dir: &Path, on_loss: OnLoss) -> Result<Held, PlaneError> {
         let guard = self.start_kept(state_dir, Holder::Watch, on_loss)?;
         Ok(Held { definition: self.to_string(), guard })

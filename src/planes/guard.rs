@@ -1,41 +1,45 @@
 //! The nftables table that keeps the traffic of the tunnels from passing in the clear, whatever state they are in.
 //!
-//! The table follows from the definition of the tunnels, not from their SAs, routes or policies. A packet that a rule claims
-//! leaves this host in one of three ways: by the TUN device, with a transformation of the kernel (`rt ipsec exists`), or as
-//! ESP or IKE of this daemon. Every other way ends in a counted drop. A packet that a rule claims and that arrives without
-//! protection is dropped too (RFC 4301 §5.2).
+//! The table follows from the definition of the tunnels, not from their SAs, routes or policies. A packet that a rule
+//! claims leaves this host in one of three ways: by the TUN device, with a transformation of the kernel
+//! (`rt ipsec exists`), or as ESP or IKE of this daemon. Every other way ends in a counted drop. A packet that a rule
+//! claims and that arrives without protection is dropped too (RFC 4301 §5.2).
 //!
-//! A rule also claims what this host itself sends to its remote network, from whatever address: a socket without a source
-//! address gets one outside of the selectors while the tunnel's route is away. nftables knows these packets by the lack of a
-//! device by which they have come; packets that a device has made, such as a tunnel device, are known by their source.
+//! A rule also claims this host's own packets to its remote network, from any source address: a socket without a source
+//! address gets one outside of the selectors while the tunnel's route is away. nftables knows these packets by the lack
+//! of a device by which they have come; packets that a device has made, such as a tunnel device, are known by their
+//! source.
 //!
-//! The table is the first thing that a start puts in force, in one transaction in place of what a crash has left, and the last
-//! thing that an orderly end removes. A rule enters the table before a plane gets it and leaves the table after the plane has
-//! removed it, so that nothing that a plane does, and no error of a plane, opens a gap.
+//! The table is the first thing that a start puts in force, in one transaction in place of what a crash has left, and
+//! the last thing that an orderly end removes. A rule enters the table before a plane gets it and leaves the table
+//! after the plane has removed it, so that nothing that a plane does, and no error of a plane, opens a gap.
 //!
-//! Packets are looked at before and after the translation of their source address: masquerading neither hides nor makes a
-//! tunnel's traffic. A packet that the kernel was going to protect can lose its transformation there, as it has another source
-//! then. So the table sets the highest bit of the mark ([`sets`]) before the translation, and drops a packet to a remote
-//! network that has the bit and no transformation after it. It clears the bit of packets that have one.
+//! Packets are looked at before and after the translation of their source address: masquerading neither hides nor makes
+//! a tunnel's traffic. A packet that the kernel was going to protect can lose its transformation there, as it has
+//! another source then. So the table sets the highest bit of the mark ([`sets`]) before the translation, and drops a
+//! packet to a remote network that has the bit and no transformation after it. It clears the bit of packets that have
+//! one.
 //!
-//! With packet offload, a packet passes nftables twice. The second time its route has no transformation, although a policy
-//! covers it, because the card has yet to protect it. So the table leaves the bit set the first time, and accepts a packet with
-//! it the second time.
+//! With packet offload, a packet passes nftables twice. The second time its route has no transformation, although a
+//! policy covers it, because the card has yet to protect it. So the table leaves the bit set the first time, and
+//! accepts a packet with it the second time.
 //!
 //! # The held table
 //!
-//! Another program can remove the guard, and some milliseconds pass until it is put back. So a second table has the same flows,
-//! and drops the same packets that are about to leave. It belongs to a process ([`nft::Owner`]): `nft flush ruleset` passes over
-//! it, nobody else can change it, and it goes with the process. A gateway has one while it runs, and `vpnd guard --watch` has
-//! another one while no gateway runs.
+//! Another program can remove the guard, and some milliseconds pass until it is put back. So a second table has the
+//! same flows, and drops the same packets that are about to leave. It belongs to a process ([`nft::Owner`]):
+//! `nft flush ruleset` passes over it, nobody else can change it, and it goes with the process. A gateway has one while
+//! it runs, and `vpnd guard --watch` has another one while no gateway runs.
 //!
-//! Both tables come from one function. The held table looks at a packet after the guard, so that it has packets to drop only
-//! while the guard is away. To cost a packet little, it has one chain, after the translation of addresses, and it changes no mark.
-//! So it lets pass, for the milliseconds until the guard is back:
+//! Both tables come from one function. The held table looks at a packet after the guard, so that it has packets to drop
+//! only while the guard is away. To cost a packet little, it has one chain, after the translation of addresses, and it
+//! changes no mark. So it lets pass, for the milliseconds until the guard is back:
 //!
-//! - forwarded packets that get another source by a rule which is not flushed with nftables, such as one of `iptables-legacy`
+//! - forwarded packets that get another source by a rule which is not flushed with nftables, such as one of
+//!   `iptables-legacy`
 //! - packets of this host that a device has made, from an address outside of the selectors
-//! - packets of a tunnel whose packets a card may protect, from an address inside of the selectors: the kernel's policies hold them
+//! - packets of a tunnel whose packets a card may protect, from an address inside of the selectors: the kernel's
+//!   policies hold them
 //!
 //! Before Linux 5.12 there is no such table: routes and policies alone hold the traffic until the guard is put back.
 //!
@@ -44,9 +48,10 @@
 //! Two kinds of tunnels have no entry in the tables:
 //!
 //! - With an `if_id`: the XFRM interface sends nothing without a policy.
-//! - With a `mark` and packet offload (`offload = "packet"` or `"auto"`): **nftables does not drop their packets**. The mark
-//!   decides which tunnel a packet takes, so that the table cannot use a bit of it. While the policies of such a tunnel are
-//!   missing, its packets leave in the clear. `docs/planes.md` tells operators to use an `if_id` or `offload = "crypto"`.
+//! - With a `mark` and packet offload (`offload = "packet"` or `"auto"`): **nftables does not drop their packets**. The
+//!   mark decides which tunnel a packet takes, so that the table cannot use a bit of it. While the policies of such a
+//!   tunnel are missing, its packets leave in the clear. `docs/planes.md` tells operators to use an `if_id` or
+//!   `offload = "crypto"`.
 
 #![forbid(unsafe_code)]
 
@@ -130,8 +135,8 @@ pub(super) struct Surroundings {
     pub kernel: bool,
 }
 
-/// The guarded rules, and their table. Dropping it removes the table, unless it is to be [kept](Self::keep_on_drop), or the
-/// operator [holds](Hold) it.
+/// The guarded rules, and their table. Dropping it removes the table, unless it is to be [kept](Self::keep_on_drop), or
+/// the operator [holds](Hold) it.
 pub(super) struct Guard {
     surroundings: Surroundings,
     table: String,
@@ -164,7 +169,8 @@ const MORE_ATTEMPTS: usize = 2;
 
 impl Guard {
     /// Puts the guard of these rules in force, in place of the one that a crashed or ended daemon has left. Until
-    /// [`Guard::settle`] they stay guarded, whatever is added or removed. After `on_loss`, [`Guard::restore`] is to be called.
+    /// [`Guard::settle`] they stay guarded, whatever is added or removed. After `on_loss`, [`Guard::restore`] is to be
+    /// called.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -246,8 +252,8 @@ impl Guard {
         })
     }
 
-    /// Begins to guard a rule that is going to be added. Returns `true` once it is guarded, or nftables has refused the whole
-    /// table. `false`: `ready` is called on another thread, and then this is to be called again.
+    /// Begins to guard a rule that is going to be added. Returns `true` once it is guarded, or nftables has refused the
+    /// whole table. `false`: `ready` is called on another thread, and then this is to be called again.
     pub(super) fn prepare(
         &mut self,
         rule: &Rule,
@@ -278,8 +284,8 @@ impl Guard {
         false
     }
 
-    /// Guards these rules; stops guarding a rule that comes without properties. Waits for nothing if the rules were expected or
-    /// prepared. Once the planes have them, [`Guard::let_go`] is to be called.
+    /// Guards these rules; stops guarding a rule that comes without properties. Waits for nothing if the rules were
+    /// expected or prepared. Once the planes have them, [`Guard::let_go`] is to be called.
     pub(super) fn cover<'a>(
         &mut self,
         rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
@@ -530,7 +536,7 @@ fn packets(text: &str, counter: &str) -> Option<u64> {
     rest.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
 }
 
-/// A table without members: what passes in any case, and what is dropped of the claimed packets.
+/// A table without members: the packets that pass in any case, and the claimed packets that are dropped.
 fn base(
     name: &str,
     layer: Layer,
@@ -540,8 +546,8 @@ fn base(
     logs: bool,
 ) -> String {
     let Surroundings { device, natt_port, kernel, .. } = surroundings;
-    // Another user can have the port while this daemon does not run. The kernel's own ESP in UDP shows whoever sent what it
-    // protects.
+    // Another user can have the port while this daemon does not run. With the kernel's own ESP in UDP, `skuid` is the
+    // user who sent the packet inside.
     let natt = match kernel {
         true => format!("udp sport {natt_port} fib saddr type local accept"),
         false => format!("udp sport {natt_port} meta skuid 0 fib saddr type local accept"),
@@ -574,9 +580,10 @@ fn base(
     };
     let hooks = hooks(layer, surroundings);
     let leaving = dropped.leaving;
-    // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses that
-    // protected packets need. Of those that have come by no device, this host has sent the ones with its addresses, and those of
-    // its programs: an IPv6 socket keeps its address after this host has lost it. Frames that a bridge forwards have neither.
+    // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses
+    // that protected packets need. Of those that have come by no device, this host has sent the ones with its
+    // addresses, and those of its programs: an IPv6 socket keeps its address after this host has lost it. Frames that a
+    // bridge forwards have neither.
     format!(
         "{begin}  counter {out_drop} {{ packets {leaving} bytes 0 }}
   chain {handed} {{
@@ -650,8 +657,8 @@ fn only_guard(surroundings: &Surroundings, filter: &Filter, dropped: &Dropped) -
     let [handed, _] = HANDED;
     let (in_claims, in_drop) = (Way::Arriving.claims(), Way::Arriving.unprotected());
     let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
-    // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the packets
-    // that it has opened itself.
+    // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the
+    // packets that it has opened itself.
     let hook = if *inbound {
         format!(
             "  chain prerouting {{
@@ -667,8 +674,8 @@ fn only_guard(surroundings: &Surroundings, filter: &Filter, dropped: &Dropped) -
     };
     let bypass_in = bypass(filter, Direction::In);
     let (seen, clear) = (has_been_seen(), !SEEN);
-    // Claimed packets that pass: as those that leave; and fragments other than the first, which show no ports and never become a
-    // packet if their first one is dropped.
+    // Claimed packets that pass: as those that leave; and fragments other than the first, which show no ports and never
+    // become a packet if their first one is dropped.
     format!(
         "  counter {in_drop} {{ packets {arriving} bytes 0 }}
   counter {TRANSLATED} {{ packets {translated} bytes 0 }}

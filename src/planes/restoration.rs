@@ -1,5 +1,5 @@
-//! The tables of nftables that others have changed or removed are put back. Key management does not wait for that: it is told to
-//! look again when the result is there.
+//! The tables of nftables that others have changed or removed are put back. Key management does not wait for that: it
+//! is told to look again when the result is there.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-/// What is being put back, and what could not be.
+/// The tables that are being put back, and those that could not be.
 #[derive(Default)]
 pub(super) struct Restoration {
     /// The result for the filter's table, once it is there. `None`: it is not being put back.

@@ -11,7 +11,7 @@ use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
 use std::sync::Mutex;
 use xfrm::placement::{Card, Cards};
 
-/// What a plane was asked, and by what it refuses.
+/// The calls that a plane received, and the one that it refuses.
 #[derive(Default)]
 struct Noted {
     asked: Vec<String>,

@@ -1,7 +1,7 @@
 //! Fetching one revocation list over HTTP.
 //!
-//! Plain HTTP only: what is fetched carries its issuer's signature, and a list about the certificates of the server it
-//! comes from could not be fetched from that server (RFC 5280 §8).
+//! Plain HTTP only: each list carries its issuer's signature. By HTTPS, a list about the certificate of its own server
+//! could not be fetched (RFC 5280 §8).
 
 use super::reach::Reach;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -167,7 +167,7 @@ mod tests {
         super::get(url, limits, Reach { hosts: &hosts, policy: &policy, own: || Ok(vec![]) }).await
     }
 
-    /// Serves these answers, one connection each; the URL of the server, and what it was asked.
+    /// Serves these answers, one connection each. Returns the URL of the server, and the requests that it received.
     async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/a.crl", listener.local_addr().expect("bound"));

@@ -1,5 +1,5 @@
-//! A directory where fetched revocation lists outlive the process. What is read from it is checked like anything that
-//! is fetched.
+//! A directory where fetched revocation lists outlive the process. A list that is read from it is checked like a
+//! fetched one.
 
 use super::{Source, file_name};
 use host::replace::replace;

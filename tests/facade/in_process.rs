@@ -147,7 +147,7 @@ fn outlives() {
         let mut stream = network.connect_to(to).await.expect("connected");
         let all = octets(1 << 20);
         for (round, part) in all.chunks(all.len() / 6).enumerate() {
-            // What is sent is still under way.
+            // The data is still under way during the change.
             stream.write_all(part).await.expect("written");
             match round {
                 0 | 3 => gateway.tunnel(CHILD).rekey().await.expect("rekeyed"),

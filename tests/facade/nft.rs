@@ -70,7 +70,7 @@ exec {real} \"$@\" <$script
         until("a call of nft", || self.path("asked").exists().then_some(()), String::new);
     }
 
-    /// What the real program says, whether calls are held or not.
+    /// The output of the real program, whether calls are held or not.
     pub fn real(&self, side: &Side, arguments: &str) -> String {
         side.space.sh(&format!("{} {arguments}", self.path("nft").display()))
     }

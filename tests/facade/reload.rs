@@ -71,7 +71,7 @@ fn reload() {
     }
     let text = nft.recorded().concat();
     let lines = |words: &str| text.lines().filter(|line| line.starts_with(words)).count();
-    // Of each reload: traffic that leaves, what this host itself sends, and traffic that arrives.
+    // Of each reload: traffic that leaves, this host's own packets, and traffic that arrives.
     let expected = 2 * 3 * CHANGED as usize;
     assert_eq!([lines("add element"), lines("delete element")], [expected; 2], "{text}");
     assert_eq!(text.lines().count(), 2 * expected, "{text}");

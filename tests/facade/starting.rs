@@ -63,7 +63,7 @@ fn another_port() {
     let ike = ike::Config { encap: ike::Encap::Always, ..crate::side::quick() };
     let refused = left.start(left.builder().natt_port(ike::IKE_PORT)).expect_err("IKE has it");
     assert!(matches!(refused, StartError::Invalid(_)), "{refused}");
-    // Whatever the order of the steps.
+    // The order of the steps does not matter.
     let peer = right.start(right.builder().ike(ike.clone()).natt_port(4600)).expect("started");
     let gateway = left.start(left.builder().natt_port(4600).ike(ike)).expect("started");
     let (gateway, sa) = left.run(async move {
@@ -100,7 +100,8 @@ fn runtimes() {
     left.space.is_as_before(&before);
 }
 
-/// Does something whose panics are caught inside: they do not reach the output of the test, where they look like failures.
+/// Does something whose panics are caught inside: they do not reach the output of the test, where they look like
+/// failures.
 fn without_reports<T>(work: impl FnOnce() -> T) -> T {
     thread_local!(static CAUGHT: Cell<bool> = const { Cell::new(false) });
     static FILTER: Once = Once::new();

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Who makes keys and certificates.
+/// The program that makes keys and certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
     Pki,
@@ -49,7 +49,7 @@ pub enum Revocation {
     Http,
 }
 
-/// What the certificates are like.
+/// Properties of the certificates.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub maker: Maker,
@@ -87,7 +87,7 @@ impl Default for Plan {
     }
 }
 
-/// What `vpnd` and strongSwan are called in the policy.
+/// The names of `vpnd` and strongSwan in the policy.
 pub const HOSTS: [&str; 2] = ["left.example.net", "right.example.net"];
 /// Where the certificates say that the list is.
 const LIST_URL: &str = "http://192.0.2.2:8080/list.crl";

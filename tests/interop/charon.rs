@@ -64,7 +64,7 @@ impl Charon {
         format!("{}{}", read("stderr"), read("log"))
     }
 
-    /// Runs `swanctl`; what it prints, also where it fails.
+    /// Runs `swanctl`. Returns its output, also if it fails.
     pub fn swanctl(&self, arguments: &[&str]) -> Result<String, String> {
         strongswan::swanctl(&self.directory, arguments)
     }

@@ -4,8 +4,8 @@ use libtest_mimic::Trial;
 
 const DOCUMENT: &str = include_str!("../../docs/interoperability.md");
 
-/// A test of the document: each name there that belongs to this program begins the names of scenarios, and each of these
-/// scenarios is named. `is_here` tells whether a name belongs to this program.
+/// A test of the document: each name there that belongs to this program begins the names of scenarios, and each of
+/// these scenarios is named. `is_here` tells whether a name belongs to this program.
 pub fn tables(scenarios: Vec<String>, is_here: fn(&str) -> bool) -> Trial {
     Trial::test("the tables of interoperability name the scenarios", move || {
         let names: Vec<&str> = named().into_iter().filter(|name| is_here(name)).collect();

@@ -1,10 +1,10 @@
 //! `vpnd` against strongSwan: real daemons, real packets, each scenario between network namespaces of its own.
 //!
-//! Needs root, `/dev/net/tun`, `curl`, `ip`, `nft`, `openssl`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon` with the
-//! plugin kernel-libipsec, `swanctl` and `pki` (Debian: strongswan-swanctl, strongswan-charon, strongswan-pki,
-//! libcharon-extra-plugins, libstrongswan-standard-plugins, libstrongswan-extra-plugins); for tokens softhsm2. Where one is
-//! missing, every scenario is reported as ignored, with the reason; with `VPN_TEST_REQUIRE=all` in the environment it
-//! fails. What a daemon logged stands behind the message of a failed scenario.
+//! Needs root, `/dev/net/tun`, `curl`, `ip`, `nft`, `openssl`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon`
+//! with the plugin kernel-libipsec, `swanctl` and `pki` (Debian: strongswan-swanctl, strongswan-charon, strongswan-pki,
+//! libcharon-extra-plugins, libstrongswan-standard-plugins, libstrongswan-extra-plugins); for tokens softhsm2. Where
+//! one is missing, every scenario is reported as ignored, with the reason; with `VPN_TEST_REQUIRE=all` in the
+//! environment it fails. The daemons' logs follow the message of a failed scenario.
 //!
 //! The scenarios `newest` are played with the strongSwan that `tests/peers` puts into a root directory of its own. With
 //! `VPN_TEST_STRONGSWAN=newest` in the environment, all of them are.
@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use testkit::strongswan::{self, NEWEST_NEEDED};
 use world::World;
 
-/// A name, what both sides are configured with, and what then happens.
+/// A name, the configuration of both sides, and the steps.
 struct Scenario {
     name: String,
     setup: Setup,

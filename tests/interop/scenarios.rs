@@ -1,4 +1,4 @@
-//! What is played, by subject.
+//! The scenarios, by subject.
 
 mod certificates;
 mod establish;

@@ -1,4 +1,4 @@
-//! What a scenario configures on both sides: an AIX_VPN policy for `vpnd`, a swanctl.conf for strongSwan.
+//! The configuration of both sides in a scenario: an AIX_VPN policy for `vpnd`, a swanctl.conf for strongSwan.
 
 use crate::authority::{self, Naming, Plan, Revocation};
 use crate::token;
@@ -7,7 +7,7 @@ use convert::{Format, Options, convert};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who sits behind an address translator.
+/// The side behind an address translator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nat {
     /// Nobody.
@@ -52,7 +52,7 @@ pub struct Setup {
     pub names: bool,
     /// Both prove themselves by certificates rather than by a preshared key, and are named as those say.
     pub certificates: Option<Plan>,
-    /// What `IKE_AuthenticationMethod` says then.
+    /// The value of `IKE_AuthenticationMethod` then.
     pub signatures: &'static str,
     /// Lines of `[certificates]` in vpnd.toml.
     pub vpnd_certificates: &'static str,
@@ -84,7 +84,7 @@ pub struct Setup {
     pub charon_connection: &'static str,
     /// Lines of its child.
     pub charon_child: &'static str,
-    /// Who is behind a NAT.
+    /// The side behind a NAT.
     pub nat: Nat,
     /// The policy of `vpnd` is what `vpnctl policy convert --peer` makes of strongSwan's configuration.
     pub converted: bool,
@@ -158,7 +158,7 @@ impl Setup {
         }
     }
 
-    /// What the second `vpnd` behind the same NAT is configured with.
+    /// The configuration of the second `vpnd` behind the same NAT.
     pub fn of_fellow(&self) -> Self {
         let networks = [FELLOW_NETWORK, self.networks[1]];
         Self { networks, is_fellow: true, ..self.clone() }
@@ -300,7 +300,7 @@ impl Setup {
         text
     }
 
-    /// What strongSwan's configuration says of the other end.
+    /// The policy that strongSwan's configuration implies for the other end.
     fn converted_policy(&self) -> String {
         let file = File { name: "swanctl.conf".into(), text: self.swanctl().into() };
         let options = Options { peer: true, ..Options::default() };

@@ -40,7 +40,8 @@ pub fn secret() -> String {
     format!("token-1 {{\n    handle = {}\n    module = softhsm\n    pin = {PIN}\n  }}", IDS[1])
 }
 
-/// Makes the token and moves the keys of both sides into it: for `vpnd` from `certificates`, for strongSwan from `charon`.
+/// Makes the token and moves the keys of both sides into it: for `vpnd` from `certificates`, for strongSwan from
+/// `charon`.
 pub fn make(certificates: &Path, charon: &Path) -> Result<(), String> {
     let error = |error: std::io::Error| format!("token: {error}");
     let tokens = directory(charon).join("tokens");

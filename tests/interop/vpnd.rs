@@ -110,7 +110,7 @@ impl Vpnd {
             .expect("vpnctl is built")
     }
 
-    /// Runs `vpnctl`, which must succeed; what it prints.
+    /// Runs `vpnctl`, which must succeed. Returns its output.
     pub fn must(&self, arguments: &[&str]) -> String {
         let output = self.ctl(arguments);
         let [stdout, stderr] =
@@ -124,7 +124,7 @@ impl Vpnd {
         stdout
     }
 
-    /// Tries to start the tunnel, which must fail; what `vpnctl` prints of it.
+    /// Tries to start the tunnel, which must fail. Returns the output of `vpnctl`.
     pub fn refused(&self) -> String {
         let output = self.ctl(&["activate", IKE_TUNNEL]);
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -21,8 +21,8 @@ use testkit::eventually;
 /// §2.2).
 const MESSAGES: [&str; 2] = ["udp dport 500", "udp dport 4500 @th,64,32 0"];
 
-/// Those of them that are answers: the flag R is set in the octet behind SPIs, payload, version and exchange type (RFC 7296
-/// §3.1).
+/// Those of them that are answers: the flag R is set in the octet behind SPIs, payload, version and exchange type
+/// (RFC 7296 §3.1).
 const ANSWERS: [&str; 2] = [
     "udp dport 500 @th,216,8 & 0x20 == 0x20",
     "udp dport 4500 @th,64,32 0 @th,248,8 & 0x20 == 0x20",
@@ -143,7 +143,7 @@ impl World {
             "flush chain ip nat post; \
              add rule ip nat post oifname out udp sport { 500, 4500 } masquerade to :30000-39999",
         ));
-        // What was masqueraded on a device is forgotten when it goes down.
+        // The kernel forgets the masqueraded flows of a device that goes down.
         step(ip(nat, "link set out down"));
         step(ip(nat, "link set out up"));
     }
@@ -153,8 +153,8 @@ impl World {
         self.lose("loss", MESSAGES, "numgen inc mod 3 == 2");
     }
 
-    /// Makes requests cross: both sides begin while no IKE message gets through. Then requests do, which both sides repeat,
-    /// and answers follow when each side has one to give.
+    /// Makes requests cross: both sides begin while no IKE message gets through. Then requests do, which both sides
+    /// repeat, and answers follow when each side has one to give.
     pub fn cross(&self, by_vpnd: &[&str], by_charon: &[&str]) {
         self.lose("loss", MESSAGES, "");
         std::thread::scope(|scope| {
@@ -211,7 +211,7 @@ impl World {
         })
     }
 
-    /// What passed the wire so far, which must have been protected.
+    /// The packets that passed the wire so far, which must have been protected.
     pub fn assert_nothing_in_the_clear(&mut self) -> Seen {
         let capture = self.capture.take().expect("asked once");
         let seen = capture.finish().expect("the capture ran");

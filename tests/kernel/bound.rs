@@ -1,5 +1,5 @@
-//! Two daemons whose packets the kernel protects, where more than addresses decides: XFRM interfaces and marks, IPv6, and
-//! address translators on the way.
+//! Two daemons whose packets the kernel protects, where more than addresses decides: XFRM interfaces and marks, IPv6,
+//! and address translators on the way.
 
 use crate::flush;
 use crate::guest::{Group, Kernel, scenario};
@@ -69,7 +69,8 @@ fn stop(gateways: &mut [Gateway; 2], watches: [Watch; 2]) {
     watches.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
 }
 
-/// Flushes the left one's policies under traffic. Returns how many packets the guard has dropped while they were missing.
+/// Flushes the left one's policies under traffic. Returns how many packets the guard has dropped while they were
+/// missing.
 fn flush_often([left, right]: &[Gateway; 2]) -> u64 {
     let ends = [(&left.space.0, [10, 1, 0, 1]), (&right.space.0, [10, 2, 0, 1])];
     let [from, to] = ends.map(|(space, address)| (space, IpAddr::from(address)));
@@ -85,7 +86,7 @@ fn flush_often([left, right]: &[Gateway; 2]) -> u64 {
     dropped
 }
 
-/// What is routed to the interface goes into the tunnel, and where that is down, nowhere.
+/// Packets that are routed to the interface go into the tunnel, or nowhere while the tunnel is down.
 fn interface() {
     let lines = "[tunnel.\"site_lan\"]\nif_id = 7\n";
     let mut gateways = sites(&policies::site(), lines, OUTER, INNER);
@@ -176,7 +177,7 @@ const NETS: [&str; 2] = [
     "\"fd02::\" To_IPAddr=\"fd02::ffff:ffff:ffff:ffff\"",
 ];
 
-/// The kernel tells of a peer whose packets come from elsewhere, and what is for it goes there.
+/// The kernel tells of a peer whose packets come from elsewhere, and packets for the peer go there.
 fn translated() {
     let [of_hub, of_guest] =
         policies::guest("guest", "10.2.0.", "172.16.1.2", ["192.0.2.1", "192.0.2.1"]);
@@ -213,7 +214,7 @@ fn translated() {
     nat.ip("address add 192.0.2.253/24 dev out");
     nat.ip("address del 192.0.2.254/24 dev out");
     nat.ip("address replace 192.0.2.253/24 dev out");
-    // What the guest sends comes from there, and answers follow it.
+    // The guest's packets come from there, and answers follow them.
     guest.space.pings("", 3, "10.1.0.1").expect("echoes");
     hub.space.pings("", 3, "10.2.0.1").expect("echoes");
     let states = || hub.space.ip("xfrm state");

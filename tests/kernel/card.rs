@@ -40,7 +40,7 @@ pub fn connect(left: (&Space, &[&str]), right: (&Space, &[&str])) {
     }
 }
 
-/// What the driver counts: a line for each SA and policy that it has.
+/// The driver's counters: a line for each SA and policy that it has.
 pub fn counters() -> String {
     fs::read_to_string(CONTROL).expect("the card's driver is loaded")
 }

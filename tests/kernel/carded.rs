@@ -80,7 +80,7 @@ impl World {
         host
     }
 
-    /// What both tunnels carry.
+    /// Checks that packets pass through both tunnels.
     pub fn passes(&self) {
         for there in ["10.2.0.1", "10.2.1.1"] {
             self.left.space.pings("", 5, there).expect("echoes");
@@ -125,7 +125,7 @@ impl World {
         self.left.ctl_ok(&["status"]) + &self.left.ctl_ok(&["offload", "--sas"])
     }
 
-    /// Nothing but what the tunnels carry was dropped, by nobody.
+    /// Checks that the left gateway has dropped no packet.
     pub fn nothing_refused(&self) {
         assert_eq!(self.left.discards(), [], "{}", self.status());
     }

@@ -86,7 +86,7 @@ fn more_than_room(offload: &str) {
     step("nothing is left");
 }
 
-/// What a command has printed has these lines, and is for people: it does not name each of thousands.
+/// A command's output has these lines, and is for people: it does not name each of thousands of tunnels.
 fn told(text: &str, lines: &[&str]) {
     says(text, lines);
     assert!(text.lines().count() < 20, "{text}");

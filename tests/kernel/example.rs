@@ -1,5 +1,5 @@
-//! The example that Linux' documentation of offload has: two SAs keyed by hand, TCP, `rfc4106(gcm(aes))`, a window of 32, a
-//! card of either side that does the cryptography.
+//! The example that Linux' documentation of offload has: two SAs keyed by hand, TCP, `rfc4106(gcm(aes))`, a window of
+//! 32, a card of either side that does the cryptography.
 
 use crate::card;
 use crate::guest::{Group, Kernel, scenario};
@@ -32,7 +32,7 @@ const NEEDS: &[Need] = &[Need::Program("ip")];
 const ENDS: [&str; 2] = ["14.0.0.52", "14.0.0.70"];
 const KEY: &str = "0x44434241343332312423222114131211f4f3f2f1";
 
-/// Both hosts of the example with their cards, and what these are to do for the SA that receives; no daemon runs yet.
+/// Both hosts of the example with their cards, and the cards' offload of the SA that receives; no daemon runs yet.
 fn hosts(inbound: &str) -> [Gateway; 2] {
     let sites = policies::site();
     let hosts = [("left", 0), ("right", 1)].map(|(name, end)| {
@@ -105,7 +105,7 @@ fn printed() {
     assert_eq!(left.space.ip("xfrm policy list nosock"), "");
 }
 
-/// What arrives is the kernel's.
+/// The kernel has the SA that receives.
 fn flows() {
     let mut hosts = hosts("off");
     hosts.iter_mut().for_each(Gateway::start);
@@ -154,7 +154,7 @@ fn streams_both_ways(spaces: [&Space; 2]) {
     }
 }
 
-/// What the card's device of a host has dropped, and its faults, in both directions.
+/// The packets that the card's device of a host has dropped, and its faults, in both directions.
 fn dropped(space: &Space) -> Vec<u64> {
     let link = space.ip("-s -j link show wire");
     let link: serde_json::Value = serde_json::from_str(&link).expect("JSON");

@@ -19,7 +19,7 @@ const REST: Duration = Duration::from_millis(2);
 /// How often threads look whether they are to stop.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What became of the datagrams.
+/// Counts of the datagrams by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub echoed: u64,
@@ -78,7 +78,7 @@ fn exchange(socket: &UdpSocket, stop: &AtomicBool, echoed: &AtomicU64) -> Counts
     loop {
         let stopping = stop.load(Ordering::Relaxed);
         while awaited.len() < WINDOW && !stopping {
-            // What the host's own stack refuses is lost, and will be counted so.
+            // A datagram that the host's own stack refuses is lost, and will be counted so.
             let _ = socket.send(&next.to_be_bytes());
             awaited.insert(next, Instant::now());
             next += 1;

@@ -21,8 +21,8 @@ pub fn often(gateway: &Gateway, goes_on: impl Fn()) {
     }
 }
 
-/// Flushes once while the daemon is stopped, so that these pings meet a kernel without policies for certain. Returns how many
-/// packets the guard has dropped.
+/// Flushes once while the daemon is stopped, so that these pings meet a kernel without policies for certain. Returns
+/// how many packets the guard has dropped.
 pub fn unnoticed(gateway: &Gateway, pings: &[(&Space, &str)]) -> u64 {
     let before = policies(gateway);
     gateway.signal(Signal::SIGSTOP);

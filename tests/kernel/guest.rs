@@ -18,7 +18,7 @@ const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel/g
 const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kernel");
 const PACKAGED: &str = "/usr/bin/linux";
 
-/// What a group asks of its guest's kernel.
+/// The kernel that a group needs in its guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// Linux 6.1 as Debian packs it is enough: no nftables of family inet, no device with offload.
@@ -51,14 +51,14 @@ impl Kernel {
     }
 }
 
-/// What happens in a guest, by name; it panics where it fails.
+/// A named test that runs in a guest; it panics if it fails.
 pub struct Scenario {
     name: String,
     needs: &'static [Need],
     play: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Makes a scenario. What a guest always has need not be among its needs: root, namespaces, the TUN driver.
+/// Makes a scenario. Its needs may omit root, namespaces and the TUN driver, which a guest always has.
 pub fn scenario(
     name: impl Into<String>,
     needs: &'static [Need],
@@ -126,10 +126,10 @@ impl Group {
     }
 }
 
-/// What came of a scenario in the guest: whether it passed, and what it printed.
+/// The result of a scenario in the guest: whether it passed, and its output.
 type Outcome = (bool, String);
 
-/// What a User-mode Linux says on a processor whose registers are more than it has room for (HOST_FP_SIZE).
+/// The message of a User-mode Linux on a processor whose registers are more than it has room for (HOST_FP_SIZE).
 const UNKNOWN_STATE: &str = "ptrace set fp regs failed";
 
 /// A guest that boots when the first scenario is asked for.
@@ -303,7 +303,7 @@ pub fn play(groups: Vec<Group>, name: &str, arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the lines of a guest tell of each scenario. One that has begun and not ended has failed.
+/// The result of each scenario, from the lines of a guest. A scenario that has begun and not ended has failed.
 fn told(said: &str) -> BTreeMap<String, Outcome> {
     let mut outcomes = BTreeMap::new();
     for part in said.split(BEGIN).skip(1) {

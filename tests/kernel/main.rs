@@ -1,12 +1,13 @@
-//! In the kernel of a guest that has ESP and AH, which the machines of these tests need not have: each group of scenarios
-//! boots a guest (`guest/boot`) and plays one after the other there.
+//! In the kernel of a guest that has ESP and AH, which the machines of these tests need not have: each group of
+//! scenarios boots a guest (`guest/boot`) and plays one after the other there.
 //!
-//! The guest is a User-mode Linux over this machine's own files: it runs this very executable, `vpnd` and `vpnctl` as cargo
-//! built them, and strongSwan as it is installed. It needs no root here. Where its kernel or a program is missing, scenarios
-//! are reported as ignored with what installs it; with `VPN_TEST_REQUIRE=all` in the environment they fail.
+//! The guest is a User-mode Linux over this machine's own files: it runs this very executable, `vpnd` and `vpnctl` as
+//! cargo built them, and strongSwan as it is installed. It needs no root here. Where its kernel or a program is
+//! missing, scenarios are reported as ignored with what installs it; with `VPN_TEST_REQUIRE=all` in the environment
+//! they fail.
 //!
-//! `cargo test --test kernel NAME` plays what has this in its name. `VPN_TEST_SHOW=1` tells how long each took. Scenarios
-//! that are not played for each change (`by_day.rs`) are ignored without `--include-ignored`.
+//! `cargo test --test kernel NAME` plays what has this in its name. `VPN_TEST_SHOW=1` tells how long each took.
+//! Scenarios that are not played for each change (`by_day.rs`) are ignored without `--include-ignored`.
 //! `tests/kernel/guest/boot COMMAND` runs anything else in a guest.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The userspace plane and the kernel's ESP and AH, with keys that nobody negotiated: the kernel has them from `ip xfrm`,
-//! or from the kernel plane.
+//! The userspace plane and the kernel's ESP and AH, with keys that nobody negotiated: the kernel has them from
+//! `ip xfrm`, or from the kernel plane.
 
 mod pair;
 mod words;
@@ -144,7 +144,7 @@ fn large() {
     }
 }
 
-/// Who begins to count anew sends numbers that the other side has seen.
+/// A sender that restarts its sequence numbers sends numbers that the other side has seen.
 fn replays() {
     for (esn, replay_window) in [(false, 32), (true, 256)] {
         let mut pair = Pair::new(By::Hand);

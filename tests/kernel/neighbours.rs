@@ -1,4 +1,4 @@
-//! Hosts that know each other's hardware addresses. What neighbours ask each other matches the policy of transport mode
+//! Hosts that know each other's hardware addresses. A neighbour solicitation matches the policy of transport mode
 //! between their addresses, and would wait for itself.
 
 use testkit::space::Space;

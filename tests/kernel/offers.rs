@@ -1,4 +1,4 @@
-//! What the guest's kernel offers: without it the other groups would test nothing.
+//! Features of the guest's kernel: without them the other groups would test nothing.
 
 use crate::guest::{Group, Kernel, scenario};
 use std::fs;

@@ -195,7 +195,7 @@ fn allowed() {
     }
 }
 
-/// What `ip` prints of each object, in an order of its own.
+/// The output of `ip` for each object, sorted.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! Daemons, one of which has a network card that offloads: what they tell of it, and what becomes of traffic when the card
-//! has no room, when it goes, and when others meddle with the kernel.
+//! Daemons, one of which has a network card that offloads: their messages about it, and the traffic when the card has
+//! no room, when it goes, and when others meddle with the kernel.
 
 use crate::card;
 use crate::carded::{World, says};
@@ -82,7 +82,7 @@ fn told(offload: &str) {
     world.stop();
 }
 
-/// What others remove is put back where it was, and connections go on.
+/// State that others remove is put back where it was, and connections go on.
 fn flushed(offload: &str) {
     let world = world(offload);
     let host = world.host();
@@ -101,8 +101,8 @@ fn flushed(offload: &str) {
     let (left, policies) = (&world.left, flush::policies(&world.left));
     flush::often(left, || {
         world.goes_on(&stream);
-        // What is forwarded is given to a card that does everything without an Ethernet header, which the simulated one
-        // does not make.
+        // The kernel gives forwarded packets to a card that does everything without an Ethernet header. The simulated
+        // card does not make one.
         if offload == "crypto" {
             host.pings("", 2, "10.2.0.1").expect("echoes");
         }
@@ -195,8 +195,8 @@ fn rekeyed() {
     }
     some();
     let counts = flow.finish();
-    // Of the first tunnel four SAs have moved: what comes while the kernel has none is dropped, one datagram at most as a rule, and
-    // all that are on their way on a loaded host.
+    // Of the first tunnel four SAs have moved. A datagram that arrives while the kernel has no SA is dropped: as a rule
+    // one at most, and on a loaded host all that are on their way.
     assert!(
         counts.lost <= 4 * WINDOW as u64 && counts.unexpected == 0,
         "{counts:?} {}",

@@ -1,5 +1,5 @@
-//! Other IKE daemons that this machine's own Debian does not have: each in a root directory with the packages of another release,
-//! which `tests/peers` makes (`target/peers`).
+//! Other IKE daemons that this machine's own Debian does not have: each in a root directory with the packages of
+//! another release, which `tests/peers` makes (`target/peers`).
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -9,7 +9,7 @@ use std::process::Command;
 /// Where `tests/peers` puts them.
 const ROOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers");
 
-/// The root directory of one daemon. The guest has it to itself: what changes in it is gone with the guest.
+/// The root directory of one daemon. The guest has it to itself: changes in it are gone with the guest.
 pub struct Root(PathBuf);
 
 impl Root {

@@ -156,8 +156,8 @@ fn with_sample(policy: &str) -> World<Charon> {
 const CHILD_REKEYS: u64 = 3;
 const IKE_REKEYS: u64 = 2;
 
-/// Nobody types a command: the sample's lifetimes, 3 minutes for Child SAs and 5 for IKE SAs, renew the keys. Where strongSwan asks
-/// for the SAs, the responder's windows first make it 2 and 7.
+/// Nobody types a command: the sample's lifetimes, 3 minutes for Child SAs and 5 for IKE SAs, renew the keys. Where
+/// strongSwan asks for the SAs, the responder's windows first make it 2 and 7.
 fn renewed_by_timers(by_vpnd: bool) {
     let policy = match by_vpnd {
         true => policies::VENDOR.to_owned(),

@@ -1,5 +1,5 @@
-//! Each call by which the daemon changes the host fails once: at the start, while rules are added and changed, and while a
-//! tunnel comes up.
+//! Each call by which the daemon changes the host fails once: at the start, while rules are added and changed, and
+//! while a tunnel comes up.
 
 use super::scene::{Plane, Scene, Setting};
 use std::fs::File;
@@ -88,7 +88,7 @@ fn for_each_fault(
             if !fired {
                 break;
             }
-            // What is protected passes again, by the same daemon.
+            // Protected packets pass again, by the same daemon.
             scene.left.ctl_ok(&["reload"]);
             scene.left.ctl_ok(&["activate", "site"]);
             scene.passes_again(&format!("{what}: call {number} of {kind:?} had failed"));

@@ -1,10 +1,11 @@
-//! Nothing of a tunnel's traffic leaves in the clear: not while the daemon starts, reloads, crashes or fails to start, and not
-//! while other programs change the host.
+//! Nothing of a tunnel's traffic leaves in the clear: not while the daemon starts, reloads, crashes or fails to start,
+//! and not while other programs change the host.
 //!
-//! The left gateway has a default route past the tunnel, to the right one, where a rule of the kernel counts every packet of
-//! the tunnel's traffic that arrives as it is. Each transition happens under traffic of several kinds, datagrams and connections:
-//! of the gateway itself, from its inner address, from sockets without a source address, from its outer address, and past its
-//! routes; and of a host behind the gateway. A transition is over once each kind has sent some more packets.
+//! The left gateway has a default route past the tunnel, to the right one, where a rule of the kernel counts every
+//! packet of the tunnel's traffic that arrives as it is. Each transition happens under traffic of several kinds,
+//! datagrams and connections: of the gateway itself, from its inner address, from sockets without a source address,
+//! from its outer address, and past its routes; and of a host behind the gateway. A transition is over once each kind
+//! has sent some more packets.
 
 mod faults;
 mod random;
@@ -386,7 +387,8 @@ fn disturbances_of_the_kernel(setting: Setting) {
     }
 }
 
-/// Another program flushes nftables and the rest at once: nothing that it can remove holds the traffic until it is put back.
+/// Another program flushes nftables and the rest at once: nothing that it can remove holds the traffic until it is put
+/// back.
 fn everything(setting: Setting) {
     let mut scene = Scene::new(setting);
     scene.start();
@@ -474,7 +476,7 @@ fn everything(setting: Setting) {
     assert!(watch.wait().success());
 }
 
-/// What the scenes are to see is seen: each protection is removed while the daemon cannot put it back.
+/// The scenes can see a leak: each protection is removed while the daemon cannot put it back.
 fn planted(setting: Setting) {
     let mut scene = Scene::new(setting);
     scene.start();

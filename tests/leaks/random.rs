@@ -16,8 +16,8 @@ pub fn sequences(setting: Setting) {
     };
     let first: u64 = number("LEAK_SEED", 1);
     let mut scene = Scene::new(setting);
-    // After a flush of nftables and a crash, only routes hold the traffic until the start. A socket that is bound to a device does
-    // not ask them.
+    // After a flush of nftables and a crash, only routes hold the traffic until the start. A socket that is bound to a
+    // device does not ask them.
     scene.without(&[Kind::Device]);
     if setting.plane == Plane::Xfrm {
         // The policies of the kernel know the tunnel's sources alone.
@@ -38,8 +38,8 @@ pub fn sequences(setting: Setting) {
             done.push(what);
             scene.quietly(&format!("seed {seed}: {}", done.join(", ")), |s| {
                 transition(s, random.below(1000));
-                // Now and then the next one follows before the daemon has put anything back. What others remove all at
-                // once, tables and routes, holds nothing.
+                // Now and then a transition of the gateway's own follows before the daemon has put anything back. If
+                // others removed tables and routes at once, nothing would hold.
                 if random.below(3) == 0 {
                     let (_, second) = OWN[random.below(OWN.len() as u64) as usize];
                     second(s, random.below(1000));

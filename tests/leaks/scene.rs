@@ -34,8 +34,8 @@ pub enum Kind {
     Outer,
     /// Of the gateway, from its inner address and a socket that is bound to the outer device.
     Device,
-    /// Of a host behind the gateway: as [`Kind::Inner`], and ESP and datagrams from the ports of IKE, which may pass only if they
-    /// are the gateway's own.
+    /// Of a host behind the gateway: as [`Kind::Inner`], and ESP and datagrams from the ports of IKE, which may pass
+    /// only if they are the gateway's own.
     Behind,
 }
 
@@ -78,8 +78,8 @@ pub const V6: Family = Family {
     word: "ip6",
 };
 
-/// The plane of the left gateway's tunnels. The right gateway's is in userspace, so that what the kernel has decapsulated is not
-/// taken for cleartext.
+/// The plane of the left gateway's tunnels. The right gateway's is in userspace, so that what the kernel has
+/// decapsulated is not taken for cleartext.
 #[derive(Clone, Copy, PartialEq)]
 #[allow(dead_code, reason = "each of the programs with these scenes has one of them")]
 pub enum Plane {
@@ -87,7 +87,7 @@ pub enum Plane {
     Xfrm,
 }
 
-/// What a scene is played with.
+/// The conditions of a scene.
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub family: Family,
@@ -190,7 +190,7 @@ impl Sender {
                     // Every other one of each way is long.
                     let long = turn / ways.len() % 2 == 1;
                     let octets = &[8; 4_000][..if long { 4_000 } else { 8 }];
-                    // Whatever the system says to it: nothing may be on the wire.
+                    // The result does not matter: nothing may be on the wire.
                     let _ = match sockets.get(turn % ways.len()) {
                         Some(socket) => socket.send_to(octets, &to).map(drop),
                         None => {
@@ -208,8 +208,8 @@ impl Sender {
 /// The senders of this process, of all its scenes.
 static SENDERS: AtomicU32 = AtomicU32::new(0);
 
-/// How often a sender sends. All senders of the process together take half of a processor at most, so that the daemons of a slow
-/// machine get their share. No test depends on it.
+/// How often a sender sends. All senders of the process together take half of a processor at most, so that the daemons
+/// of a slow machine get their share. No test depends on it.
 struct Pace {
     /// The processor's time that this thread has taken so far.
     taken: Duration,
@@ -384,7 +384,7 @@ impl Scene {
         }
     }
 
-    /// Starts both daemons. What is sent before the left one is ready may be seen.
+    /// Starts both daemons. Packets sent before the left one is ready may be seen.
     pub fn start(&mut self) {
         self.right.start();
         self.left.start();
@@ -413,7 +413,8 @@ impl Scene {
         until(&format!("packets in the clear: {what}"), seen, || self.left.log());
     }
 
-    /// Lets others change the host under traffic. Nothing is to be seen on the wire, and what they have removed is put back.
+    /// Lets others change the host under traffic. Nothing is to be seen on the wire, and the daemon puts back the parts
+    /// that they have removed.
     pub fn comes_back(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
         let told = |s: &Self| s.left.log().matches("put back after others").count();
         let before = told(self);
@@ -527,7 +528,7 @@ impl Scene {
         if self.setting.family.word == "ip6" { "-6" } else { "-4" }
     }
 
-    /// Nothing is blocked any more: what is sent is seen on the wire.
+    /// Nothing is blocked any more: the packets are seen on the wire.
     pub fn passes_in_the_clear(&self) {
         let before = self.seen();
         until("packets in the clear", || (self.seen() > before).then_some(()), String::new);

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use testkit::gateway::Gateway;
 use testkit::{GATEWAYS, PINGED, TOGETHER, backlog_drops, policies, test, until};
 
-/// Octets per second of the TCP stream: traffic to rekey under, but no congestion, whose losses would be nobody's fault.
+/// Octets per second of the TCP stream: traffic to rekey under, but no congestion, whose losses would be nobody's
+/// fault.
 const GENTLE: u64 = 1_000_000;
 const CHILD_REKEYS: u64 = 20;
 const IKE_REKEYS: u64 = 5;
@@ -140,7 +141,7 @@ fn crossing_rekeys() {
             some_more();
         }
     });
-    // What the crossings left redundant goes, and both sides agree on what stays.
+    // The redundant SAs that the crossings left go, and both sides agree on the one that stays.
     let spis = |gateway: &Gateway, fields: [&str; 2]| {
         let sa = gateway.child_sa("LP2");
         fields.map(|field| sa[field].as_str().expect("an SPI").to_owned())

@@ -24,8 +24,8 @@ pub fn trials() -> Vec<Trial> {
 
 const INNER: [&str; 2] = ["10.1.0.1", "10.2.0.1"];
 
-/// A datagram behind options for every hop and for the destination, of which some may change on the way: the kernel takes
-/// them off before it hands AH over, and tells of them.
+/// A datagram behind options for every hop and for the destination, of which some may change on the way: the kernel
+/// takes them off before it hands AH over, and tells of them.
 fn extension_headers(left: &Gateway, right: &Gateway, to: &str) {
     let address: IpAddr = to.parse().expect("an address");
     let socket = right.space.run(move || UdpSocket::bind((address, 0))).expect("an address");

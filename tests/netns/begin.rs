@@ -74,7 +74,7 @@ fn the_samples() {
     }
 }
 
-/// The policies that `vpnctl policy new` writes, and what it says.
+/// The policies that `vpnctl policy new` writes, and its output.
 fn written(arguments: &str) -> ([String; 2], String) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));

@@ -1,4 +1,4 @@
-//! What keeps a tunnel down on a real host is named at once, and waiting for a tunnel can be left.
+//! The reason that keeps a tunnel down on a real host is named at once, and waiting for a tunnel can be left.
 
 use crate::networks;
 use crate::planted::{Planted, plants, unanswered};

@@ -35,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The policy seen from both ends. Only the first begins by itself: what it takes down stays down.
+/// The policy seen from both ends. Only the first begins by itself: a tunnel that it takes down stays down.
 pub fn policies() -> [String; 2] {
     let names = exchange(POLICY, "left.example.net", "right.example.net");
     let networks = exchange(&names, "2001:db8:1:", "2001:db8:2:");

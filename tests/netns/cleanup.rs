@@ -1,4 +1,4 @@
-//! What a daemon leaves behind, in order or not: nothing in the system, and nothing in the clear on the wire.
+//! A daemon that ends, in order or not, leaves nothing in the system, and nothing in the clear on the wire.
 
 use libtest_mimic::Trial;
 use std::net::UdpSocket;
@@ -57,7 +57,7 @@ fn ends(end: fn(&mut Gateway)) {
     end(&mut left);
     let crashed = left.path("control.sock").exists();
     if crashed {
-        // The peer still takes the tunnel to be up and sends; whatever the kernel here would answer is stopped, too.
+        // The peer still takes the tunnel to be up and sends; any answer of the kernel here is stopped, too.
         let (answered, _) = right.space.try_sh("ping -q -c 3 -i 0.05 -W 0.2 192.0.2.10");
         assert!(!answered);
         try_everything(&left, "192.0.2.20");

@@ -144,8 +144,8 @@ fn no_key() {
     assert!(shows("octets [1, 35, 69, 103, 137, 171, 205, 239]", "0123456789abcdef"));
 }
 
-/// Whether a text has the beginning of a secret, as it is, in capitals, or as a list of octets. The secret is a text, or octets
-/// as hexadecimal digits.
+/// Whether a text has the beginning of a secret, as it is, in capitals, or as a list of octets. The secret is a text,
+/// or octets as hexadecimal digits.
 pub fn shows(text: &str, secret: &str) -> bool {
     let octets = |from: &str| -> Vec<u8> {
         let pairs = (0..from.len() / 2).map(|n| u8::from_str_radix(&from[2 * n..2 * n + 2], 16));

@@ -1,4 +1,5 @@
-//! The confinement of `vpnd start`: what the kernel says about its threads, and what such a thread can still do.
+//! The confinement of `vpnd start`: the kernel's report on its threads, and the calls that such a thread can still
+//! make.
 
 mod raw;
 
@@ -380,7 +381,7 @@ fn attempt_system_calls() {
     ] {
         refused(what, raw::call(number));
     }
-    // What no list names is not there.
+    // A system call that no list names is not there.
     for (what, number) in [
         ("inotify_init1", libc::SYS_inotify_init1),
         ("msgget", libc::SYS_msgget),

@@ -1,4 +1,4 @@
-//! The crypto facility of a running daemon: what protects packets changes under a tunnel that stays up.
+//! The crypto facility of a running daemon: the crypto provider changes under a tunnel that stays up.
 
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;

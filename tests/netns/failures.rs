@@ -1,4 +1,4 @@
-//! The failures a person meets: what `vpnctl activate` says, what both logs say, and what the peer is told.
+//! The failures a person meets: the words of `vpnctl activate`, of both logs, and of the notification to the peer.
 
 use crate::planted::{Planted, plants, unanswered};
 use libtest_mimic::Trial;
@@ -14,20 +14,20 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// What is wrong, and what is to be read of it.
+/// A fault, and the words that name it.
 struct Case<'a> {
     what: &'a str,
     policies: [String; 2],
     kind: &'a str,
-    /// What `vpnctl activate` says here.
+    /// Words of `vpnctl activate` here.
     here: &'a [&'a str],
-    /// What the peer's log says.
+    /// Words of the peer's log.
     there: &'a [&'a str],
-    /// What `vpnctl why` names here and there.
+    /// The faults that `vpnctl why` names here and there.
     faults: [Option<&'a str>; 2],
 }
 
-/// Lets the left side start the tunnel in vain; what `vpnctl activate` says.
+/// Lets the left side start the tunnel in vain. Returns the output of `vpnctl activate`.
 fn fails(planted: &Planted, left: &mut Gateway, right: &mut Gateway, case: &Case<'_>) -> String {
     left.write_policy(&case.policies[0]);
     right.write_policy(&case.policies[1]);
@@ -48,7 +48,7 @@ fn fails(planted: &Planted, left: &mut Gateway, right: &mut Gateway, case: &Case
     let status = left.json(&["status", &told[..told.find(':').expect("a name")], "--json"]);
     let failure = [&status["last_failure"], &status["children"][0]["last_failure"]];
     assert!(failure.iter().any(|f| f["kind"] == case.kind), "{}: {status}", case.what);
-    // What `activate` says is in the log, too.
+    // The failure that `activate` prints is in the log, too.
     left.await_log(&["\"level\":\"WARN\"", case.kind]);
     let tunnel = &told[..told.find(':').expect("a name")];
     for (fault, gateway) in case.faults.into_iter().zip([&*left, &*right]) {

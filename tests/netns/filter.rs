@@ -36,7 +36,7 @@ fn two(left: &str, right: &str) -> [Gateway; 2] {
     gateways
 }
 
-/// What a test expects of packets. Those that pass may take their time; for those that do not, a moment is waited.
+/// A test's expectation of packets. Packets that pass may take their time; for packets that do not, a moment is waited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expect {
     Passes,
@@ -167,7 +167,7 @@ fn deny_outlives_a_crash() {
     right.start();
     assert!(is_closed(&left, "192.0.2.2"));
     right.crash();
-    // Whoever starts it without the filter wants it open.
+    // An operator who starts it without the filter wants it open.
     let text = std::fs::read_to_string(right.path("vpnd.toml")).expect("it is there");
     let (rest, _) = text.split_once("[filter]").expect("it has one");
     std::fs::write(right.path("vpnd.toml"), rest).expect("writable");

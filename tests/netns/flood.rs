@@ -33,11 +33,11 @@ const PER_MILLISECOND: u32 = 15;
 const COOKIE_THRESHOLD: u64 = 32;
 /// Seconds until a half-open IKE SA is forgotten and its place is free again.
 const HALF_OPEN_FOR: u64 = 30;
-/// How much memory the daemon may take in the meantime: its queues and buffers may fill on a busy host, but a kilobyte for
-/// each stranger would be three times as much.
+/// How much memory the daemon may take in the meantime: its queues and buffers may fill on a busy host, but a kilobyte
+/// for each stranger would be three times as much.
 const MEMORY: u64 = 32 << 20;
-/// Of these, so many are to be told to come with a cookie before the flood ends: on a busy host most find no room in the
-/// gateway's socket.
+/// Of these, so many are to be told to come with a cookie before the flood ends: on a busy host most find no room in
+/// the gateway's socket.
 const TOLD: u64 = 1_000;
 
 /// The gateway's address towards the strangers, and that of a peer among them.
@@ -77,7 +77,7 @@ fn spoofed(number: u32, request: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Begins to send all of them; what comes of it is how many were sent.
+/// Begins to send all of them. The thread returns how many were sent.
 fn flood(from: &Space, request: Vec<u8>, enough: Arc<AtomicBool>) -> JoinHandle<io::Result<u64>> {
     let raw = from.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255))));
     let socket = raw.expect("root may");
@@ -89,7 +89,7 @@ fn flood(from: &Space, request: Vec<u8>, enough: Arc<AtomicBool>) -> JoinHandle<
                 break;
             }
             if number % PER_MILLISECOND == 0 {
-                // The rate of the flood; whoever is late does not make up for it.
+                // The rate of the flood; a sender that is late does not make up for it.
                 std::thread::sleep(Duration::from_millis(1));
             }
             match socket.send_to(&spoofed(number, &request), &door) {
@@ -102,7 +102,7 @@ fn flood(from: &Space, request: Vec<u8>, enough: Arc<AtomicBool>) -> JoinHandle<
     })
 }
 
-/// What a gateway's socket on port 500 had no room for.
+/// Datagrams that a gateway's socket on port 500 had no room for.
 fn overflowed(space: &Space) -> u64 {
     let sockets = space.run(|| std::fs::read_to_string("/proc/thread-self/net/udp"));
     let sockets = sockets.expect("there");
@@ -135,7 +135,7 @@ fn timed(work: impl FnOnce()) -> Duration {
     began.elapsed()
 }
 
-/// What operators see, in calm and in the flood.
+/// The durations and echoes that operators see, in calm and in the flood.
 #[derive(Debug)]
 struct Seen {
     rekeys: Vec<Duration>,
@@ -173,7 +173,7 @@ fn strangers() {
         (&left.space, "wild", &["203.0.113.1/24"]),
         (&guest.space, "wild", &[&format!("{GUEST}/24")]),
     );
-    // What is sent to strangers goes where they seem to be, and ends there.
+    // Answers to strangers go where the strangers seem to be, and end there.
     left.space.ip(&format!("route add default via {GUEST}"));
     guest.space.ip("address add 10.3.0.1/32 dev lo");
     [&mut left, &mut right, &mut guest].into_iter().for_each(Gateway::start);

@@ -40,7 +40,8 @@ fn run(scene: &Scene, program: &str, arguments: &[&str]) -> Output {
     scene.host.run(move || command.output()).expect("the program is there")
 }
 
-/// A program of this directory gets what a host behind the tunnel serves; `call` gives it the policy, the host and the port.
+/// A program of this directory gets what a host behind the tunnel serves; `call` gives it the policy, the host and the
+/// port.
 fn fetches(scene: &Scene, call: &dyn Fn(&str, &str, u16) -> Output) {
     let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let directory = scene.directory.path();

@@ -1,7 +1,7 @@
 //! The guide to failures, `docs/troubleshooting.md`: the outputs that it shows, and its table of faults.
 //!
-//! `TROUBLESHOOTING_WRITE=1` puts outputs into the blocks whose names begin with `host-`, and the measured times into the table,
-//! instead of comparing them.
+//! `TROUBLESHOOTING_WRITE=1` puts outputs into the blocks whose names begin with `host-`, and the measured times into
+//! the table, instead of comparing them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl Row {
         Some(Self { number: number.parse().ok()?, fault, command, says, cure, after, test })
     }
 
-    /// What was printed fits on a screen, and has the words of the cause and of the cure.
+    /// The output fits on a screen, and has the words of the cause and of the cure.
     ///
     /// # Panics
     /// Where it does not.

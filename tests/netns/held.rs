@@ -1,4 +1,5 @@
-//! A held guard without a service manager: what puts it back, what it falls back to, and what it keeps from being removed.
+//! A held guard without a service manager: the processes that put it back, the last good guard, and the programs that
+//! it keeps from being uninstalled.
 
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
@@ -75,7 +76,7 @@ fn put_back() {
     watch.await_log(PUT_BACK, before + 1);
     await_table(&watch, &left, WHOLE);
 
-    // What the daemon had put in force last is put back.
+    // The guard that the daemon had put in force last is put back.
     left.start();
     left.write_policy(&changed(SITE[0], "10.2.0.255", "10.2.1.255"));
     left.ctl_ok(&["reload"]);
@@ -83,7 +84,7 @@ fn put_back() {
     left.write_policy("nonsense");
     left.space.sh("nft flush ruleset");
     await_table(&watch, &left, "255.255.254.0");
-    // So is what another call of the command has.
+    // So is the guard of another call of the command.
     let other = left.path("other.xml").display().to_string();
     fs::write(&other, changed(SITE[0], "10.2.0.255", "10.2.3.255")).expect("writable");
     ends(&left, &["guard", "--policy", &other], 0);
@@ -156,7 +157,7 @@ fn last_good() {
     assert!(shown.contains("10.2.0.0") && shown.contains("10.2.0.9"), "{shown}");
     ends(&left, &["release"], 0);
 
-    // What a daemon puts in force is the last, too: at its start, and by a reload.
+    // A guard that a daemon puts in force is the last one, too: at its start, and by a reload.
     left.write_policy(&changed(SITE[0], "10.2.0.255", "10.2.3.255"));
     left.start();
     let kept = || fs::read_to_string(&file).expect("readable");

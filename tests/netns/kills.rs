@@ -1,5 +1,5 @@
-//! Both daemons under full load, and one after the other is killed: each time the tunnel comes back by itself, with the same TCP
-//! connections. Nothing passes in the clear, and the daemon that lives on does not grow.
+//! Both daemons under full load, and one after the other is killed: each time the tunnel comes back by itself, with the
+//! same TCP connections. Nothing passes in the clear, and the daemon that lives on does not grow.
 //!
 //! A few kills, or one every 20 seconds for a given time:
 //! `KILL_SECONDS=3600 cargo test --release --test netns "killed under load" -- --nocapture`.
@@ -74,8 +74,8 @@ fn kills() {
     gateways.iter_mut().for_each(Gateway::stop);
 }
 
-/// Both gateways start the tunnel by themselves. Past the tunnel is a way to the other network, and each counts the packets that
-/// arrive by it in the clear.
+/// Both gateways start the tunnel by themselves. Past the tunnel is a way to the other network, and each counts the
+/// packets that arrive by it in the clear.
 fn gateways() -> [Gateway; 2] {
     let gateways = two_with(&format!("{GIVES_UP}liveness_interval = \"1s\"\n"));
     let others = [("10.1.0.0/24", "192.0.2.2"), ("10.2.0.0/24", "192.0.2.1")];

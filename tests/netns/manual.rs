@@ -20,7 +20,7 @@ pub fn trials() -> Vec<Trial> {
 
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 
-/// What one gateway has in its configuration; the key of what leaves the left one is in a file of its own.
+/// The manual SAs in one gateway's configuration; the key of the SA that leaves the left one is in a file of its own.
 fn configure(gateway: &Gateway, left: bool) {
     let file = gateway.path("sa.key");
     write_private(&file, &format!("0x{}\n", "1f".repeat(20)));
@@ -31,7 +31,7 @@ fn configure(gateway: &Gateway, left: bool) {
     write_private(&gateway.path("vpnd.toml"), &text);
 }
 
-/// The tables of one end; the key of what goes from left to right is in a file.
+/// The tables of one end; the key of the SA from left to right is in a file.
 fn tables(file: &std::path::Path, left: bool) -> String {
     let mut text = String::new();
     for rightwards in [true, false] {

@@ -23,7 +23,7 @@ struct Client {
     host: String,
 }
 
-/// A translator: what comes from inside leaves with its address and ports of its choice.
+/// A translator: packets from inside leave with its address and ports of its choice.
 fn translator(address: &str, outside: (&Space, &str)) -> Space {
     let nat = Space::new("nat");
     nat.set("ipv4/ip_forward", "1");

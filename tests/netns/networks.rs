@@ -100,7 +100,7 @@ fn over([outer, _]: [u8; 2], encap: &str) {
         hosts[0].pings("-t 3", 1, to).expect("two gateways are on the way");
         let (answered, text) = hosts[0].try_sh(&format!("ping -c 1 -W 0.3 -t 2 {to}"));
         assert!(!answered, "{text}");
-        // The largest that fits goes through; what does not fit is told so by the gateway.
+        // The largest packet that fits goes through; the gateway reports one that does not fit.
         let largest = mtu - (headers - 20) - 8;
         hosts[0].pings(&format!("-M do -s {largest}"), 3, to).expect("echoes");
         let (answered, told) =
@@ -122,7 +122,8 @@ fn over([outer, _]: [u8; 2], encap: &str) {
         for counter in ["Ip FragCreates", "Ip ReasmReqds", "Ip6FragCreates", "Ip6ReasmReqds"] {
             assert_eq!(gateway.space.counter(counter), 0, "{}: {counter}", gateway.name);
         }
-        // But for what was stopped before the tunnel was up, and what the kernel tells neighbours that a tunnel has not.
+        // Except packets that were stopped before the tunnel was up, and the kernel's messages to neighbours, which a
+        // tunnel does not have.
         let lost = gateway.discards().into_iter();
         let lost = lost.filter(|(reason, _)| {
             let expected = ["esp.no_sa", "esp.no_policy"].iter().chain(&BUFFERS);
@@ -137,7 +138,7 @@ fn over([outer, _]: [u8; 2], encap: &str) {
     watch.nothing_in_the_clear();
 }
 
-/// What both ends of a fresh connection take for the size of a segment.
+/// The segment size that both ends of a fresh connection take.
 fn segment_size(hosts: &[Space; 2], [from, to]: [IpAddr; 2]) -> [u32; 2] {
     let listener = hosts[1].run(move || TcpListener::bind((to, 0))).expect("an address");
     let target = listener.local_addr().expect("bound");

@@ -1,4 +1,5 @@
-//! The commands of README.md, in the roots of two gateways that have nothing but a minimal Debian, and a host behind each.
+//! The commands of README.md, in the roots of two gateways that have nothing but a minimal Debian, and a host behind
+//! each.
 //!
 //! Each gateway has a default route to the other one, so that traffic that no tunnel protects would arrive, too.
 
@@ -102,8 +103,8 @@ static PLAYED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// Sections of the README of which each command is played, apart from those below.
 const SECTIONS: [&str; 2] = ["Install", "The first tunnel"];
 
-/// Commands of those sections that this test cannot play: they prepare and make the build that it uses, ask systemd, or need a
-/// terminal, which `terminal.rs` has.
+/// Commands of those sections that this test cannot play: they prepare and make the build that it uses, ask systemd, or
+/// need a terminal, which `terminal.rs` has.
 const ELSEWHERE: [&str; 5] = [
     "sudo apt install rustup ca-certificates gcc libc6-dev nftables",
     "rustup default stable",
@@ -207,7 +208,7 @@ fn first_tunnel(site: &mut Site) {
         told.contains("No certificate is loaded") && told.contains("vpnctl pki init"),
         "{told}"
     );
-    // What starts after a reboot does what the service does: the gateways find each other without a command.
+    // A start after a reboot, as by the service: the gateways find each other without a command.
     site.gateways[0].crash();
     site.gateways[0].start(START);
     site.await_echo();
@@ -245,7 +246,7 @@ fn certificates(site: &Site) {
     site.protects();
 }
 
-/// What systemd does at a start: kernel settings, then the daemon, while the network is being set up.
+/// The steps of systemd at a start: kernel settings, then the daemon, while the network is being set up.
 fn reboot(site: &mut Site) {
     let left = &mut site.gateways[0];
     left.reboot();

@@ -1,4 +1,4 @@
-//! What the commands tell without being asked: narrowed traffic, tunnels that are never used, and changes that are undone.
+//! Facts that the commands tell without being asked: narrowed traffic, tunnels that are never used, and undone changes.
 
 use crate::planted::{Planted, plants};
 use crate::site::two;

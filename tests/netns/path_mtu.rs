@@ -30,7 +30,7 @@ pub fn trials() -> Vec<Trial> {
 
 pub const NARROW: u64 = 1400;
 
-/// What turns the policy's ESP into something else.
+/// A change of the policy's ESP into another protocol.
 pub type Protocol = fn(String) -> String;
 
 pub const ESP: Protocol = |policy| policy;
@@ -141,7 +141,7 @@ fn learned(outer: u8, encap: &str, protocol: Protocol) {
     for [from, to] in HOSTS {
         let inner = number(child_of(to), "inner_mtu");
         assert!(inner < before && inner > 1280, "{inner}");
-        // What does not fit any more is told so, by the gateway in the name of the far host.
+        // The gateway reports a packet that does not fit any more, in the name of the far host.
         let fresh = if to.contains(':') { "-I fd01::7" } else { "" };
         let saying = || {
             let (answered, text) = row.ping(&format!("-W 1 -M do {fresh}"), inner + 1, to);
@@ -155,7 +155,8 @@ fn learned(outer: u8, encap: &str, protocol: Protocol) {
         row.stream(0, [from, to]);
         row.stream(1, [from, to]);
     }
-    // What may be fragmented is, before ESP: nobody between the gateways needs to. The right gateway learns by the answers.
+    // A packet that may be fragmented is, before ESP: nobody between the gateways needs to. The right gateway learns by
+    // the answers.
     let passes = || row.ping("-W 1 -M dont", 4000, HOSTS[0][1]).0.then_some(());
     until("a large packet to pass", passes, || left.ctl_ok(&["counters"]));
     assert_eq!(row.router.counter("Ip FragCreates"), 0);
@@ -168,7 +169,8 @@ fn learned(outer: u8, encap: &str, protocol: Protocol) {
     row.stop();
 }
 
-/// An ICMP message that quotes a datagram of IKE, whose ports everybody knows, makes the kernel take the path for narrow.
+/// An ICMP message that quotes a datagram of IKE, whose ports everybody knows, makes the kernel take the path for
+/// narrow.
 fn forged() {
     let mut row = Row::new(4, "", ESP);
     let [own, peer] = networks::OUTER[0];

@@ -1,5 +1,5 @@
-//! The table of faults in `docs/troubleshooting.md`: a test plants each of them between real gateways, and the output that the
-//! table names must say the cause and the cure, on one screen.
+//! The table of faults in `docs/troubleshooting.md`: a test plants each of them between real gateways, and the output
+//! that the table names must say the cause and the cure, on one screen.
 
 use crate::guide::{self, Row};
 use libtest_mimic::Trial;
@@ -69,8 +69,8 @@ impl Planted {
     }
 }
 
-/// Waits until `why` tells of a request of the tunnel `site` that is not answered: while it is repeated, or, if this host is
-/// busy, after that.
+/// Waits until `why` tells of a request of the tunnel `site` that is not answered: while it is repeated, or, if this
+/// host is busy, after that.
 pub fn unanswered(gateway: &Gateway, words: &str) {
     let told = || {
         let why = gateway.json(&["why", "site", "--json"]);

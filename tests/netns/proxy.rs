@@ -58,7 +58,7 @@ impl Scene {
         scene
     }
 
-    /// What the ordinary user may read: a program and a policy.
+    /// Makes the files that the ordinary user may read: a program and a policy.
     fn prepare(&self, policy: &str) {
         let program = self.directory.path().join("vpnd");
         // Not written by this process: another test's child could still hold it open when it is to be run.
@@ -118,7 +118,7 @@ impl Scene {
         Proxy { process, address }
     }
 
-    /// What curl prints on standard output, and its status.
+    /// The standard output of curl, and its status.
     fn curl(&self, arguments: &[&str]) -> (Vec<u8>, i32) {
         let mut command = Command::new("curl");
         command.args(["--silent", "--show-error", "--max-time", "120"]).args(arguments);
@@ -227,7 +227,8 @@ fn curl() {
     assert_eq!(local, "192.0.2.1:4500");
     assert!(remote.starts_with("192.0.2.254:") && sa["nat_remote"] == true, "{sa}");
 
-    // What no tunnel covers is refused, and does not leave in another way (curl: 97 is an error of the SOCKS proxy).
+    // A connection that no tunnel covers is refused, and does not leave in another way (curl: 97 is an error of the
+    // SOCKS proxy).
     let (_, status) = scene.curl(&["--socks5", &proxy.address, "http://192.0.2.1:80/"]);
     assert_eq!(status, 97);
     let arguments = ["--proxytunnel", "--proxy", &http, "--fail", "http://192.0.2.1:80/"];

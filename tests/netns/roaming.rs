@@ -103,7 +103,7 @@ fn dead_path() {
     right.start();
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
     let before = spis(&left);
-    // Whatever belongs to the first address is dropped on the way.
+    // Every packet to the first address is dropped on the way.
     for rule in [
         "add table inet dead",
         "add chain inet dead in { type filter hook input priority -10; }",

@@ -1,5 +1,5 @@
-//! `startsrc`, `lssrc` and `stopsrc`, with systemd and without. Each scene has its own `/run`, `/var/lib` and `/var/log`, and its
-//! processes end with it.
+//! `startsrc`, `lssrc` and `stopsrc`, with systemd and without. Each scene has its own `/run`, `/var/lib` and
+//! `/var/log`, and its processes end with it.
 
 use libtest_mimic::Trial;
 use std::fs;
@@ -24,7 +24,7 @@ test ! -d /etc/vpnd || mount -t tmpfs none /etc/vpnd
 export PATH=$PWD:$PATH
 ";
 
-/// What a script says. Its working directory has the links to AIX's commands, and `site.xml`.
+/// The output of a script. Its working directory has the links to AIX's commands, and `site.xml`.
 fn played(script: &str) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path();

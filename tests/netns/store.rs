@@ -1,4 +1,4 @@
-//! The policy store of a running daemon: files and their mirrors are put, and what is up stays up.
+//! The policy store of a running daemon: files and their mirrors are put, and SAs that are up stay up.
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, passes};
 use libtest_mimic::Trial;
@@ -121,7 +121,7 @@ fn puts_and_crashes() {
     left.ctl_ok(&["activate"]);
     let before = spis(&left, "site_lan");
 
-    // What a file refers to is in the store.
+    // A file may refer to objects of the store.
     let from = SITE[0].find("<IPSecTunnel ").expect("the sample has one");
     let second = format!("<AIX_VPN Version=\"2.1\">{}", &SITE[0][from..]);
     let second = changed(&second, "site_lan", "second_lan");

@@ -1,5 +1,6 @@
-//! Everything at once: as much traffic as goes, keys renewed by IKE, workers that come and go, and the schedule switched.
-//! A fixed number of changes, or more of them for a given time: `STRESS_SECONDS=600 cargo test --release -p vpn-cli --test netns stress -- --nocapture`.
+//! Everything at once: as much traffic as goes, keys renewed by IKE, workers that come and go, and the schedule
+//! switched. A fixed number of changes, or more of them for a given time:
+//! `STRESS_SECONDS=600 cargo test --release -p vpn-cli --test netns stress -- --nocapture`.
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use lab::traffic::{Pings, Stream};
@@ -21,7 +22,8 @@ const CHANGES_A_REKEY: usize = 4;
 /// Octets that each stream carries between two changes.
 const GOES_ON: u64 = 1 << 20;
 
-/// A replaced SA is gone soon, so that all are counted at the end; not so soon that a busy host still has packets of it.
+/// A replaced SA is gone soon, so that all are counted at the end; not so soon that a busy host still has packets of
+/// it.
 const IKE: &str = "linger = \"10s\"\n";
 
 fn stress() {
@@ -83,8 +85,8 @@ fn stress() {
             assert!(BUFFERS.contains(&reason.as_str()), "{reason}: {dropped:?}");
         }
     }
-    // Every packet that was protected was accepted, or is counted with its reason. What a replaced SA received in the end is
-    // counted when it goes.
+    // Every packet that was protected was accepted, or is counted with its reason. The packets that a replaced SA
+    // received in the end are counted when it goes.
     let count = |gateway: &Gateway, field: &str| {
         gateway.child_sa("site_lan")[field].as_u64().expect("a number")
     };
@@ -93,7 +95,7 @@ fn stress() {
             .map(|(from, to)| (count(from, "packets_out"), count(to, "packets_in")))
     };
     let lost = |counts: &BTreeMap<_, _>, reason| counts.get(reason).copied().unwrap_or(0);
-    // Of what the kernel drops as one, nobody knows how many packets it was.
+    // The kernel drops several packets as one super-packet, and nobody knows how many.
     let bounds = [(0, 1), (1, 0)].map(|(from, to)| {
         let unsent = lost(&dropped[from], "esp.unsent");
         let unreceived = lost(&dropped[to], "esp.unreceived");
@@ -121,14 +123,14 @@ fn setting(number: usize) -> [&'static str; 3] {
     ]
 }
 
-/// What each gateway's data plane has dropped.
+/// The drop counters of each gateway's data plane.
 fn discards(gateways: &[Gateway; 2]) -> [BTreeMap<String, u64>; 2] {
     gateways.each_ref().map(|gateway| {
         gateway.discards().into_iter().filter(|(reason, _)| reason.starts_with("esp.")).collect()
     })
 }
 
-/// What has been counted since.
+/// The increase of the counters since then.
 fn since(
     before: &[BTreeMap<String, u64>; 2],
     mut now: [BTreeMap<String, u64>; 2],

@@ -1,4 +1,5 @@
-//! Commands on a terminal: progress is one line that changes, Ctrl-C leaves the work to vpnd, and `top` takes the whole screen.
+//! Commands on a terminal: progress is one line that changes, Ctrl-C leaves the work to vpnd, and `top` takes the whole
+//! screen.
 
 use crate::site::two;
 use libtest_mimic::Trial;

@@ -105,7 +105,7 @@ fn readable(policies: [String; 2], integrity: [bool; 2]) {
     }
 }
 
-/// What the operator is told while keys are exported, and what is found where they are not.
+/// One gateway exports keys, and tells the operator so. The other one does neither.
 fn tells(open: &Gateway, shut: &Gateway) {
     let keys = open.path("keys");
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;

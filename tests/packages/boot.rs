@@ -1,10 +1,10 @@
-//! A gateway with the units that `vpnd install` leaves, under systemd: nothing of its tunnel leaves in the clear between the
-//! first moment of the boot and the last one before the power is off.
+//! A gateway with the units that `vpnd install` leaves, under systemd: nothing of its tunnel leaves in the clear
+//! between the first moment of the boot and the last one before the power is off.
 //!
-//! The gateway has a default route past the tunnel, to the other gateway, where a rule of the kernel counts every packet of the
-//! tunnel's traffic that arrives as it is. Programs of the gateway and a host behind it send all the time, also while the
-//! gateway is off. Its outer interface is configured after `network-pre.target`, as all services do that configure a network, and
-//! stays configured when they end.
+//! The gateway has a default route past the tunnel, to the other gateway, where a rule of the kernel counts every
+//! packet of the tunnel's traffic that arrives as it is. Programs of the gateway and a host behind it send all the
+//! time, also while the gateway is off. Its outer interface is configured after `network-pre.target`, as all services
+//! do that configure a network, and stays configured when they end.
 
 use crate::machine::Machine;
 use libtest_mimic::Trial;
@@ -76,14 +76,15 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends to the network behind the other gateway, from an address of a host. 0.0.0.0: the kernel selects one by the route.
+    /// Sends to the network behind the other gateway, from an address of a host. 0.0.0.0: the kernel selects one by the
+    /// route.
     fn start(space: &Space, from: &'static str) -> Self {
         let socket = space.run(move || UdpSocket::bind((from, 0)).expect("an address of the host"));
         let (tried, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, end) = (Arc::clone(&tried), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Relaxed) {
-                // Whatever the system says to it: nothing may be on the wire.
+                // The result does not matter: nothing may be on the wire.
                 let _ = socket.send_to(b"secret", ("10.2.0.1", 4567));
                 count.fetch_add(1, Ordering::Relaxed);
                 // Nothing depends on this pace; it leaves the processor to others.
@@ -247,7 +248,7 @@ fn boot_to_power_off() {
     site.left.boot();
     site.leaks("no unit is enabled");
     site.left.run("systemctl enable vpn-guard vpnd");
-    // What follows is about the units from their beginning.
+    // The next steps are about the units from their beginning.
     site.left.power_off();
     site.begin();
     for line in [

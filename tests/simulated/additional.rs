@@ -1,4 +1,5 @@
-//! Additional key exchanges (RFC 9370): before the proofs in IKE_INTERMEDIATE (RFC 9242), and behind rekeys in IKE_FOLLOWUP_KE.
+//! Additional key exchanges (RFC 9370): before the proofs in IKE_INTERMEDIATE (RFC 9242), and behind rekeys in
+//! IKE_FOLLOWUP_KE.
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
 use ike::Config;

@@ -1,4 +1,4 @@
-//! What a stranger may cost (RFC 7296 §2.6).
+//! The cost that a stranger may cause (RFC 7296 §2.6).
 
 use crate::{SETTLED, SOON, calm, up};
 use ike::Config;

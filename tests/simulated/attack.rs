@@ -179,7 +179,8 @@ fn our_own_request_sent_back_to_us_starts_nothing() {
     assert_agreement(&mut world, left, right, &site);
 }
 
-/// The right end's policy with a second tunnel: under another name of its own and another key, to whoever comes.
+/// The right end's policy with a second tunnel: under another name of its own and another key, to a peer at any
+/// address.
 fn with_second_tunnel(site: &Site) -> Arc<Policy> {
     let policy = site.policy(Side::Right);
     let mut tunnel = IkeTunnel::clone(&policy.tunnels[0]);
@@ -302,8 +303,8 @@ fn one_address_does_not_take_every_place_of_strangers() {
 
 #[test]
 fn many_addresses_do_not_keep_out_a_peer_that_the_policy_names() {
-    // Each of them returns the cookie, and none of them ever authenticates. Beside the named peer, the policy has one of any
-    // address.
+    // Each of them returns the cookie, and none of them ever authenticates. Beside the named peer, the policy has one
+    // of any address.
     let site = site(1);
     let config = Config { cookie_threshold: 4, half_open_limit: 64, ..calm() };
     let mut world = World::new(1);
@@ -352,7 +353,7 @@ fn traffic_does_not_bring_back_what_the_operator_has_taken_down() {
     assert_agreement(&mut world, left, right, &site);
 }
 
-/// What is still being negotiated when the first of two child tunnels goes, at every moment of it.
+/// The first of two child tunnels goes at every moment of the negotiation; the second one still comes up.
 fn without_net0(auto_start: bool, drop: impl Fn(&mut World, HostId, &Site)) {
     let site = Site { auto_start, ..site(2) };
     for steps in 0..5 {

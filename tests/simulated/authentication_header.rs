@@ -1,5 +1,5 @@
-//! Child SAs of AH (RFC 4302) with the real datapath beneath: negotiated, rekeyed, deleted, and refused where a NAT would
-//! change the addresses that AH covers.
+//! Child SAs of AH (RFC 4302) with the real datapath beneath: negotiated, rekeyed, deleted, and refused where a NAT
+//! would change the addresses that AH covers.
 
 use crate::{SETTLED, SOON, assert_all_arrived, calm, child_spi, talk};
 use esp::plane::Encapsulation;
@@ -81,7 +81,7 @@ fn every_suite_in_either_mode_and_family() {
     }
 }
 
-/// RFC 7296 §1.4.1, §2.8: Delete and REKEY_SA name AH, and the right SA goes whoever asks.
+/// RFC 7296 §1.4.1, §2.8: Delete and REKEY_SA name AH, and the right SA goes at either side's request.
 #[test]
 fn crossing_rekeys_and_deletes_find_the_sas_of_ah() {
     for seed in 0..8 {
@@ -149,7 +149,7 @@ fn behind_a_nat(offers: [Vec<ChildProposal>; 2]) -> (World, HostId, HostId) {
 #[test]
 fn nothing_but_ah_is_refused_behind_a_nat_and_the_reason_told() {
     let esp = esp_offer(KeyBits::B128, lifetime(Duration::from_secs(86_400)));
-    // The initiator does not even ask; a responder with nothing but AH refuses whatever is asked for.
+    // The initiator does not even ask; a responder with nothing but AH refuses every offer.
     let (mut world, left, _) = behind_a_nat([vec![offer(GMAC, false)], vec![offer(GMAC, false)]]);
     assert!(world.status(left)[0].sa.is_none());
     let told = |world: &World, host| {

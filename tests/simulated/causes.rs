@@ -1,4 +1,4 @@
-//! What keeps messages from the peer is named, and what nobody has proved changes no SA.
+//! The obstacle that keeps messages from the peer is named, and unauthenticated information changes no SA.
 
 use crate::{SETTLED, SOON, calm, failure, up};
 use ike::failure::FailureKind;
@@ -121,7 +121,7 @@ fn a_route_that_is_missing_for_a_moment_ends_no_ike_sa() {
     assert_clean_stop(&mut world, left, right);
 }
 
-/// What `vpnctl why` says about the way to the peer while an answer is awaited.
+/// The obstacle on the way to the peer that `vpnctl why` names while an answer is awaited.
 fn obstacle(world: &mut World, host: HostId) -> Option<String> {
     match world.status(host)[0].children[0].next.clone() {
         Some(Next::Answer { obstacle, .. }) => obstacle,
@@ -144,7 +144,7 @@ fn icmp_is_told_of_and_changes_nothing() {
     let unreachable = Unreachable { by: site.right, what: Obstacle::Port };
     let before = world.host(left).engine.inventory();
     let deadline = world.host(left).engine.deadline();
-    // Whoever does not see our messages knows no SPI, and the message may quote too little.
+    // An attacker who does not see our messages knows no SPI, and an ICMP message may quote too little.
     for quoted in [&[7; 16][..], &octets[..4], &[]] {
         world.command(left, "icmp", |e, _| e.handle_unreachable(remote, quoted, unreachable));
         assert_eq!(obstacle(&mut world, left), None);

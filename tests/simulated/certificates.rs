@@ -1,4 +1,4 @@
-//! Proofs by certificates: every kind of key, chains, names, and what is not accepted.
+//! Proofs by certificates: every kind of key, chains, names, and certificates that are not accepted.
 
 use crate::pki::{Authority, Wallet, key, of_side, read_crl, with_crl_at};
 use crate::{SETTLED, SOON, calm};
@@ -120,7 +120,7 @@ fn a_chain_with_certificates_between_goes_in_fragments() {
     };
     let (left, right) = (with_chain("left"), with_chain("right"));
     comes_up(&site(), &left, &right);
-    // What the peer has not sent may be here.
+    // A certificate that the peer has not sent may be here.
     comes_up(&site(), &Wallet { between: vec![], ..left.clone() }, &right);
     is_bad(
         &Wallet { between: vec![], ..left },

@@ -1,9 +1,9 @@
 //! Crossing, delayed and lost exchanges, message by message (RFC 7296 §2.8, §2.25).
 //!
-//! The scenarios have the names, and their messages the order, of strongSwan's test suites for the same collisions, so that
-//! completeness can be seen: every scenario of `child_rekey`, `child_delete`, `child_create`, `ike_rekey` and `ike_delete`
-//! has a test of that name in the module of that name, for each role and each nonce that may be the lowest, except those of
-//! this table. Scenarios that are not in those suites stand at the end of a module.
+//! The scenarios have the names, and their messages the order, of strongSwan's test suites for the same collisions, so
+//! that completeness can be seen: every scenario of `child_rekey`, `child_delete`, `child_create`, `ike_rekey` and
+//! `ike_delete` has a test of that name in the module of that name, for each role and each nonce that may be the
+//! lowest, except those of this table. Scenarios that are not in those suites stand at the end of a module.
 //!
 //! | scenario | why not |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | suite `ike_mid_sync` | synchronisation of message IDs (RFC 6311) is not spoken |
 //! | suite `ike_cfg` | configuration payloads are neither asked for nor granted |
 //!
-//! After every message both ends' tables, SPIs and planes must fit each other, and while a tunnel is up a packet must get
-//! through in either direction. Time stands still until a scenario ends, so that nothing but the messages decides.
+//! After every message both ends' tables, SPIs and planes must fit each other, and while a tunnel is up a packet must
+//! get through in either direction. Time stands still until a scenario ends, so that nothing but the messages decides.
 
 mod child_create;
 mod child_delete;
@@ -53,7 +53,7 @@ enum Who {
 }
 use Who::{A, B};
 
-/// What a message is, as far as its header and length tell: the rest is encrypted.
+/// The kind of a message, as far as its header and length tell: the rest is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// CREATE_CHILD_SA.
@@ -112,7 +112,7 @@ struct Duel {
     made: [Option<u32>; 2],
 }
 
-/// Two child tunnels: what happens to one must not harm the other.
+/// Two child tunnels: changes of one must not harm the other.
 fn site() -> Site {
     Site { children: 2, ..Site::default() }
 }
@@ -152,7 +152,7 @@ impl Duel {
         self.hosts[who as usize]
     }
 
-    // ---- what an end begins; the nonce it makes begins with this octet
+    // ---- exchanges that an end begins; the nonce it makes begins with this octet
 
     fn rekey_child(&mut self, who: Who, nonce: u8) {
         let host = self.host(who);
@@ -220,7 +220,7 @@ impl Duel {
         self.check();
     }
 
-    /// Hands over whatever the ends have to say, by turns.
+    /// Hands over all messages of both ends, by turns.
     fn pass_all(&mut self) {
         loop {
             let mut any = false;
@@ -246,9 +246,9 @@ impl Duel {
         assert_eq!(self.world.held(self.gates[who as usize]), 0, "{who:?} has said something");
     }
 
-    // ---- what must hold
+    // ---- invariants
 
-    /// What must hold after every message.
+    /// Checks the state after every message.
     fn check(&mut self) {
         let mut found: Vec<String> =
             self.hosts.into_iter().flat_map(|h| bookkeeping(&mut self.world, h)).collect();
@@ -261,7 +261,7 @@ impl Duel {
         assert!(found.is_empty(), "inconsistent:\n  {}", found.join("\n  "));
     }
 
-    /// Whose request made the Child SA that serves `net0`.
+    /// The end whose request made the Child SA that serves `net0`.
     fn child_made_by(&mut self) -> Who {
         let ours = [A, B].map(|who| {
             let host = self.host(who);
@@ -275,7 +275,7 @@ impl Duel {
         }
     }
 
-    /// Whose request made the IKE SA that serves.
+    /// The end whose request made the IKE SA that serves.
     fn ike_made_by(&mut self) -> Who {
         let status = self.world.status(self.host(A));
         let sa = status.iter().find_map(|s| s.sa.as_ref()).expect("an IKE SA is up");

@@ -1,5 +1,5 @@
-//! With the real ESP datapath beneath: what the engine asks of it makes packets arrive, and none can be read on the way,
-//! unless the policy wants no more than integrity.
+//! With the real ESP datapath beneath: packets arrive by the SAs that the engine installs, and none can be read on the
+//! way, unless the policy wants no more than integrity.
 
 use crate::{SETTLED, SOON, assert_all_arrived, assert_nothing_lost, assert_settled, calm, talk};
 use policy::{ChildProposal, EspEncryption, Group, Integrity, KeyBits, Mode, Pfs, Protection};

@@ -99,7 +99,7 @@ fn a_redundant_ike_sa_that_its_side_leaves_is_closed_by_the_other() {
     for seed in 0..16 {
         let site = Site { auto_start: true, children: 2, ..Site::default() };
         let (mut world, left, right) = World::of_site(seed, &site, &calm());
-        // To the other side, whoever should close its own seems to do nothing.
+        // Deletes are held back: the side that should close its IKE SA seems to do nothing.
         let gates = [left, right].map(|h| world.hold(h, |l| l.is_request(Exchange::Informational)));
         world.run_for(SETTLED);
         gates.into_iter().for_each(|gate| world.discard(gate));

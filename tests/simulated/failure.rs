@@ -1,4 +1,4 @@
-//! What cannot come up says why on both ends and leaves nothing behind.
+//! A tunnel that cannot come up says why on both ends and leaves nothing behind.
 
 use crate::puppet::{Puppet, notify};
 use crate::{SETTLED, SOON, calm, failure, up};
@@ -106,7 +106,8 @@ fn one_end_wants_transport_mode_and_the_other_tunnel_mode() {
         world.connect(left, Site::TUNNEL);
         world.run_for(SETTLED);
         assert_no_child(&mut world, [left, right]);
-        // There is no Notify for it: a responder that cannot do tunnel mode has only NO_PROPOSAL_CHOSEN, and knows better.
+        // There is no Notify for it: a responder that cannot do tunnel mode has only NO_PROPOSAL_CHOSEN, and knows
+        // better.
         let (knows, other) = if l == Mode::Transport { (left, right) } else { (right, left) };
         assert_eq!(failure(&world, knows, "net0"), Some(FailureKind::ModeMismatch));
         if other == left {

@@ -204,7 +204,7 @@ fn certificates_that_are_none_or_too_many_are_refused() {
         let proof = signed(key, &puppet.signed_octets());
         is_refused(puppet, [certificates, vec![proof]].concat(), words);
     }
-    // What else comes beside the certificate is passed over.
+    // Other CERT payloads beside the certificate are passed over.
     let mut puppet = at_the_door(&root, &site());
     let proof = signed(key, &puppet.signed_octets());
     let beside = vec![

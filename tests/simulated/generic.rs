@@ -83,7 +83,7 @@ fn the_peer_names_the_traffic() {
     assert_nothing_lost(&mut world, flows);
     assert_eq!(rules(&mut world, right), 2);
 
-    // What the peer gives up is no longer this side's concern; asked for again, it is again.
+    // Traffic that the peer gives up has no rule on this side; when the peer asks for it again, it has one.
     assert!(world.disconnect(left, "net0"));
     world.run_for(SETTLED);
     assert_eq!(children(&mut world, right), [named(1)]);
@@ -183,7 +183,7 @@ fn a_peer_does_not_name_more_than_it_can_have() {
     for (net, granted) in nets {
         let site = Site { left_net: Some(ranges(net)), ..Site::default() };
         let tunnel = generic(&site, ANYTHING, &[]);
-        // Either side of the traffic: what the peer calls its own, and what it says is ours.
+        // Either side of the traffic: the peer's own selectors, and its selectors for our side.
         for ours in [false, true] {
             let mut policy = Policy::clone(&site.policy(Side::Left));
             let child = Arc::make_mut(&mut Arc::make_mut(&mut policy.tunnels[0]).children[0]);
@@ -282,7 +282,7 @@ fn peers_do_not_ask_for_each_others_traffic() {
     }
 }
 
-/// A new policy without it takes what it gave.
+/// A new policy without it removes the SAs and rules that it gave.
 #[test]
 fn a_generic_policy_that_goes_takes_its_traffic_along() {
     let site = Site::default();

@@ -10,7 +10,7 @@ use sim::{Exchange, HostId, Label, Site, World};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What an attacker makes of a message.
+/// An attacker's change of a message.
 #[derive(Clone, Copy, Debug)]
 enum Attack {
     /// Cut off somewhere, the length field as it was.
@@ -86,8 +86,8 @@ impl Attack {
         Some(parcel)
     }
 
-    /// Nothing protects IKE_SA_INIT while it happens: whoever gets in first with a message that reads well is believed
-    /// until IKE_AUTH fails (RFC 7296 §2.4, §5). What can be told from the genuine one must do no harm even then.
+    /// Nothing protects IKE_SA_INIT while it happens: the first message that reads well is believed until IKE_AUTH
+    /// fails (RFC 7296 §2.4, §5). A message with a wrong length, or an exact copy, must do no harm even then.
     fn must_be_harmless(self, label: &Label, when: When) -> bool {
         let unprotected = label.exchange == Exchange::SaInit;
         !unprotected || when != When::Before || matches!(self, Self::Truncate | Self::Replay)
@@ -120,7 +120,7 @@ fn run_attacked(world: &mut World, time: Duration, attack: Attack, when: When) {
     }
 }
 
-/// What the operators of both ends hear of, but for what a stranger would cause, too.
+/// The events that the operators of both ends hear of, except those that a stranger would cause, too.
 fn heard(world: &World, hosts: [HostId; 2]) -> Vec<String> {
     let told = |h: HostId| {
         let events = world.host(h).events.iter().filter(|(_, e)| {
@@ -219,7 +219,7 @@ fn a_handshake_whose_first_messages_are_forged_can_be_repeated() {
                 }
             }
             world.run_for(SETTLED);
-            // Whatever became of the attacked handshake, another one brings the ends together.
+            // Whether or not the attacked handshake succeeded, another one brings the ends together.
             world.disconnect(left, Site::TUNNEL);
             world.run_for(SETTLED);
             world.connect(left, Site::TUNNEL);

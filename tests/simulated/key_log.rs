@@ -19,7 +19,7 @@ fn listen(world: &mut World, host: HostId) -> Kept {
     kept
 }
 
-/// What was kept, in an order that is the same on both sides.
+/// The kept keys, in an order that is the same on both sides.
 fn sorted(kept: &Kept) -> Vec<LoggedKeys> {
     let mut keys = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     keys.sort_by_key(|keys| match keys {

@@ -147,7 +147,7 @@ fn a_restarted_peer_that_starts_by_itself_heals_the_tunnel() {
 
 #[test]
 fn a_restarted_peer_that_keeps_silent_is_noticed() {
-    // Whatever it says without a key (RFC 7296 §2.21.4) must not by itself end an SA.
+    // Its unprotected notifications (RFC 7296 §2.21.4) must not by themselves end an SA.
     let (mut world, left, right) = up(&Site::default(), &Config::default());
     world.restart(right);
     world.run_for(Duration::from_secs(600));
@@ -155,7 +155,7 @@ fn a_restarted_peer_that_keeps_silent_is_noticed() {
     assert_nothing_left(&mut world, right);
 }
 
-/// Connects in vain; of what the host wants to send, so many datagrams do not leave it. What the failure says.
+/// Connects in vain; the host cannot send the first `unsent` datagrams. Returns the text of the failure.
 fn in_vain(world: &mut World, left: HostId, unsent: usize) -> String {
     world.tap();
     world.connect(left, Site::TUNNEL);
@@ -179,7 +179,7 @@ fn in_vain(world: &mut World, left: HostId, unsent: usize) -> String {
 
 #[test]
 fn a_host_that_cannot_send_says_so_and_goes_on_trying() {
-    // RFC 7296 §2.4: what the network says proves nothing, but an operator wants to know it.
+    // RFC 7296 §2.4: an error of the network proves nothing, but an operator wants to know it.
     let (mut world, left, right) = World::of_site(1, &Site::default(), &calm());
     world.cut(right);
     assert!(in_vain(&mut world, left, usize::MAX).contains("no route"));

@@ -75,7 +75,7 @@ fn calm() -> Config {
 fn up(seed: u64, site: &Site) -> (World, HostId, HostId) {
     let (mut world, left, right) = World::of_site(seed, site, &calm());
     world.connect(left, Site::TUNNEL);
-    // Where both sides start, what is redundant lingers.
+    // If both sides start, redundant SAs linger.
     world.run_for(if site.auto_start { SOON + calm().linger } else { SOON });
     assert_agreement(&mut world, left, right, site);
     (world, left, right)

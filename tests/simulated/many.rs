@@ -126,11 +126,12 @@ fn a_flood_costs_no_memory_and_nobody_a_tunnel() {
         let datagram = Datagram { local: SocketAddr::new(hub, 500), remote, octets: &octets };
         fleet.hub.handle_datagram(now, datagram);
         most = most.max(fleet.hub.inventory().half_open);
-        // What is sent back goes nowhere: nobody is there.
+        // The answers go nowhere: nobody is there.
         while !matches!(fleet.hub.poll(), Output::Wait(_)) {}
         now += Duration::from_micros(100);
         if n == STRANGERS / 2 {
-            // In the middle of it a friend whose first request waited knocks, and the tunnel that is up is asked for life.
+            // In the middle of it a friend whose first request waited knocks, and the tunnel that is up is asked for
+            // life.
             fleet.deliver(now, End::Hub, &vec![friend.clone()]);
             assert_eq!(
                 count(&fleet.settle(now), |k| matches!(k, EventKind::Established { .. })),

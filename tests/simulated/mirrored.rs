@@ -1,4 +1,4 @@
-//! Policy files and their mirrors: both ends come up, whoever starts, with packets through the real datapath.
+//! Policy files and their mirrors: both ends come up, whichever side starts, with packets through the real datapath.
 
 use crate::pki::{Authority, Wallet, key, params};
 use crate::{SETTLED, SOON, assert_nothing_lost, calm};

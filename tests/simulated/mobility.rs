@@ -1,4 +1,4 @@
-//! What RFC 4555 asks for that two gateways of this kind never show each other.
+//! Cases of RFC 4555 that never arise between two gateways of this kind.
 
 use crate::calm;
 use crate::puppet::{Puppet, notified, notify};

@@ -329,7 +329,7 @@ fn both_ends_are_behind_nats_and_one_of_those_forwards_the_ports() {
             }
         }
         assert_nothing_lost(&mut world, flows);
-        // RFC 7296 §2.23: who is behind a NAT follows nobody; with MOBIKE it is told.
+        // RFC 7296 §2.23: a host behind a NAT follows no change of the peer's address; with MOBIKE it is told.
         if mobike {
             world.nat(left).reboot();
             world.run_for(SETTLED);

@@ -17,7 +17,7 @@ const SECOND: &str = "other";
 const FIRST_NET: &str = "net0";
 const SECOND_NET: &str = "net9";
 
-/// What is made of the selectors of the second client's side.
+/// A change of the selectors of the second client's side.
 type Change<'a> = &'a dyn Fn(&mut Vec<Selector>);
 
 /// Two clients behind one NAT, and the gateway.
@@ -28,7 +28,7 @@ struct Scene {
     gateway: HostId,
 }
 
-/// The second client's tunnel: other names, and what `change` makes of the selectors of the client's side.
+/// The second client's tunnel: other names, and the selectors of the client's side with `change`.
 fn second(policy: &Policy, client: Side, change: Change<'_>) -> Arc<IkeTunnel> {
     let rename = |text: &str| text.replace("left", "second").replace(FIRST, SECOND);
     let mut tunnel = IkeTunnel::clone(&policy.tunnels[0]);
@@ -42,8 +42,8 @@ fn second(policy: &Policy, client: Side, change: Change<'_>) -> Arc<IkeTunnel> {
     Arc::new(tunnel)
 }
 
-/// `seen` is the site as the gateway sees it; the second client's side of the traffic is what `change` makes of it, in the
-/// client's policy and in the gateway's.
+/// `seen` is the site as the gateway sees it; `change` changes the second client's side of the traffic, in the client's
+/// policy and in the gateway's.
 fn scene(site: &Site, seen: &Site, change: [Change<'_>; 2], config: &Config) -> Scene {
     let strict = Behaviour::AddressAndPortDependent;
     let mut world = World::new(1);
@@ -91,7 +91,7 @@ impl Scene {
         status.iter().map(|s| s.sa.as_ref().expect("it is up").remote).collect()
     }
 
-    /// What the gateway has sent to each client and it has opened.
+    /// The number of the gateway's packets that a client has opened.
     fn received(&mut self, client: HostId) -> u64 {
         let status = self.world.status(client);
         let children = status.iter().flat_map(|s| &s.children);
@@ -156,7 +156,7 @@ fn in_transport_mode_they_look_alike_and_the_second_is_refused() {
         order.into_iter().for_each(|client| scene.connect(client));
         scene.refuses_the_second();
         assert!(scene.is_up(one, FIRST_NET) && scene.is_up(gateway, FIRST_NET));
-        // What the gateway sends to the address that both have.
+        // The gateway sends to the address that both have.
         let every = Duration::from_millis(100);
         let flow = scene.world.start_flow(gateway, seen.right, OUTSIDE, every);
         scene.world.run_for(SOON);

@@ -1,4 +1,4 @@
-//! Answers of OCSP responders in IKE (RFC 4806): what they are good for, and what does not count.
+//! Answers of OCSP responders in IKE (RFC 4806): their effects, and answers that do not count.
 
 use crate::SOON;
 use crate::certificates::{
@@ -36,7 +36,7 @@ fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     [head, content].concat()
 }
 
-/// What a responder says of one certificate.
+/// A responder's answer about one certificate.
 struct Answer<'a> {
     issuer: &'a Authority,
     serial: Vec<u8>,
@@ -307,7 +307,7 @@ fn damaged_answers_are_refused_without_a_panic() {
         for bit in 0..8 {
             let mut damaged = whole.clone();
             damaged[at] ^= 1 << bit;
-            // What matters is that it ends.
+            // The result does not matter; the call must end.
             let _ = Ocsp::read(&damaged);
         }
     }

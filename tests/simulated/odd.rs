@@ -1,5 +1,6 @@
-//! Policies and configurations that nobody should write, built in code: what cannot work is refused with a message that
-//! says where and why, and what is accepted neither panics an engine nor makes it send without end, in either role.
+//! Policies and configurations that nobody should write, built in code: a policy that cannot work is refused with a
+//! message that says where and why. One that is accepted neither panics an engine nor makes it send without end, in
+//! either role.
 
 use ike::Config;
 use policy::{

@@ -48,7 +48,7 @@ pub fn of_side(name: &str) -> CertificateParams {
     params
 }
 
-/// Who signs certificates.
+/// An authority that signs certificates.
 pub struct Authority {
     params: CertificateParams,
     pub key: Arc<KeyPair>,
@@ -177,7 +177,8 @@ impl Authority {
     }
 }
 
-/// What a side has: its certificate and key, what lies between, whom it trusts, and revocation lists.
+/// The credentials of a side: its certificate and key, intermediate certificates, trusted authorities, and revocation
+/// lists.
 #[derive(Clone, Default)]
 pub struct Wallet {
     pub own: Vec<(Vec<u8>, Arc<KeyPair>)>,

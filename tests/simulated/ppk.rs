@@ -1,4 +1,4 @@
-//! Postquantum preshared keys (RFC 8784, RFC 9867): which of them is used, what a peer without one meets, and how they are replaced.
+//! Postquantum preshared keys (RFC 8784, RFC 9867): the choice of one, a peer without one, and their replacement.
 
 use crate::certificates::{any, last_failure, side};
 use crate::pki::{Authority, Wallet};
@@ -37,7 +37,7 @@ fn has(keys: &[(&str, u8)]) -> Wallet {
     Wallet { ppks, ..Wallet::default() }
 }
 
-/// What one side's policy says, and its keys.
+/// The PPK of one side's policy, and its keys.
 type End<'a> = (Option<Ppk>, &'a [(&'a str, u8)]);
 
 fn site(ppk: &Option<Ppk>) -> Site {
@@ -105,8 +105,8 @@ fn comes_up(left: &End<'_>, right: &End<'_>, with: bool) {
     }
 }
 
-/// The tunnel comes up from neither side. `lack` is what the left notes as initiator and as responder, `None`: that the
-/// peer does not accept its proof, which names the PPK.
+/// The tunnel comes up from neither side. `lacks` are the reasons that the left notes as initiator and as responder;
+/// `None`: the peer does not accept its proof, which names the PPK.
 fn is_refused(before: bool, left: &End<'_>, right: &End<'_>, lacks: [Option<PpkLack>; 2]) {
     for (from_left, lack) in [(true, lacks[0]), (false, lacks[1])] {
         let (mut world, l, r) = between(before, left, right);
@@ -516,7 +516,8 @@ fn each_sa_tells_whether_it_is_quantum_safe() {
     };
     let a = || optional(&["a"]);
     let only_kem = Site { ike: vec![ike_offer(&[Group::MlKem768])], ..Site::default() };
-    // Whether PPKs come before the proofs, whether the peer has the key, and what is told before and after a rekey.
+    // Whether PPKs come before the proofs, whether the peer has the key, and both ends' reports before and after a
+    // rekey.
     for (site, before, has_key, first, rekeyed) in [
         (site(&[], None), true, false, [NotInPolicy; 2], [NotInPolicy; 2]),
         (only_kem, true, false, [Safe; 2], [Safe; 2]),

@@ -29,7 +29,8 @@ fn preparing(world: &mut World, host: HostId) -> usize {
     world.plane(host).preparing().len()
 }
 
-/// Two networks, of which the first comes up with IKE_AUTH and the second with CREATE_CHILD_SA, and a host of another peer.
+/// Two networks, of which the first comes up with IKE_AUTH and the second with CREATE_CHILD_SA, and a host of another
+/// peer.
 fn crowd() -> (Site, World, [HostId; 3]) {
     let site = Site { children: 2, ..Site::default() };
     let other = Site {
@@ -134,7 +135,7 @@ fn a_stop_does_not_wait_for_the_plane() {
     }
 }
 
-/// The request is looked at again: what is answered is what the new policy allows.
+/// The request is looked at again: the answer follows the new policy.
 #[test]
 fn a_policy_is_replaced_while_the_plane_prepares() {
     for (what, goes) in

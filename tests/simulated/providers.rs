@@ -55,8 +55,8 @@ fn world(site: &Site, left: &Config, right: &Config) -> (World, HostId, HostId) 
     (world, left, right)
 }
 
-/// A tunnel comes up, is rekeyed in both phases, and goes: each message of IKE in its order, by its header and its length. Its
-/// octets follow from random private values.
+/// A tunnel comes up, is rekeyed in both phases, and goes: each message of IKE in its order, by its header and its
+/// length. Its octets follow from random private values.
 fn story(site: &Site, left: &Config, right: &Config) -> Vec<Label> {
     let (mut world, l, r) = world(site, left, right);
     world.connect(l, Site::TUNNEL);

@@ -1,4 +1,5 @@
-//! A peer that says whatever a test wants: it has the keys of an IKE SA with one gateway, and no mind of its own.
+//! A peer that sends any message that a test wants: it has the keys of an IKE SA with one gateway, and no mind of its
+//! own.
 
 use crate::{SOON, calm};
 use crypto::{Cipher, Provider, Suite};
@@ -35,7 +36,7 @@ pub struct Puppet {
     pub initiator: bool,
     /// Initiator's, responder's.
     pub spis: (IkeSpi, IkeSpi),
-    /// What it adds to its IKE_SA_INIT message.
+    /// Payloads that it adds to its IKE_SA_INIT message.
     pub introduction: Vec<Payload>,
     /// Where it sends from and to.
     pub port: u16,
@@ -275,7 +276,7 @@ impl Puppet {
         }
     }
 
-    /// What its proof is about.
+    /// The octets that its AUTH payload signs (RFC 7296 §2.15).
     pub fn signed_octets(&self) -> Vec<u8> {
         let id = Identification::of(&self.site.policy(Side::Right).tunnels[0].local.identity);
         let message = if self.initiator { &self.handshake.0 } else { &self.handshake.1 };
@@ -387,7 +388,8 @@ impl Puppet {
         self.open(&answer, &octets)
     }
 
-    /// The next request of the gateway: one that came with its answer to the puppet's last request, or the one it has sent since.
+    /// The next request of the gateway: one that came with its answer to the puppet's last request, or the one it has
+    /// sent since.
     pub fn next_request(&mut self) -> (Header, Vec<Payload>) {
         let (header, octets) = match self.unanswered.is_empty() {
             true => self.one_message(),
@@ -398,7 +400,8 @@ impl Puppet {
         (header, payloads)
     }
 
-    /// The Delete of the Child SA that the gateway has replaced just now. It waits until packets on that SA have arrived.
+    /// The Delete of the Child SA that the gateway has replaced just now. It waits until packets on that SA have
+    /// arrived.
     pub fn next_delete(&mut self) -> (Header, Vec<Payload>) {
         let margin = Duration::from_millis(100);
         self.world.run_for(calm().drain - margin);

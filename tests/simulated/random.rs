@@ -1,7 +1,7 @@
-//! Worlds made at random: whatever happens, both ends of every tunnel come out in the same state.
+//! Worlds made at random: after any events, both ends of every tunnel come out in the same state.
 //!
-//! `SIM_SEEDS` says how many worlds, `SIM_FIRST` with which seed to begin; `SIM_SEED` names a single one. A failure prints
-//! the seed, what happened (without what it happens as well without), and the ladder of messages.
+//! `SIM_SEEDS` says how many worlds, `SIM_FIRST` with which seed to begin; `SIM_SEED` names a single one. A failure
+//! prints the seed, the steps (without those that it does not depend on), and the ladder of messages.
 
 mod action;
 mod plan;
@@ -48,7 +48,8 @@ fn whatever_happens_beside_additional_key_exchanges_reauthentication_and_familie
     each_seed(seeds(150), anything_and_more);
 }
 
-/// Each of these worlds once ended wrong. `delete.rs` and `collisions/child_create.rs` have the causes, message by message.
+/// Each of these worlds once ended wrong. `delete.rs` and `collisions/child_create.rs` have the causes, message by
+/// message.
 #[test]
 fn worlds_that_once_ended_wrong() {
     for seed in [283_147, 316_225] {
@@ -56,7 +57,7 @@ fn worlds_that_once_ended_wrong() {
     }
 }
 
-/// What happens in the world of a seed.
+/// The plan and the steps of a seed.
 fn script(seed: u64) -> (plan::Plan, Vec<Step>) {
     let mut chance = Chance::new(seed, u64::MAX);
     let plan = plan::Plan::draw(&mut chance);

@@ -220,8 +220,8 @@ fn a_peer_that_does_not_renew_is_cut_off() {
 
 #[test]
 fn the_peer_may_ask_for_it_at_any_time() {
-    // What a peer asks for in seconds, and how long the gateway takes: not less than ten seconds, and not more than it
-    // wants itself.
+    // The lifetime that a peer asks for in seconds, and the bounds of the gateway's time: 80 to 90 % of that lifetime,
+    // which counts as ten seconds at least, and at most as the gateway's own.
     for (asked, at_least, at_most) in [(60_u32, 48, 54), (0, 8, 9), (7200, 480, 540)] {
         let config = Config { reauthenticate: Some(Duration::from_secs(600)), ..calm() };
         let mut puppet = Puppet::new(&Site::default(), config);

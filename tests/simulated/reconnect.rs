@@ -40,7 +40,7 @@ fn is_up(world: &mut World, host: HostId, child: &str) -> bool {
     status.iter().flat_map(|s| &s.children).any(|c| c.name == child && c.sa.is_some())
 }
 
-/// A packet of the left network, whatever becomes of it.
+/// A packet of the left network, which may be lost.
 fn send_one(world: &mut World, left: HostId, site: &Site) {
     let (l, r) = site.inner(0);
     let flow = world.start_flow(left, l, r, Duration::ZERO);
@@ -219,7 +219,7 @@ fn a_peer_that_deletes_whatever_comes_up_is_not_asked_without_end() {
         }
         let up = world.count_events(left, |e| matches!(e, EventKind::Established { .. }));
         assert!((60..=300).contains(&up), "{up} times up in an hour");
-        // What has lasted comes back at once.
+        // A tunnel that has lasted comes back at once.
         world.run_for(SETTLED);
         assert!(world.disconnect(right, name));
         assert!(world.run_until(Duration::from_secs(3), |w| !is_up(w, right, "net0")));
@@ -276,7 +276,7 @@ fn packets_do_not_start_what_has_just_failed_without_pause() {
     world.run_for(SOON);
     let before = world.now();
     while world.now() - before < Duration::from_secs(3600) {
-        // The recorder asks once; what asks is one packet after the other.
+        // The recorder asks once; here one packet after the other asks.
         world.command(left, "a packet", |e, now| {
             let rule = e.plane().rules().next().expect("a rule").id;
             let packet = esp::plane::PacketSummary {

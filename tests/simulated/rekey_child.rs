@@ -47,7 +47,7 @@ fn either_side_rekeys_without_losing_a_packet() {
                 assert_eq!(rekeys(&mut world, right), n as u64 + 1);
             }
             assert_nothing_lost(&mut world, flows);
-            // What was on its way when the old SA was deleted is counted, too.
+            // Packets that were on their way when the old SA was deleted are counted, too.
             world.run_for(SETTLED);
             let mut counts = |host| {
                 let status = world.status(host);

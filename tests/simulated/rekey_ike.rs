@@ -32,7 +32,7 @@ fn either_side_rekeys_and_the_child_sas_go_along() {
         assert!(is_initiator(&mut world, host), "who rekeys is the new SA's original initiator");
         assert_agreement(&mut world, left, right, &site());
     }
-    // The Child SAs are still managed by whoever wants to.
+    // Either side can still rekey the Child SAs.
     for host in [left, right] {
         assert!(world.rekey(host, "net0") && world.rekey(host, "net1"));
         world.run_for(Duration::from_secs(20));

@@ -165,7 +165,7 @@ fn the_order_of_the_file_decides_whose_traffic_it_is() {
     assert_eq!(rules, ["net2", "net1", "net0"]);
     assert_eq!(["net0", "net1"].map(|name| child_spi(&mut world, left, name)), spis);
     assert_all_arrived(&mut world, flows);
-    // What serves a rule goes on to be found under its new place.
+    // The SAs of a rule are still found when the rule has another place.
     world.rekey(left, "net0");
     let flows = talk(&mut world, left, right, &before);
     world.run_for(SETTLED);

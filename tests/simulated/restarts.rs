@@ -1,5 +1,5 @@
-//! A gateway restarts and has forgotten everything: the packets that this costs, and a peer that begins a session without
-//! saying that it has forgotten the one before (no INITIAL_CONTACT).
+//! A gateway restarts and has forgotten everything: the packets that this costs, and a peer that begins a session
+//! without saying that it has forgotten the one before (no INITIAL_CONTACT).
 
 use crate::puppet::{CHILD_SPI, Puppet};
 use crate::{SETTLED, SOON, calm};
@@ -75,7 +75,7 @@ fn an_answer_says_nothing_of_a_child_sa_that_was_made_after_the_request() {
     puppet.world.run_for(SOON);
 }
 
-/// Who sends after the restart.
+/// The gateways that send after the restart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Senders {
     Restarted,

@@ -79,7 +79,7 @@ fn chacha20_among_others_is_chosen_where_it_is_wanted() {
     }
 }
 
-/// What only old peers have, in the IKE SA and in the Child SA.
+/// Algorithms that only old peers have, in the IKE SA and in the Child SA.
 #[test]
 fn what_serves_old_peers_lives_through_rekeys() {
     let cases = [

@@ -1,4 +1,4 @@
-//! What comes without protection, or before there is a proof: of RFC 7296 what only a puppet shows.
+//! Messages without protection, or before there is a proof: the cases of RFC 7296 that only a puppet shows.
 
 use crate::calm;
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify};

@@ -1,11 +1,11 @@
 //! No crate has a circle of imports with more than four files: each file can be read with few others in mind.
 //!
-//! A file imports another if it names an item that is defined there: in a `use`, or by a path in an expression. Re-exports
-//! are followed to the definition, so that a front page that gathers names does not tie together what is behind it. Tests
-//! beside the code do not count.
+//! A file imports another if it names an item that is defined there: in a `use`, or by a path in an expression.
+//! Re-exports are followed to the definition, so that a front page that gathers names does not tie together what is
+//! behind it. Tests beside the code do not count.
 //!
-//! `cargo test -p workspace-tests --test circles -- --nocapture` prints the circles of each crate; `CIRCLES_OF=vpn-esp` prints only those of one
-//! crate, and every circle with the names on each edge.
+//! `cargo test -p workspace-tests --test circles -- --nocapture` prints the circles of each crate; `CIRCLES_OF=vpn-esp`
+//! prints only those of one crate, and every circle with the names on each edge.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,7 +154,7 @@ impl<'a> Search<'a> {
 /// The names from the crate's root to a module; empty for the root.
 type ModulePath = Vec<String>;
 
-/// What a module consists of.
+/// The parts of a module.
 #[derive(Debug, Default)]
 struct Module {
     file: PathBuf,
@@ -207,7 +207,7 @@ impl Crate {
         }
     }
 
-    /// The file in which what a path leads to is defined.
+    /// The file that defines the item to which a path leads.
     fn definition(&self, from: &ModulePath, path: &[String], steps: usize) -> Option<&Path> {
         // Globs that import each other would be followed for ever.
         let steps = steps.checked_sub(1)?;
@@ -340,12 +340,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether what is here is directly in a module, and not in a function, an implementation or a trait.
+    /// Whether the token here is directly in a module, and not in a function, an implementation or a trait.
     fn is_item(&self) -> bool {
         self.inside.last().is_some_and(|module| module.1 == self.depth)
     }
 
-    /// Passes an attribute, and what it takes away from all builds but that of tests.
+    /// Passes an attribute, and the item that it takes away from all builds but that of tests.
     fn attribute(&mut self) {
         let begun = self.at;
         self.at += 1;

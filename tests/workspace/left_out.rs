@@ -1,5 +1,5 @@
-//! Tests that cannot run on a machine are noted here, and the last test target of `cargo test --workspace` says how many
-//! there were, why, and what installs the missing programs.
+//! Tests that cannot run on a machine are noted here, and the last test target of `cargo test --workspace` says how
+//! many there were, why, and how to install the missing programs.
 //!
 //! The notes are a file beside the test binaries, named after the cargo process that runs them.
 #![forbid(unsafe_code)]
@@ -38,7 +38,7 @@ pub fn skip(reason: &str) {
     println!("skipped: {reason}");
 }
 
-/// What was left out since this cargo process began; the notes are removed.
+/// The tests that were left out since this cargo process began; the notes are removed.
 pub fn summary() -> Option<String> {
     let directory = directory()?;
     let file = directory.join(format!("{PREFIX}{}", parent_id()));

@@ -47,7 +47,7 @@ pub enum End {
     Responder,
 }
 
-/// What a process has used.
+/// The resources that a process has used.
 #[derive(Clone, Copy)]
 pub struct Used {
     /// Processor time, of user and kernel.
@@ -179,7 +179,7 @@ impl Daemon {
         }
     }
 
-    /// What it has used so far.
+    /// The resources that the daemon has used so far.
     pub fn used(&self) -> Result<Used, String> {
         let read = |name: &str| {
             let path = format!("/proc/{}/{name}", self.process.id());
@@ -232,7 +232,7 @@ pub fn inner(n: usize) -> String {
     format!("10.201.{}.{}", n / 250, n % 250 + 1)
 }
 
-/// swanctl.conf. The responder has one connection for whoever knows the key, which is the least it can have.
+/// swanctl.conf. The responder has one connection for every peer that knows the key, which is the least it can have.
 fn connections(end: End, suite: &Suite, tunnels: usize) -> String {
     let mut text = String::from("connections {\n");
     let ike = suite.strongswan;

@@ -4,7 +4,7 @@ use super::Running;
 use crate::wire::Host;
 use std::process::Command;
 
-/// What its manual offers for speed.
+/// Options for speed from OpenVPN's manual.
 pub const LARGE_BUFFERS: &[&str] =
     &["--sndbuf", "4194304", "--rcvbuf", "4194304", "--txqueuelen", "1000", "--fast-io"];
 const PORT: &str = "1194";

@@ -5,7 +5,7 @@ use crate::wire::Host;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What is left of 1500 octets behind WireGuard's headers.
+/// 1500 octets less WireGuard's headers.
 const MTU: u32 = 1420;
 const PORT: u16 = 51_820;
 

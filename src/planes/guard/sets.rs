@@ -1,8 +1,8 @@
-//! The guarded flows as sets of nftables. The cost for a packet does not depend on the number of flows, and a single flow can
-//! be added and removed.
+//! The guarded flows as sets of nftables. The cost for a packet does not depend on the number of flows, and a single
+//! flow can be added and removed.
 //!
-//! Flows of one shape share a set: a packet's addresses, ports and mark are looked up there under the shape's masks. Even many
-//! tunnels have few shapes, as with the kernel's own policies. Sets of single values may overlap.
+//! Flows of one shape share a set: a packet's addresses, ports and mark are looked up there under the shape's masks.
+//! Even many tunnels have few shapes, as with the kernel's own policies. Sets of single values may overlap.
 //!
 //! Traffic that takes too many flows, such as long ranges of addresses, gets a rule of its own instead.
 
@@ -19,25 +19,26 @@ use xfrm::Flow;
 
 /// The chains for packets whose policies are in force: before and after the translation of addresses.
 pub(super) const PROTECTED: [&str; 2] = ["protected_before", "protected_after"];
-/// The chains for packets that pass a second time, on their way to a card: before and after the translation of addresses.
+/// The chains for packets that pass a second time, on their way to a card: before and after the translation of
+/// addresses.
 pub(super) const HANDED: [&str; 2] = ["handed_before", "handed_after"];
 
-/// The chain for packets of this host that a device has made, such as those of a GRE tunnel: nftables names this device as the
-/// one by which they have come.
+/// The chain for packets of this host that a device has made, such as those of a GRE tunnel: nftables names this device
+/// as the one by which they have come.
 pub(super) const OWN_BY_DEVICE: &str = "own_by_device";
 
 /// The chain for packets that have come by no device: those that this host itself sends are unprotected.
 pub(super) const SENT_HERE: &str = "sent_here";
 
-/// The chain for packets that had a transformation of the kernel, and lost it with the translation of an address. nftables sees
-/// their destination alone.
+/// The chain for packets that had a transformation of the kernel, and lost it with the translation of an address.
+/// nftables sees their destination alone.
 pub(super) const LOST: &str = "lost";
 
 /// The counter of the packets that [`LOST`] has dropped.
 pub(super) const TRANSLATED: &str = "translated_leaving";
 
-/// The bit of the mark of a tunnel's packet that the kernel protects, between the translation of addresses and the end. A
-/// packet on its way to a card has it the second time, too.
+/// The bit of the mark of a tunnel's packet that the kernel protects, between the translation of addresses and the end.
+/// A packet on its way to a card has it the second time, too.
 pub(super) const SEEN: u32 = 1 << 31;
 
 /// The two tables with the guarded flows.
@@ -45,8 +46,8 @@ pub(super) const SEEN: u32 = 1 << 31;
 pub(super) enum Layer {
     /// The guard: it stays until somebody removes it.
     Guard,
-    /// The table that belongs to a process, so that nobody else can remove it. It drops packets that are about to leave, and
-    /// changes none.
+    /// The table that belongs to a process, so that nobody else can remove it. It drops packets that are about to
+    /// leave, and changes none.
     Held,
 }
 
@@ -113,7 +114,7 @@ impl Way {
         }
     }
 
-    /// The chains that look for claimed packets, and what they do with them.
+    /// The chains that look for claimed packets, and their rules.
     fn rules(self, layer: Layer) -> Vec<(&'static str, String)> {
         let goto = format!("goto {}", self.unprotected());
         // Last: it is asked of claimed packets alone.
@@ -175,8 +176,8 @@ pub(super) struct Sets {
 }
 
 impl Member {
-    /// The members of a rule: its traffic that leaves, what this host itself sends to its remote network, and, with `arriving`,
-    /// its traffic that arrives.
+    /// The members of a rule: its traffic that leaves, this host's own packets to its remote network, and, with
+    /// `arriving`, its traffic that arrives.
     pub(super) fn all(
         traffic: &TrafficSelectors,
         properties: GuardedTraffic,
@@ -286,7 +287,8 @@ impl Sets {
         }
     }
 
-    /// One rule less has each of these members. Returns the commands for nftables; `None` if the table has to be built again.
+    /// One rule less has each of these members. Returns the commands for nftables; `None` if the table has to be built
+    /// again.
     pub(super) fn remove_all(&mut self, members: &[Member]) -> Option<Script> {
         // All are removed, also after one for which the table has to be built again.
         let changes: Vec<_> = members.iter().map(|member| self.remove(member)).collect();

@@ -1,7 +1,7 @@
 //! The thread that changes the table: one transaction after the other, in the order in which they are asked for.
 //!
-//! `nft` can take long. Before it ends, it waits until the kernel has freed what former transactions removed. Key management
-//! does not wait: it goes on with other work until it is told that a change is in force.
+//! `nft` can take long. Before it ends, it waits until the kernel has freed what former transactions removed. Key
+//! management does not wait: it goes on with other work until it is told that a change is in force.
 
 #![forbid(unsafe_code)]
 
@@ -28,8 +28,8 @@ pub(super) enum State {
     Unusable(String),
 }
 
-/// Called on another thread when nftables refuses a change, or the process that has the held table has ended: the tables are to
-/// be built again.
+/// Called on another thread when nftables refuses a change, or the process that has the held table has ended: the
+/// tables are to be built again.
 pub type OnLoss = Arc<dyn Fn() + Send + Sync>;
 
 /// Makes the script of a whole table, on the thread of the writer.
@@ -41,7 +41,8 @@ enum Order {
     Tell(Tell),
 }
 
-/// Tells that all earlier changes have been carried out or refused: by being dropped, also with a thread that has panicked.
+/// Tells that all earlier changes have been carried out or refused: by being dropped, also with a thread that has
+/// panicked.
 struct Tell(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for Tell {
@@ -92,8 +93,8 @@ impl Written {
 }
 
 impl Writer {
-    /// Starts the thread in the network namespace of the calling one. `held` is the name of the table that belongs to a process
-    /// of this writer.
+    /// Starts the thread in the network namespace of the calling one. `held` is the name of the table that belongs to a
+    /// process of this writer.
     pub(super) fn start(held: Option<String>, on_loss: OnLoss) -> io::Result<Self> {
         let (orders, queue) = mpsc::channel();
         let progress = Arc::new(Progress::default());

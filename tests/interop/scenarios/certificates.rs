@@ -97,7 +97,7 @@ fn names_and_chains() -> Vec<Scenario> {
     all
 }
 
-/// What does not fit into one datagram went in several, both ways.
+/// Messages that do not fit into one datagram were fragmented, both ways.
 fn assert_fragmented(world: &World) {
     let log = world.charon.log();
     for said in ["reassembled fragmented IKE message", "splitting IKE message"] {
@@ -199,7 +199,7 @@ fn reload() -> Vec<Scenario> {
             let before = world.vpnd.child_sa().inbound_spi;
             world.revoke();
             world.vpnd.must(&["reload"]);
-            // What is up stays up; what is proved anew is refused.
+            // The SAs that are up stay up; the next authentication is refused.
             assert_eq!(world.vpnd.child_sa().inbound_spi, before);
             world.exchange_traffic();
             world.vpnd.must(&["deactivate", crate::setup::IKE_TUNNEL]);

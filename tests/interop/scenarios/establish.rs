@@ -58,7 +58,7 @@ pub fn all() -> Vec<Scenario> {
     both("ipv6_inside", Setup::default().with_inner_v6());
     both("ipv6_outside", Setup { outer_v6: true, ..Setup::default() });
     both("ipv6_both", Setup { outer_v6: true, ..Setup::default().with_inner_v6() });
-    // What strongSwan does where its operator names no algorithms.
+    // strongSwan's defaults, if its operator names no algorithms.
     both(
         "charon_defaults",
         Setup { charon_ike: "default", charon_esp: "default", pfs: "0", ..Setup::default() },

@@ -1,4 +1,4 @@
-//! With the newest strongSwan: what differs from the one that this machine has, and the longer runs.
+//! With the newest strongSwan: its differences from the one that this machine has, and the longer runs.
 
 use super::establish::childless_from_vpnd;
 use super::rekey::{child_by_charon, child_by_vpnd, ike_by_charon, ike_by_vpnd, while_working};
@@ -243,9 +243,9 @@ fn eventually_by(end: Instant, mut step: impl FnMut()) {
     }
 }
 
-/// strongSwan deletes the IKE SA and then begins another one. While there is no SA, vpnd drops packets, or keeps them where
-/// the tunnel comes up on demand. What strongSwan's host drops meanwhile is not judged: it has no SA, or not yet what belongs
-/// to one.
+/// strongSwan deletes the IKE SA and then begins another one. While there is no SA, vpnd drops packets, or keeps them
+/// where the tunnel comes up on demand. Packets that strongSwan's host drops meanwhile are not judged: it has no SA, or
+/// not yet all parts of one.
 fn breaks_before_it_makes(world: &mut World) {
     world.up_from_charon();
     let [left, right] = world.hosts();

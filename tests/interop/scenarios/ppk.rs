@@ -1,4 +1,5 @@
-//! Postquantum preshared keys (RFC 8784), with the strongSwan of this machine and with the newest one. Neither has RFC 9867.
+//! Postquantum preshared keys (RFC 8784), with the strongSwan of this machine and with the newest one. Neither has
+//! RFC 9867.
 
 use super::refusal::{charon_is_told, vpnd_says};
 use super::rekey::{child_by_charon, child_by_vpnd, ike_by_charon, ike_by_vpnd, while_working};

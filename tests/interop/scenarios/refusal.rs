@@ -1,4 +1,4 @@
-//! What cannot come up says why, on both sides; what fits in part comes up in part.
+//! A tunnel that cannot come up says why, on both sides; one whose traffic fits in part comes up in part.
 
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Second, Setup};
 use crate::world::World;
@@ -167,7 +167,7 @@ pub fn all() -> Vec<Scenario> {
             let failure = eventually("vpnd knows why", || world.vpnd.child().last_failure);
             assert_eq!(failure.kind, "no_proposal_chosen", "{failure:?}");
             assert!(failure.message.contains("CURVE25519"), "{failure:?}");
-            // What is up stays up.
+            // The SA that is up stays up.
             assert_eq!(world.vpnd.child_sa().inbound_spi, before.inbound_spi);
             world.exchange_traffic();
         }),

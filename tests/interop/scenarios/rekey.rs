@@ -24,7 +24,7 @@ pub fn ike_by_charon(world: &World) {
     world.charon.wait_up();
 }
 
-/// strongSwan renews the IKE SA, whatever it carries.
+/// strongSwan rekeys the IKE SA, which may carry any Child SAs.
 pub fn ike_with_any_children_by_charon(world: &World) {
     let rekeys = || world.vpnd.tunnel().ike_sa.map(|sa| sa.rekeys);
     let before = rekeys().expect("the IKE SA is up");
@@ -43,8 +43,8 @@ fn impatient() -> Setup {
     }
 }
 
-/// vpnd renews the Child SA while strongSwan's request to renew it is lost, again and again. It arrives when vpnd has the new
-/// one, and has not deleted the old one.
+/// vpnd renews the Child SA while strongSwan's request to renew it is lost, again and again. It arrives when vpnd has
+/// the new one, and has not deleted the old one.
 fn child_by_charon_too_late(world: &World) {
     world.lose_requests_to_vpnd();
     world.charon.swanctl(CHILD_OF_CHARON).expect("strongSwan begins");
@@ -54,8 +54,8 @@ fn child_by_charon_too_late(world: &World) {
     world.charon.wait_up();
 }
 
-/// strongSwan asks to renew the Child SA that vpnd has just made, and vpnd does, too. What vpnd answers is lost until one of
-/// them has renewed it.
+/// strongSwan begins to rekey the Child SA that vpnd has just made, and so does vpnd. vpnd's answers are lost until one
+/// of them has rekeyed it.
 fn child_of_child_by_both(world: &World) {
     world.vpnd.must(&["rekey", CHILD_TUNNEL]);
     let before = world.vpnd.child_sa().inbound_spi;

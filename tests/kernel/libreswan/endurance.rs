@@ -6,11 +6,11 @@ use crate::peer::{World, endurance};
 use std::time::Instant;
 use testkit::until;
 
-/// libreswan renews all keys every five seconds, and `vpnd` those of the Child SA by command in between: no packet is lost. The other
-/// five seconds are for a machine that stalls: then libreswan must not find both timers overdue.
+/// libreswan renews all keys every five seconds, and `vpnd` those of the Child SA by command in between: no packet is
+/// lost. The other five seconds are for a machine that stalls: then libreswan must not find both timers overdue.
 ///
-/// A rekey of the IKE SA that meets one of a Child SA is refused for the time being (RFC 7296 §2.25.1), and libreswan does not
-/// repeat it, so that its IKE SA ends with its lifetime. So `vpnd` begins right after a rekey of the IKE SA.
+/// A rekey of the IKE SA that meets one of a Child SA is refused for the time being (RFC 7296 §2.25.1), and libreswan
+/// does not repeat it, so that its IKE SA ends with its lifetime. So `vpnd` begins right after a rekey of the IKE SA.
 pub fn lifetimes_of_ten_seconds() {
     let setup = Setup {
         lines: &["ikelifetime=10s", "salifetime=10s", "rekeymargin=5s", "rekeyfuzz=0%"],

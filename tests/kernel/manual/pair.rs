@@ -1,5 +1,5 @@
-//! Two hosts with the same manual keys: the userspace plane of this implementation in one, the kernel's ESP in the other,
-//! told by `ip xfrm` or by the kernel plane.
+//! Two hosts with the same manual keys: the userspace plane of this implementation in one, the kernel's ESP in the
+//! other, told by `ip xfrm` or by the kernel plane.
 
 use super::words;
 use crate::card;
@@ -27,13 +27,13 @@ const NATT: u16 = 4500;
 /// The keys that both sides have unless a scenario says otherwise.
 const KEYS: usize = 0;
 
-/// What the SAs of a pair are like.
+/// Properties of the SAs of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub suite: Suite,
     pub mode: Mode,
     pub encapsulation: Encapsulation,
-    /// Whether the hosts have IPv6 addresses, and what is inside in tunnel mode.
+    /// Whether the hosts have IPv6 addresses, and whether the inner packets of tunnel mode do.
     pub outer_v6: bool,
     pub inner_v6: bool,
     pub esn: bool,
@@ -74,7 +74,7 @@ impl Setup {
     }
 }
 
-/// Who tells the kernel.
+/// The program that tells the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// `ip xfrm`, as an administrator would.
@@ -209,7 +209,7 @@ impl Pair {
         }
     }
 
-    /// What is asked of the card, where there is one.
+    /// The offload that is asked of the card, if there is one.
     fn offload(&self) -> Option<Offload> {
         let By::Card { packet } = self.by else { return None };
         let device = self.theirs.run(|| if_nametoindex("wire")).expect("the card's device");
@@ -346,7 +346,7 @@ impl Pair {
         batch(&self.theirs, &format!("{gone}\n{}", self.state(setup, 1, KEYS, words)));
     }
 
-    /// What the SAs have done as the kernel plane tells: from here to the kernel, and back.
+    /// The SAs' usage as the kernel plane tells it: from here to the kernel, and back.
     pub fn usage_there(&self) -> Option<[Usage; 2]> {
         let ([inbound, outbound], _) = names(self.installed);
         let look = move |plane: &mut Xfrm| {
@@ -355,7 +355,7 @@ impl Pair {
         Some(within(&self.theirs, self.kernel.as_ref()?, look))
     }
 
-    /// What the SAs here have done: from here to the kernel, and back.
+    /// The usage of the SAs here: from here to the kernel, and back.
     pub fn usage(&self) -> [Usage; 2] {
         let ([inbound, outbound], _) = names(self.installed);
         self.plane(move |plane| [outbound, inbound].map(|sa| plane.usage(sa).expect("installed")))
@@ -366,7 +366,7 @@ impl Pair {
         self.plane(|plane| plane.counters().into_iter().filter(|(_, count)| *count > 0).collect())
     }
 
-    /// What the kernel refused, by its own names (Documentation/networking/xfrm_proc.rst).
+    /// The kernel's counters of refused packets, by its own names (Documentation/networking/xfrm_proc.rst).
     pub fn kernel_errors(&self) -> BTreeMap<String, u64> {
         let text = self.theirs.run(|| std::fs::read_to_string("/proc/thread-self/net/xfrm_stat"));
         let text = text.expect("the kernel counts");
@@ -463,12 +463,12 @@ fn listen(address: IpAddr) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// What the kernel must be told of an SA besides.
+/// The flags of an SA for `ip xfrm`.
 fn flags(setup: &Setup) -> String {
     let mixed = setup.mode == Mode::Tunnel && setup.outer_v6 != setup.inner_v6;
     let flags: Vec<&str> = [
         (setup.esn, "esn"),
-        // Otherwise an SA is for what has the family of its own addresses.
+        // Otherwise an SA is for packets of the family of its own addresses.
         (mixed, "af-unspec"),
         // Otherwise its AH is padded as that of IPv6 (RFC 4302 §2.6).
         (setup.suite.is_ah() && !setup.outer_v6, "align4"),

@@ -67,14 +67,14 @@ impl Iked {
         PathBuf::from("/").join(within).join(name).to_string_lossy().into_owned()
     }
 
-    /// Takes another text of `iked.conf`; what is up goes.
+    /// Takes another text of `iked.conf`; the SAs that are up go.
     pub fn load(&self, configuration: &str) {
         self.write(configuration);
         self.ctl(&["reset", "all"]);
         self.ctl(&["load", &self.within("iked.conf")]);
     }
 
-    /// What a command of `ikectl` prints.
+    /// The output of a command of `ikectl`.
     pub fn ctl(&self, arguments: &[&str]) -> String {
         self.try_ctl(arguments).unwrap_or_else(|said| panic!("ikectl {arguments:?}: {said}"))
     }

@@ -1,9 +1,9 @@
-//! What a scenario configures on both sides.
+//! The configuration of both sides in a scenario.
 
 use std::net::IpAddr;
 use testkit::policies;
 
-/// What protects the IKE SA, in the words of both sides.
+/// The algorithms of the IKE SA, in the words of both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Ike {
     /// `IKE_Encryption`, `IKE_Hash` (empty: none), `IKE_PRF`, `IKE_DHGroup` of the policy.
@@ -12,7 +12,7 @@ pub struct Ike {
     pub iked: [&'static str; 4],
 }
 
-/// What protects packets, in the words of both sides.
+/// The algorithms of the Child SA, in the words of both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Esp {
     /// `ESP_Encryption` and `ESP_Authentication` of the policy.
@@ -29,7 +29,7 @@ pub enum Proof {
     Certificates(&'static str),
 }
 
-/// Who begins.
+/// The side that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
     ByVpnd,

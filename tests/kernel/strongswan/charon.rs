@@ -35,7 +35,7 @@ impl Charon {
         charon
     }
 
-    /// What a command of `swanctl` prints, which must succeed.
+    /// The output of a command of `swanctl`, which must succeed.
     pub fn swanctl(&self, arguments: &[&str]) -> String {
         self.try_swanctl(arguments).unwrap_or_else(|said| panic!("swanctl {arguments:?}: {said}"))
     }

@@ -1,10 +1,10 @@
-//! What a scenario configures on both sides.
+//! The configuration of both sides in a scenario.
 
 use super::charon::NAME;
 use std::net::IpAddr;
 use testkit::policies;
 
-/// What protects packets, in the words of both sides.
+/// The protocol and the algorithms of the Child SA, in the words of both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Protection {
     /// Whether it is AH.

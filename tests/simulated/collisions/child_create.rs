@@ -36,8 +36,8 @@ fn collision_ike_rekey() {
 
 // ---- beyond those suites: both ends set up the same child tunnel, and one of them rekeys its own
 
-/// Each of the nonces of three exchanges the lowest once: A's creation, B's creation, and A's rekey. Of each exchange, the
-/// nonce of the request comes first.
+/// Each of the nonces of three exchanges the lowest once: A's creation, B's creation, and A's rekey. Of each exchange,
+/// the nonce of the request comes first.
 const LOWEST_OF_SIX: [[u8; 6]; 6] = [
     [LOW, HIGH, HIGH, HIGH, HIGH, HIGH],
     [HIGH, LOW, HIGH, HIGH, HIGH, HIGH],

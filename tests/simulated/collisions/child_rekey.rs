@@ -171,7 +171,7 @@ fn regular_responder_lost_sa() {
         let mut duel = Duel::new(started_by);
         duel.serving = false;
         duel.rekey_child(A, HIGH);
-        // B forgets the tunnel, gets it back, and what it says of it comes late.
+        // B forgets the tunnel, gets it back, and its messages about it come late.
         let without = Arc::new(Policy {
             tunnels: vec![Arc::new(IkeTunnel {
                 children: duel.site.policy(Side::Right).tunnels[0].children[1..].to_vec(),
@@ -400,7 +400,7 @@ fn collision_responder_incorrect_delete() {
             duel.pass_answered_with(B, Request, nonces[3]);
             duel.pass(B, Success);
             duel.pass(A, Success);
-            // Whoever has won: B deletes the old SA, and A may do so, too.
+            // In either outcome, B deletes the old SA, and A may do so, too.
             duel.expire(B, old, true);
             duel.pass_all();
             assert_eq!(duel.child_made_by(), winner(nonces), "{nonces:?}");

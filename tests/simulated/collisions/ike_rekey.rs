@@ -10,7 +10,7 @@ fn winner(nonces: [u8; 4]) -> Who {
     if nonces[0] == LOW || nonces[2] == LOW { B } else { A }
 }
 
-/// Two ends that prefer different proposals with different groups: whoever answers insists on its own.
+/// Two ends that prefer different proposals with different groups: the end that answers insists on its own.
 fn at_odds() -> [Site; 2] {
     let strong = |mut offer: policy::IkeProposal| {
         offer.encryption = vec![IkeEncryption::AesGcm16(KeyBits::B256)];
@@ -76,7 +76,7 @@ fn collision() {
 
 #[test]
 fn collision_ke_invalid() {
-    // A group that both refuse cannot be in use, since whoever answered last has chosen it.
+    // A group that both refuse cannot be in use, since the end that answered last has chosen it.
     let [a, b] = at_odds();
     let mut duel = Duel::between(&a, &b, A);
     duel.rekey_ike(A, HIGH);

@@ -1,4 +1,4 @@
-//! What happens in a random world.
+//! The actions in a random world.
 
 use super::plan::{Plan, child_name, line_name};
 use esp::families::{Families, Family};
@@ -10,7 +10,8 @@ use std::time::Duration;
 /// An end of a tunnel: the line's number, and 0 for its left or 1 for its right end.
 type End = (usize, usize);
 
-/// Something that happens. What does not apply at the moment does nothing, so that any part of a history is one, too.
+/// Something that happens. An action that does not apply at the moment does nothing, so that any part of a history is
+/// one, too.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// A command, of one child tunnel or the whole.
@@ -24,13 +25,13 @@ pub enum Action {
     Packet(End, u8),
     /// A gateway is cut off.
     Cut(usize),
-    /// What a gateway sends is lost or repeated so many times of 1,000, and reordered.
+    /// A gateway's packets are lost or repeated so many times of 1,000, and reordered.
     Weather(usize, u32),
     /// All cuts and bad links end.
     Heal,
-    /// What a gateway sends of a kind is kept back.
+    /// A gateway's messages of a kind are kept back.
     Hold(usize, Held),
-    /// The oldest hold ends; what it kept arrives, or does not.
+    /// The oldest hold ends; the messages that it kept arrive, or do not.
     Release {
         lost: bool,
     },
@@ -160,7 +161,7 @@ fn draw_action(chance: &mut Chance, plan: &Plan) -> Action {
     }
 }
 
-/// A world, what its operators want, and what is kept back.
+/// A world, its plan, and the messages that are kept back.
 pub struct History {
     pub world: World,
     pub hosts: Vec<HostId>,
@@ -174,7 +175,7 @@ impl History {
         Self { world, hosts, plan, gates: Vec::new() }
     }
 
-    /// Lets a step happen. The tables of all gateways fit their planes whatever it is.
+    /// Lets a step happen. The tables of all gateways fit their planes after any step.
     pub fn step(&mut self, step: &Step) -> Result<(), Vec<String>> {
         self.act(&step.action);
         self.world.run_for(step.pause);

@@ -1,4 +1,4 @@
-//! What a random world's gateways are configured for, and what its operators want.
+//! The configuration of a random world's gateways, and the wishes of its operators.
 
 use super::random_additional;
 use ike::{Config, Encap};

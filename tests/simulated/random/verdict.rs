@@ -1,4 +1,4 @@
-//! What must hold of a random world once nothing stands in the way any more, and nothing has happened for a while.
+//! Checks of a random world once nothing stands in the way any more, and nothing has happened for a while.
 
 use super::action::History;
 use super::plan::{child_name, line_name};
@@ -7,8 +7,8 @@ use sim::HostId;
 use sim::invariant::{bookkeeping, leftovers_after_stop, mirrored, mirrored_keys, plane_fits};
 use std::time::Duration;
 
-/// More than anything takes that follows from what has happened: noticing that a peer is gone, the longest pause between
-/// attempts, redundant IKE SAs.
+/// More than anything takes that follows from what has happened: noticing that a peer is gone, the longest pause
+/// between attempts, redundant IKE SAs.
 const QUIET: Duration = Duration::from_secs(400);
 
 /// A look may meet a rekey, or a replaced SA that lingers.
@@ -39,7 +39,7 @@ pub fn judge(history: &mut History) -> Vec<String> {
     found
 }
 
-/// What is wrong at the moment.
+/// The faults at the moment.
 fn look(history: &mut History) -> Vec<String> {
     let mut found = Vec::new();
     let mut up = vec![0; history.plan.gateways];
