@@ -33,7 +33,7 @@ pub struct Config {
     pub liveness_action: RestartAction,
     /// The action for a child tunnel that the peer has deleted.
     pub close_action: RestartAction,
-    /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT.
+    /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT and sends nothing else.
     pub nat_keepalive: Duration,
     /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
     pub cookie_threshold: usize,

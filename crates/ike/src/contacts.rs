@@ -1,4 +1,6 @@
 //! The peers with which sessions are up.
+//!
+//! This side sends INITIAL_CONTACT (RFC 7296 §2.4) to a peer with which it has none.
 
 use crate::policy_index::peer_number;
 use policy::IkeTunnel;

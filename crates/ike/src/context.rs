@@ -78,7 +78,7 @@ impl Cx<'_> {
     }
 }
 
-/// Inbound SPIs of ESP in use.
+/// Inbound SPIs of ESP in use. Outbound SPIs are the choice of the peers, and two of them may be equal.
 #[derive(Debug, Default)]
 pub(crate) struct Spis(BTreeSet<Spi>);
 

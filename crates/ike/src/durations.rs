@@ -1,4 +1,4 @@
-//! The times that exchanges take.
+//! The times that exchanges take: from a request of this side until its answer.
 
 use std::time::Duration;
 

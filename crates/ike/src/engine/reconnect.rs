@@ -1,5 +1,5 @@
 //! Reconnection: tunnels that went without this side's will come back, as the policy and the configuration have
-//! it, and what fails is tried again after growing pauses.
+//! it, and what fails is tried again after growing pauses, without end.
 
 use super::Engine;
 use crate::config::RestartAction;
@@ -20,8 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A packet that waits for a tunnel waits no longer than this for the next attempt: planes keep it about as long.
 const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 
-/// A tunnel that has been up for this long is tried again at once when it goes, others after growing pauses, so that
-/// two ends that disagree do not go round in circles.
+/// A tunnel that has been up for this long is tried again after the shortest pause when it goes, others after growing
+/// pauses, so that two ends that disagree do not go round in circles.
 const LASTING: Duration = Duration::from_secs(60);
 
 /// The child tunnels that the work of a session leaves to be done something about.
@@ -166,7 +166,8 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Counts one more attempt; returns when the next may be made.
+    /// Counts one more attempt; returns when the next may be made. Each pause is twice as long as the one before, less jitter
+    /// of up to half of it. The first one is `Config::retransmit_after`.
     fn pause(&mut self, now: Instant, child: &str, lasted: Duration, longest: Duration) -> Instant {
         let before = self.retries.get(child);
         let persistent = before.is_some_and(|r| r.persistent);

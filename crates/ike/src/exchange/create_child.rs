@@ -514,7 +514,7 @@ fn conclude_error(
     }
 }
 
-/// Tells the operator. A rekey is tried once more in the rest of the old Child SA's lifetime.
+/// Tells the operator. The old Child SA stays, and after half of the rest of its lifetime the rekey is tried again.
 fn fail(
     session: &mut Session,
     cx: &mut Cx<'_>,

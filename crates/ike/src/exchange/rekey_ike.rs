@@ -361,7 +361,7 @@ pub(crate) fn replace_whole(
     session.break_off(cx, CloseReason::NoAdditionalSas, failure)
 }
 
-/// Tells the operator, and tries again in what is left of the IKE SA's life.
+/// Tells the operator. The IKE SA stays, and after half of the rest of its life the rekey is tried again.
 fn fail(
     session: &mut Session,
     cx: &mut Cx<'_>,

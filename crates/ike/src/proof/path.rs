@@ -12,6 +12,7 @@ use webpki::{
     RequiredEkuNotFoundContext, VerifiedPath, anchor_from_trusted_cert,
 };
 
+/// Algorithms of signatures that a certificate may have. RSA keys have at least 2048 bits.
 const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     algorithms::ECDSA_P256_SHA256,
     algorithms::ECDSA_P256_SHA384,

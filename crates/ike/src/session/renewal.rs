@@ -1,4 +1,6 @@
 //! Reauthentication: a new IKE SA with all Child SAs is up before the old one is deleted (RFC 7296 §2.8.3, RFC 4478).
+//!
+//! SAs stay up when a certificate expires: only the next authentication fails.
 
 use super::Session;
 use crate::close_reason::CloseReason;

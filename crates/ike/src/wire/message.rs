@@ -7,7 +7,7 @@ use super::reader::{LengthField, Reader, WireError};
 use super::registry::PayloadType;
 use std::fmt;
 
-/// More than any exchange has use for.
+/// Payloads of the longest chain that is read: more than any exchange has use for.
 const MAX_PAYLOADS: usize = 64;
 
 const CRITICAL: u8 = 0x80;
