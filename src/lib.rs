@@ -76,43 +76,21 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where is a setting of the builder, and in which order does a start go? | `src/builder/host.rs`, `start`; `src/builder.rs` has the settings that every data plane shares |
-//! | How does a start with a data plane of the caller's go? | `src/builder/custom.rs` |
-//! | How does a start without a device and without privileges go? | `src/builder/in_process.rs`; the sockets are in `crates/net` |
-//! | Why is a start refused? | `src/builder/start_error.rs`; nothing is left behind. A runtime without drivers is found by `src/builder/runtime.rs` |
-//! | What are the default device, table, mark and ports? | `crates/userspace/src/config.rs`, `Config::default`: device `vpn0`, table and rule priority 4500, mark `0x76706e`, UDP 4500. UDP 500 is fixed: `crates/ike/src/sa/path.rs`, `IKE_PORT` |
-//! | What happens if two daemons run on one host? | The second start fails and names the cause: UDP 500 is taken (`src/driver/socket.rs`, `SocketError`), or the control socket (`crates/host/src/socket_file.rs`), or the device (`crates/host/src/journal.rs`, `Journal::open`) |
-//! | Where is a method of the running gateway? | `src/gateway.rs`; `src/gateway/views.rs` for tunnels, filter, offload, crypto and SAs keyed by hand |
-//! | What keeps traffic from leaving in the clear, and how does a reload or a crash not open a gap? | `src/planes/guard.rs`, an nftables table (its sets: `src/planes/guard/sets.rs`; the thread that changes it: `src/planes/guard/writer.rs`); the rules stay in the plane during a reload: `crates/ike/src/engine/replacement.rs` |
-//! | What happens if another program removes the device, rules, routes or nftables tables? | `src/planes/capabilities.rs`, `restore` (nftables: `src/planes/table_watch.rs` and `src/planes/restoration.rs`), and `put_back` in `crates/userspace/src/plane/capabilities.rs`; `crates/ike/src/engine/restoration.rs` calls it when the host announces a change, and again after growing pauses if a part cannot be put back |
-//! | How does the guard outlive the gateway (`vpnd guard`, `vpnd release`)? | `src/guard.rs`; the mark of a held guard: `src/planes/guard/hold.rs`; what puts it back while no gateway runs: `src/guard/watch.rs` |
-//! | What is guarded if the policy cannot be read? | `src/planes/definition.rs`: the last good guard, in a file without keys |
-//! | How is the policy or the filter replaced while the engine goes on? | `src/driver/replacement.rs`; `src/driver/filter_change.rs` |
-//! | What happens if the program nft is missing? | `src/planes/guard/writer.rs`, `replace`: the start goes on with a warning, and routes and policies alone keep traffic from leaving in the clear. If a filter is configured, `crates/userspace/src/filter.rs`, `fill_table`, refuses the start |
-//! | Which plane serves a tunnel, and what happens if the kernel refuses it? | `src/planes.rs`, `add_to_kernel` and `fall_back`; the operator's wish is in `src/planes/choice.rs` |
-//! | How do rules, SAs and optional capabilities reach one of the two planes? | `src/planes/data_plane.rs` (rules and SAs), `src/planes/capabilities.rs` (filter, trace, resync, SAs keyed by hand) |
-//! | Who notices that no route leads to the network of a tunnel in the kernel? | `src/planes/route_check.rs` |
-//! | Is a network card tried? | `crates/xfrm/src/placement/steps.rs` |
-//! | How does a command get from the gateway to the engine? | `src/driver/handle.rs`, then `Driver::command` in `src/driver.rs` |
-//! | How long does a command wait, and for which events? | `src/driver/waiting.rs`: at most 180 s (`PATIENCE`) |
-//! | What is the order of a stop, and how long does it wait for a dead peer? | the end of `Driver::run` in `src/driver.rs`; `FAREWELL` is 3 s |
-//! | Why did a gateway end, and what becomes of the traffic then? | `src/closed.rs`, `Closed`; `src/driver/plane_guard.rs` tells the plane; `OnDrop` in `src/builder/host.rs`. After a panic of the engine the traffic stays blocked |
-//! | Where are the sockets of IKE? | `src/driver/socket.rs` (UDP 500); beside a custom plane `src/driver/nat_t.rs` (UDP 4500); in a process without privileges `crates/net/src/datagrams/udp.rs`; ICMP about either: `src/driver/reachability.rs` |
-//! | How many IKE messages wait for the engine? | 1024 from UDP 4500 (`src/driver.rs`, `DATAGRAMS`), and 1024 of each urgency (`crates/ike/src/priority_queue.rs`); further ones are dropped and counted as `ike.too_many_waiting` |
-//! | What does a slow reader of events lose? | `src/events.rs`: the oldest. The latest 1024 are kept, the gateway never waits, and `Events::missed` counts the lost ones |
-//! | Who tells the engine that an address or a route of the host has changed? | `src/driver/addresses.rs` waits, `look_at_addresses` in `src/driver.rs` tells; the engine follows in `crates/ike/src/session/roaming.rs` |
-//! | Where does work with certificates run? | `src/driver/jobs.rs`: on as many threads as there are cores |
-//! | What does a change of the system's clock do? | It counts only for certificates and revocation lists: `src/driver/jobs.rs`, `unix_time`, and `src/revocation.rs`. IKE's timers and lifetimes use the monotonic clock |
-//! | How are certificates and keys read from files? | `src/certificates.rs` (directories, at most 10,000 files each), `src/certificates/file.rs` (one file: its mode, PEM or DER, at most 32 MiB), `src/certificates/pem.rs` (sections) |
-//! | How are private keys in tokens found and used? | `src/certificates/tokens.rs` (URIs), `crates/token`; the wait for a signature: `src/driver/jobs.rs` |
-//! | How are revocation lists downloaded and kept? | `src/revocation.rs`: again after 24 h, after a failure 60 s; `src/revocation/fetch.rs`: one download by HTTP, 5 s, with two redirections; `src/revocation/store.rs`: the directory `crl_cache` |
-//! | Where is the stored policy, and what does a full disk or a crash do to it? | `src/store.rs` (`/var/lib/vpnd/policy.xml`, mode 0600, one writer); `src/store/replace.rs` writes `policy.new` and renames it, so that the old policy stays if a step fails |
-//! | How do SAs keyed by hand come and go at run time? | `src/manual/change.rs`: the order of ledger, guard, rule and SAs |
-//! | Where are sequence numbers of SAs keyed by hand kept? | `src/manual.rs` decides, `src/manual/ledger.rs` is the file (`/var/lib/vpnd/sequences`) |
-//! | Why do no packets pass through a tunnel that is up? | `src/findings.rs`: one file per subject behind it judges the facts of `crates/host/src/facts.rs` |
-//! | How is one test run? | `cargo test -p vpn-sim NAME`: the simulation. `cargo test --test netns NAME`; likewise `facade`, `interop` and `kernel`. Each is a directory in `tests/` (helpers: `crates/testkit/`). Beside the code: `cargo test -p vpn-ike --lib NAME`. `tests/kernel/guest/` boots the kernel (`docs/kernel-tests.md`) |
-//! | What must pass before a change lands, and which tests look after the repository? | `.ci/run`; `tests/workspace/` (circles between files; RFCs, `docs/rfc-coverage.toml`; tests that were left out), `tests/docs.rs` (documents name what exists) |
-//! | How is a benchmark run? | `cargo bench -p vpn-esp --bench esp` (single steps of packets); `cargo bench --bench NAME` for `control_plane` (steps of IKE), `handshake`, `tunnel` (beside other VPNs) and `experiments`, each below `benches/` |
+//! | How does a gateway start, and which settings has it? | `src/builder.rs`, `src/builder/` |
+//! | How does a program look at a running gateway and change it? | `src/gateway.rs`, `src/gateway/`, `src/events.rs` |
+//! | How do commands, messages, signatures and changed addresses reach the engine? | `src/driver.rs`, `src/driver/` |
+//! | How does a gateway end, and what becomes of the traffic then? | the end of `Driver::run` in `src/driver.rs`, `src/closed.rs` |
+//! | Which plane serves a tunnel, and how do rules and SAs get there? | `src/planes.rs`, `src/planes/` |
+//! | What keeps traffic from leaving in the clear, also without a gateway? | `src/planes/guard.rs`, `src/planes/guard/`; `src/guard.rs`, `src/guard/` |
+//! | Who puts back what other programs remove from the host? | `crates/ike/src/engine/restoration.rs`, then `src/planes/capabilities.rs` and `crates/userspace/src/plane/capabilities.rs` |
+//! | How are certificates, keys and tokens read? | `src/certificates.rs`, `src/certificates/`, `crates/token` |
+//! | How are revocation lists downloaded and kept? | `src/revocation.rs`, `src/revocation/` |
+//! | Where is the stored policy? | `src/store.rs`; its objects are `crates/policy/src/database.rs` |
+//! | How do SAs keyed by hand come and go, and keep their sequence numbers? | `src/manual.rs`, `src/manual/` |
+//! | Why do no packets pass through a tunnel that is up? | `src/findings.rs`, `src/findings/` |
+//!
+//! `CONTRIBUTING.md` tells how one test or benchmark is run. `tests/workspace/` and `tests/docs.rs` look after the
+//! repository itself.
 #![forbid(unsafe_code)]
 
 pub mod certificates;

@@ -1,4 +1,7 @@
 //! Why a gateway could not be started.
+//!
+//! A second gateway on one host is refused, and the error names the cause: UDP 500 or the device belongs to the first
+//! one.
 
 use crate::driver::SocketError;
 use crate::manual::ManualSaError;

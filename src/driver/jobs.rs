@@ -77,6 +77,8 @@ async fn run(
     }
 }
 
+/// The system's clock, which counts for certificates and revocation lists only: IKE's timers and lifetimes use the
+/// monotonic clock.
 fn unix_time() -> Duration {
     // A clock before 1970 makes every certificate one of the future, which is said.
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

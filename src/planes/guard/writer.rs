@@ -2,6 +2,9 @@
 //!
 //! `nft` can take long. Before it ends, it waits until the kernel has freed what former transactions removed. Key
 //! management does not wait: it goes on with other work until it is told that a change is in force.
+//!
+//! If the program `nft` is missing, the start goes on with a warning, and routes and policies alone keep the traffic
+//! from leaving in the clear.
 
 #![forbid(unsafe_code)]
 
