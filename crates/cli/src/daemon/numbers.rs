@@ -1,4 +1,4 @@
-//! Numbers of tunnels, for those who would rather not type names.
+//! Numbers of tunnels as AIX has them, for those who would rather not type names.
 
 use control::protocol::Tunnel;
 use std::collections::BTreeMap;

@@ -1,4 +1,6 @@
 //! Files: Landlock lets a process open its own, and those of the system that it needs.
+//!
+//! A new path of the system goes here, and one that a setting names into `paths.rs`.
 
 use super::Paths;
 use host::nft;
