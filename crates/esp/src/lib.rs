@@ -93,39 +93,18 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What can key management ask of every data plane, what does the plane report? | `plane.rs`, `DataPlane` and `Notice` |
-//! | What can only some planes do: filter, trace, manual keys, path MTU? | `plane/capabilities.rs` |
-//! | Where is a packet without an SA dropped, held or asked for? | `datapath.rs`, `miss`. `spd/held.rs` holds packets: for each rule 32 packets and 64 KiB, for 10 s; an SA is asked for once a second (`ACQUIRE_EVERY`) |
-//! | Where is an unknown SPI counted? | `datapath.rs`: `find` refuses it, its callers count it; every reason is in `discard.rs` |
-//! | Which rule and SA does a packet get? | `spd.rs`; `spd/finder.rs` searches the rules, `spd/flows.rs` remembers flows |
-//! | Where does an outbound packet get its sequence number, and when do numbers run out? | `outbound.rs`, `claim`, of `sequence.rs`. 2^29 numbers before the end it reports `Notice::Expiring`; at the end packets are dropped (`outbound_exhausted`) |
-//! | Where is the anti-replay window? | `replay.rs`, at most 65,536 packets (`vpnd`: 4096); `inbound.rs` checks it in `number` and commits it in `take_note` |
-//! | What is sealed and opened ahead of its turn, and how is that settled? | `datapath/stages.rs`; `inbound/ahead.rs`, `settle` |
-//! | Where are super-packets split, where are segments joined? | `segment.rs` (how much of a super-packet goes into one ESP packet: `outbound/cut.rs`); `coalesce.rs`. The header of the device is `gso.rs` |
-//! | Where is the DF bit decided? | `outbound/fit_to_mtu.rs`, `tells_dont_fragment` |
-//! | How long may a packet be, and is it fragmented or refused? | `outbound/fit_to_mtu.rs` decides; `path_mtu.rs` knows the paths, `encap.rs` the overhead; `fragment.rs` cuts IPv4 packets before ESP; `icmp.rs` writes the answer to a refused packet's sender |
+//! | What is the seam to key management, and what can only some planes do? | `plane.rs`, `plane/`; rules, SAs and traffic are `rule.rs`, `sa.rs`, `traffic.rs` |
+//! | Where do both directions start, and which settings and stages are there? | `datapath.rs`, `datapath/` |
+//! | Which rule and SA does an outbound packet get, and which packets wait for an SA? | `spd.rs`, `spd/` |
+//! | What happens to traffic of no tunnel, or of a family that is off? | `filter.rs`, `families.rs` |
+//! | Where is a packet numbered and sealed? | `outbound.rs`, `outbound/`, `sequence.rs` |
+//! | Where is a packet found by its SPI, opened and checked? | `sad.rs`, `inbound.rs`, `inbound/`, `replay.rs` |
 //! | Where is AH? | `ah.rs`, `outbound/ah.rs`, `inbound/ah.rs` |
-//! | Where is a path address changed because a peer moved? | `inbound.rs`, `take_note`, reports it; `datapath/data_plane.rs`, `relocate`, changes it |
-//! | Where is IPsec of one address family switched off? | `families.rs`; `spd.rs`, `lookup`, and `inbound.rs`, `vet`, drop its packets |
-//! | What happens to traffic of no tunnel? | `filter.rs` |
-//! | What would become of a packet that is only asked about? | `datapath/trace.rs`, `trace.rs` |
+//! | Where are super-packets split, segments joined, and packets laid out for system calls? | `gso.rs`, `segment.rs`, `coalesce.rs`, `queue.rs` |
+//! | How long may a packet be, and what happens to a longer one? | `path_mtu.rs`, `encap.rs`, `outbound/fit_to_mtu.rs`, `fragment.rs`, `reassembly.rs`, `icmp.rs` |
+//! | Where are headers of IP packets read, written and summed? | `header.rs`, `ip.rs`, `ip/` |
+//! | Why is a packet dropped, and what would become of one? | `discard.rs`; `trace.rs`, `datapath/trace.rs` |
 //! | How is an SA without IKE installed? | `manual.rs` |
-//! | Which DSCP and ECN do outer and inner header get? | out: `outbound.rs` (`OuterFields.tos`) copies both; in: `ip.rs`, `leave_tunnel` (RFC 6040), passes an outer CE on, or drops the packet (`congestion`) if its transport does not know ECN; the inner DSCP stays |
-//! | Where are padding, IV and ICV made? | `outbound.rs`, `seal_one`, `pad_len`, `fill_iv` |
-//! | Where are padding, next header and inner selectors checked? | `inbound/unwrap.rs`, `trailer` and `leave_tunnel`; the selectors in `inbound.rs`, `vet` |
-//! | Where is an SA found by its SPI, and what happens with two equal SPIs? | `sad.rs`; `datapath/data_plane.rs`, `add_inbound`, refuses a second inbound SA of one local address with `SpiInUse`, and SPIs below 256 |
-//! | Which routers' messages about an MTU are believed? | `path_mtu.rs`, `learn`: not below 576 octets (IPv6: 1280), four changes and then one in 10 s, forgotten after 10 minutes. `datapath/paths.rs` takes the message, `icmp.rs` reads it |
-//! | How often is a sender told that its packet is too long? | `datapath/paths.rs`: 128 at once, then one each millisecond (`rate.rs`) |
-//! | Where is the MSS of TCP lowered? | `encap.rs`, `clamp_mss` |
-//! | Where are fragments put together? | `reassembly.rs`, for transport mode and this host's own packets only: 15 s, 64 packets, 1 MiB. The kernel reassembles outer packets |
-//! | Where are headers of IP packets read, written and summed? | `header.rs` reads (at most 16 extension headers); `ip.rs` writes and sums; `ip/words.rs` sums with AVX2 |
-//! | How are packets laid out for one system call? | `queue.rs`: runs of at most 64 packets and 65,000 octets |
-//! | Where are rules, SAs and arrivals described? | `rule.rs`, `sa.rs`, `traffic.rs` (selectors), `arrival.rs` (path, TOS and TTL of a received packet) |
-//! | Which settings has the datapath, and with which defaults? | `datapath/settings.rs` |
-//! | Where does a packet's description become a packet, as `tcp A:P > B:Q`? | `trace/description.rs` |
-//! | Where do the published vectors come from? | `tests/vectors/`: draft-mcgrew-gcm, RFC 7634, and Scapy's (made by `tests/scapy/vectors.py`); `datapath/tests/` replays them |
-//! | How are allocations, instructions and thread interleavings tested? | `tests/allocation.rs`, `tests/instructions.rs` (against `tests/instructions.json`), `tests/interleaving.rs` (loom, by way of `sync.rs`) |
-//! | Which steps does `cargo bench --bench esp` measure? | `steps.rs` |
 //!
 //! # Choices worth knowing
 //!

@@ -457,6 +457,7 @@ impl KeyedSa for Outbound {
 /// The outer fields that all packets of one super-packet share.
 struct OuterFields<'a> {
     path: &'a Path,
+    /// DSCP and ECN, copied from the inner packet.
     tos: u8,
     may_fragment: bool,
     /// Octets in front that are not sent: the IP header in transport mode.

@@ -8,6 +8,7 @@ use std::ops::DerefMut;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+/// Packets of one rule that are held, and octets of them.
 const HELD_PACKETS: usize = 32;
 const HELD_OCTETS: usize = 65_536;
 
