@@ -1,7 +1,7 @@
 //! The filter on the host: an nftables table that drops, and routing rules that lead bypassed traffic past the device.
 //!
 //! Without rules and with both defaults at "permit" there is neither. The table outlives a crash, so that "deny" stays
-//! closed; the next start puts its own in its place, or removes it.
+//! closed; the next start puts its own in its place, or removes it. Without the program `nft`, a filter is refused.
 
 use super::config::Config;
 use super::refusal::{plane_error, refused};

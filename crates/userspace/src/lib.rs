@@ -85,35 +85,18 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Which thread seals and opens in run-to-completion? | `worker.rs`: the worker that has read the packet |
-//! | Which thread seals and opens in the pipeline? | `pipeline.rs`, `does`: any worker; the reader too if it finds no free batch, the packet is alone, or there is no other worker |
-//! | Which thread claims sequence numbers and commits the anti-replay window in the pipeline? | `pipeline.rs`: the reader claims; the worker that finishes the batch whose turn it is commits (`order.rs`) |
-//! | How many workers are there, and on which CPUs? | `workers/settings.rs`: up to 64; `auto` takes one with two CPUs and otherwise half of them, at most eight. They are started and stopped in `workers.rs` |
-//! | How does a worker wait, and with which scheduling policy? | `waiting.rs` (`adaptive` polls for 60 µs under load if there are more than two CPUs); `sched_policy.rs` |
-//! | Which routes and rules lead to the TUN device? | `tun_routes.rs`; they are in the journal of the crate `host`, which undoes them after a crash |
-//! | Who creates the device, and when does it go? | `device.rs` (at most 1000 packets wait in a queue), `tun.rs`; `plane/data_plane.rs`, `appear` |
-//! | Where does GSO come in? | `tun.rs` (super-packets of the device), `datagrams.rs` (UDP segmentation and GRO: `datagrams/sending.rs`, `datagrams/receiving.rs`); packets are split and joined in `crates/esp/src/segment.rs` and `crates/esp/src/coalesce.rs` |
-//! | Which kernel offload can be switched off? | `kernel_offload.rs` |
-//! | Where are ESP, IKE and keepalives on one port told apart? | `arriving.rs`; `steering.rs` does it in the kernel, by a BPF program |
-//! | Which socket and queue gets the packets of an SA? | `steering.rs`, `port.rs` |
-//! | Where is the DF bit set? | decided in `crates/esp/src/outbound/fit_to_mtu.rs`; set by `dont_fragment.rs`, `let_fragment`, which `socket.rs` calls |
-//! | Where are routers heard and the host's own MTUs asked? | `outer.rs` |
-//! | Where is the MTU of the device computed? | `plane.rs`, `device_mtu`; `plane/data_plane.rs`, `lower_device_mtu`, lowers it for an SA with more overhead. A router's report goes from `outer.rs` to `crates/esp/src/path_mtu.rs`, `learn` |
-//! | Where is cleartext dropped, in both directions? | not here: `src/planes/guard.rs` of the package `vpn`, for all planes |
-//! | What happens to traffic of no tunnel? | `filter.rs`, an nftables table and routing rules; without nft a filter is refused. Other threads wait for nft, one after the other: `turns.rs` |
-//! | Where are packets counted that the datapath never saw? | `plane.rs`, `counters` |
-//! | What are the settings and their defaults? | `config.rs`: `vpn0`, table, rule priority and UDP port 4500, mark `0x76706e`, `/run/vpnd` |
-//! | What happens without /dev/net/tun or a capability? | `refusal.rs`, `check_capabilities`, and `tun.rs`, `create`, refuse the start with advice; `vpnd` looks before that: `crates/cli/src/daemon/privilege.rs` |
-//! | What becomes of the routes when the process is killed? | `tun_routes.rs`: the kernel removes the device with its routes (metric 10); the blackholes behind them (metric 20) and the rule stay until the next start: `crates/host/src/journal.rs`, `Journal::open` |
-//! | How large are queues and buffers? | sockets 8 MiB (`port/open.rs`); a worker's queue 1 MiB, 32 super-packets in turn (`worker.rs`); the pipeline 16 batches in each direction (`pipeline.rs`); 64 datagrams in a call (`datagrams.rs`) |
-//! | What happens if a socket is full? | `socket.rs`: it waits at most 20 ms (`SEND_PATIENCE`), then drops the packets and counts them as `unsent` |
-//! | Which sockets are opened, and with which options? | `port.rs` and `port/open.rs` (shared: native ESP, AH, first UDP sockets), `socket.rs` (those of one queue pair), `queue_pair.rs` (a device queue with its sockets) |
-//! | Who receives and sends IKE on UDP 4500? | `ike.rs`: `IkeReceiver` and `IkeSender`, outside of the workers |
-//! | How does a received AH packet get its headers back? | `ah.rs` |
-//! | Whom does the plane call with notices and IKE messages? | `hooks.rs` |
-//! | Which stages does `vpnctl workers` count? | `stage.rs` (the stages), `workers/report.rs` (the report) |
-//! | How is a worker found that is stuck? | `workers.rs`, `roll_call`: each thread answers in its next round (`requests.rs`, `Orders`) |
-//! | How are batches used again, and threads woken? | `pool.rs`; `event_fd.rs`, `requests.rs` |
+//! | Which thread takes which step of a packet? | `worker.rs` (run to completion); `pipeline.rs`, `pipeline/`, `order.rs` |
+//! | How many workers are there, where do they run, and how do they wait? | `workers.rs`, `workers/`, `waiting.rs`, `sched_policy.rs` |
+//! | Who makes the device, and which routes lead to it? | `device.rs`, `tun.rs`, `tun_routes.rs` |
+//! | Which sockets are opened, and which of them gets the packets of an SA? | `port.rs`, `port/`, `socket.rs`, `queue_pair.rs`, `steering.rs` |
+//! | Where are ESP, AH, IKE and keepalives told apart? | `arriving.rs`, `ah.rs`, `ike.rs` |
+//! | Where do many datagrams go in one system call? | `datagrams.rs`, `datagrams/` |
+//! | Where is the DF bit set, and where are MTUs asked and routers heard? | `dont_fragment.rs`, `outer.rs` |
+//! | What happens to traffic of no tunnel? | `filter.rs`, `turns.rs` |
+//! | How do rules and SAs reach the plane, and whom does it call? | `plane.rs`, `plane/`, `hooks.rs` |
+//! | What are the settings and their defaults? | `config.rs`, `workers/settings.rs` |
+//! | Why is a start refused? | `refusal.rs` |
+//! | How are batches used again, threads woken, and their work counted? | `pool.rs`; `event_fd.rs`, `requests.rs`; `stage.rs` |
 //!
 //! # Choices worth knowing
 //!
