@@ -67,31 +67,18 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where are the attributes of a state written? | `state.rs`, `Form::message`; algorithm and key in `algorithm.rs` |
-//! | Where are the attributes of a policy written? | `spd.rs`, `message` |
-//! | Which policies does a rule have, with and without an SA? | `plane/policies.rs`, `guard` (inbound), `hold` and `serve` (outbound) |
-//! | How do selectors become prefixes and port masks? | `flow.rs`: at most 256 flows for a tunnel, otherwise the kernel plane refuses it |
-//! | Where is a card's offload decided? | `placement/steps.rs` (what to try), `plane/place.rs` (tries it and reads back), `placement/cards.rs` (which card) |
-//! | Who waits for room in a card? | `waiting.rs`; `plane/room.rs` gives the places out, 64 at once |
-//! | Which reports of the kernel become notices? | `monitor.rs`; `reports.rs` filters them in the kernel, `larval.rs` lets a packet that waits for an SA ask again after 1 s; `known.rs` has the SAs that both threads know |
-//! | What is put back if another program removes it (`ip xfrm state flush`)? | `plane/restore.rs`: policies first, then SAs, with sequence numbers behind those last seen (2^24 further on if they are unknown: `plane/work.rs`, `GAP`). SAs that the kernel has ended stay away. `monitor.rs` notices it, `plane/place.rs`, `resync_all`, serves `vpnctl resync` too |
-//! | What did a crashed plane leave, and whose is a state? | `leftovers.rs` takes it away; `ownership.rs` says whose it is, by the numbers in `ranges.rs` (reqids from `0x76000001` on, priorities from `0x76000000` on) |
-//! | What happens if the peer's address changes? | `plane/data_plane.rs`, `relocate`; the kernel's report of a NAT's new mapping: `monitor.rs` |
-//! | Where are packets, octets and sequence numbers of an SA read? | `plane/work.rs`, `state.rs` |
-//! | Where is a packet without an SA or with an unknown SPI counted? | by the kernel, for the whole namespace: `statistics.rs` explains its counters |
-//! | What does this kernel support? | `probe.rs` |
-//! | How are states and policies shown as `ip xfrm` commands? | `command.rs` |
-//! | How is the plane tested without a kernel? | `netlink.rs`, `Kernel`; `tests/twin.rs` is a kernel in memory |
-//! | What happens if two kernel planes run in one network namespace? | `monitor.rs`, `Monitor::start`, refuses the second one |
-//! | What happens if the kernel has an SA with the same SPI already? | `kernel_sa.rs`, `give`: a larval one is replaced, any other is an error |
-//! | How is an SA or a policy refused, and with which advice? | `refusal.rs`; a full card becomes `PlaneError::Full` |
-//! | Which sizes has the anti-replay window, and when is a rekey asked for? | `state.rs`: at most 4096 packets; 2^29 sequence numbers before the end |
-//! | How do a mark and an `if_id` get into states and policies? | `binding.rs`; they come from `[tunnel]` in `vpnd.toml`, by way of `config.rs` |
-//! | Which priority and which order have policies? | `policies.rs`; `spd.rs` says which of several policies for one flow is in force |
-//! | How is an offload asked for and read back? | `offload.rs` (the attribute), `placement/features.rs` (a card's abilities, by ethtool), `placement/report.rs` (the report for `vpnctl offload`) |
-//! | What would become of a packet in the kernel? | `plane/trace.rs` |
-//! | Whom does the plane call, and with what? | `hooks.rs`: `Notice` and `Disturbance` |
-//! | Which optional capabilities has the kernel plane? | `plane/capabilities.rs`: SAs keyed by hand, resync, crypto accounting |
+//! | Where are the attributes of a state written? | `state.rs`, `algorithm.rs`, `binding.rs`, `offload.rs` |
+//! | Which policies does a rule have, in which order, and how are they written? | `plane/policies.rs`, `spd.rs`, `policies.rs` |
+//! | How do selectors become prefixes and port masks? | `flow.rs` |
+//! | Where is a card's offload decided, tried and read back? | `placement.rs`, `placement/`, `plane/place.rs` |
+//! | Who waits for room in a card? | `waiting.rs`, `plane/room.rs` |
+//! | Which reports of the kernel become notices, and whom do they reach? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `hooks.rs` |
+//! | What is put back, what has a crash left, and whose is a state? | `plane/restore.rs`; `leftovers.rs`; `ownership.rs`, `ranges.rs` |
+//! | How do rules and SAs reach the kernel? | `plane.rs`, `plane/data_plane.rs`, `plane/capabilities.rs`, `kernel_sa.rs` |
+//! | Where are packets, octets and sequence numbers read? | `plane/work.rs`; for the whole namespace `statistics.rs` |
+//! | How is an SA or a policy refused, and with which advice? | `refusal.rs` |
+//! | What does this kernel support, and what does it do to a packet? | `probe.rs`; `plane/trace.rs`, `command.rs` |
+//! | How is the plane tested without a kernel? | `netlink.rs`, `tests/twin.rs` |
 //!
 //! # Choices worth knowing
 //!

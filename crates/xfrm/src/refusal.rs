@@ -5,7 +5,7 @@
 use super::netlink::Refused;
 use esp::plane::PlaneError;
 
-/// An error of the kernel, with advice where the cause is a common one.
+/// An error of the kernel, with advice where the cause is a common one. A card without room is `PlaneError::Full`.
 pub(super) fn refusal(what: String, error: &Refused) -> PlaneError {
     let advice = match error.errno {
         libc::EPERM | libc::EACCES => "; is CAP_NET_ADMIN granted?",
