@@ -1,8 +1,9 @@
 //! The record of changes to the host. A change is recorded before it is made, so that it can be undone: at shutdown, or
 //! at the next start after a crash.
 //!
-//! The record is a file per device and network namespace. Its owner holds a lock on it for as long as it runs; a file
-//! whose lock can be had is left over from a process that did not get to clean up.
+//! The record is a file per device and network namespace, `DEVICE.NAMESPACE.plane` in the directory of the daemon's
+//! state. Its owner holds a lock on it for as long as it runs; a file whose lock can be had is left over from a process
+//! that did not get to clean up.
 
 use crate::lock::open_locked;
 use crate::netlink::{Family, MarkRule, Netlink};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The directory of the settings that the plane changes.
 const SETTINGS: &str = "/proc/sys/net/";
 
-/// Something that was changed on the host.
+/// Something that was changed on the host. A new kind needs its line in the file (`Display`, `parse`) and its `undo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Routes in a table.

@@ -38,30 +38,18 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What is undone at shutdown and after a crash? | `journal.rs`: `Change` lists it, `undo` does it, `Journal::open` does it for a crashed owner |
-//! | What stays after a crash until the next start decides? | `journal.rs`, `Change::Filter`: the filter. The next start with the same device undoes blackholes, routing rules and sysctls in `Journal::open`, a sysctl only if it still has the value that was set |
-//! | How is a change of a new kind made undoable? | `journal.rs`: a variant of `Change`, its line in the file, its `undo` |
-//! | Where are links, routes and rules read and written? | `netlink.rs` |
-//! | Which rule leads bypassed traffic past the tunnels? | `netlink/exception.rs` |
-//! | Where does a packet to an address leave, and with which MTU? | `netlink.rs`, `egress`, `source`, `way_mtu`; for other crates `routes.rs` |
-//! | Who runs nft, if this process may start no program? | `nft.rs`, `Runner` |
-//! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
-//! | Who notices that another program changes nftables? | `nft/watch.rs` |
-//! | Which table can nobody else remove, and how is it changed? | `nft/owner.rs` |
+//! | What is undone at shutdown and after a crash? | `journal.rs` |
+//! | Where are links, routes and rules read and written? | `netlink.rs`, `netlink/`; for other crates `routes.rs` |
+//! | How is nftables told of traffic, owned and watched? | `nft.rs`, `nft/` |
 //! | Who notices that an address or a route of the host changes? | `addresses.rs` |
-//! | How is traffic written in nftables' language, and what if nft is missing? | `nft.rs`; `available` looks in four fixed directories, not in PATH. The guard then only warns (`src/planes/guard.rs` of the package `vpn`), a filter is refused (`crates/userspace/src/filter.rs`) |
-//! | How do IKE's sockets get past the kernel's policies, and ESP in UDP to the kernel? | `socket_policy.rs` |
+//! | How does ICMP about a socket's datagrams reach this program? | `error_queue.rs`, `icmp_listener.rs` |
+//! | How do sockets get their ports, and past the kernel's policies? | `bind.rs`, `holder.rs`, `socket_policy.rs` |
 //! | How does a thread act in the plane's network namespace? | `namespace.rs` |
-//! | How does ICMP about a socket's datagrams reach this program? | `error_queue.rs`; about IKE on the port of ESP in UDP: `icmp_listener.rs` |
-//! | Which process has a UDP port? | `holder.rs` |
-//! | What advice does an error of the system carry, and what happens on a host without IPv6? | `system.rs`: `refused`; `lacks_family` tells that a family is missing, and its sockets and routes are left out |
-//! | Where is the record of changes, and who owns it? | `journal.rs`: `/run/vpnd/DEVICE.NAMESPACE.plane`, locked by the process that uses the device; a second one is refused. `claim` keeps two from one routing table |
-//! | How does a range of addresses become prefixes? | `prefix.rs`, `prefixes` |
-//! | By which protocol number are this program's routes known? | `netlink.rs`, `PROTOCOL`: `ip route` shows `proto 86` |
-//! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`; what its packet filter does with a packet: `firewall.rs` |
-//! | How does one process keep others from a file? | `lock.rs` |
-//! | How is a Unix socket made for one process alone? | `socket_file.rs` |
-//! | How is a file replaced so that a crash leaves the old text or the new one? | `replace.rs` |
+//! | What advice does an error of the system carry? | `system.rs` |
+//! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`, `firewall.rs`, `firewall/` |
+//! | How are files locked and replaced, and sockets made for one process alone? | `lock.rs`, `replace.rs`, `socket_file.rs` |
+//! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
+//! | How does a range of addresses become prefixes? | `prefix.rs` |
 //!
 //! Which routes and rules a tunnel needs is decided by the crate `userspace` (`crates/userspace/src/tun_routes.rs` and
 //! `crates/userspace/src/filter.rs`), not here.

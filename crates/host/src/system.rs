@@ -24,7 +24,8 @@ pub fn refused(what: String, error: &io::Error) -> SystemError {
     SystemError { what, why: format!("{error}{advice}") }
 }
 
-/// Returns `true` if the kernel has no such family of addresses, or it is switched off.
+/// Returns `true` if the kernel has no such family of addresses, or it is switched off: its sockets and routes are left
+/// out then.
 pub fn lacks_family(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
