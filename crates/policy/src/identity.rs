@@ -1,4 +1,4 @@
-//! Identities of peers (RFC 7296 §3.5).
+//! Identities of peers (RFC 7296 §3.5). No domain name is looked up: it is compared as text.
 
 use crate::DistinguishedName;
 use std::fmt;

@@ -57,31 +57,20 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | A new element or attribute of AIX_VPN | `xml/schema.rs` (which exist, and where), then the file of the element in `xml/lower/` |
-//! | A new algorithm | `proposal.rs` (the value), `xml/lower/algorithm.rs` (its words in XML) |
-//! | A new rule for values | `validate/rules.rs` (the rule), `validate/problem.rs` (its words), `validate.rs` (which field it is for) |
-//! | A message about XML: its line and caret | `xml/report.rs`, `xml/source.rs`; its words stand in `xml/lower/`, where the element is read; unknown elements and attributes: `xml/conformance.rs` |
-//! | "Did you mean …?", quoted values | `wording.rs` |
-//! | A new field of a tunnel | `tunnel.rs`, then `change.rs`, which says what a change of it does to SAs that are up |
-//! | Defaults of attributes that a file leaves out | `xml/lower/`, in the file of the element; of phase 2 proposals `xml/lower/offer.rs`, `offer` (tunnel mode, 480 minutes, no limit of volume, no ESN); of phase 1 `xml/lower/ike.rs` (480 minutes); the overlap `xml/lower/value.rs` (10 percent) |
-//! | The policy store: objects by name, references between them | `database/put.rs` and `database/merge.rs` (adding a file: a name that is taken refuses the whole file; with `--force` the new object replaces the stored one), `database/selection.rs` (choosing objects to export or delete), `database/references.rs`, `database/contents.rs` (objects as text and as a policy). The directory on disk is `src/store.rs` of the package `vpn` |
-//! | The other side's policy (`vpnctl policy mirror`) | `xml/mirror.rs` |
-//! | Defaults of policies built in code | `tunnel.rs`, `proposal.rs` and `lifetime.rs` (8 h, overlap 10 percent): `new` and `Default` |
-//! | How large may a policy be? | `xml/parse.rs` (8 MiB, 120,000 elements, 16 deep), `xml/lower.rs` (40,000 tunnels), `xml/lower/group.rs` (1024 peers of a group), `validate/limits.rs` (64 proposals, 700 algorithms of phase 1) |
-//! | Which lifetimes may a policy name, and when does a rekey start? | `lifetime.rs`: from 1 s and 1024 octets on; `soft` and `soft_bytes` say when a rekey starts. In a file: `xml/lower/value.rs`, at most 525,600 minutes |
-//! | Which kinds of identities are there, and when are two the same? | `identity.rs`, `matches`; distinguished names `name.rs`; read from a file by `xml/lower/identity.rs` |
-//! | Are DNS names looked up? | No. An FQDN is an identity, which is compared as text; the address of a side can be given inside its element: `xml/lower/identity.rs`, `party`. Only hosts of revocation lists are looked up: `src/revocation/fetch.rs` of the package `vpn` |
-//! | How are keys and secrets held? | `credential.rs`, `Secret`: wiped when dropped, redacted when printed. Keys in a file: `xml/lower/key.rs`, found by the identity of the peer |
-//! | Address ranges, prefixes, ports and protocols of traffic | `selector.rs`; in a file `xml/lower/traffic.rs` and `xml/lower/address.rs` |
-//! | What does a change of the policy do to SAs that are up? | `change.rs`, `Effect`: untouched, kept, rekeyed or reestablished; it is done by `crates/ike/src/engine/replacement.rs` |
-//! | Which errors does an XML file have, and how many are shown? | `xml/parse.rs` (not well-formed), `xml/conformance.rs` (names), `xml/lower/` (values); `xml/report.rs` keeps the first 50 |
-//! | What becomes of a policy of IKEv1? | `xml/lower/ikev1.rs`: each object is refused once |
-//! | On which line is a tunnel defined? | `xml/definitions.rs`, for `vpnctl why` |
-//! | Which child tunnel is never used, because an earlier one covers its traffic? | `shadow.rs`; `xml/lower/shadowed.rs` warns of it. Rules by their addresses, however many: `traffic_index.rs` |
-//! | How is a policy written as XML, or as a DTD? | `xml/of_policy.rs` (the objects of a policy), `xml/lower/words.rs` (the words of values), `xml/node.rs` (objects), `xml/write.rs` (text), `xml/dtd.rs` |
-//! | How is a tunnel described in code, or in a program's own configuration? | `site.rs`, `Policy::site_to_site` |
-//! | How is a value serialized (feature `serde`)? | `serialize.rs`: as it is displayed |
-//! | Where are sample policies and their tests? | `fixtures/` with `tests/fixtures.rs`; good and bad files in `tests/policies/` of the repository, with `crates/cli/tests/texts/policies.rs` |
+//! | What is a tunnel, and which defaults has one that is built in code? | `tunnel.rs`, `proposal.rs`, `lifetime.rs`, `site.rs` |
+//! | What does a change of the policy do to SAs that are up? | `change.rs` |
+//! | Which rules does every value obey, and what is said of one that does not? | `validate.rs`, `validate/`, `wording.rs` |
+//! | How are identities, names, keys and secrets held and compared? | `identity.rs`, `name.rs`, `credential.rs`, `ppk.rs` |
+//! | Which traffic does a tunnel protect, and which tunnel is never used? | `selector.rs`, `shadow.rs`, `traffic_index.rs` |
+//! | Which elements and attributes has AIX_VPN? | `xml/schema.rs`, `xml/conformance.rs` |
+//! | How does an element become a value, and what if an attribute is left out? | `xml/lower.rs`, `xml/lower/`, one file per element |
+//! | How is text read, and how is a mistake shown with line and caret? | `xml/parse.rs`, `xml/source.rs`, `xml/report.rs` |
+//! | On which line is a tunnel defined? | `xml/definitions.rs` |
+//! | How is a policy written: as XML, as a DTD, for the other side? | `xml/of_policy.rs`, `xml/node.rs`, `xml/write.rs`, `xml/dtd.rs`, `xml/mirror.rs` |
+//! | How does the policy store keep objects and their references? | `database.rs`, `database/` |
+//! | How is a value serialized? | `serialize.rs` |
+//!
+//! Sample policies are in `fixtures/`, good and bad files in `tests/policies/` of the repository.
 #![forbid(unsafe_code)]
 
 pub mod change;

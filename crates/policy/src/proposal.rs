@@ -1,4 +1,5 @@
-//! Algorithms a policy may name, in order of preference.
+//! Algorithms a policy may name, in order of preference. A new one also needs its words in XML
+//! (`xml/lower/algorithm.rs`).
 
 use crate::Lifetime;
 use std::fmt;

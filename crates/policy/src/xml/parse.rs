@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 /// Octets above which a file is refused; 20,000 phase 2 tunnels, each with traffic of its own, take less.
 pub const MAX_FILE_LEN: usize = 8 << 20;
 
+/// Elements inside each other, elements of a file, and attributes of an element, above which a file is refused.
 const MAX_DEPTH: usize = 16;
 const MAX_ELEMENTS: usize = 120_000;
 const MAX_ATTRIBUTES: usize = 64;

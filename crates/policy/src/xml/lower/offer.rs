@@ -140,7 +140,7 @@ fn ah(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Offer> {
     offer(cx, element, "AH", integrity.map(Protection::Ah))
 }
 
-/// Reads the attributes that ESP and AH have in common.
+/// Reads the attributes that ESP and AH have in common, or takes their defaults.
 fn offer(
     cx: &mut Context<'_>,
     element: &Element<'_>,
