@@ -50,7 +50,8 @@ pub const HIDING: &str = "OPENSSL_ia32cap";
 pub const HIDING_ALL: &str = "~0x200000200000000:~0x60020000000";
 
 impl Cpu {
-    /// Looks at this CPU and at the environment.
+    /// Looks at this CPU and at the environment. If there are no such instructions, they begin as switched off, and the
+    /// chosen provider serves with its own software.
     pub fn detect() -> Self {
         let found = detect();
         let hidden = std::env::var(HIDING).map(|value| hidden(&value)).unwrap_or_default();

@@ -52,24 +52,18 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | How is a cipher added? | its value in `crates/policy/src/proposal.rs`; its lengths in `suite.rs`; its code in `provider.rs`, `cipher`; its names in `name.rs` and `choice.rs`; its counter in `function.rs`. For IKE: `crates/ike/src/negotiation/proposal.rs`; for the kernel: `crates/xfrm/src/algorithm.rs`. In ESP: `fill_iv` in `crates/esp/src/outbound.rs`. Two lists that the compiler does not check: `counts_nonces` in `crates/esp/src/manual.rs`, which decides about nonce reuse, and `obstacle` in `crates/xfrm/src/placement/steps.rs`. Vectors: `crates/crypto/tests/` |
-//! | How is a MAC added? | `mac.rs` (the algorithm), `suite.rs`, `mac_of` (the ICV cut from it) |
-//! | How is a provider added? | `provider.rs`, and a file beside `aws_lc.rs`; `cpu.rs` says which instructions it uses |
-//! | Which suites does a provider lack? | `provider.rs`, `supports` |
-//! | Which provider makes a suite that the wanted one lacks? | `choice.rs`, `Choice::provider`: AWS-LC, so nothing fails |
-//! | How does a running SA change its provider? | `keyed.rs`, `serve_by`; for all SAs `providers.rs`, `set_in_core` |
-//! | Which octets are authenticated but not encrypted? | `cipher.rs`, `Aad` |
-//! | Where is encrypt-then-MAC (CBC, NULL)? | `with_mac.rs` |
-//! | Where are packets and octets per algorithm counted? | `providers.rs`; the keys of that table are in `work.rs` |
+//! | How is a cipher added, and which lengths and names has it? | `suite.rs`, `name.rs` |
+//! | Which octets are authenticated but not encrypted? | `cipher.rs` |
+//! | How is a MAC added? | `mac.rs`, `mac/` |
+//! | How is a provider added, and which suites does it lack? | `provider.rs`, and a file beside `aws_lc.rs` and `ring.rs` |
+//! | Which provider makes a suite, and how does a running SA change it? | `choice.rs`, `providers.rs`, `keyed.rs` |
+//! | Where are encrypt-then-MAC, and AEADs that work in place? | `with_mac.rs`, `in_place.rs` |
+//! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/`, `mac/` |
+//! | Where are AES-GMAC, DES, and the cipher that encrypts nothing? | `gmac.rs`; `des.rs`; `null.rs` |
+//! | Which instructions has a CPU, and who uses them? | `cpu.rs`, `cpu/` |
+//! | Where are packets and octets per algorithm counted? | `providers.rs`, `work.rs`, `function.rs` |
 //! | How is a cipher's speed measured? | `speed.rs` |
-//! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/gcm.rs`, `mac/software.rs`, `mac/chain.rs` (XCBC and CMAC) |
-//! | What does switching the CPU's instructions off do? | `providers.rs`, `provider_if`: the portable provider then serves suites that the CPU accelerates |
-//! | Which instructions have POWER and System z, and who uses them? | `cpu/power.rs`, `cpu/system_z.rs`; `tests/cross` builds and tests for both |
-//! | What happens on a CPU without AES instructions? | `cpu.rs`, `detect`, finds none, so `in_core` begins as off; the wanted provider still serves, in its own software. `crates/cli/src/crypto/remarks.rs` warns at start |
-//! | Where are AEADs of AWS-LC and ring? | `aws_lc.rs`, `ring.rs`; AEADs that work only in place go through `in_place.rs` |
-//! | Where are AES-GMAC and DES? | `gmac.rs` (for ESP without encryption, and AH); `des.rs` (RustCrypto, feature `legacy` only) |
-//! | Is there a build that encrypts nothing? | `null.rs`, only with the feature `insecure-null-cipher`, for measurements; `vpnd` warns at start |
-//! | Where do the vectors come from? | ciphers: `tests/wycheproof.rs` (Wycheproof's sets); MACs: `tests/mac.rs` (RFCs and Wycheproof). Round trips and forgeries are in `tests/cipher.rs` |
+//! | Where do the vectors come from? | `crates/crypto/tests/algorithms/` |
 //!
 //! # Choices worth knowing
 //!

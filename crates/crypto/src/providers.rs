@@ -137,6 +137,8 @@ impl CryptoProviders {
         tables.iter().for_each(|table| table.each(visit));
     }
 
+    /// The chosen provider. While the CPU's instructions are switched off, the portable one serves the suites that they
+    /// accelerate.
     fn provider_if(&self, in_core: bool, suite: Suite) -> Provider {
         let chosen = self.choice.provider(suite);
         let accelerated = suite.functions().any(|f| self.backend(chosen, f) == Backend::Hardware);

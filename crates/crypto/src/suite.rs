@@ -1,4 +1,11 @@
 //! Suites: the algorithms that protect the packets of one SA, with their lengths.
+//!
+//! A new cipher needs its value in `crates/policy/src/proposal.rs`, its lengths here, its code in `provider.rs`, its
+//! names in `name.rs` and `choice.rs`, and its counter in `function.rs`. For IKE it goes into
+//! `crates/ike/src/negotiation/proposal.rs`, for the kernel into `crates/xfrm/src/algorithm.rs`, and for ESP into
+//! `fill_iv` in `crates/esp/src/outbound.rs`. The compiler does not check two lists: `counts_nonces` in
+//! `crates/esp/src/manual.rs`, which decides about nonce reuse, and `obstacle` in `crates/xfrm/src/placement/steps.rs`.
+//! A new MAC needs its algorithm in `mac.rs`, and the ICV cut from it in `mac_of`.
 
 use crate::mac;
 use policy::{AhIntegrity, DesKeys, EspEncryption, Integrity, KeyBits, Protection};
