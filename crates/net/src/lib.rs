@@ -76,19 +76,17 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Which tunnel does a connection take, and which address has this end? | `routes.rs`, `find`; the first rule that covers the traffic counts, as in the datapath |
-//! | How does `connect` wait for a tunnel, and which errors has it? | `network.rs`, `way`; `error.rs` |
-//! | How are names resolved? | `names.rs`: A and AAAA, three attempts, TCP if an answer is truncated; nothing is kept |
-//! | Where does a packet of a tunnel find its socket? | `stack.rs`, `take`, and for UDP and ICMP `stack/other.rs`; headers are read and written in `packet.rs` |
-//! | What is smoltcp asked to do? | the state machine of TCP, echo replies, and resets for connections that there are not: `stack.rs`, `feed_one`, `serve`, `answer_as_nobody` |
-//! | Where does a super-packet get its segment length? | `outlet.rs`, `send_scratch`; the datapath splits it (`crates/esp/src/segment.rs`) |
-//! | Who has a turn to send, and for how long? | `stack.rs`, `send`: the connections in a circle, two super-packets each (`TURN`) |
-//! | When does the task wake up? | `driver.rs`, `wait`: for datagrams, jobs of handles, and the timers in `Stack::wakes_at` |
-//! | How much memory can connections take? | `budget.rs`; `Settings::memory`, 1 GiB, and at most 1 MiB for a buffer. UDP sockets: 1 MiB each (`received.rs`) |
+//! | Which tunnel does a connection take, and which address has this end? | `routes.rs` |
+//! | How does `connect` wait for a tunnel, and which errors has it? | `network.rs`, `error.rs` |
+//! | How are names resolved? | `names.rs` |
+//! | Where does a packet of a tunnel find its socket, and what is smoltcp asked to do? | `stack.rs`, `stack/`, `packet.rs` |
+//! | Who has a turn to send, and where do super-packets get their segment length? | `stack.rs`, `outlet.rs` |
+//! | When does the task wake up? | `driver.rs` |
+//! | How much memory can connections and sockets take? | `budget.rs`, `received.rs` |
 //! | Which settings are there? | `settings.rs` |
-//! | How does an embedder carry datagrams? | `datagrams.rs`, the trait; `datagrams/udp.rs` with GSO and GRO, `datagrams/memory.rs` for tests |
-//! | How do packets of a TUN device, or of an embedder's own stack, take the tunnels? | `device.rs`; the sockets of such a network get no packets |
-//! | Which SAs are refused? | `plane.rs`, `is_possible`: everything but ESP in UDP in tunnel mode |
+//! | How does an embedder carry datagrams? | `datagrams.rs`, `datagrams/` |
+//! | How do packets of a TUN device, or of an embedder's own stack, take the tunnels? | `device.rs` |
+//! | Which SAs are refused? | `plane.rs` |
 //!
 //! # Choices worth knowing
 //!
