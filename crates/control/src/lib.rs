@@ -39,15 +39,14 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where is a command added? | `protocol/command.rs` (`Request`, `Command`) |
-//! | Where is a kind of reply added? | `protocol/response.rs` (`Reply`) |
-//! | Where are the fields of one answer? | `protocol/`, one file per subject |
-//! | How is a bad request or another version refused? | `protocol/request.rs` refuses; the codes are in `protocol/refusal.rs`; the version is 1: `VERSION` in `protocol/command.rs` |
-//! | Where does the daemon fill the fields in? | crate `cli`, `view/` |
-//! | Where does the daemon carry a command out? | crate `cli`, `daemon/service.rs` |
-//! | How does a client wait, and what do its errors say? | `client.rs`: `ask` waits for as long as the negotiation takes, unless `set_timeout` was called |
-//! | Which path and which sizes hold? | `protocol.rs`: `/run/vpnd/control.sock`, requests up to 16 MiB and 64 KiB; `client.rs`: answers up to 64 MiB. Numbers of clients and times are in `crates/cli/src/daemon/server.rs` |
-//! | Where is the JSON of an event? | `protocol/happening.rs` |
+//! | Where is a command added? | `protocol/command.rs` |
+//! | Where is a kind of reply added? | `protocol/response.rs` |
+//! | Where are the fields of one answer, or of an event? | `protocol/`, one file per subject |
+//! | How is a bad request or another version refused? | `protocol/request.rs`, `protocol/refusal.rs` |
+//! | Where does the daemon fill the fields in? | `crates/cli/src/view/` |
+//! | Where does the daemon carry a command out, and limit its clients? | `crates/cli/src/daemon/service.rs`, `crates/cli/src/daemon/server.rs` |
+//! | How does a client wait, and what do its errors say? | `client.rs` |
+//! | Which path and which sizes hold? | `protocol.rs`, `client.rs` |
 //! | How are durations, octets and rates written for people? | `quantity.rs` |
 #![forbid(unsafe_code)]
 
