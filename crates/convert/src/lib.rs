@@ -40,19 +40,18 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where is an option of swanctl.conf read? | `swanctl/connection.rs`; its syntax: `swanctl/syntax.rs`, `swanctl/section.rs` |
-//! | Where is an option of ipsec.conf read? | `ipsec/connection.rs`; its syntax: `ipsec/syntax.rs` |
-//! | What becomes of a setting that has no counterpart? | it becomes a `Finding` (`finding.rs`), and is never dropped in silence: `gap.rs` has the rule for known options, `leave` of both readers for unknown ones. A value that asks for no more than `vpnd` does anyway is not mentioned |
-//! | Where are included files followed, and how many? | `include.rs`, 12 deep; `source.rs` opens files (at most 256 of 1 MiB) and knows their lines |
-//! | Where are proposals, identities, traffic and times translated? | `proposal.rs`; `identity.rs`; `traffic.rs`; `quantity.rs` |
-//! | Which side of a connection becomes local? | `assemble.rs` |
-//! | Which settings go into vpnd.toml? | `settings.rs`; those of one tunnel, with marks, interfaces and offload: `kernel.rs` |
-//! | In which order do tunnels stand? | `order.rs`: narrow traffic before wide traffic |
+//! | Where is an option of swanctl.conf read, and its syntax? | `swanctl.rs`, `swanctl/` |
+//! | Where is an option of ipsec.conf read, and its syntax? | `ipsec.rs`, `ipsec/` |
+//! | What becomes of a setting that has no counterpart? | `finding.rs`, `gap.rs` |
+//! | How are files opened, and included ones followed? | `source.rs`, `include.rs` |
+//! | Where are proposals, identities, traffic and times translated? | `proposal.rs`, `identity.rs`, `traffic.rs`, `quantity.rs` |
+//! | Where do drafts become tunnels, and which side becomes local? | `draft.rs`, `assemble.rs` |
+//! | Where are preshared keys found for a connection? | `keys.rs` |
+//! | Which settings go into vpnd.toml? | `settings.rs`, `kernel.rs` |
+//! | In which order do tunnels stand? | `order.rs` |
 //! | How is the document written? | `write.rs` |
-//! | What does `vpnctl policy convert` print? | crate `cli`, `convert.rs` |
-//! | Where are preshared keys found for a connection? | `keys.rs`, from `secrets` or ipsec.secrets: first a key that names both sides, then one side, then everybody; a tunnel without one is left out |
-//! | What is between a reader and the policy? | `draft.rs`: connections in the words of the file; `assemble.rs` makes tunnels of them |
-//! | Where are the samples of conversions? | `crates/cli/tests/convert/`: a file, its XML and its report, compared by `crates/cli/tests/texts/convert.rs` |
+//! | What does `vpnctl policy convert` print? | `crates/cli/src/convert.rs` |
+//! | Where are the samples of conversions? | `crates/cli/tests/convert/`, compared by `crates/cli/tests/texts/convert.rs` |
 #![forbid(unsafe_code)]
 
 pub mod finding;
