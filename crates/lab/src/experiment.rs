@@ -3,6 +3,9 @@
 //! Each experiment builds two hosts in namespaces of its own, starts a `vpnd` on either, sends traffic, and writes a
 //! report with pictures and the raw figures. The states that are compared take turns, round after round, so that a
 //! machine that grows slower or faster meanwhile does not decide.
+//!
+//! A new experiment is a file in `experiment/`, a line in the table below, and a link in the index of `figures.rs`,
+//! which a test wants.
 
 use crate::foreign;
 use crate::interrupt::Interrupt;

@@ -35,17 +35,17 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | How is a namespace made, which packets count as sent in the clear, and which traffic checks that nothing is lost or altered? | the crate `namespaces` |
+//! | How is a namespace made, which packets count as sent in the clear, and which traffic checks that nothing is lost or altered? | `crates/namespaces` |
 //! | How are two namespaces connected? | `network.rs` |
 //! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
-//! | How is a daemon started and stopped? | `node.rs` (it may take 120 s to start, and is killed 60 s after it was told to stop); two of them: `site.rs`, with the policies of `site/policy.rs` |
-//! | What does the demo do, and when does it fail? | `demo.rs`; the test that nothing leaves in the clear is `tests/netns/demo.rs` |
-//! | Where is an experiment added? | a file in `experiment/`, a line in the table of `experiment.rs`, and a link in the index of `experiment/figures.rs`, which a test wants |
+//! | How is a daemon started and stopped? | `node.rs`; two of them: `site.rs`, `site/` |
+//! | What does the demo do, and when does it fail? | `demo.rs`, `demo/` |
+//! | Where is an experiment added? | `experiment.rs`, `experiment/` |
+//! | What must be there before an experiment starts, and what is its effort? | `experiment/readiness.rs`, `experiment/lab.rs` |
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
-//! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs`: it is noted, and everything is taken down in order |
-//! | Where are the machine, its cards and the repetitions described? | `machine.rs`; `nic.rs` (features of network cards); `statistics.rs` |
-//! | Which processor time of other programs counts as foreign load? | `foreign.rs`; `report.rs` marks the figures |
-//! | What must be there before an experiment starts? | `experiment/readiness.rs`; its effort and its place are in `experiment/lab.rs` |
+//! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs` |
+//! | Where are the machine, its cards and the repetitions described? | `machine.rs`, `nic.rs`, `statistics.rs` |
+//! | Which processor time of other programs counts as foreign load? | `foreign.rs` |
 #![forbid(unsafe_code)]
 
 pub use namespaces::{capture, isolation, traffic};
