@@ -8,13 +8,8 @@
 //! tunnel. So that an end of the TCP connection that was no orderly one can be told from an orderly one,
 //! [`vpn_stream_error`] has the reason.
 //!
-//! # Where to change what
-//!
-//! | question | place |
-//! |---|---|
-//! | A new function | here; then `UPDATE_EXPECTED=1 cargo test -p vpn-ffi` writes `vpn.h` |
-//! | Which threads does a gateway have? | `open`: a tokio runtime with two |
-//! | How long does a gateway take to stop? | `vpn_close`: until the peers have answered, at most three seconds |
+//! A new function goes here; then `UPDATE_EXPECTED=1 cargo test -p vpn-ffi` writes `vpn.h`. Each gateway has a tokio
+//! runtime with two threads.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 
