@@ -7,11 +7,11 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs`: one file for each |
+//! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs` |
 //! | How is a target added? | a file here, a line in `TARGETS`, and a file in `fuzz/fuzz_targets/` of the repository with its entry in `fuzz/Cargo.toml` |
-//! | How does the target `engine` forge messages and make certificates? | `engine/forger.rs`; `engine/certificates.rs` |
+//! | How does the target `engine` forge messages and make certificates? | `engine/forger.rs`, `engine/certificates.rs` |
 //! | How do octets become decisions? | `octets.rs` |
-//! | How is a target run? | `cargo +nightly fuzz run engine --sanitizer none` in `fuzz/` (`docs/fuzzing.md`); the corpus alone: `cargo test -p vpn-fuzz` (`tests/corpus.rs`) |
+//! | How is a target run, and the corpus alone? | `docs/fuzzing.md`; `tests/corpus.rs` |
 #![forbid(unsafe_code)]
 
 mod control;
