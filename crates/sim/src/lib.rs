@@ -4,15 +4,17 @@
 //! under a virtual clock. Everything that is left to chance comes from one number, so that a failure can be repeated;
 //! a failing scenario prints that number and the [`ladder`] of messages.
 //!
+//! # Where to change what
+//!
 //! | question | file |
 //! |---|---|
-//! | Where are messages lost, repeated, delayed and reordered? | `link.rs`, [`Conditions`] |
-//! | How is a random world run again? | `SIM_SEED=4711 cargo test --release -p vpn-sim random` |
-//! | Where is a misuse of the data plane noticed? | `recorder.rs`; what must hold at the end is in `invariant.rs` |
-//! | Where is a world made, run, and its time advanced? | `world.rs`; its messages `world/wire.rs`, traffic `world/flows.rs` and `traffic.rs`, certificates `world/certificates.rs` |
+//! | Where are messages lost, repeated, delayed and reordered? | `link.rs` |
+//! | Where is a misuse of the data plane noticed, and what must hold at the end? | `recorder.rs`, `invariant.rs` |
+//! | Where is a world made, run, and its time advanced? | `world.rs`, `world/` |
+//! | Which traffic passes through the gateways? | `traffic.rs` |
 //! | Where are gateways and their policies made? | `host.rs` (two of them), `fleet.rs` (one with very many peers) |
-//! | Which behaviours of NATs are there? | `nat.rs` (RFC 4787) |
-//! | Where does randomness come from? | `chance.rs`: one number |
+//! | Which behaviours of NATs are there? | `nat.rs` |
+//! | Where does randomness come from? | `chance.rs` |
 #![forbid(unsafe_code)]
 
 pub mod chance;
