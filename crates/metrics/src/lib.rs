@@ -28,12 +28,12 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Which metrics are there, with which labels? | `text.rs`, and one file per subject in `text/` |
+//! | Which metrics are there, with which labels? | `text.rs`, `text/`, one file per subject |
 //! | Which tunnels have series of their own, and how do counts outlive an SA? | `fleet.rs` |
 //! | What is counted of events, and which durations are measured? | `happenings.rs` |
 //! | Who is answered, and how many at a time? | `endpoint.rs` |
 //! | Where can the endpoint listen? | `address.rs` |
-//! | Where do the numbers come from? | crate `cli`, `daemon/metrics.rs` |
+//! | Where do the numbers come from? | `crates/cli/src/daemon/metrics.rs` |
 #![forbid(unsafe_code)]
 
 mod address;
