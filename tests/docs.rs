@@ -1,5 +1,6 @@
 //! Checks the documents against the repository: every path and link in Markdown exists, and the programs have every
-//! subcommand that a document names.
+//! subcommand that a document names. The front pages of crates and of test targets name files that exist, and few of
+//! them.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -180,6 +181,72 @@ fn every_path_exists() {
     assert!(count > 100, "only {count} paths were found");
     let missing: Vec<_> = missing.into_iter().collect();
     assert!(missing.is_empty(), "paths that do not exist:\n{}", missing.join("\n"));
+}
+
+/// The front pages: the `//!` text at the head of each crate's `lib.rs` and of each `main.rs` in `tests/`.
+fn front_pages() -> Vec<(PathBuf, String)> {
+    let mut files = vec![root().join("src/lib.rs")];
+    for (directory, file) in [("crates", "src/lib.rs"), ("tests", "main.rs")] {
+        let entries = fs::read_dir(root().join(directory)).expect("a readable directory").flatten();
+        files.extend(entries.map(|entry| entry.path().join(file)).filter(|file| file.exists()));
+    }
+    files.sort();
+    let with_text = |file: PathBuf| {
+        let text = front_page(&file);
+        (file, text)
+    };
+    let pages: Vec<_> = files.into_iter().map(with_text).collect();
+    assert!(pages.len() > 20, "only {} front pages were found", pages.len());
+    pages
+}
+
+/// The `//!` text of a Rust file, as Markdown.
+fn front_page(file: &Path) -> String {
+    let text = fs::read_to_string(file).expect("a readable source");
+    let lines = text.lines().filter_map(|line| line.strip_prefix("//!"));
+    lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns `true` if a code span of a front page is the path of a file or directory of the repository. Paths of the
+/// host begin with a slash, and a build makes all that is in `target/`.
+fn is_path(span: &str) -> bool {
+    let is_plain = span.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+    let names_a_file = span.contains('/') || span.ends_with(".rs");
+    is_plain && names_a_file && !span.starts_with('/') && !span.starts_with("target/")
+}
+
+#[test]
+fn every_path_in_a_front_page_exists() {
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for (file, text) in front_pages() {
+        // A path begins at the root of the repository, or at the directory of the crate or of its sources.
+        let directories = file.ancestors().skip(1).take(2).map(Path::to_path_buf);
+        let bases: Vec<_> = directories.chain([root()]).collect();
+        for path in code_spans(&text).into_iter().filter(|span| is_path(span)) {
+            count += 1;
+            if !bases.iter().any(|base| base.join(&path).exists()) {
+                missing.push(format!("{}: {path}", file.display()));
+            }
+        }
+    }
+    assert!(count > 200, "only {count} paths were found");
+    assert!(missing.is_empty(), "paths that do not exist:\n{}", missing.join("\n"));
+}
+
+/// A longer table tells what happens in the files, which the files tell themselves.
+#[test]
+fn no_front_page_has_more_than_twelve_rows() {
+    let mut tables = 0;
+    for (file, text) in front_pages() {
+        let table = text.lines().skip_while(|line| !line.starts_with("| question | file |"));
+        let lines = table.take_while(|line| line.starts_with('|')).count();
+        // Two lines are the head of the table.
+        let rows = lines.saturating_sub(2);
+        tables += usize::from(rows > 0);
+        assert!(rows <= 12, "{} has {rows} rows; name folders in place of files", file.display());
+    }
+    assert!(tables > 15, "only {tables} tables were found");
 }
 
 /// Every document in `docs/` is in the table of the README.
