@@ -85,54 +85,6 @@
 //! a valid certificate makes the gateway fetch anything.
 //!
 //! Reasons to start an exchange queue as tasks. One exchange of ours is in flight per IKE SA.
-//!
-//! # Choices worth knowing
-//!
-//! - **Which proposal.** A responder takes the first proposal of its own policy that the peer offers, and within it the
-//!   first algorithm of its own.
-//! - **Which group.** That holds for the group of an IKE SA, too. If IKE_SA_INIT brings the public value of another
-//!   group, the responder asks for its own choice with INVALID_KE_PAYLOAD, which costs a round trip. So an attacker who
-//!   forges INVALID_KE_PAYLOAD does not decide on the group: the initiator offers all of its groups again, the
-//!   responder chooses from them by its own order, and both proofs cover that offer (RFC 7296 §1.2, §2.15). The
-//!   attacker can still keep the IKE SA from coming up. A responder of another implementation may take the group that
-//!   it is sent: then only the initiator's policy bounds the choice. A request of CREATE_CHILD_SA cannot be forged:
-//!   there, the responder takes the group whose public value came along, if its policy has it.
-//! - **Key overlap.** `KeyOverlap` is the share of the lifetime in which old and new keys exist together: rekeying
-//!   starts at (100 − overlap) % of the lifetime, less jitter. Values above 50 count as 50.
-//! - **A rekey loses no packet.** The side that asked sends on the new SA at once, but to OpenIKED after the next
-//!   exchange: it answers before it can receive. The responder keeps its new outbound SA in standby until the peer
-//!   deletes the old Child SA, which proves that the peer has the new one. Many peers stop receiving on an SA with its
-//!   Delete, and the network may deliver that before packets that were sent earlier. So the Delete of a Child SA that
-//!   this side has replaced, and that of a session that another one has succeeded, waits for 1 s ([`Config::drain`]);
-//!   it is a delayed task of the session. Until the peer has answered that Delete, this side neither rekeys the
-//!   successor nor lets the peer do so: strongSwan (5.9) begins to send on the successor with the Delete. The answer to
-//!   a Delete of SAs on which this side was sending until then waits for 250 ms ([`Config::drain_before_answer`]). A
-//!   replaced inbound SA receives for 5 s more ([`Config::linger`]). Where the operator takes a tunnel down, nothing
-//!   waits.
-//! - **Refusals in IKE_SA_INIT** are not authenticated. They are believed only if nothing better comes for two seconds.
-//! - **Whose traffic.** A packet goes by the first rule that covers it, whether that tunnel is up or not. A request for
-//!   traffic that an earlier rule of another peer covers completely is refused (`rules.rs`, `shadowing_rule`).
-//! - **Strangers.** A request for which this side has computed a key exchange counts as half-open for 30 s, even if it
-//!   is refused.
-//! - **Succession.** If a peer begins a session while it still has an older one, the new one succeeds the older one.
-//!   The Child SAs of the new session stand by until the side that began the new session deletes the old one. At most
-//!   eight sessions of a tunnel wait for the peer's Delete, and eight for the answer to ours; the oldest go first.
-//! - **Key exchanges stay in the engine's thread.** An urgent message waits for the key exchange of one other message
-//!   at most (1.5 ms with MODP-2048), because urgent messages go first ([`priority_queue`]). Signatures are jobs.
-//! - **Duplicates.** If both sides set up a Child SA or a session for one tunnel at once, the one made with the lowest
-//!   nonce goes, deleted by the side that made it, as RFC 7296 §2.8 says of rekeys.
-//! - **Fragments.** A message longer than [`Config::fragment_size`] goes in fragments (RFC 7383) if the peer takes
-//!   them. A request without an answer is cut smaller after two repetitions (1280, then 576 octets per IP datagram); so
-//!   is an answer whose request keeps coming. Only authentic fragments are kept, up to 64 KiB in 256 fragments, and up
-//!   to 16 KiB from a peer without proof.
-//! - **Signatures.** An initiator's RSA key signs with PSS (RFC 8247), a responder's as the peer has signed. SHA-1 is
-//!   never made. It is accepted only in the classic RSA method, if the policy names it.
-//! - **Revocation.** A list counts only if the issuer in the validated chain has signed it. OCSP responses count only
-//!   if every certificate of the path has one.
-//! - **Failures are values**: a kind and typed facts ([`failure::facts`]). The last four of each tunnel are kept.
-//!   Reports of somebody who has not proved to be the peer are kept apart (`past_failures.rs`).
-//! - **NO_ADDITIONAL_SAS** as the answer to a rekey makes a new IKE SA (RFC 7296 §4).
-//! - **Impossible branches** are counted as `bug` and logged with their place; a debug build stops (`impossible.rs`).
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,

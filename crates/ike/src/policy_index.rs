@@ -1,7 +1,7 @@
 //! The policy with indexes: its tunnels by name, by addresses and by the peer's identity, however many there are.
 //!
-//! A request for an IKE SA is answered for the tunnels between its two addresses. The peer's identity in IKE_AUTH chooses
-//! among them, in the order of the policy.
+//! A request for an IKE SA is answered for the tunnels between its two addresses. The peer's identity in IKE_AUTH
+//! chooses among them, in the order of the policy.
 
 use crate::proof::wishes::Wanted;
 use policy::{ChildTunnel, Identity, IkeProposal, IkeTunnel, Policy};

@@ -3,6 +3,9 @@
 //!
 //! Messages of one IKE SA stay in order. Messages that cost nothing to answer go first; then requests of established
 //! peers, which may take a key exchange; then handshakes, which do.
+//!
+//! Key exchanges stay in the engine's thread, so that an urgent message waits for the key exchange of one other message
+//! at most (1.5 ms with MODP-2048). Signatures are jobs.
 
 use crate::wire::registry::ExchangeType;
 use std::collections::{HashMap, VecDeque};

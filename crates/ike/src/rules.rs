@@ -199,6 +199,7 @@ impl Rules {
 
     /// The rule of another peer that all of this traffic of a child tunnel meets before the tunnel's own. Packets go
     /// by the first rule that covers them, whether it has an SA or not: an SA with this traffic would never carry one.
+    /// A request for it is refused.
     pub fn shadowing_rule(
         &self,
         tunnel: &str,

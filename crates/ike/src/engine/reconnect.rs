@@ -136,7 +136,7 @@ impl<P: DataPlane> Engine<P> {
         self.deadlines.of(&Waiter::Retry(child.into())).is_some()
     }
 
-    /// A tunnel that the operator takes down stays down.
+    /// A tunnel that the operator takes down stays down until a command or the peer starts it.
     pub(super) fn deactivate(&mut self, child: &str) {
         self.forget_retry(child);
         self.deactivated.insert(child.into());
@@ -166,8 +166,8 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Counts one more attempt; returns when the next may be made. Each pause is twice as long as the one before, less jitter
-    /// of up to half of it. The first one is `Config::retransmit_after`.
+    /// Counts one more attempt; returns when the next may be made. Each pause is twice as long as the one before, less
+    /// jitter of up to half of it. The first one is `Config::retransmit_after`.
     fn pause(&mut self, now: Instant, child: &str, lasted: Duration, longest: Duration) -> Instant {
         let before = self.retries.get(child);
         let persistent = before.is_some_and(|r| r.persistent);

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Sessions of a tunnel that are left to the peer to delete, and as many that wait for the answer to their Delete:
-/// honest peers have one of a kind. A peer that begins sessions as fast as it can has no more than these.
+/// honest peers have one of a kind. A peer that begins sessions as fast as it can has no more than these; the oldest go
+/// first.
 const SPARE_SESSIONS: usize = 8;
 
 impl<P: DataPlane> Engine<P> {

@@ -1,8 +1,14 @@
 //! Offers and choices of algorithms (RFC 7296 §2.7, §3.3).
 //!
 //! A responder takes the first proposal of its own policy that the peer offers too, and within it the first algorithm
-//! of its own. In CREATE_CHILD_SA it prefers the group whose public value the peer already sent. In IKE_SA_INIT it does
-//! not: an attacker can have an initiator send the public value of any group that it offers.
+//! of its own. In CREATE_CHILD_SA, which cannot be forged, it prefers the group whose public value the peer already
+//! sent. In IKE_SA_INIT it does not: an attacker who forges INVALID_KE_PAYLOAD can have an initiator send the public
+//! value of any group that it offers.
+//!
+//! So a responder asks for its own choice of group with INVALID_KE_PAYLOAD, which costs a round trip. The initiator
+//! offers all of its groups again, the responder chooses from them by its own order, and both proofs cover that offer
+//! (RFC 7296 §1.2, §2.15). The attacker can still keep the IKE SA from coming up. A responder of another implementation
+//! may take the group that it is sent: then only the initiator's policy bounds the choice.
 
 use super::suite::{Additional, ChildChoice, IkeSuite};
 use super::transforms::{

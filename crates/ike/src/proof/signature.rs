@@ -1,5 +1,8 @@
 //! Signatures of AUTH payloads: RFC 7427's, and the methods of RFC 7296 and RFC 4754 for peers that name no hash
 //! algorithms.
+//!
+//! A signature with SHA-1 is never made. One is accepted only in the RSA method of RFC 7296, and if the policy names
+//! SHA.
 
 mod make;
 

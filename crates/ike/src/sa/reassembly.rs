@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// The most fragments a message may have. A request that exceeds this or the octets below is answered with INVALID_SYNTAX.
+/// The most fragments a message may have. A request that exceeds this or the octets below is answered with
+/// INVALID_SYNTAX.
 const MOST_FRAGMENTS: u16 = 256;
 /// Octets of the longest message of a peer (RFC 7383 §5 advises against more than 64 KB).
 const MOST_OF_PEER: usize = 64 * 1024;

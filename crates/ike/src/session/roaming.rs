@@ -57,8 +57,8 @@ impl Session {
         ranges.any(|r| r.contains(address) && !r.start().is_unspecified())
     }
 
-    /// Looks again at where this side is and where its routes lead. Without a route to the peer the path stays as it is; a
-    /// request that nobody answers then ends the session.
+    /// Looks again at where this side is and where its routes lead. Without a route to the peer the path stays as it
+    /// is; a request that nobody answers then ends the session.
     pub fn handle_addresses(&mut self, cx: &mut Cx<'_>, source_for: SourceFor<'_>) {
         if !self.is_mobile() {
             return;

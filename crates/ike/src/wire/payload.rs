@@ -165,8 +165,9 @@ impl Payload {
         }
     }
 
-    /// Reads what follows the generic header of a payload; `critical` is that header's C bit. A payload of an unknown type is
-    /// kept as `Other` and skipped, or an error if it is critical, which is answered with UNSUPPORTED_CRITICAL_PAYLOAD.
+    /// Reads what follows the generic header of a payload; `critical` is that header's C bit. A payload of an unknown
+    /// type is kept as `Other` and skipped, or an error if it is critical, which is answered with
+    /// UNSUPPORTED_CRITICAL_PAYLOAD.
     pub(super) fn read(kind: PayloadType, critical: bool, body: &[u8]) -> Result<Self, WireError> {
         match kind {
             PayloadType::SA => security_association::read(body).map(Self::Sa),

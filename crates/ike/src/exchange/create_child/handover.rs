@@ -1,8 +1,8 @@
 //! When this side begins to send on a Child SA that takes the place of another one.
 //!
-//! This side sends on an SA that it has asked for at once; to OpenIKED only after the next exchange. On one that the peer
-//! has asked for, it sends as the Delete of the old one comes. Beside another session of the peer, `session/renewal.rs`
-//! decides.
+//! This side sends on an SA that it has asked for at once; to OpenIKED only after the next exchange. On one that the
+//! peer has asked for, it sends as the Delete of the old one comes, which proves that the peer has the new one. Beside
+//! another session of the peer, `session/renewal.rs` decides.
 
 use crate::context::Cx;
 use crate::product::ProductKind;
