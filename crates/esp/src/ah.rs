@@ -1,4 +1,7 @@
 //! The Authentication Header (RFC 4302): its layout, and the headers before it as the ICV covers them.
+//!
+//! AH has files of its own for both directions and a table of inbound SAs of its own, behind the same SPD, queues and
+//! notices as ESP. Its packets are whole IP packets, because the ICV covers the IP header, and never travel in UDP.
 
 #![forbid(unsafe_code)]
 

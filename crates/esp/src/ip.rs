@@ -111,7 +111,8 @@ const ECT_1: u8 = 1;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
 
-/// The ECN field of the packet that leaves the tunnel; `None` if it is to be dropped (RFC 6040 §4.2, figure 4). Its DSCP stays.
+/// The ECN field of the packet that leaves the tunnel; `None` if it is to be dropped (RFC 6040 §4.2, figure 4). Its
+/// DSCP stays.
 pub(crate) fn leave_tunnel(inner: u8, outer: u8) -> Option<u8> {
     match (inner & 3, outer & 3) {
         (NOT_ECT, CE) => None,

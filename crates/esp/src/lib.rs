@@ -105,28 +105,6 @@
 //! | Where are headers of IP packets read, written and summed? | `header.rs`, `ip.rs`, `ip/` |
 //! | Why is a packet dropped, and what would become of one? | `discard.rs`; `trace.rs`, `datapath/trace.rs` |
 //! | How is an SA without IKE installed? | `manual.rs` |
-//!
-//! # Choices worth knowing
-//!
-//! - **Commit last.** A forged packet changes no SA: the window is checked before the cryptography and committed after
-//!   it.
-//! - **Opened ahead.** In the pipeline, packets are opened before it is known whether their sequence numbers are new.
-//!   `settle` then commits all packets of an SA in a batch together. If one of them is a replay or the SA has used up
-//!   its volume, it opens them again one by one, as if they had just come.
-//! - **An SA is closed before it is removed.** Packets that already have a sequence number are sealed and counted for
-//!   the old SA. The others look up their SA again and use the new one.
-//! - **An inbound SA's lock is taken per run of packets**, not per packet; outbound SAs claim sequence numbers without
-//!   a lock. Changes to rules and SAs are made under a lock that packets never take.
-//! - **Remembered flows.** Each thread remembers which SA served a flow. Each change of rules, SAs in use or the filter
-//!   calls `Spd::changed`, after which every flow is looked up again. A remembered flow keeps no SA alive.
-//! - **Path MTU.** A router's message is believed only if it quotes the SPI of a packet that this side sent. It can
-//!   only lower the MTU, within limits, and is forgotten after a while. A forged message can at worst cause
-//!   fragmentation. IPv4 without Don't Fragment is fragmented before ESP, so that the peer need not reassemble ESP
-//!   packets. How many fragments a packet becomes is decided together with its sequence numbers.
-//! - **AH** has its own files for both directions and its own table of inbound SAs, behind the same SPD, queues and
-//!   notices. Its packets are whole IP packets, because the ICV covers the IP header. They never travel in UDP.
-//! - **`unsafe`** is only in `ip/words.rs`, which calls code compiled for AVX2, and in `prefetch.rs`, which gives hints
-//!   to the cache.
 
 #![deny(unsafe_code)]
 

@@ -159,7 +159,7 @@ impl Paths {
     }
 
     /// Takes note of what a router says, for as long as `lifetime`. Returns the SAs whose packets must be shorter from
-    /// now on; `at_most` is what is configured.
+    /// now on; `at_most` is what is configured. A forged message can at worst cause fragmentation.
     pub(crate) fn learn(
         &mut self,
         now: Duration,
