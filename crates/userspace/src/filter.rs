@@ -2,6 +2,9 @@
 //!
 //! Without rules and with both defaults at "permit" there is neither. The table outlives a crash, so that "deny" stays
 //! closed; the next start puts its own in its place, or removes it. Without the program `nft`, a filter is refused.
+//!
+//! Bypassed traffic is led past the device by routing rules, not by marks, so that its source address is chosen for the
+//! route it takes. The table also stays in force after a failed start.
 
 use super::config::Config;
 use super::refusal::{plane_error, refused};

@@ -97,24 +97,6 @@
 //! | What are the settings and their defaults? | `config.rs`, `workers/settings.rs` |
 //! | Why is a start refused? | `refusal.rs` |
 //! | How are batches used again, threads woken, and their work counted? | `pool.rs`; `event_fd.rs`, `requests.rs`; `stage.rs` |
-//!
-//! # Choices worth knowing
-//!
-//! - **No thread runs without work.** While no SA is up and no rule waits for a packet, there are no workers, and the
-//!   sockets take no packets. Those that come are counted as packets with an unknown SPI.
-//! - **Workers do not preempt.** They run under SCHED_BATCH: the thread that sends a packet finishes first, and a lone
-//!   packet tends to stay on one core. A run-to-completion worker that waited too long for a core switches to normal
-//!   scheduling for a second, and for longer (64 s at most) if that happens again and again.
-//! - **ESP in UDP is faster than native ESP here**, because UDP has segmentation offload and raw sockets have none.
-//!   Which of them an SA uses is agreed by IKE (`crates/ike/src/config.rs`, `Encap`).
-//! - **AH leaves as whole IP packets** through raw sockets, because its ICV covers the IP header.
-//! - **Don't Fragment.** IPv4 packets that must not be fragmented leave with IP_PMTUDISC_PROBE: the kernel sets the bit
-//!   and does not use the path MTU that it has learned itself. The kernel is asked only for the MTU of the interface
-//!   and of the route.
-//! - **Traffic of no tunnel.** The order is: traffic that always passes, the filter's rules, the tunnels, the default
-//!   of the address family. Bypassed traffic is led past the device by routing rules, not by marks, so that its source
-//!   address is chosen for the route it takes. The filter's nftables table stays in force after a crash and after a
-//!   failed start.
 
 #![deny(unsafe_code)]
 

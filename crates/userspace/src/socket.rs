@@ -3,6 +3,9 @@
 //!
 //! All sockets carry the mark that the routing rule exempts. Without it, the packets they send would come back through
 //! the TUN device.
+//!
+//! ESP in UDP is faster than native ESP here, because UDP has segmentation offload and raw sockets have none. IKE
+//! agrees on which of them an SA uses (`crates/ike/src/config.rs`, `Encap`).
 
 use super::datagrams::{Arena, BATCH, Batch, Outgoing};
 use super::dont_fragment::let_fragment;
