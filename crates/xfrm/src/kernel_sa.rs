@@ -12,8 +12,8 @@ use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
 use policy::Secret;
 
-/// Gives the kernel an SA, in the place of a note that a packet has asked for it (a larval SA). Any other SA with the same SPI
-/// is an error.
+/// Gives the kernel an SA, in the place of a note that a packet has asked for it (a larval SA). Any other SA with the
+/// same SPI is an error.
 pub(super) fn give(
     kernel: &mut dyn Kernel,
     (form, key): (&Form, &Secret),

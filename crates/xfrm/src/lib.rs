@@ -80,22 +80,6 @@
 //! | What does this kernel support, and what does it do to a packet? | `probe.rs`; `plane/trace.rs`, `command.rs` |
 //! | How is the plane tested without a kernel? | `netlink.rs`, `tests/twin.rs` |
 //!
-//! # Choices worth knowing
-//!
-//! - **Promotion is atomic.** An outbound policy names the SPI of the SA that it uses. An SA in standby is not used
-//!   before it is promoted, and a promotion is one exchange of a policy.
-//! - **An SA that moves is installed again** with its sequence numbers. `XFRM_MSG_MIGRATE` needs a kernel built for it,
-//!   finds SAs by reqid and addresses rather than by SPI, and cannot put an SA into UDP.
-//! - **Rules of other planes are bypass policies** in the place of the rule ([`KernelPlane::leave_alone`]), so that the
-//!   order of the rules holds across planes.
-//! - **A card that goes takes its policies along.** So a policy that a card keeps has a block policy behind it, with
-//!   the next priority.
-//! - **Counters are the kernel's.** What an SA has done counts for the card if the SA is offloaded, and for the kernel
-//!   otherwise.
-//! - **Policies and SAs may be removed by other programs.** Both are put back, without a negotiation. Until the
-//!   policies are there again, nftables drops the traffic that they protected (`src/planes/guard.rs` of the package
-//!   `vpn`).
-//!
 //! [`Xfrm::install_inbound`] and [`Xfrm::install_outbound`] take a choice of [`Offload`] with the SA;
 //! [`Xfrm::read_back`] tells what the kernel has made of it. A [`Disturbance`] tells what others have removed, and
 //! [`Xfrm::restore`] puts it back.

@@ -70,6 +70,8 @@ impl DataPlane for Xfrm {
         self.use_from_now(sa).or_else(|error| self.leave_card_for(sa, error))
     }
 
+    // An SA that moves is installed again with its sequence numbers. XFRM_MSG_MIGRATE needs a kernel built for it,
+    // finds SAs by reqid and addresses rather than by SPI, and cannot put an SA into UDP.
     fn relocate(&mut self, id: SaId, path: Path) -> Result<(), PlaneError> {
         let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
         if sa.form.path == path {

@@ -1,4 +1,7 @@
 //! The policies of rules and their SAs, for as long as these live.
+//!
+//! An outbound policy names the SPI of the SA that it uses. So an SA in standby is not used before it is promoted, and
+//! a promotion is one exchange of a policy.
 
 #![forbid(unsafe_code)]
 

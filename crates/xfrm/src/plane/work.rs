@@ -1,4 +1,7 @@
 //! The work of SAs: their counters, their sequence numbers, and the part that crypto providers are told.
+//!
+//! The counters are the kernel's: the work of an SA counts for the card if the SA is offloaded, and for the kernel
+//! otherwise.
 
 #![forbid(unsafe_code)]
 
