@@ -65,21 +65,14 @@
 //! | How is a cipher's speed measured? | `speed.rs` |
 //! | Where do the vectors come from? | `crates/crypto/tests/algorithms/` |
 //!
-//! # Choices worth knowing
+//! # Providers
 //!
-//! - **AWS-LC is the default provider** and has every suite (DES, of RustCrypto, only with the feature `legacy`). ring
-//!   has no AES-192 and no suite with a separate MAC. The portable provider is RustCrypto's software in constant time.
-//!   If the wanted provider lacks a suite, AWS-LC makes it.
-//! - **An SA keeps its key** ([`Keyed`]), so that another provider can take over while packets pass. Every provider's
-//!   cipher makes the same octets of the same key and IV.
-//! - **MACs are one module**, [`mac`], for ESP, IKE's Encrypted payload and IKE's PRFs. They are AWS-LC's, with these
-//!   exceptions: AES-XCBC is implemented here, because none of the libraries has it; HMAC-MD5 is RustCrypto's; and the
-//!   portable provider takes RustCrypto's HMACs, and CMAC and the GCM mode that are implemented here.
-//! - **AH needs no cipher of its own.** Its ICV is made by AES-GCM or by a MAC without encryption, which are given no
-//!   text: everything that AH covers is additional authenticated data ([`Suite::cipher`]).
-//! - **Nothing is counted here per packet.** Each SA counts its packets anyway. [`CryptoProviders`] attributes these
-//!   counts to an algorithm and a provider only when somebody asks, when an SA changes its provider and when an SA
-//!   ends.
+//! AWS-LC is the default provider and has every suite (DES, of RustCrypto, only with the feature `legacy`). ring has no
+//! AES-192 and no suite with a separate MAC. The portable provider is RustCrypto's software in constant time. If the
+//! wanted provider lacks a suite, AWS-LC makes it.
+//!
+//! An SA keeps its key ([`Keyed`]), so that another provider can take over while packets pass. Every provider's cipher
+//! makes the same octets of the same key and IV.
 
 #![forbid(unsafe_code)]
 

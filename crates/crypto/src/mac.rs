@@ -1,4 +1,8 @@
 //! Message authentication codes: the integrity of ESP and of IKE's Encrypted payload, and what IKE's PRFs are made of.
+//!
+//! They are AWS-LC's, with these exceptions: AES-XCBC is implemented here, because none of the libraries has it;
+//! HMAC-MD5 is RustCrypto's; and the portable provider takes RustCrypto's HMACs, and CMAC and the GCM mode that are
+//! implemented here.
 
 mod chain;
 #[cfg(feature = "portable")]

@@ -53,7 +53,8 @@ impl Suite {
         matches!(self, Self::Ah(_))
     }
 
-    /// The suite whose cipher makes the ICV of AH, when it is given no text.
+    /// The suite whose cipher makes the ICV of AH, when it is given no text: everything that AH covers is additional
+    /// authenticated data.
     pub fn cipher(self) -> Self {
         match self {
             Self::Ah(AhIntegrity::AesGmac(bits)) => Self::AesGcm16(bits),
