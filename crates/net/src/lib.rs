@@ -88,20 +88,10 @@
 //! | How do packets of a TUN device, or of an embedder's own stack, take the tunnels? | `device.rs` |
 //! | Which SAs are refused? | `plane.rs` |
 //!
-//! # Choices worth knowing
+//! # Guarantees and limits
 //!
 //! - **Nothing can leave in the clear.** The only way out of the stack is `Sender::encapsulate` of the datapath. It
 //!   seals a packet or drops it. There is no route and no filter that could be missing.
-//! - **One set of sockets per connection.** smoltcp visits all sockets of a set for each packet. Here each connection
-//!   is a set of its own, found by its addresses and ports, so that a packet costs the same with one connection and
-//!   with thousands.
-//! - **Super-packets.** smoltcp emits up to 63,000 octets at once. The datapath splits them by the segment length of
-//!   the connection, and joins segments that have come. The datapath limits the MSS options of both SYNs to what fits.
-//! - **An acknowledgment of many segments counts as many.** Joined segments are acknowledged together, and smoltcp lets
-//!   the congestion window grow by one segment for each acknowledgment (RFC 5681). So a large one is fed in pieces
-//!   (RFC 3465).
-//! - **Nagle's algorithm** looks at the real segment length: a queue shorter than one segment waits for an
-//!   acknowledgment, unless `set_nodelay(true)`.
 //! - **Outer packets may be fragmented by routers.** ICMP about ESP is not heard by an ordinary user, so the Don't
 //!   Fragment bit of outer IPv4 packets is clear. Packets are made to fit `Settings::outer_mtu` before that: TCP by its
 //!   segment length, UDP by fragments inside the tunnel.

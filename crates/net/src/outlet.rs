@@ -1,4 +1,7 @@
 //! The way of the stack's packets into the datapath: a device of smoltcp's that holds one packet of each direction.
+//!
+//! The datapath splits the stack's super-packets by the segment length of their connection, and joins segments that
+//! have come. It limits the MSS options of both SYNs to what fits.
 
 use crate::packet::{long, parse, word};
 use crate::routes::TCP;

@@ -75,6 +75,7 @@ impl TcpStream {
 
     /// Whether a little is sent at once, although something sent before is not acknowledged. Default: no
     /// (RFC 9293 §3.7.4).
+    /// A little is less than one real segment, not less than one super-packet.
     pub fn set_nodelay(&self, nodelay: bool) {
         self.0.lock().nodelay = nodelay;
         self.0.call();
