@@ -308,8 +308,6 @@ fn crash() {
     stop(&mut gateways);
 }
 
-/// A range with so many prefixes, to one with as many, takes too many policies: one side has it in userspace, and the
-/// other, which insists on the kernel, says why it has not.
 /// Of two tunnels between the same gateways one is the kernel's, without UDP: raw sockets get copies of its packets, which are
 /// none of the userspace plane's business.
 fn side_by_side() {
@@ -347,6 +345,8 @@ fn of_userspace(gateway: &Gateway) -> [bool; 2] {
     [has("ip link", "vpn0"), has("ip rule", "4500")]
 }
 
+/// A range with so many prefixes, to one with as many, takes too many policies: a side with the choice `auto` has the tunnel
+/// in userspace, and says why.
 fn fallback() {
     let ragged = |policy: String| {
         let policy =

@@ -53,7 +53,7 @@ fn without_tools() -> Option<String> {
 
 /// Why nobody can boot a systemd on this machine: its kernel gives no control groups.
 fn without_groups() -> Option<String> {
-    // What else is missing is an error where no test may be left out.
+    // Any other lack is an error where no test may be left out.
     if testkit::missing(boot::NEEDS).is_some() {
         return None;
     }
