@@ -23,6 +23,9 @@ pub fn chosen(group: &str) -> Option<&'static [&'static str]> {
         ],
         "libreswan, scenes" => &[
             "a policy wider than the request, begun by vpnd",
+            "two Child SAs under one IKE SA, begun by vpnd",
+            "messages in fragments, begun by libreswan",
+            "a key exchange that only libreswan wants, begun by libreswan",
             "rekeys by libreswan beside the kernel plane",
             "refusals in the words of libreswan",
             "libreswan is killed, begun by vpnd",

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Datagrams on their way at most.
 pub const WINDOW: usize = 4;
-/// How long an echo may take before its datagram counts as lost.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long an echo may take before its datagram counts as lost, unless a scenario says otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at what has come: the guest's only processor has more to do than this.
 const REST: Duration = Duration::from_millis(2);
 /// How often threads look whether they are to stop.
@@ -39,7 +39,16 @@ pub struct Flow {
 
 impl Flow {
     /// Starts to send from an address in `left` to one in `right`, where every datagram is echoed.
-    pub fn start((left, from): (&Namespace, IpAddr), (right, to): (&Namespace, IpAddr)) -> Self {
+    pub fn start(left: (&Namespace, IpAddr), right: (&Namespace, IpAddr)) -> Self {
+        Self::with_patience(left, right, PATIENCE)
+    }
+
+    /// The same, and an echo that takes longer counts as lost; if it comes after that, it is unexpected, too.
+    pub fn with_patience(
+        (left, from): (&Namespace, IpAddr),
+        (right, to): (&Namespace, IpAddr),
+        patience: Duration,
+    ) -> Self {
         let bind = |space: &Namespace, address| {
             let socket = space.run(move || UdpSocket::bind((address, 0))).expect("its address");
             socket.set_read_timeout(Some(TICK)).expect("a socket");
@@ -50,7 +59,7 @@ impl Flow {
         let [stop, echo_stop] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
         let echoed = Arc::new(AtomicU64::new(0));
         let (end, count) = (Arc::clone(&stop), Arc::clone(&echoed));
-        let sender = thread::spawn(move || exchange(&source, &end, &count));
+        let sender = thread::spawn(move || exchange(&source, patience, &end, &count));
         let end = Arc::clone(&echo_stop);
         let echo = thread::spawn(move || reflect(&target, &end));
         Self { stop, echoed, sender, echo_stop, echo }
@@ -71,7 +80,12 @@ impl Flow {
     }
 }
 
-fn exchange(socket: &UdpSocket, stop: &AtomicBool, echoed: &AtomicU64) -> Counts {
+fn exchange(
+    socket: &UdpSocket,
+    patience: Duration,
+    stop: &AtomicBool,
+    echoed: &AtomicU64,
+) -> Counts {
     let mut counts = Counts::default();
     let mut awaited = BTreeMap::new();
     let mut next = 0_u64;
@@ -102,7 +116,7 @@ fn exchange(socket: &UdpSocket, stop: &AtomicBool, echoed: &AtomicU64) -> Counts
             Err(error) => panic!("{error}"),
         }
         let before = awaited.len();
-        awaited.retain(|_, sent| sent.elapsed() < PATIENCE);
+        awaited.retain(|_, sent| sent.elapsed() < patience);
         counts.lost += (before - awaited.len()) as u64;
     }
 }

@@ -3,7 +3,9 @@
 //! it is met with rekeys by libreswan.
 
 mod certificates;
+mod children;
 mod endurance;
+mod fragments;
 mod pluto;
 mod scenes;
 mod setup;

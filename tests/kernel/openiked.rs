@@ -86,6 +86,14 @@ fn scenarios() -> Vec<Scenario> {
             Setup { proof: certificates("ECDSA_signatures"), ..Setup::default() },
         ),
         (
+            "ECDSA certificates, begun by OpenIKED",
+            Setup { proof: certificates("ECDSA_signatures"), ..by_iked.clone() },
+        ),
+        (
+            "RSA certificates, begun by vpnd",
+            Setup { proof: certificates("RSA_signatures"), ..Setup::default() },
+        ),
+        (
             "RSA certificates, begun by OpenIKED",
             Setup { proof: certificates("RSA_signatures"), ..by_iked.clone() },
         ),

@@ -1,6 +1,6 @@
 //! `vpnd` and an IKE daemon of another kind, whose packets the kernel protects.
 
-use crate::flow::{Counts, Flow};
+use crate::flow::{Counts, Flow, PATIENCE};
 use crate::neighbours::introduce;
 use lab::traffic::Stream;
 use std::net::IpAddr;
@@ -111,8 +111,14 @@ impl<P: Peer> World<P> {
 
     /// What becomes of datagrams in both directions while something happens.
     pub fn count(&self, happens: impl FnOnce()) -> Counts {
+        self.count_within(PATIENCE, happens)
+    }
+
+    /// The same; an echo that takes longer than `patience` counts as lost.
+    pub fn count_within(&self, patience: Duration, happens: impl FnOnce()) -> Counts {
         let [from, to] = self.inner;
-        let flow = Flow::start((&self.vpnd.space.0, from), (&self.peer.space().0, to));
+        let ends = [(&self.vpnd.space.0, from), (&self.peer.space().0, to)];
+        let flow = Flow::with_patience(ends[0], ends[1], patience);
         let began = Instant::now();
         let some = || {
             let enough = flow.echoed() + 20;
@@ -173,9 +179,12 @@ impl<P: Peer> World<P> {
 
     /// How many packets the kernel of the other side refused.
     pub fn refused_by_peer(&self) -> u64 {
-        let counters = self.peer.space().sh("cat /proc/thread-self/net/xfrm_stat");
-        let numbers = counters.lines().filter_map(|line| line.split_whitespace().nth(1));
-        numbers.map(|number| number.parse::<u64>().expect("a number")).sum()
+        refused(self.peer.space(), |_| true)
+    }
+
+    /// How many packets the kernel at the side of `vpnd` refused because it had no SA with their SPI.
+    pub fn unknown_to_vpnd(&self) -> u64 {
+        refused(&self.vpnd.space, |reason| reason == "XfrmInNoStates")
     }
 
     /// What the kernels that protect packets counted of errors. Another sees native ESP too, and knows none of the SAs.
@@ -200,4 +209,12 @@ impl<P: Peer> World<P> {
             self.peer.space().ip("-s xfrm state")
         )
     }
+}
+
+/// How many packets the kernel refused for these reasons.
+fn refused(space: &Space, reasons: impl Fn(&str) -> bool) -> u64 {
+    let counters = space.sh("cat /proc/thread-self/net/xfrm_stat");
+    let counters = counters.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
+    let numbers = counters.filter(|(reason, _)| reasons(reason)).map(|(_, number)| number.trim());
+    numbers.map(|number| number.parse::<u64>().expect("a number")).sum()
 }

@@ -24,6 +24,8 @@ pub struct Key {
 
 pub const RSA: Key =
     Key { title: "RSA", name: "rsa3072", method: "RSA_signatures", authby: "rsasig" };
+/// A certificate and a signature of these do not fit into a packet.
+pub const RSA_4096: Key = Key { title: "RSA-4096", name: "rsa4096", ..RSA };
 pub const ECDSA: Key =
     Key { title: "ECDSA", name: "ecdsa256", method: "ECDSA_signatures", authby: "ecdsa" };
 

@@ -11,6 +11,8 @@ use testkit::{output, until};
 
 /// Name of the connection.
 pub const NAME: &str = "net";
+/// Name of another one, between the same gateways.
+pub const SECOND: &str = "second";
 
 const PLUTO: &str = "/usr/libexec/ipsec/pluto";
 const WHACK: &str = "/usr/libexec/ipsec/whack";
@@ -77,16 +79,31 @@ impl Pluto {
         self.try_whack(arguments).unwrap_or_else(|said| panic!("whack {arguments:?}: {said}"))
     }
 
+    /// Waits until so many Child SAs are up and none is being renewed. Child SAs that were replaced stay until they are
+    /// deleted.
+    pub fn await_children(&self, count: usize) -> String {
+        let all = || {
+            let sas = self.whack(&["--trafficstatus"]);
+            (sas.matches("type=").count() == count).then_some(sas)
+        };
+        until(&format!("{count} Child SAs at libreswan"), all, || {
+            format!("{}{}", self.whack(&["--showstates"]), self.log())
+        })
+    }
+
     fn load(&self) {
         let listens = || self.try_whack(&["--briefstatus"]).ok();
         until("pluto to listen", listens, || self.log());
         self.whack(&["--listen"]);
         let socket = path(&self.root, self.directory.path(), "pluto.ctl");
         let file = path(&self.root, self.directory.path(), "ipsec.conf");
-        let mut add = self.root.command(ADDCONN);
-        let added = add.args(["--config", &file, "--ctlsocket", &socket, NAME]).output();
-        let added = added.expect("addconn is there");
-        assert!(added.status.success(), "{added:?}");
+        let text = fs::read_to_string(self.directory.path().join("ipsec.conf")).expect("its own");
+        for name in text.lines().filter_map(|line| line.strip_prefix("conn ")) {
+            let mut add = self.root.command(ADDCONN);
+            let added = add.args(["--config", &file, "--ctlsocket", &socket, name]).output();
+            let added = added.expect("addconn is there");
+            assert!(added.status.success(), "{added:?}");
+        }
     }
 
     fn try_whack(&self, arguments: &[&str]) -> Result<String, String> {
@@ -150,15 +167,8 @@ impl Peer for Pluto {
         self.whack(&["--name", NAME, "--initiate"]);
     }
 
-    /// Child SAs that were replaced stay until they are deleted.
     fn await_one(&self) -> String {
-        let one = || {
-            let sas = self.whack(&["--trafficstatus"]);
-            (sas.matches("type=").count() == 1).then_some(sas)
-        };
-        until("one Child SA at libreswan", one, || {
-            format!("{}{}", self.whack(&["--showstates"]), self.log())
-        })
+        self.await_children(1)
     }
 
     fn rekey_child(&self) {

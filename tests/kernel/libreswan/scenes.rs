@@ -2,10 +2,10 @@
 
 use super::pluto::{NAME, Pluto};
 use super::setup::{GCM_256, Setup};
-use super::{NEEDS, endurance};
+use super::{NEEDS, children, endurance, fragments};
 use crate::guest::{Scenario, scenario};
 use crate::peer::{Peer, World, XFRM};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use testkit::space::Space;
 use testkit::until;
 
@@ -14,14 +14,21 @@ pub fn all() -> Vec<Scenario> {
         scenario("a policy wider than the request, begun by vpnd", NEEDS, || wider(true)),
         scenario("a policy wider than the request, begun by libreswan", NEEDS, || wider(false)),
         scenario("no key exchange for Child SAs", NEEDS, without_pfs),
-        scenario("a key exchange that libreswan does not want", NEEDS, other_pfs),
         scenario("very many proposals", NEEDS, many_proposals),
         scenario("rekeys by libreswan beside the kernel plane", NEEDS, kernel_plane),
+        scenario("rekeys by vpnd beside the kernel plane", NEEDS, rekeys_by_vpnd),
         scenario("refusals in the words of libreswan", NEEDS, refusals),
         scenario("lifetimes of ten seconds", NEEDS, endurance::lifetimes_of_ten_seconds),
     ];
     for (name, by_vpnd) in [("begun by vpnd", true), ("begun by libreswan", false)] {
         let title = |what: &str| format!("{what}, {name}");
+        let two_children = move || children::two(by_vpnd);
+        all.push(scenario(title("two Child SAs under one IKE SA"), NEEDS, two_children));
+        let in_fragments = move || fragments::of_large_certificates(by_vpnd);
+        all.push(scenario(title("messages in fragments"), NEEDS, in_fragments));
+        for (what, setup) in OTHER_PFS {
+            all.push(scenario(title(what), NEEDS, move || other_pfs(&setup, by_vpnd)));
+        }
         all.push(scenario(title("vpnd is killed"), NEEDS, move || vpnd_killed(by_vpnd)));
         all.push(scenario(title("libreswan is killed"), NEEDS, move || libreswan_killed(by_vpnd)));
         all.push(scenario(title("the initiator moves"), NEEDS, move || initiator_moves(by_vpnd)));
@@ -84,23 +91,49 @@ fn without_pfs() {
     }
 }
 
-/// The first Child SA needs no key exchange, so that the two sides disagree about the rekey only.
-fn other_pfs() {
-    let world = Setup { lines: &["pfs=no", "esp=aes_gcm256"], ..GCM_256 }.world();
-    world.up(true);
+const OTHER_PFS: [(&str, Setup); 2] = [
+    (
+        "a key exchange that libreswan does not want",
+        Setup { lines: &["pfs=no", "esp=aes_gcm256"], ..GCM_256 },
+    ),
+    (
+        "a key exchange that only libreswan wants",
+        Setup { pfs: false, lines: &["pfs=yes", "esp=aes_gcm256;dh19"], ..GCM_256 },
+    ),
+];
+
+/// The first Child SA needs no key exchange, so that the two sides disagree about the rekey only: each refuses the other
+/// one's. `vpnd` begins a new IKE SA then, whichever side began the last one. Both disagreements are told when that is up.
+fn other_pfs(setup: &Setup, by_vpnd: bool) {
+    let world = setup.world();
+    world.up(by_vpnd);
     let before = ike_spi(&world);
+    let told = || {
+        let told = world.vpnd.ctl_ok(&["why", "site"]);
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
     world.under_traffic(|| {
+        world.peer.rekey_child();
+        let refused = || told().contains("the two sides offer different algorithms").then_some(());
+        until("vpnd to refuse a rekey", refused, told);
+        assert_eq!(ike_spi(&world), before, "the IKE SA stays");
         let output = world.vpnd.ctl(&["rekey", "site_lan"]);
         assert!(!output.status.success(), "{output:?}");
         let replaced = || (ike_spi(&world) != before).then_some(());
         until("a new IKE SA", replaced, || world.state());
         world.peer.await_one();
     });
-    let told = world.vpnd.ctl_ok(&["why", "site", "--all"]);
-    assert!(told.contains("the peer accepts none of the offers for the Child SA"), "{told}");
+    let cause = "the peer accepts none of the offers for the renewal of the Child SA";
+    let cure = match setup.pfs {
+        true => "the peer may refuse a key exchange of the Child SA's own",
+        false => "the peer may want a key exchange of the Child SA's own (PFS)",
+    };
+    for words in [cause, cure, "set IPSec_InitiatorDHGroup and IPSec_ResponderDHGroup"] {
+        assert!(told().contains(words), "{words:?}: {}", told());
+    }
 }
 
-fn ike_spi(world: &World<Pluto>) -> String {
+pub fn ike_spi(world: &World<Pluto>) -> String {
     let status = world.vpnd.json(&["status", "site", "--json"]);
     status["ike_sa"]["initiator_spi"].to_string()
 }
@@ -146,6 +179,27 @@ fn kernel_plane() {
     });
     world.streams();
     world.nothing_refused();
+    world.vpnd.stop();
+}
+
+/// The packets that libreswan sends before `vpnd` has its answer are lost, and no others.
+fn rekeys_by_vpnd() {
+    const REKEYS: u32 = 10;
+    let mut world = Setup { plane: XFRM, ..GCM_256 }.world();
+    world.up(true);
+    let mut lost = 0;
+    for _ in 0..REKEYS {
+        let counts = world.count_within(Duration::from_secs(5), || {
+            world.vpnd.ctl_ok(&["rekey", "site_lan"]);
+            world.peer.await_one();
+        });
+        // An echo that is late is both.
+        lost += counts.lost.saturating_sub(counts.unexpected);
+    }
+    let unknown = world.unknown_to_vpnd();
+    println!("{REKEYS} rekeys by vpnd: {lost} packets lost, {unknown} without SA");
+    assert!(lost <= unknown, "{lost} packets lost, {unknown} without SA: {}", world.state());
+    assert_eq!(world.refused_by_peer(), 0, "{}", world.state());
     world.vpnd.stop();
 }
 

@@ -1,7 +1,7 @@
 //! What a scenario configures on both sides.
 
 use super::certificates::{self, HOSTS, Key};
-use super::pluto::{Files, NAME, Pluto};
+use super::pluto::{Files, NAME, Pluto, SECOND};
 use crate::peer::{PATIENT, USERSPACE, World, gateway};
 use std::fmt::Write;
 use testkit::policies::{self, changed};
@@ -28,11 +28,16 @@ pub struct Setup {
     pub key: &'static str,
     /// The networks of libreswan's configuration, its own and the other one.
     pub networks: [&'static str; 2],
+    /// A second Child SA for other networks, [`OTHER`], in the same IKE SA.
+    pub second: bool,
     /// libreswan does not name the address of `vpnd`.
     pub any: bool,
     /// More lines of the connection; those with a name that is there already replace it.
     pub lines: &'static [&'static str],
 }
+
+/// Addresses in the networks of the second tunnel: that of `vpnd`, and libreswan's.
+pub const OTHER: [&str; 2] = ["10.1.1.1", "10.2.1.1"];
 
 pub const GCM_256: Setup = Setup {
     ike: PATIENT,
@@ -47,6 +52,7 @@ pub const GCM_256: Setup = Setup {
     certificates: None,
     key: "tests-replace-this-key-before-use",
     networks: ["10.2.0.0/24", "10.1.0.0/24"],
+    second: false,
     any: false,
     lines: &[],
 };
@@ -77,6 +83,14 @@ impl Setup {
             let groups = "IPSec_InitiatorDHGroup=\"19\" IPSec_ResponderDHGroup=\"GROUP_19\"";
             let none = "IPSec_InitiatorDHGroup=\"0\" IPSec_ResponderDHGroup=\"0\"";
             text = changed(&text, groups, none);
+        }
+        if self.second {
+            let (from, to) = ("  <IPSecTunnel ", "</IPSecTunnel>\n");
+            let end = text.find(to).expect("the policy has one") + to.len();
+            let first = &text[text.find(from).expect("the policy has one")..end];
+            let second = changed(first, "site_lan", "site_dmz");
+            let second = changed(&second, "10.1.0.", "10.1.1.");
+            text.insert_str(end, &changed(&second, "10.2.0.", "10.2.1."));
         }
         match self.certificates {
             Some(key) => certificates::in_policy(&text, key),
@@ -132,9 +146,21 @@ impl Setup {
         let own = self.lines.iter().filter_map(|line| line.split_once('='));
         let own: Vec<(&str, String)> = own.map(|(name, value)| (name, value.to_owned())).collect();
         lines.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
-        let mut text = format!("config setup\n    uniqueids=yes\n\nconn {NAME}\n");
-        for (name, value) in lines.iter().chain(&own) {
-            let _ = writeln!(text, "    {name}={value}");
+        lines.extend(own);
+        let mut text = "config setup\n    uniqueids=yes\n".to_owned();
+        let mut connection = |name: &str, lines: &[(&str, String)]| {
+            let _ = writeln!(text, "\nconn {name}");
+            for (name, value) in lines {
+                let _ = writeln!(text, "    {name}={value}");
+            }
+        };
+        connection(NAME, &lines);
+        if self.second {
+            lines.retain(|(name, _)| !name.ends_with("subnet"));
+            let [other, own] =
+                OTHER.map(|address| format!("{}0/24", &address[..address.len() - 1]));
+            lines.extend([("leftsubnet", own), ("rightsubnet", other)]);
+            connection(SECOND, &lines);
         }
         text
     }
@@ -147,7 +173,13 @@ impl Setup {
         if let Some(authority) = &authority {
             authority.give(&vpnd);
         }
+        if self.second {
+            vpnd.space.ip(&format!("address add {}/32 dev lo", OTHER[0]));
+        }
         World::with(vpnd, self.plane, self.outer(), inner, ["site", "site_lan"], |space| {
+            if self.second {
+                space.ip(&format!("address add {}/32 dev lo", OTHER[1]));
+            }
             if !self.transport {
                 // Policies of the kernel take packets off whatever route they go.
                 space.ip("route add 10.1.0.0/16 dev wire src 10.2.0.1");
