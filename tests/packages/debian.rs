@@ -1,11 +1,12 @@
 //! `vpnd.deb` under systemd: installed, used, upgraded, removed.
 
-use crate::machine::Machine;
-use crate::{NEEDS, PACKAGES};
+use crate::machine::{DEBIAN_12, DEBIAN_13, Machine};
+use crate::{NEEDS, PACKAGES, package_to};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
+use std::process::Command;
 use testkit::space::Space;
-use testkit::{Stopped, test, until};
+use testkit::{Need, Stopped, test, until};
 
 const NEW: &str =
     "vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24";
@@ -14,10 +15,30 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test("the Debian package: a tunnel under systemd", NEEDS, tunnel),
         test("the Debian package: an upgrade", NEEDS, upgrade),
-        test("the Debian package: nothing is left", NEEDS, purge),
-        test("the Debian package: how far systemd confines the service", NEEDS, confinement),
+        test("the Debian package: nothing is left", NEEDS, || purge(DEBIAN_13)),
+        test("the Debian package: how far systemd confines the service", NEEDS, || {
+            confinement(DEBIAN_13);
+        }),
+        test("the packages: the same programs make the same octets", NEEDS, same_octets),
+        test("the Debian package: lintian finds no error", CHECKED, no_error),
     ]
 }
+
+/// Those on an older Debian.
+pub fn trials_on_12() -> Vec<Trial> {
+    vec![
+        test("the Debian package: a tunnel from Debian 12 to Debian 13", OLDER, || {
+            drop(Site::of([DEBIAN_12, DEBIAN_13]));
+        }),
+        test("the Debian package: nothing is left on Debian 12", OLDER, || purge(DEBIAN_12)),
+        test("the Debian package: how far the systemd of Debian 12 confines it", OLDER, || {
+            confinement(DEBIAN_12);
+        }),
+    ]
+}
+
+const OLDER: &[Need] = &[Need::All(NEEDS), Need::Peer("debian12", "usr/sbin/nft")];
+const CHECKED: &[Need] = &[Need::All(NEEDS), Need::Program("lintian")];
 
 /// Two gateways, each with an address of the network behind it.
 struct Site([Machine; 2]);
@@ -25,7 +46,13 @@ struct Site([Machine; 2]);
 impl Site {
     /// Two gateways with the installed package, and a tunnel that is up.
     fn new() -> Self {
-        let site = Self(["left", "right"].map(Machine::new));
+        Self::of([DEBIAN_13; 2])
+    }
+
+    /// The same on machines with these roots.
+    fn of(roots: [&'static str; 2]) -> Self {
+        let [left, right] = roots;
+        let site = Self([Machine::of(left, "left"), Machine::of(right, "right")]);
         site.wire();
         let [left, right] = &site.0;
         for machine in &site.0 {
@@ -66,7 +93,7 @@ impl Site {
         let [left, _] = &self.0;
         let watch = left.space.watch("wire");
         let sender = left.space.run(|| {
-            let mut ping = std::process::Command::new("ping");
+            let mut ping = Command::new("ping");
             ping.args(["-q", "-i", "0.002", "-I", "10.1.0.1", "10.2.0.1"]);
             ping.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn()
         });
@@ -126,7 +153,7 @@ fn tunnel() {
     let signal = |signal: &'static str| {
         move |left: &Machine, process: &str| {
             left.run(&format!("kill -{signal} {process}"));
-            None
+            None::<Stopped>
         }
     };
     anew("a crash", &signal("KILL"));
@@ -142,7 +169,7 @@ fn tunnel() {
     anew("a standstill", &signal("STOP"));
     assert!(left.log().contains("atchdog"), "{}", left.log());
     let worker = left.run("vpnctl workers --json | sed -n 's/.*\"name\": \"\\(.*-0\\)\".*/\\1/p'");
-    anew("a worker that is stuck", &|left, process| {
+    anew("a worker that is stuck", &|left: &Machine, process: &str| {
         Some(Stopped::new(left.process(process), worker.trim()))
     });
     assert!(
@@ -177,10 +204,10 @@ fn upgrade() {
     site.0[0].run("printf '\\n# Ours.\\n' >> /etc/vpnd/vpnd.toml");
     site.protects(|left| {
         let told = install(left, 1);
-        assert!(told.contains("(0.1.1) over (0.1.0)"), "{told}");
+        assert!(told.contains("(0.1.1-1) over (0.1.0-1)"), "{told}");
     });
     let [left, right] = &site.0;
-    assert_eq!(left.run("dpkg-query -W -f '${Version}' vpnd"), "0.1.1");
+    assert_eq!(left.run("dpkg-query -W -f '${Version}' vpnd"), "0.1.1-1");
     assert!(left.run("cat /etc/vpnd/vpnd.toml").ends_with("# Ours.\n"));
     assert!(left.run("systemctl is-active vpnd vpn-guard").starts_with("active\nactive"));
     // Without the unit that guards, too.
@@ -205,8 +232,8 @@ fn upgrade() {
     assert_eq!(right.run("nft list ruleset"), "");
 }
 
-fn purge() {
-    let machine = Machine::new("left");
+fn purge(root: &'static str) {
+    let machine = Machine::of(root, "left");
     let before = files(&machine);
     install(&machine, 0);
     let peer = Space::new("right");
@@ -215,18 +242,40 @@ fn purge() {
     machine.run(NEW);
     machine.run("install -m 600 left.xml /etc/vpnd/policy.xml && rm left.xml right.xml vpnd.deb");
     machine.run("systemctl enable --now vpn-guard vpnd");
-    machine.run("touch /var/lib/vpnd/record /var/cache/vpnd/list");
+    machine.run("touch /var/lib/vpnd/record /var/cache/vpnd/list /var/log/vpnd.log");
     let told = machine.run("dpkg --remove vpnd");
     assert!(told.contains("released: "), "{told}");
     machine.space.is_as_before(&network);
     assert!(machine.run("ls /etc/vpnd").contains("policy.xml"), "only a purge removes keys");
     machine.run("dpkg --purge vpnd");
+    let log = machine.run("ls /var/log /var/cache");
+    assert!(!log.contains("vpnd"), "{log}");
     let after = files(&machine);
     let left: Vec<&String> = after.difference(&before).collect();
     assert_eq!(left, Vec::<&String>::new());
     let lost: Vec<&String> = before.difference(&after).collect();
     assert_eq!(lost, Vec::<&String>::new());
     machine.space.is_as_before(&network);
+}
+
+fn same_octets() {
+    // Both are made in the same place, one after the other.
+    let packages = &PACKAGES[0];
+    let again = tempfile::tempdir().expect("a temporary directory");
+    let again = package_to("0.1.0", again.path().to_owned());
+    for name in ["vpnd.deb", "vpnd.rpm"] {
+        let [first, second] = [packages, &again]
+            .map(|directory| std::fs::read(directory.join(name)).expect("it was made"));
+        assert!(first == second, "{name} differs");
+    }
+}
+
+fn no_error() {
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--allow-root", "--fail-on", "error"]).arg(PACKAGES[0].join("vpnd.deb"));
+    let output = lintian.output().expect("it is installed");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }
 
 /// All paths on the disk, without those in which Debian keeps logs and its own records.
@@ -238,8 +287,8 @@ fn files(machine: &Machine) -> BTreeSet<String> {
     found.lines().map(str::to_owned).collect()
 }
 
-fn confinement() {
-    let machine = Machine::new("left");
+fn confinement(root: &'static str) {
+    let machine = Machine::of(root, "left");
     install(&machine, 0);
     // systemd counts 0.2 for NotifyAccess=all: the helper tells it the state, so that vpnd itself has no socket for datagrams.
     for (unit, most) in [("vpnd", 2.2), ("vpn-guard", 2.0)] {

@@ -7,8 +7,9 @@ use tempfile::TempDir;
 use testkit::space::Space;
 use testkit::until;
 
-/// The root that `tests/peers` makes. It stays as it is: each machine has a layer above it.
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/debian");
+/// The roots that `tests/peers` makes. They stay as they are: each machine has a layer above one of them.
+pub const DEBIAN_13: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/debian");
+pub const DEBIAN_12: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/debian12");
 
 /// Arguments: the root, the machine's directory, the name of its control group.
 ///
@@ -44,21 +45,27 @@ find "$1/groups/$2" -depth -type d -exec rmdir {} +"#;
 pub struct Machine {
     pub name: &'static str,
     pub space: Space,
+    root: &'static str,
     /// `unshare`, the parent of systemd.
     first: Child,
     directory: TempDir,
 }
 
 impl Machine {
-    /// A machine that has booted.
+    /// A machine with Debian 13 that has booted.
     pub fn new(name: &'static str) -> Self {
+        Self::of(DEBIAN_13, name)
+    }
+
+    /// A machine with this root that has booted.
+    pub fn of(root: &'static str, name: &'static str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for part in ["upper", "work", "root", "groups"] {
             fs::create_dir(directory.path().join(part)).expect("writable");
         }
         let space = Space::new(name);
-        let first = boot(&space, &directory);
-        let machine = Self { name, space, first, directory };
+        let first = boot(root, &space, &directory);
+        let machine = Self { name, space, root, first, directory };
         machine.await_boot();
         machine
     }
@@ -86,7 +93,7 @@ impl Machine {
 
     /// Boots a machine that is off.
     pub fn boot(&mut self) {
-        self.first = boot(&self.space, &self.directory);
+        self.first = boot(self.root, &self.space, &self.directory);
         self.await_boot();
     }
 
@@ -202,11 +209,11 @@ fn group(directory: &TempDir) -> String {
 }
 
 /// Starts systemd in namespaces of its own, with this network.
-fn boot(space: &Space, directory: &TempDir) -> Child {
+fn boot(root: &str, space: &Space, directory: &TempDir) -> Child {
     let mut unshare = Command::new("unshare");
     unshare
         .args(["--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"])
-        .args(["sh", "-c", BOOT, "sh", ROOT])
+        .args(["sh", "-c", BOOT, "sh", root])
         .arg(directory.path())
         .arg(group(directory))
         .stdin(Stdio::null())

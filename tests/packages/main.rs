@@ -33,8 +33,12 @@ static PACKAGES: LazyLock<[PathBuf; 2]> = LazyLock::new(|| ["0.1.0", "0.1.1"].ma
 
 /// Makes `vpnd.deb` and `vpnd.rpm` of a version; returns their directory.
 fn package(version: &str) -> PathBuf {
+    let to = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/packages").join(version);
+    package_to(version, to)
+}
+
+fn package_to(version: &str, to: PathBuf) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let to = root.join("target/packages").join(version);
     let mut build = Command::new(root.join("packaging/build"));
     let programs = Path::new(env!("CARGO_BIN_EXE_vpnd")).parent().expect("a directory");
     build.args(["--fast", "--version", version]).arg("--programs").arg(programs);
@@ -49,6 +53,13 @@ fn package(version: &str) -> PathBuf {
 fn without_tools() -> Option<String> {
     const WHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools.unavailable");
     std::fs::read_to_string(WHY).ok().map(|why| why.trim().to_owned())
+}
+
+/// Why no older Debian can run the programs: its C library is older than that of this machine.
+fn newer_than_debian_12() -> Option<String> {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let is_12 = release.lines().any(|line| line == "VERSION_ID=\"12\"");
+    (!is_12).then(|| "the programs were not built on Debian 12".to_owned())
 }
 
 /// Why nobody can boot a systemd on this machine: its kernel gives no control groups.
@@ -77,9 +88,12 @@ fn unless(why: Option<String>, trials: impl Iterator<Item = Trial>) -> Vec<Trial
 
 fn trials() -> Vec<Trial> {
     let groups = without_groups();
+    let without = without_tools().or(groups.clone());
     let of_packages = debian::trials().into_iter().chain(rpm::trials());
-    let mut trials = unless(groups.clone(), boot::trials().into_iter());
-    trials.extend(unless(without_tools().or(groups), of_packages));
+    let mut trials = unless(groups, boot::trials().into_iter());
+    trials.extend(unless(without.clone(), of_packages));
+    let on_12 = debian::trials_on_12().into_iter();
+    trials.extend(unless(without.or_else(newer_than_debian_12), on_12));
     trials
 }
 
