@@ -1,6 +1,7 @@
 //! The failures a person meets: the words of `vpnctl activate`, of both logs, and of the notification to the peer.
 
 use crate::planted::{Planted, plants, unanswered};
+use crate::site::two;
 use libtest_mimic::Trial;
 use testkit::gateway::{GIVES_UP, Gateway};
 use testkit::policies::{changed, site, vendor};
@@ -11,6 +12,7 @@ pub fn trials() -> Vec<Trial> {
         plants("no answer", GATEWAYS, no_answer),
         plants("failures between two sites", GATEWAYS, between_two_sites),
         plants("failures in transport mode", GATEWAYS, in_transport_mode),
+        plants("different key exchanges for renewals", GATEWAYS, different_key_exchanges),
     ]
 }
 
@@ -210,4 +212,29 @@ fn in_transport_mode(planted: &Planted) {
     for case in &cases {
         fails(planted, &mut left, &mut right, case);
     }
+}
+
+/// The first Child SA has no key exchange of its own, so that the tunnel comes up, and stays up with a new IKE SA.
+fn different_key_exchanges(planted: &Planted) {
+    let groups = r#"IPSec_InitiatorDHGroup="19" IPSec_ResponderDHGroup="GROUP_19""#;
+    let none = r#"IPSec_InitiatorDHGroup="0" IPSec_ResponderDHGroup="0""#;
+    let [mut left, mut right] = two();
+    left.write_policy(&changed(&site()[0], groups, none));
+    left.start();
+    right.start();
+    left.ctl_ok(&["activate"]);
+    let spi = || left.json(&["status", "site", "--json"])["ike_sa"]["initiator_spi"].clone();
+    let before = spi();
+    planted.now();
+    let output = left.ctl(&["rekey", "site_lan"]);
+    assert!(!output.status.success(), "{output:?}");
+    let replaced = || (spi() != before).then_some(());
+    until("a new IKE SA", replaced, || left.ctl_ok(&["why", "site"]));
+    left.await_list(&["site_lan"]);
+    right.await_list(&["site_lan"]);
+    let why = ["why", "site_lan"];
+    planted.is_named("the peer demands a key exchange for renewals", &left, &why);
+    planted.is_named("only this side demands a key exchange for renewals", &right, &why);
+    // It is told without a name, too, although the tunnel is up.
+    assert!(left.ctl_ok(&["why"]).starts_with("site  phase 1, established"));
 }
