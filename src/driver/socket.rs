@@ -165,10 +165,7 @@ impl IkeSocket {
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        // The mark of a new socket is zero. To set it takes CAP_NET_ADMIN, whatever it is.
-        if mark != 0 {
-            socket.set_mark(mark)?;
-        }
+        socket.set_mark(mark)?;
         // IKE is never to wait for the SAs that it makes.
         host::let_pass(socket.as_fd(), address.is_ipv6())?;
         if let Err(error) = keep_icmp_errors(socket.as_fd(), address.is_ipv6()) {
@@ -292,16 +289,15 @@ mod tests {
     use super::*;
     use rustix::net::sockopt::{ip_mtu_discover, ipv6_mtu_discover};
 
-    #[tokio::test]
-    async fn the_kernel_may_fragment_what_is_sent() {
-        // Without a mark, since only root may set one.
-        let sockets = IkeSockets::open(0, 0).expect("any port is free");
-        let v4 = sockets.v4.as_ref().expect("every host has IPv4");
-        let v4 = ip_mtu_discover(&v4.socket).expect("every kernel has it");
-        assert_eq!(v4, Ipv4PathMtuDiscovery::WANT);
-        if let Some(v6) = &sockets.v6 {
-            let v6 = ipv6_mtu_discover(&v6.socket).expect("every kernel has it");
-            assert_eq!(v6, Ipv6PathMtuDiscovery::WANT);
+    #[test]
+    fn the_kernel_may_fragment_what_is_sent() {
+        let open = |domain| Socket::new(domain, Type::DGRAM, Some(Protocol::UDP));
+        let v4 = open(Domain::IPV4).expect("every host has IPv4");
+        let_fragment(&v4, false).expect("every kernel has it");
+        assert_eq!(ip_mtu_discover(&v4).expect("it was set"), Ipv4PathMtuDiscovery::WANT);
+        if let Ok(v6) = open(Domain::IPV6) {
+            let_fragment(&v6, true).expect("every kernel has it");
+            assert_eq!(ipv6_mtu_discover(&v6).expect("it was set"), Ipv6PathMtuDiscovery::WANT);
         }
     }
 }
