@@ -85,10 +85,7 @@ fn named_path(word: &str) -> Option<&str> {
 #[test]
 fn every_test_that_the_sources_name_exists() {
     let text = fs::read_to_string(root().join("docs/sources.md")).expect("it is there");
-    let mut rust = String::new();
-    for directory in ["crates", "src", "tests"] {
-        sources(&root().join(directory), &mut rust);
-    }
+    let rust = all_sources();
     let mut missing = Vec::new();
     let mut count = 0;
     let rows = text.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| in the document"));
@@ -117,10 +114,7 @@ fn every_test_that_security_names_exists() {
     let text = fs::read_to_string(root().join("SECURITY.md")).expect("it is there");
     // It has no blocks of code, and lists in lists.
     let text = text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
-    let mut rust = String::new();
-    for directory in ["crates", "src", "tests"] {
-        sources(&root().join(directory), &mut rust);
-    }
+    let rust = all_sources();
     // A title of some words, or a function. Anything else in backticks is a path, a command or a setting.
     let is_command = |span: &str| ["vpn", "nft ", "ip "].iter().any(|word| span.starts_with(word));
     let has_words = |span: &str| [' ', '_'].iter().any(|&gap| span.matches(gap).count() > 2);
@@ -133,6 +127,15 @@ fn every_test_that_security_names_exists() {
     let missing: Vec<_> = named.iter().filter(|name| !is_there(name.as_str())).collect();
     assert!(named.len() > 25, "only {} tests were found", named.len());
     assert!(missing.is_empty(), "tests that are not there: {missing:#?}");
+}
+
+/// The text of all Rust files of the product and its tests.
+fn all_sources() -> String {
+    let mut rust = String::new();
+    for directory in ["crates", "src", "tests"] {
+        sources(&root().join(directory), &mut rust);
+    }
+    rust
 }
 
 /// Adds the text of all Rust files below a directory.

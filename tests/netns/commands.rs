@@ -1,6 +1,7 @@
 //! `vpnctl` and `vpnd check`, as people and programs rely on them.
 
 use crate::site::two;
+use crate::wireshark::{keys_of, start_exporting};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -117,9 +118,7 @@ fn no_key() {
     let [mut left, mut right] = two();
     for gateway in [&mut left, &mut right] {
         gateway.configure("[log]\nlevel = \"trace\"\n");
-        let mut command = gateway.command();
-        command.arg("--insecure-export-keys").arg(gateway.path("keys"));
-        gateway.start_as(command);
+        start_exporting(gateway);
     }
     left.ctl_ok(&["activate"]);
     left.ctl_ok(&["rekey", "site"]);
@@ -129,10 +128,7 @@ fn no_key() {
     let mut secrets = vec!["replace-this-key".to_owned()];
     for table in [cli::wireshark::IKE_TABLE, cli::wireshark::ESP_TABLE] {
         let text = read_to_string(left.path("keys").join(table)).expect("it was written");
-        let fields = text.split([',', '"', '\n']).map(|field| field.trim_start_matches("0x"));
-        // Shorter ones are SPIs.
-        let keys = fields.filter(|f| f.len() > 16 && f.bytes().all(|b| b.is_ascii_hexdigit()));
-        secrets.extend(keys.map(str::to_owned));
+        secrets.extend(keys_of(&text).into_iter().map(str::to_owned));
     }
     assert!(secrets.len() > 8, "keys of two IKE SAs and two Child SAs: {secrets:?}");
     for gateway in [&left, &right] {

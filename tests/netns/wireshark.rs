@@ -116,9 +116,7 @@ fn tells(open: &Gateway, shut: &Gateway) {
         assert_eq!(mode(&keys.join(table)), 0o600);
         let text = fs::read_to_string(keys.join(table)).expect("text");
         lines += text.lines().count();
-        let fields = text.split([',', '"', '\n']).map(|field| field.trim_start_matches("0x"));
-        let hex = |f: &&str| f.len() > 16 && f.bytes().all(|b| b.is_ascii_hexdigit());
-        let secrets: Vec<&str> = fields.filter(hex).collect();
+        let secrets = keys_of(&text);
         assert!(!secrets.is_empty(), "no key in {text}");
         assert!(!secrets.iter().any(|key| log.contains(key)), "the log has a key");
     }
@@ -137,7 +135,14 @@ fn tells(open: &Gateway, shut: &Gateway) {
     assert!(!shut.path("keys").exists() && !shut.log().contains("keys exported"));
 }
 
-fn start_exporting(gateway: &mut Gateway) {
+/// The keys in a table of Wireshark, in hexadecimal digits. Shorter fields are SPIs.
+pub fn keys_of(table: &str) -> Vec<&str> {
+    let fields = table.split([',', '"', '\n']).map(|field| field.trim_start_matches("0x"));
+    fields.filter(|f| f.len() > 16 && f.bytes().all(|b| b.is_ascii_hexdigit())).collect()
+}
+
+/// Starts a daemon that writes the keys of its SAs to the directory `keys`.
+pub fn start_exporting(gateway: &mut Gateway) {
     let mut command = gateway.command();
     command.arg("--insecure-export-keys").arg(gateway.path("keys"));
     gateway.start_as(command);

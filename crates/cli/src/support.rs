@@ -56,7 +56,7 @@ impl Collection {
     }
 }
 
-/// What was written.
+/// The result of [`write`].
 #[derive(Debug)]
 pub struct Written {
     /// The archive.
