@@ -56,7 +56,7 @@ impl Collection {
     }
 }
 
-/// The result of [`write`].
+/// The result of [`write()`].
 #[derive(Debug)]
 pub struct Written {
     /// The archive.
