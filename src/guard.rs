@@ -113,7 +113,11 @@ pub fn held_since(state_dir: &Path, device: &str) -> Result<Option<SystemTime>, 
 /// If the system refuses something; the rest is removed all the same.
 pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
     let held = Hold::of(state_dir, device).and_then(|hold| hold.clear()).map_err(plane_error)?;
-    let Some(lock) = DeviceLock::take(state_dir, device).map_err(plane_error)? else {
+    let watched = || watch::runs(state_dir, device);
+    let lock = watch::take_after(watched, || DeviceLock::take(state_dir, device));
+    let Some(lock) = lock.map_err(plane_error)? else {
+        // A watch that does not end may have it instead.
+        watch::await_end(state_dir, device).map_err(plane_error)?;
         return Ok(Released::WithTheGateway);
     };
     let table = table(device);

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use userspace::plane_error;
 
 /// The result of [`Watch::look`].
@@ -211,6 +211,24 @@ pub(super) fn runs(state_dir: &Path, device: &str) -> Result<bool, SystemError> 
 /// The time after which a watch over a guard that was released should have ended.
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// Calls `take` until it returns something, or has returned nothing although no watch ran. A watch over a guard that was
+/// released ends, but has the lock on the device before that for as long as it puts the guard back: on a host whose
+/// processors are all busy, for many seconds. After [`LIMIT`], this returns `None` in any case.
+pub(super) fn take_after<T, E>(
+    watched: impl Fn() -> Result<bool, E>,
+    mut take: impl FnMut() -> Result<Option<T>, E>,
+) -> Result<Option<T>, E> {
+    let begun = Instant::now();
+    loop {
+        // A watch that ends between the two may have had the lock.
+        let again = watched()? && begun.elapsed() < LIMIT;
+        match take()? {
+            None if again => {}
+            taken => return Ok(taken),
+        }
+    }
+}
+
 /// Waits until no watch holds the guard of a device, which has been released.
 ///
 /// # Errors
@@ -234,5 +252,33 @@ impl Definition {
             true => Ok(None),
             false => DeviceLock::take(&self.state_dir, self.device()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_release_takes_the_lock_after_a_watch_that_has_it_and_not_after_a_gateway() {
+        // The watch ends after the lock was tried for the second time.
+        let tried = Cell::new(0);
+        let watched = || Ok::<_, ()>(tried.get() < 2);
+        let take = |free_at| {
+            let tried = &tried;
+            move || {
+                tried.set(tried.get() + 1);
+                Ok((tried.get() >= free_at).then_some(()))
+            }
+        };
+        assert_eq!(take_after(watched, take(3)), Ok(Some(())));
+        tried.set(0);
+        assert_eq!(take_after(watched, take(4)), Ok(None), "a gateway has it");
+        assert_eq!(tried.get(), 3);
+        tried.set(2);
+        assert_eq!(take_after(watched, take(4)), Ok(None), "there was no watch");
+        assert_eq!(tried.get(), 3);
+        assert_eq!(take_after(|| Err("refused"), || Ok(Some(()))), Err("refused"));
     }
 }
