@@ -70,8 +70,6 @@ fn option_for(path: &Path) -> String {
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
-    /// The daemon has answered on this connection.
-    answered: bool,
 }
 
 impl Client {
@@ -87,7 +85,7 @@ impl Client {
             io::ErrorKind::PermissionDenied => ClientError::Permission(path.to_owned()),
             _ => ClientError::Broken { path: path.to_owned(), source: error },
         })?;
-        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), answered: false })
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
     }
 
     /// Connects again, with the same time limit.
@@ -109,8 +107,8 @@ impl Client {
             .expect("a request has only string keys");
         line.push(b'\n');
         let mut sent = self.stream.get_mut().write_all(&line);
-        if self.answered && sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
-            // Nothing of the command has arrived.
+        if sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
+            // Nothing of the command has arrived. A client that the daemon refuses is refused again.
             self.reconnect()?;
             sent = self.stream.get_mut().write_all(&line);
         }
@@ -127,7 +125,6 @@ impl Client {
                 _ => ClientError::Broken { path: self.path.clone(), source },
             });
         }
-        self.answered = true;
         let response: Response = serde_json::from_slice(&answer).map_err(|error| {
             ClientError::Protocol { path: self.path.clone(), why: error.to_string() }
         })?;
@@ -198,12 +195,13 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
-    fn a_client_that_was_idle_connects_again_and_a_refused_one_does_not() {
+    fn a_client_that_was_idle_connects_again_and_a_refused_one_gives_up() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("control.sock");
         let listener = UnixListener::bind(&path).expect("nobody has it");
         let mut client = Client::connect(&path).expect("somebody listens");
         client.set_timeout(Duration::from_secs(60)).expect("a socket takes it");
+        let hangs_up = || drop(listener.accept().expect("a client"));
         let answers_once = || {
             let (stream, _) = listener.accept().expect("a client");
             let mut reader = BufReader::new(&stream);
@@ -211,24 +209,26 @@ mod tests {
             let answer = serde_json::to_vec(&Response::new(Ok(Reply::Done))).expect("text");
             (&stream).write_all(&[&answer[..], b"\n"].concat()).expect("the client reads");
         };
-        let asks = |client: &mut Client| {
+        let asks = |client: &mut Client, serve: &(dyn Fn() + Sync)| {
             std::thread::scope(|scope| {
-                let server = scope.spawn(answers_once);
+                let server = scope.spawn(serve);
                 let reply = client.ask(Command::Overview);
                 server.join().expect("no panic");
                 reply
             })
         };
+        // It asked nothing at first.
+        hangs_up();
         for _ in 0..3 {
             // The connection is closed when this returns.
-            assert!(matches!(asks(&mut client), Ok(Reply::Done)));
+            assert!(matches!(asks(&mut client, &answers_once), Ok(Reply::Done)));
         }
         let limit = client.stream.get_ref().read_timeout().expect("a socket has it");
         assert_eq!(limit, Some(Duration::from_secs(60)));
 
         let mut refused = Client::connect(&path).expect("somebody listens");
-        drop(listener.accept().expect("a client"));
-        assert!(matches!(refused.ask(Command::Overview), Err(ClientError::Broken { .. })));
+        hangs_up();
+        assert!(matches!(asks(&mut refused, &hangs_up), Err(ClientError::Broken { .. })));
         drop(listener);
         assert!(matches!(client.ask(Command::Overview), Err(ClientError::NoDaemon(_))));
     }
