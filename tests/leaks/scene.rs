@@ -217,6 +217,8 @@ struct Pace {
 
 impl Pace {
     const SHORTEST: Duration = Duration::from_micros(300);
+    /// A guest whose host is busy counts the time for which it waits for a processor as time that its thread has taken.
+    const LONGEST: Duration = Duration::from_millis(20);
 
     fn new() -> Self {
         SENDERS.fetch_add(1, Ordering::Relaxed);
@@ -228,7 +230,7 @@ impl Pace {
         let now = clock_gettime(ClockId::ThreadCPUTime).try_into().expect("not negative");
         let before = std::mem::replace(&mut self.taken, now);
         let share = 2 * SENDERS.load(Ordering::Relaxed);
-        (share * self.taken.saturating_sub(before)).max(Self::SHORTEST)
+        (share * self.taken.saturating_sub(before)).clamp(Self::SHORTEST, Self::LONGEST)
     }
 }
 
