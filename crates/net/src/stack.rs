@@ -5,12 +5,12 @@
 //! to do.
 
 mod other;
+mod segments;
 
 use crate::connection::{Connection, Flow, Inner, stack_duration};
 use crate::end::End;
-use crate::incoming::Incoming;
 use crate::mailbox::Job;
-use crate::outlet::{Outlet, Port, maximum_segment_size, pure_ack};
+use crate::outlet::{Outlet, Port};
 use crate::packet::{self, ICMP, ICMPV6, Parsed};
 use crate::routes::{TCP, UDP};
 use crate::shared::Shared;
@@ -21,7 +21,6 @@ use smoltcp::socket::tcp::State;
 use smoltcp::time::Instant as StackInstant;
 use smoltcp::wire::HardwareAddress;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,15 +28,11 @@ use std::time::{Duration, Instant};
 const TURN: usize = 2;
 /// The time that a connection without a handle has to bring its last octets to the peer.
 const LINGER: Duration = Duration::from_secs(60);
-/// Acknowledgments that stand for one that covers many segments.
-const MOST_PIECES: u32 = 32;
 /// The time for which the ports of a connection that this end has closed are not used again (RFC 9293 §3.6.1), in
 /// microseconds: twice what a segment lives on its way.
 const TIME_WAIT: u64 = 10_000_000;
 /// A connection that smoltcp wants to look at again, though nothing could be sent, is looked at after this time.
 const PAUSE: u64 = 1000;
-const SYN_OR_ACK_OR_RST: u8 = 0x16;
-const SYN: u8 = 0x02;
 
 pub(crate) struct Stack {
     pub shared: Arc<Shared>,
@@ -161,104 +156,6 @@ impl Stack {
             ICMP | ICMPV6 => self.take_icmp(packet, &parsed),
             _ => self.answer_as_nobody(packet, &parsed),
         }
-    }
-
-    fn take_tcp(&mut self, packet: &[u8], parsed: &Parsed) {
-        let Some((from, to)) = parsed.ports(packet) else { return };
-        let flow = Flow {
-            local: SocketAddr::new(parsed.destination, to),
-            remote: SocketAddr::new(parsed.source, from),
-        };
-        if let Some(connection) = self.connections.get(&flow) {
-            let connection = Arc::clone(connection);
-            return self.feed(&connection, packet, parsed);
-        }
-        let begins = parsed.upper(packet)[13] & SYN_OR_ACK_OR_RST == SYN;
-        if !begins && self.shared.sockets().is_known(flow) {
-            // The last acknowledgment was lost.
-            if let Some(mut ack) = packet::last_ack(packet, parsed) {
-                self.outlet.send(&mut ack, Gso::NONE);
-            }
-            return;
-        }
-        if begins && self.shared.routes.is_own(parsed.destination) {
-            let listener = self.shared.sockets().listener(flow.local);
-            if let Some(listener) = listener {
-                if let Some(connection) = self.accept(flow, &listener) {
-                    self.feed(&connection, packet, parsed);
-                }
-                return;
-            }
-        }
-        self.answer_as_nobody(packet, parsed);
-    }
-
-    /// Makes a connection for a SYN. `None`: too many wait, and the peer tries again.
-    fn accept(&mut self, flow: Flow, listener: &Arc<Incoming>) -> Option<Arc<Connection>> {
-        if !listener.has_room() {
-            self.shared.counts.too_many();
-            return None;
-        }
-        let connection = self.shared.connection(flow).ok()?;
-        let mut inner = connection.lock();
-        let patience = stack_duration(self.shared.settings.connect_timeout);
-        let socket = inner.socket();
-        socket.set_timeout(Some(patience));
-        socket.listen(flow.local).ok()?;
-        (inner.opened, inner.before) = (true, State::Listen);
-        inner.listener = Some(Arc::downgrade(listener));
-        drop(inner);
-        listener.expects_one();
-        self.connections.insert(flow, Arc::clone(&connection));
-        Some(connection)
-    }
-
-    /// Gives a packet to its connection.
-    fn feed(&mut self, connection: &Arc<Connection>, packet: &[u8], parsed: &Parsed) {
-        let mut inner = connection.lock();
-        let upper = parsed.upper(packet);
-        if upper[13] & SYN != 0 {
-            inner.segment_len = maximum_segment_size(upper);
-        }
-        if let Some(number) = pure_ack(upper) {
-            self.feed_pieces(&mut inner, packet, parsed, number);
-        }
-        self.feed_one(&mut inner, &packet[..parsed.end]);
-        let failed = self.settle(connection, &mut inner, true);
-        drop(inner);
-        if !failed {
-            self.activate(connection);
-        }
-    }
-
-    /// An acknowledgment of many segments lets the congestion window grow by one (RFC 5681 §3.1), because without
-    /// offload each few segments have one of their own. So it is given to the stack in pieces, as if it had come so
-    /// (RFC 3465).
-    fn feed_pieces(&mut self, inner: &mut Inner, packet: &[u8], parsed: &Parsed, number: u32) {
-        let Some(before) = inner.acknowledged.replace(number) else { return };
-        let (covered, step) = (number.wrapping_sub(before), u32::from(inner.segment_len));
-        let Some(in_flight) = inner.sent_up_to.map(|end| end.wrapping_sub(before)) else { return };
-        if covered > in_flight {
-            return;
-        }
-        let pieces = (covered / step.max(1)).min(MOST_PIECES);
-        // Something else than the congestion window limits sending.
-        let queued = u32::try_from(inner.socket().send_queue()).unwrap_or(u32::MAX);
-        if pieces < 2 || queued <= in_flight {
-            return;
-        }
-        let mut piece = packet[..parsed.end].to_vec();
-        for index in 1..pieces {
-            let part = before.wrapping_add(covered / pieces * index);
-            piece[parsed.transport + 8..parsed.transport + 12].copy_from_slice(&part.to_be_bytes());
-            self.feed_one(inner, &piece);
-        }
-    }
-
-    fn feed_one(&mut self, inner: &mut Inner, packet: &[u8]) {
-        let now = self.stack_now();
-        let port = &mut Port { incoming: Some(packet), outlet: &mut self.outlet };
-        self.interface.poll_ingress_single(now, port, &mut inner.set);
     }
 
     /// Puts a connection among those that have their turn, at most once.

@@ -1,9 +1,12 @@
+use super::segments::SYN;
 use super::*;
+use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use esp::datapath::{self, Datapath};
 use proptest::prelude::*;
+use std::net::SocketAddr;
 
 const BACKLOG: usize = 16;
 const OWN: &str = "10.1.0.1";

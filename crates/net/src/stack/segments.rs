@@ -1,0 +1,116 @@
+//! Segments of TCP: they find their connection, or begin one.
+
+use super::Stack;
+use crate::connection::{Connection, Flow, Inner, stack_duration};
+use crate::incoming::Incoming;
+use crate::outlet::{Port, maximum_segment_size, pure_ack};
+use crate::packet::{self, Parsed};
+use esp::gso::Gso;
+use smoltcp::socket::tcp::State;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Acknowledgments that stand for one that covers many segments.
+const MOST_PIECES: u32 = 32;
+const SYN_OR_ACK_OR_RST: u8 = 0x16;
+pub(super) const SYN: u8 = 0x02;
+
+impl Stack {
+    pub(super) fn take_tcp(&mut self, packet: &[u8], parsed: &Parsed) {
+        let Some((from, to)) = parsed.ports(packet) else { return };
+        let flow = Flow {
+            local: SocketAddr::new(parsed.destination, to),
+            remote: SocketAddr::new(parsed.source, from),
+        };
+        if let Some(connection) = self.connections.get(&flow) {
+            let connection = Arc::clone(connection);
+            return self.feed(&connection, packet, parsed);
+        }
+        let begins = parsed.upper(packet)[13] & SYN_OR_ACK_OR_RST == SYN;
+        if !begins && self.shared.sockets().is_known(flow) {
+            // The last acknowledgment was lost.
+            if let Some(mut ack) = packet::last_ack(packet, parsed) {
+                self.outlet.send(&mut ack, Gso::NONE);
+            }
+            return;
+        }
+        if begins && self.shared.routes.is_own(parsed.destination) {
+            let listener = self.shared.sockets().listener(flow.local);
+            if let Some(listener) = listener {
+                if let Some(connection) = self.accept(flow, &listener) {
+                    self.feed(&connection, packet, parsed);
+                }
+                return;
+            }
+        }
+        self.answer_as_nobody(packet, parsed);
+    }
+
+    /// Makes a connection for a SYN. `None`: too many wait, and the peer tries again.
+    fn accept(&mut self, flow: Flow, listener: &Arc<Incoming>) -> Option<Arc<Connection>> {
+        if !listener.has_room() {
+            self.shared.counts.too_many();
+            return None;
+        }
+        let connection = self.shared.connection(flow).ok()?;
+        let mut inner = connection.lock();
+        let patience = stack_duration(self.shared.settings.connect_timeout);
+        let socket = inner.socket();
+        socket.set_timeout(Some(patience));
+        socket.listen(flow.local).ok()?;
+        (inner.opened, inner.before) = (true, State::Listen);
+        inner.listener = Some(Arc::downgrade(listener));
+        drop(inner);
+        listener.expects_one();
+        self.connections.insert(flow, Arc::clone(&connection));
+        Some(connection)
+    }
+
+    /// Gives a packet to its connection.
+    fn feed(&mut self, connection: &Arc<Connection>, packet: &[u8], parsed: &Parsed) {
+        let mut inner = connection.lock();
+        let upper = parsed.upper(packet);
+        if upper[13] & SYN != 0 {
+            inner.segment_len = maximum_segment_size(upper);
+        }
+        if let Some(number) = pure_ack(upper) {
+            self.feed_pieces(&mut inner, packet, parsed, number);
+        }
+        self.feed_one(&mut inner, &packet[..parsed.end]);
+        let failed = self.settle(connection, &mut inner, true);
+        drop(inner);
+        if !failed {
+            self.activate(connection);
+        }
+    }
+
+    /// An acknowledgment of many segments lets the congestion window grow by one (RFC 5681 §3.1), because without
+    /// offload each few segments have one of their own. So it is given to the stack in pieces, as if it had come so
+    /// (RFC 3465).
+    fn feed_pieces(&mut self, inner: &mut Inner, packet: &[u8], parsed: &Parsed, number: u32) {
+        let Some(before) = inner.acknowledged.replace(number) else { return };
+        let (covered, step) = (number.wrapping_sub(before), u32::from(inner.segment_len));
+        let Some(in_flight) = inner.sent_up_to.map(|end| end.wrapping_sub(before)) else { return };
+        if covered > in_flight {
+            return;
+        }
+        let pieces = (covered / step.max(1)).min(MOST_PIECES);
+        // Something else than the congestion window limits sending.
+        let queued = u32::try_from(inner.socket().send_queue()).unwrap_or(u32::MAX);
+        if pieces < 2 || queued <= in_flight {
+            return;
+        }
+        let mut piece = packet[..parsed.end].to_vec();
+        for index in 1..pieces {
+            let part = before.wrapping_add(covered / pieces * index);
+            piece[parsed.transport + 8..parsed.transport + 12].copy_from_slice(&part.to_be_bytes());
+            self.feed_one(inner, &piece);
+        }
+    }
+
+    fn feed_one(&mut self, inner: &mut Inner, packet: &[u8]) {
+        let now = self.stack_now();
+        let port = &mut Port { incoming: Some(packet), outlet: &mut self.outlet };
+        self.interface.poll_ingress_single(now, port, &mut inner.set);
+    }
+}
