@@ -53,6 +53,10 @@ pub(crate) struct Inner {
     pub segment_len: u16,
     /// The same for the path, if ICMP has told.
     pub segment_limit: Option<u16>,
+    /// The sequence number of the peer's first octet, once its SYN was taken.
+    pub first: Option<u32>,
+    /// Octets that the application has read, modulo 2³².
+    pub read: u32,
     /// The last acknowledgment number of the peer, and the sequence number behind the last octet sent.
     pub acknowledged: Option<u32>,
     pub sent_up_to: Option<u32>,
@@ -67,6 +71,26 @@ impl Inner {
 
     pub fn state(&self) -> State {
         self.set.get::<Socket<'_>>(self.handle).state()
+    }
+
+    /// Both ends have each other's sequence numbers.
+    fn is_synchronized(&self) -> bool {
+        use State::{Closed, Listen, SynReceived, SynSent};
+        ![Closed, Listen, SynSent, SynReceived].contains(&self.state())
+    }
+
+    /// The sequence number of the next octet from the peer (RFC 9293 §3.3.1, RCV.NXT).
+    fn expected(&mut self) -> Option<u32> {
+        use State::{CloseWait, Closing, LastAck, TimeWait};
+        let ended = [CloseWait, Closing, LastAck, TimeWait].contains(&self.state());
+        let unread = self.socket().recv_queue() as u32;
+        Some(self.first?.wrapping_add(self.read).wrapping_add(unread).wrapping_add(ended.into()))
+    }
+
+    /// Returns `true` for the sequence number of a reset that a stranger may have guessed, because it is not exactly
+    /// the expected one (RFC 9293 §3.10.7.4).
+    pub fn is_guess(&mut self, number: u32) -> bool {
+        self.is_synchronized() && self.expected().is_some_and(|expected| expected != number)
     }
 
     /// Octets that the receive buffer has room for.
@@ -102,6 +126,8 @@ impl Connection {
             listener: None,
             segment_len: 536,
             segment_limit: None,
+            first: None,
+            read: 0,
             acknowledged: None,
             sent_up_to: None,
             nodelay: false,

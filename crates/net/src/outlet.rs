@@ -20,6 +20,9 @@ const QUEUE: usize = 1 << 20;
 const LONGEST: usize = 63_000;
 const TCP_LEN: usize = 20;
 const ACK: u8 = 0x10;
+const SYN_OR_ACK: u8 = 0x12;
+/// smoltcp's limit, too.
+const SMALLEST_SEGMENT: u16 = 48;
 
 /// Takes the packets of the stack.
 pub(crate) struct Outlet {
@@ -57,7 +60,7 @@ impl Outlet {
             let (source, destination) = (parsed.source, parsed.destination);
             let upper = &mut packet[parsed.transport..parsed.end];
             let payload = upper.len() - usize::from(upper[12] >> 4) * 4;
-            if upper[13] & ACK != 0 {
+            if upper[13] & SYN_OR_ACK != 0 {
                 self.sent_up_to = Some(long(upper, 4).wrapping_add(payload as u32));
             }
             if payload > usize::from(self.segment_len) {
@@ -143,7 +146,8 @@ pub(crate) fn pure_ack(upper: &[u8]) -> Option<u32> {
     plain.then(|| long(header, 8))
 }
 
-/// The maximum segment size of a SYN (RFC 9293 §3.7.1: 536 where it names none).
+/// The maximum segment size of a SYN (RFC 9293 §3.7.1: 536 where it names none), which is not taken at its word below
+/// 48 octets: such segments would cost more than they carry.
 pub(crate) fn maximum_segment_size(upper: &[u8]) -> u16 {
     const DEFAULT: u16 = 536;
     let Some(header) = upper.get(..usize::from(upper[12] >> 4) * 4) else { return DEFAULT };
@@ -151,7 +155,8 @@ pub(crate) fn maximum_segment_size(upper: &[u8]) -> u16 {
     loop {
         match options {
             [1, rest @ ..] => options = rest,
-            [2, 4, _, _, ..] => return word(options, 2).max(1),
+            [2, 4, 0, 0, ..] => return DEFAULT,
+            [2, 4, _, _, ..] => return word(options, 2).max(SMALLEST_SEGMENT),
             [0, ..] | [] => return DEFAULT,
             [_, len, ..] if *len >= 2 && usize::from(*len) <= options.len() => {
                 options = &options[usize::from(*len)..];

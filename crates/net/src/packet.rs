@@ -275,8 +275,8 @@ pub(crate) enum Trouble {
     TooLong(u16),
 }
 
-/// An ICMP error, with the headers of the packet that it is about.
-pub(crate) fn trouble(upper: &[u8], ipv6: bool) -> Option<(Trouble, Parsed, (u16, u16))> {
+/// An ICMP error, with the headers of the packet that it is about: its ports, and the sequence number if it is TCP's.
+pub(crate) fn trouble(upper: &[u8], ipv6: bool) -> Option<(Trouble, Parsed, (u16, u16), u32)> {
     let (header, quoted) = upper.split_first_chunk::<8>()?;
     let trouble = match (ipv6, header[0], header[1]) {
         (false, 3, 4) => Trouble::TooLong(word(header, 6)),
@@ -285,8 +285,8 @@ pub(crate) fn trouble(upper: &[u8], ipv6: bool) -> Option<(Trouble, Parsed, (u16
         _ => return None,
     };
     let about = parse_quoted(quoted)?;
-    let ports = quoted.get(about.transport..about.transport + 4)?;
-    Some((trouble, about, (word(ports, 0), word(ports, 2))))
+    let start = quoted.get(about.transport..about.transport + 8)?;
+    Some((trouble, about, (word(start, 0), word(start, 2)), long(start, 4)))
 }
 
 /// A packet of which the end may be missing.
@@ -353,7 +353,8 @@ mod tests {
             let answer = parse(&message).expect("a packet");
             assert!(answer.is_intact(&message));
             assert_eq!((answer.source, answer.destination), (remote.ip(), local.ip()));
-            let (trouble, about, ports) = trouble(answer.upper(&message), ipv6).expect("an error");
+            let (trouble, about, ports, _) =
+                trouble(answer.upper(&message), ipv6).expect("an error");
             assert_eq!((trouble, about.source), (Trouble::Unreachable, local.ip()));
             assert_eq!(ports, (1000, 53));
         }

@@ -107,6 +107,7 @@ impl TcpStream {
         if inner.socket().can_recv() {
             let read = inner.socket().recv_slice(buffer.initialize_unfilled()).unwrap_or(0);
             buffer.advance(read);
+            inner.read = inner.read.wrapping_add(read as u32);
             // The peer is told of room once there is twice as much as it knows of.
             let tell = inner.room() / 2 >= inner.told;
             drop(inner);

@@ -1,6 +1,6 @@
 //! A peer with valid SAs that sends what it likes: segments of TCP in any order, with any flags and numbers,
 //! overlapping fragments, floods of resets, and garbage. Octets arrive right and in order, or the stream ends with an
-//! error; nothing hangs, and memory comes back.
+//! error; nothing hangs, and memory comes back. A stream whose numbers it does not know is not disturbed.
 
 mod ends;
 
@@ -28,6 +28,13 @@ const ACK: u8 = 16;
 
 /// Octets that the hostile peer has for a stream.
 const LENGTH: usize = 20_000;
+
+/// The port of a stream between the same addresses that the hostile peer would like to break, and the number of its
+/// first octet.
+const BYSTANDER: u16 = 1024;
+const BYSTANDER_START: u32 = 0x9000_0000;
+/// Octets of a receive buffer of this test.
+const WINDOW: u16 = 32 << 10;
 
 /// The device of the hostile end: every packet that is put in leaves through the tunnel.
 #[derive(Debug)]
@@ -136,6 +143,10 @@ enum Act {
     Garbage { protocol: u8, octets: Vec<u8> },
     /// Another connection that it leaves half open.
     Opens { port: u16 },
+    /// A segment of the stream of a bystander, whose ports are known, and whose numbers are not.
+    Forges { flags: u8, seq: u32, ack: u32, len: usize },
+    /// Resets of that stream that lie in its window, but not at the octet that it expects.
+    ForgesResets { first: u16, step: u16 },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -152,6 +163,9 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (any::<u8>(), prop::collection::vec(any::<u8>(), 0..200))
             .prop_map(|(protocol, octets)| Act::Garbage { protocol, octets }),
         1 => (2000..3000_u16).prop_map(|port| Act::Opens { port }),
+        2 => (any::<u8>(), any::<u32>(), any::<u32>(), 0..100_usize)
+            .prop_map(|(flags, seq, ack, len)| Act::Forges { flags, seq, ack, len }),
+        1 => (1..100_u16, 200..2000_u16).prop_map(|(first, step)| Act::ForgesResets { first, step }),
     ]
 }
 
@@ -242,6 +256,16 @@ impl Peer {
                 self.device.send(packet(protocol, 1, 0, octets));
                 self.device.send(octets.clone());
             }
+            Act::Forges { flags, seq, ack, len } => {
+                let header = Header { port: BYSTANDER, seq, ack, flags, window: 0 };
+                self.send(header, &vec![0xee; len]);
+            }
+            Act::ForgesResets { first, step } => {
+                for number in (first..WINDOW).step_by(step.into()) {
+                    let seq = BYSTANDER_START.wrapping_add(number.into());
+                    self.send(Header { port: BYSTANDER, seq, ..self.header(0, RST) }, &[]);
+                }
+            }
             Act::Opens { port } => {
                 let seq = u32::from(port) << 16;
                 self.send(Header { port, seq, ..self.header(0, SYN) }, &[]);
@@ -282,7 +306,13 @@ async fn stands(acts: Vec<Act>) {
         }
     });
     let listener = ends[0].network.listen(SocketAddr::from((HONEST, PORT))).expect("free");
-    let mut peer = Peer { device, arrived, port: 1025, start: 7_000, theirs: 0, id: 0 };
+    let (port, start) = (BYSTANDER, BYSTANDER_START);
+    let mut peer = Peer { device, arrived, port, start, theirs: 0, id: 0 };
+    let (_, accepted) = tokio::join!(peer.opens(), listener.accept());
+    let (mut undisturbed, _) = accepted.expect("accepted");
+    let of_bystander = peer.theirs;
+
+    (peer.port, peer.start) = (1025, 7_000);
     let (_, accepted) = tokio::join!(peer.opens(), listener.accept());
     let (mut stream, _) = accepted.expect("accepted");
     let reading = tokio::spawn(async move {
@@ -296,6 +326,13 @@ async fn stands(acts: Vec<Act>) {
     let expected: Vec<u8> = (0..received.len()).map(octet).collect();
     assert!(received == expected, "{} octets are not those of the stream", received.len());
     assert!(ended.is_err() || received.len() == LENGTH, "the end after {}", received.len());
+
+    (peer.port, peer.start, peer.theirs) = (BYSTANDER, BYSTANDER_START, of_bystander);
+    let mut received = Vec::new();
+    let (_, ended) = tokio::join!(peer.completes(), undisturbed.read_to_end(&mut received));
+    ended.expect("nobody else ends it");
+    let expected: Vec<u8> = (0..LENGTH).map(octet).collect();
+    assert!(received == expected, "{} octets of the bystander", received.len());
 
     // Others are served as before.
     peer.port = 1026;

@@ -41,20 +41,20 @@ impl Stack {
             return self.shared.sockets().answered(parsed.source, name);
         }
         match packet::trouble(upper, ipv6) {
-            Some((trouble, about, (from, to))) => {
+            Some((trouble, about, (from, to), number)) => {
                 let flow = Flow {
                     local: SocketAddr::new(about.source, from),
                     remote: SocketAddr::new(about.destination, to),
                 };
-                self.hear(trouble, about.protocol, flow);
+                self.hear(trouble, about.protocol, flow, number);
             }
             None => self.answer_as_nobody(packet, parsed),
         }
     }
 
     /// Takes note of an ICMP error about a packet of this end. It ends no connection that is established
-    /// (RFC 5927 §5.2).
-    fn hear(&mut self, trouble: Trouble, protocol: u8, flow: Flow) {
+    /// (RFC 5927 §5.2), and counts only if it names a segment that is under way (§4.1).
+    fn hear(&mut self, trouble: Trouble, protocol: u8, flow: Flow, number: u32) {
         if protocol == UDP {
             if let (Trouble::Unreachable, Some(socket)) =
                 (trouble, self.shared.sockets().udp(flow.local))
@@ -65,6 +65,10 @@ impl Stack {
         }
         let Some(connection) = self.connections.get(&flow).map(Arc::clone) else { return };
         let mut inner = connection.lock();
+        let under_way = inner.socket().send_queue() as u64;
+        if inner.sent_up_to.is_none_or(|end| u64::from(end.wrapping_sub(number)) > under_way) {
+            return;
+        }
         match trouble {
             Trouble::TooLong(mtu) => {
                 let headers = if flow.local.is_ipv4() { 40 } else { 60 };

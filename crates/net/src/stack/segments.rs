@@ -14,6 +14,8 @@ use std::sync::Arc;
 const MOST_PIECES: u32 = 32;
 const SYN_OR_ACK_OR_RST: u8 = 0x16;
 pub(super) const SYN: u8 = 0x02;
+pub(super) const RST: u8 = 0x04;
+pub(super) const ACK: u8 = 0x10;
 
 impl Stack {
     pub(super) fn take_tcp(&mut self, packet: &[u8], parsed: &Parsed) {
@@ -70,18 +72,37 @@ impl Stack {
     fn feed(&mut self, connection: &Arc<Connection>, packet: &[u8], parsed: &Parsed) {
         let mut inner = connection.lock();
         let upper = parsed.upper(packet);
-        if upper[13] & SYN != 0 {
-            inner.segment_len = maximum_segment_size(upper);
+        let number = packet::long(upper, 4);
+        if upper[13] & RST != 0 && inner.is_guess(number) {
+            return self.challenge(&mut inner, packet, parsed);
         }
-        if let Some(number) = pure_ack(upper) {
-            self.feed_pieces(&mut inner, packet, parsed, number);
+        if let Some(acknowledged) = pure_ack(upper) {
+            self.feed_pieces(&mut inner, packet, parsed, acknowledged);
         }
+        let began = [State::Listen, State::SynSent].contains(&inner.state());
         self.feed_one(&mut inner, &packet[..parsed.end]);
+        if began && [State::SynReceived, State::Established].contains(&inner.state()) {
+            // This was the peer's SYN. No later one counts.
+            inner.segment_len = maximum_segment_size(upper);
+            inner.first = Some(number.wrapping_add(1));
+        }
         let failed = self.settle(connection, &mut inner, true);
         drop(inner);
         if !failed {
             self.activate(connection);
         }
+    }
+
+    /// Asks the peer whether it has sent a reset, by an acknowledgment of all that has come (RFC 9293 §3.10.7.4).
+    /// smoltcp sends one, at most once a second, for an acknowledgment of octets that were never sent.
+    fn challenge(&mut self, inner: &mut Inner, packet: &[u8], parsed: &Parsed) {
+        const NEVER_SENT: u32 = 1 << 30;
+        let Some(sent_up_to) = inner.sent_up_to else { return };
+        let mut segment = packet[..parsed.end].to_vec();
+        let upper = &mut segment[parsed.transport..];
+        upper[8..12].copy_from_slice(&sent_up_to.wrapping_add(NEVER_SENT).to_be_bytes());
+        upper[13] = ACK;
+        self.feed_one(inner, &segment);
     }
 
     /// An acknowledgment of many segments lets the congestion window grow by one (RFC 5681 §3.1), because without

@@ -1,7 +1,8 @@
-use super::segments::SYN;
+use super::segments::{ACK, RST, SYN};
 use super::*;
 use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
+use crate::outlet::maximum_segment_size;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use esp::datapath::{self, Datapath};
@@ -79,4 +80,106 @@ fn strangers_cannot_open_more_than_the_backlog() {
     assert_eq!(stack.connections.len(), BACKLOG);
     assert!(!incoming.has_room());
     assert_eq!(stack.shared.counts.table()["net_queue_full"], 1000 - BACKLOG as u64);
+}
+
+#[test]
+fn an_error_of_icmp_names_a_segment_that_is_under_way() {
+    let (mut stack, _incoming) = stack();
+    let (connection, ours) = opened(&mut stack);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    let too_long = |number: u32| {
+        let mut upper = vec![3, 4, 0, 0, 0, 0, 2, 0x80];
+        // 10.1.0.1 to 10.2.0.7, TCP
+        upper.extend([0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, TCP, 0, 0, 10, 1, 0, 1, 10, 2, 0, 7]);
+        upper.extend([80_u16.to_be_bytes(), PEER.to_be_bytes()].concat());
+        upper.extend(number.to_be_bytes());
+        packet(ICMP, 0, 0, 0, upper)
+    };
+    let sent = ours.wrapping_sub(1);
+    for forged in [sent.wrapping_sub(2), ours, sent.wrapping_add(1 << 31)] {
+        stack.take(&too_long(forged), VERIFIED);
+        assert_eq!(connection.lock().segment_limit, None);
+    }
+    stack.take(&too_long(sent), VERIFIED);
+    assert_eq!(connection.lock().segment_limit, Some(640 - 40));
+}
+
+const PEER: u16 = 1025;
+const VERIFIED: Gso = Gso { checksum_verified: true, ..Gso::NONE };
+
+/// A segment of the peer without payload.
+fn segment(seq: u32, ack: u32, flags: u8, mss: Option<u16>) -> Vec<u8> {
+    let mut upper = vec![0; 20];
+    upper[..2].copy_from_slice(&PEER.to_be_bytes());
+    upper[4..8].copy_from_slice(&seq.to_be_bytes());
+    upper[8..12].copy_from_slice(&ack.to_be_bytes());
+    // Words of header; the test's packet adds four.
+    upper[12] = if mss.is_some() { 0x20 } else { 0x10 };
+    upper[14..16].fill(0xff);
+    upper.extend(mss.into_iter().flat_map(|mss| [[2, 4], mss.to_be_bytes()].concat()));
+    packet(TCP, 0, 80, flags, upper)
+}
+
+/// Has the peer open a connection, whose first octet has the number 1001. Returns it with the number that this end
+/// expects to be acknowledged.
+fn opened(stack: &mut Stack) -> (Arc<Connection>, u32) {
+    stack.take(&segment(1000, 0, SYN, Some(1200)), VERIFIED);
+    stack.send();
+    let connection = Arc::clone(stack.connections.values().next().expect("it has begun"));
+    let ours = connection.lock().sent_up_to.expect("the SYN is acknowledged").wrapping_add(1);
+    (connection, ours)
+}
+
+#[test]
+fn only_the_exact_number_resets_a_connection() {
+    let (mut stack, _incoming) = stack();
+    let (connection, ours) = opened(&mut stack);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    stack.send();
+    let guesses = (0..32).flat_map(|bit| [1001 + (1 << bit), 1001_u32.wrapping_sub(1 << bit)]);
+    for guess in guesses {
+        for flags in [RST, RST | ACK] {
+            stack.take(&segment(guess, ours, flags, None), VERIFIED);
+            stack.send();
+            assert_eq!(connection.lock().state(), State::Established, "{guess}");
+        }
+    }
+    stack.take(&segment(1001, 0, RST, None), VERIFIED);
+    assert!(stack.connections.is_empty());
+    assert_eq!(connection.lock().end, Some(End::Reset));
+}
+
+#[test]
+fn a_guessed_reset_is_asked_about() {
+    let (mut stack, _incoming) = stack();
+    let (connection, ours) = opened(&mut stack);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    stack.send();
+    stack.outlet.sent_up_to = None;
+    stack.take(&segment(1002, 0, RST, None), VERIFIED);
+    assert_eq!(stack.outlet.sent_up_to.take(), Some(ours), "an acknowledgment");
+    stack.take(&segment(1003, 0, RST, None), VERIFIED);
+    assert_eq!(stack.outlet.sent_up_to, None, "one in a second");
+    assert_eq!(connection.lock().state(), State::Established);
+}
+
+#[test]
+fn a_syn_of_a_stranger_does_not_shorten_segments() {
+    let (mut stack, _incoming) = stack();
+    let (connection, ours) = opened(&mut stack);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    for seq in [1000, 1001, 1_000_000] {
+        stack.take(&segment(seq, 0, SYN, Some(48)), VERIFIED);
+        stack.send();
+    }
+    assert_eq!(connection.lock().segment_len, 1200);
+}
+
+#[test]
+fn segments_carry_more_than_a_peer_may_ask_for() {
+    for (named, taken) in [(None, 536), (Some(0), 536), (Some(1), 48), (Some(1460), 1460)] {
+        let syn = segment(1, 0, SYN, named);
+        let parsed = packet::parse(&syn).expect("a packet");
+        assert_eq!(maximum_segment_size(parsed.upper(&syn)), taken, "{named:?}");
+    }
 }
