@@ -32,6 +32,15 @@ pub(crate) struct Connection {
     mailbox: Arc<Mailbox>,
 }
 
+/// What a peer is to answer, so that it can be told from one that has nothing to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Octets, or the end of the stream.
+    Sent,
+    /// Probes in this interval.
+    Probe(Duration),
+}
+
 pub(crate) struct Inner {
     /// A set of one: the stack visits no other socket for its packets.
     pub set: SocketSet<'static>,
@@ -57,6 +66,8 @@ pub(crate) struct Inner {
     pub first: Option<u32>,
     /// Octets that the application has read, modulo 2³².
     pub read: u32,
+    /// What the peer is to answer, and the time since which it has not.
+    pub asked: Option<(Question, Instant)>,
     /// The last acknowledgment number of the peer, and the sequence number behind the last octet sent.
     pub acknowledged: Option<u32>,
     pub sent_up_to: Option<u32>,
@@ -91,6 +102,37 @@ impl Inner {
     /// the expected one (RFC 9293 §3.10.7.4).
     pub fn is_guess(&mut self, number: u32) -> bool {
         self.is_synchronized() && self.expected().is_some_and(|expected| expected != number)
+    }
+
+    /// The peer has sent a segment with this sequence number: it lives.
+    pub fn hears(&mut self, number: u32, now: Instant) {
+        let most = self.socket().recv_capacity() as u64;
+        let is_near = self.expected().is_some_and(|expected| {
+            u64::from((number.wrapping_sub(expected) as i32).unsigned_abs()) <= most
+        });
+        if let Some((_, since)) = self.asked.as_mut().filter(|_| is_near) {
+            *since = now;
+        }
+    }
+
+    /// What the peer is to answer at present, and the time since which it has not. smoltcp has a time limit of its own,
+    /// but ends with it streams on which neither end has anything to say.
+    pub fn asks(&mut self, now: Instant) -> Option<(Question, Instant)> {
+        let question = if self.is_synchronized() { self.question() } else { None };
+        if self.asked.map(|(question, _)| question) != question {
+            self.asked = question.map(|question| (question, now));
+        }
+        self.asked
+    }
+
+    fn question(&mut self) -> Option<Question> {
+        use State::{Closing, FinWait1, LastAck};
+        let ending = [FinWait1, Closing, LastAck].contains(&self.state());
+        let socket = self.socket();
+        match socket.keep_alive() {
+            _ if ending || socket.send_queue() > 0 => Some(Question::Sent),
+            interval => interval.map(|interval| Question::Probe(interval.into())),
+        }
     }
 
     /// Octets that the receive buffer has room for.
@@ -128,6 +170,7 @@ impl Connection {
             segment_limit: None,
             first: None,
             read: 0,
+            asked: None,
             acknowledged: None,
             sent_up_to: None,
             nodelay: false,

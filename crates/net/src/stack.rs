@@ -7,7 +7,7 @@
 mod other;
 mod segments;
 
-use crate::connection::{Connection, Flow, Inner, stack_duration};
+use crate::connection::{Connection, Flow, Inner, Question, stack_duration};
 use crate::end::End;
 use crate::mailbox::Job;
 use crate::outlet::{Outlet, Port};
@@ -210,6 +210,10 @@ impl Stack {
         if !inner.opened || !self.connections.contains_key(&connection.flow) {
             return false;
         }
+        if self.deadline(&mut inner).is_some_and(|at| at <= self.outlet.now) {
+            inner.end.get_or_insert(End::TimedOut);
+            inner.socket().abort();
+        }
         let now = self.stack_now();
         // smoltcp would hold back what a whole segment is not full of, whatever the queue.
         let few = inner.socket().send_queue() < usize::from(inner.segment_len);
@@ -236,6 +240,16 @@ impl Stack {
         !self.settle(connection, &mut inner, false) && self.sleep(connection, &mut inner, sent > 0)
     }
 
+    /// The time until which the peer has to answer.
+    fn deadline(&self, inner: &mut Inner) -> Option<Instant> {
+        let patience = self.shared.settings.dead_after;
+        let (question, since) = inner.asks(self.outlet.now)?;
+        since.checked_add(match question {
+            Question::Sent => patience,
+            Question::Probe(interval) => interval.saturating_add(patience),
+        })
+    }
+
     /// Notes when the connection is to be looked at again. Returns `true`: at once.
     fn sleep(&mut self, connection: &Arc<Connection>, inner: &mut Inner, sent: bool) -> bool {
         let now = self.stack_now();
@@ -248,9 +262,10 @@ impl Stack {
             }
             at = Some(micros + PAUSE);
         }
-        if let Some(orphaned) = inner.orphaned {
-            let end = orphaned.duration_since(self.epoch) + LINGER;
-            let end = u64::try_from(end.as_micros()).unwrap_or(u64::MAX).max(micros + PAUSE);
+        let lingers = inner.orphaned.map(|since| since + LINGER);
+        for end in [lingers, self.deadline(inner)].into_iter().flatten() {
+            let end = end.duration_since(self.epoch).as_micros();
+            let end = u64::try_from(end).unwrap_or(u64::MAX).max(micros + PAUSE);
             at = Some(at.map_or(end, |at| at.min(end)));
         }
         if at != inner.wakes_at {
@@ -299,10 +314,8 @@ impl Stack {
         if ![Established, CloseWait].contains(&state) {
             return;
         }
-        let patience = stack_duration(self.shared.settings.dead_after);
-        if inner.socket().timeout() != Some(patience) {
-            inner.socket().set_timeout(Some(patience));
-        }
+        // From here on, `deadline` is the limit.
+        inner.socket().set_timeout(None);
         let Some(listener) = inner.listener.take() else { return };
         match Weak::upgrade(&listener) {
             Some(listener) => listener.put(Arc::clone(connection)),

@@ -86,8 +86,9 @@ impl TcpStream {
         self.0.lock().nodelay
     }
 
-    /// The time of silence after which the peer is asked whether it lives. A peer that does not answer ends the
-    /// connection. `None`, which is the default: it is never asked.
+    /// The time of silence after which the peer is asked whether it lives. If it has not answered
+    /// [`dead_after`](crate::Settings::dead_after) later, the connection ends. `None`, which is the default: it is
+    /// never asked, and a stream on which neither end has anything to say lives on.
     pub fn set_keep_alive(&self, interval: Option<Duration>) {
         self.0.lock().socket().set_keep_alive(interval.map(stack_duration));
         self.0.call();

@@ -76,6 +76,7 @@ impl Stack {
         if upper[13] & RST != 0 && inner.is_guess(number) {
             return self.challenge(&mut inner, packet, parsed);
         }
+        inner.hears(number, self.outlet.now);
         if let Some(acknowledged) = pure_ack(upper) {
             self.feed_pieces(&mut inner, packet, parsed, acknowledged);
         }
