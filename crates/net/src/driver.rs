@@ -127,7 +127,7 @@ fn is_esp(datagram: &[u8]) -> bool {
     !datagram.starts_with(&NON_ESP_MARKER) && datagram != KEEPALIVE
 }
 
-/// The task of the stack, which ends with the plane.
+/// The task of the stack.
 pub(crate) struct Driver {
     pub stack: Stack,
     pub inbox: Inbox,
@@ -154,7 +154,6 @@ impl Driver {
                 tokio::task::yield_now().await;
             }
         }
-        self.end();
     }
 
     /// Does what handles have asked for.
@@ -227,8 +226,12 @@ impl Driver {
         inbox.hand_over(stack);
         failed
     }
+}
 
-    fn end(&mut self) {
+/// The task ends with the plane, with the runtime, or by a panic. Nobody waits for it after that.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.mailbox.close();
         self.stack.stop();
         // Jobs of the last moment have nobody to do them.
         let (jobs, _) = self.mailbox.take();

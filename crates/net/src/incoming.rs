@@ -18,6 +18,8 @@ struct Queue {
     ready: VecDeque<Arc<Connection>>,
     /// Connections of which only the SYN has come.
     half_open: usize,
+    /// The listener is gone.
+    closed: bool,
 }
 
 impl Incoming {
@@ -55,12 +57,23 @@ impl Incoming {
         self.lock().half_open -= 1;
     }
 
-    /// A connection is established.
-    pub fn put(&self, connection: Arc<Connection>) {
+    /// A connection is established. `false`: nobody is going to accept it.
+    pub fn put(&self, connection: Arc<Connection>) -> bool {
         let mut queue = self.lock();
         queue.half_open -= 1;
+        if queue.closed {
+            return false;
+        }
         queue.ready.push_back(connection);
         drop(queue);
         self.news.notify_one();
+        true
+    }
+
+    /// The listener is gone. Returns the connections that it has not accepted.
+    pub fn close(&self) -> VecDeque<Arc<Connection>> {
+        let mut queue = self.lock();
+        queue.closed = true;
+        std::mem::take(&mut queue.ready)
     }
 }

@@ -84,6 +84,7 @@
 //! | When does the task wake up? | `driver.rs` |
 //! | How much memory can connections and sockets take? | `budget.rs`, `received.rs` |
 //! | Which settings are there? | `settings.rs` |
+//! | What does dropping a future or a handle do? | `tcp.rs`, `listener.rs`, `udp.rs`, `network.rs`, `connection.rs` |
 //! | How does an embedder carry datagrams? | `datagrams.rs`, `datagrams/` |
 //! | How do packets of a TUN device, or of an embedder's own stack, take the tunnels? | `device.rs` |
 //! | Which SAs are refused? | `plane.rs` |

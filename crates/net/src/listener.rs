@@ -1,5 +1,6 @@
 //! Connections that peers open.
 
+use crate::connection::Connection;
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::shared::Shared;
@@ -10,6 +11,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A TCP socket that takes the connections of peers behind the tunnels.
+///
+/// When it is dropped, its port is free at once, and the connections that nobody has accepted end as dropped streams do
+/// ([`TcpStream`]). Accepted connections stay.
 pub struct TcpListener {
     local: SocketAddr,
     incoming: Arc<Incoming>,
@@ -52,7 +56,7 @@ impl TcpListener {
     /// If the gateway has stopped.
     ///
     /// # Cancellation
-    /// No connection is lost if the future is dropped.
+    /// No connection is lost if the future is dropped: the next call returns it. Several tasks may wait.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         loop {
             let news = self.incoming.news();
@@ -72,8 +76,6 @@ impl TcpListener {
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        while let Some(connection) = self.incoming.take() {
-            connection.abandon();
-        }
+        self.incoming.close().iter().for_each(Connection::abandon);
     }
 }

@@ -68,6 +68,9 @@ impl Network {
     ///
     /// # Errors
     /// If there is no server, no server answers, or the name has no address.
+    ///
+    /// # Cancellation
+    /// The answers are ignored if the future is dropped.
     pub async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, ConnectError> {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);

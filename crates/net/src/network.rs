@@ -50,6 +50,9 @@ pub struct Hooks {
 }
 
 /// Sockets behind the tunnels of one gateway. Clones are the same network.
+///
+/// Its sockets stay when it is dropped. They fail when the plane is dropped, or the runtime in which the network was
+/// started.
 #[derive(Clone)]
 pub struct Network {
     shared: Arc<Shared>,
@@ -152,7 +155,8 @@ impl Network {
     /// management; or if the peer refuses or does not answer.
     ///
     /// # Cancellation
-    /// The connection is given up if the future is dropped. A tunnel whose start has begun stays.
+    /// If the future is dropped, the connection is given up: its port and memory are free again, and a peer that has
+    /// answered sees a reset or the end of the stream. A tunnel whose start has begun stays.
     pub async fn connect_to(&self, remote: SocketAddr) -> Result<TcpStream, ConnectError> {
         let (source, ports) = self.way(TCP, None, remote).await?;
         let exhausted = |lacking| ConnectError::Exhausted { remote, lacking };
@@ -198,6 +202,9 @@ impl Network {
     ///
     /// # Errors
     /// If no tunnel covers the traffic, the tunnel does not come up, or no reply comes in time.
+    ///
+    /// # Cancellation
+    /// The reply is ignored if the future is dropped.
     pub async fn ping(&self, remote: IpAddr, patience: Duration) -> Result<Duration, ConnectError> {
         let protocol = if remote.is_ipv4() { packet::ICMP } else { packet::ICMPV6 };
         let remote = SocketAddr::new(remote, 0);
@@ -208,9 +215,10 @@ impl Network {
         let begun = now();
         let request = packet::echo_request(source, remote.ip(), name, &[0; ECHO]);
         self.send_packet(request).await.map_err(|_| ConnectError::Stopped)?;
-        match tokio::time::timeout(patience, answer).await {
-            Ok(Ok(())) => Ok(now().duration_since(begun)),
-            _ => Err(ConnectError::TimedOut { remote }),
+        tokio::select! {
+            Ok(()) = answer => Ok(now().duration_since(begun)),
+            () = tokio::time::sleep(patience) => Err(ConnectError::TimedOut { remote }),
+            () = self.shared.mailbox.closed() => Err(ConnectError::Stopped),
         }
     }
 
@@ -252,7 +260,10 @@ impl Network {
             if let Some(start) = self.start_tunnel.get().filter(|_| !started) {
                 started = true;
                 let failed = |source| ConnectError::Tunnel { tunnel: tunnel.clone(), source };
-                start(tunnel.clone()).await.map_err(failed)?;
+                tokio::select! {
+                    outcome = start(tunnel.clone()) => outcome.map_err(failed)?,
+                    () = self.shared.mailbox.closed() => return Err(ConnectError::Stopped),
+                }
                 continue;
             }
             tokio::select! {

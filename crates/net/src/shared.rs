@@ -112,8 +112,12 @@ type ByPort<T> = BTreeMap<u16, Vec<(Option<IpAddr>, Weak<T>)>>;
 
 fn find<T>(sockets: &ByPort<T>, local: SocketAddr) -> Option<Arc<T>> {
     let all = sockets.get(&local.port())?;
-    let exact = all.iter().find(|(address, _)| *address == Some(local.ip()));
-    exact.or_else(|| all.iter().find(|(address, _)| address.is_none()))?.1.upgrade()
+    let of = |wanted: Option<IpAddr>| {
+        let mut sockets = all.iter().filter(|(address, _)| *address == wanted);
+        // One that was dropped may still stand here.
+        sockets.find_map(|(_, socket)| socket.upgrade())
+    };
+    of(Some(local.ip())).or_else(|| of(None))
 }
 
 /// `false`: another one has it.

@@ -31,6 +31,8 @@ const LINGER: Duration = Duration::from_secs(60);
 /// The time for which the ports of a connection that this end has closed are not used again (RFC 9293 §3.6.1), in
 /// microseconds: twice what a segment lives on its way.
 const TIME_WAIT: u64 = 10_000_000;
+/// Connections whose ports are kept so at the same time, so that a peer cannot take any amount of memory with them.
+const MOST_PAST: usize = 1 << 16;
 /// A connection that smoltcp wants to look at again, though nothing could be sent, is looked at after this time.
 const PAUSE: u64 = 1000;
 
@@ -317,9 +319,9 @@ impl Stack {
         // From here on, `deadline` is the limit.
         inner.socket().set_timeout(None);
         let Some(listener) = inner.listener.take() else { return };
-        match Weak::upgrade(&listener) {
-            Some(listener) => listener.put(Arc::clone(connection)),
-            None => inner.socket().abort(),
+        let listener = Weak::upgrade(&listener);
+        if !listener.is_some_and(|listener| listener.put(Arc::clone(connection))) {
+            inner.socket().abort();
         }
     }
 
@@ -332,11 +334,19 @@ impl Stack {
         }
         self.connections.remove(&connection.flow);
         match past {
-            true => {
-                self.shared.sockets().keep(connection.flow);
-                self.past.push_back((self.micros(), connection.flow));
-            }
+            true => self.reserve(connection.flow),
             false => self.shared.sockets().forget(connection.flow),
+        }
+    }
+
+    /// Keeps the ports of a connection that is over.
+    fn reserve(&mut self, flow: Flow) {
+        self.shared.sockets().keep(flow);
+        self.past.push_back((self.micros(), flow));
+        if self.past.len() > MOST_PAST
+            && let Some((_, oldest)) = self.past.pop_front()
+        {
+            self.shared.sockets().forget(oldest);
         }
     }
 

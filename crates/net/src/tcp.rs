@@ -16,9 +16,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 ///
 /// Octets that were written are still sent after the stream was dropped, for at most 60 seconds. If octets were
 /// received that were not read, the connection is reset instead.
+///
+/// `flush` and `shutdown` return at once: octets leave without the one, and the peer sees the end of the stream behind
+/// all that was written before the other. The stack sends from its own task, so nothing needs to be polled meanwhile.
+///
+/// # Cancellation
+/// A `read` or `write` that is dropped before it is ready has taken no octet. `read_exact`, `write_all` and their like
+/// of tokio are several of these, so they may have taken some.
 pub struct TcpStream(Arc<Connection>);
 
-/// The half of a [`TcpStream`] that reads.
+/// The half of a [`TcpStream`] that reads. The peer does not notice when it is dropped: a peer that goes on sending
+/// waits for room. The connection ends with the other half, too.
 #[derive(Debug)]
 pub struct ReadHalf(Arc<TcpStream>);
 

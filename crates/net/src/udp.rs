@@ -12,6 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A UDP socket through tunnels.
+///
+/// When it is dropped, its port is free at once, and datagrams that nobody has received are lost.
 pub struct UdpSocket {
     network: Network,
     local: SocketAddr,
@@ -53,6 +55,10 @@ impl UdpSocket {
     ///
     /// # Errors
     /// If no tunnel covers the traffic, the tunnel cannot be negotiated, or the datagram is too long.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the datagram was sent whole or not at all. Of one in fragments of IPv6, a part may
+    /// have been sent, which the peer forgets.
     pub async fn send_to(&self, payload: &[u8], remote: SocketAddr) -> io::Result<usize> {
         if payload.len() > LONGEST_DATAGRAM {
             let text = format!("a UDP datagram has at most {LONGEST_DATAGRAM} octets");
@@ -90,6 +96,9 @@ impl UdpSocket {
     ///
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
+    ///
+    /// # Cancellation
+    /// No datagram is lost if the future is dropped.
     pub async fn receive(&self) -> io::Result<(Vec<u8>, SocketAddr, IpAddr)> {
         loop {
             let news = self.datagrams.news();

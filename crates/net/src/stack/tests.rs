@@ -183,3 +183,49 @@ fn segments_carry_more_than_a_peer_may_ask_for() {
         assert_eq!(maximum_segment_size(parsed.upper(&syn)), taken, "{named:?}");
     }
 }
+
+#[test]
+fn a_connection_that_is_ready_after_its_listener_is_reset() {
+    let (mut stack, incoming) = stack();
+    let (connection, ours) = opened(&mut stack);
+    // The stack has the listener in its hands while the application drops it.
+    assert!(incoming.close().is_empty());
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    stack.send();
+    assert_eq!(connection.lock().state(), State::Closed);
+    assert!(stack.connections.is_empty() && incoming.take().is_none());
+}
+
+#[test]
+fn ports_that_stay_reserved_take_bounded_memory() {
+    let (mut stack, _incoming) = stack();
+    let flow = |peer: u32| {
+        let remote = SocketAddr::from((std::net::Ipv4Addr::from(peer), PEER));
+        Flow { local: SocketAddr::from(([10, 1, 0, 1], 80)), remote }
+    };
+    let count = MOST_PAST as u32 + 10;
+    (0..count).for_each(|peer| stack.reserve(flow(peer)));
+    assert_eq!(stack.past.len(), MOST_PAST);
+    let sockets = stack.shared.sockets();
+    assert!(!sockets.is_known(flow(9)) && sockets.is_known(flow(10)));
+}
+
+#[test]
+fn a_connection_that_is_given_up_releases_its_port() {
+    let (mut stack, _incoming) = stack();
+    let remote = SocketAddr::from(([10, 2, 0, 7], 443));
+    let ports = policy::PortRange::ANY;
+    let own = OWN.parse().expect("an address");
+    let flow = stack.shared.take_port(own, ports, remote).expect("a port");
+    let connection = stack.shared.connection(flow).expect("memory");
+    stack.work(Job::Open(Arc::clone(&connection)));
+    stack.send();
+    assert!(stack.shared.sockets().is_known(flow));
+    connection.abandon();
+    stack.work(Job::Look(Arc::clone(&connection)));
+    stack.send();
+    assert!(!stack.shared.sockets().is_known(flow) && stack.connections.is_empty());
+    // The task, the queue of turns and the timers have let go of its buffers.
+    stack.shared.mailbox.take();
+    assert_eq!(Arc::strong_count(&connection), 1);
+}
