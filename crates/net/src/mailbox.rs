@@ -52,7 +52,13 @@ impl Mailbox {
     }
 
     fn job(&self, job: Job) {
-        self.lock().jobs.push(job);
+        let mut work = self.lock();
+        // Nobody takes jobs any more, and a job has a connection, which has the mailbox: both would stay for ever.
+        if self.is_closed() {
+            return;
+        }
+        work.jobs.push(job);
+        drop(work);
         self.bell.notify_one();
     }
 

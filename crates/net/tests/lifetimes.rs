@@ -280,6 +280,22 @@ async fn a_peer_that_acknowledges_late_keeps_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_read_for_a_day_keeps_the_stream() {
+    let ends = pair(perfect(), |_| {});
+    let [mut left, mut right] = connected(&ends, false).await;
+    let sent = octets(3_000_000, 3);
+    let expected = sent.clone();
+    // More than the buffers of both ends take.
+    let writing = tokio::spawn(async move { left.write_all(&sent).await });
+    tokio::time::sleep(DAY).await;
+    assert!(!writing.is_finished());
+    let mut received = Vec::new();
+    in_time(right.read_to_end(&mut received)).await.expect("read");
+    writing.await.expect("no panic").expect("written");
+    assert!(received == expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peer_that_does_not_answer_a_probe_ends_the_stream() {
     let (wire, cut) = cable();
     let ends = pair(wire, |_| {});

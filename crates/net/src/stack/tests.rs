@@ -229,3 +229,13 @@ fn a_connection_that_is_given_up_releases_its_port() {
     stack.shared.mailbox.take();
     assert_eq!(Arc::strong_count(&connection), 1);
 }
+
+#[test]
+fn a_stack_that_has_stopped_keeps_no_connection() {
+    let (mut stack, _incoming) = stack();
+    let (connection, _) = opened(&mut stack);
+    stack.shared.mailbox.close();
+    stack.stop();
+    connection.abandon();
+    assert_eq!(Arc::strong_count(&connection), 1);
+}
