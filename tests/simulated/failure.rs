@@ -250,6 +250,38 @@ fn a_strangers_refusal_does_not_hide_what_is_known() {
     );
 }
 
+/// The peer's operator has mended one thing and not the other, within a minute.
+#[test]
+fn the_last_reason_for_a_refusal_is_told() {
+    let site = Site::default();
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    let reasons = [Group::Modp2048, Group::Modp3072].map(|group| {
+        let other = Site { ike: vec![ike_offer(&[group])], ..site.clone() };
+        world.replace_policy(left, other.policy(Side::Left));
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        world.status(right)[0].turned_away[0].failure.clone()
+    });
+    assert_ne!(reasons[0], reasons[1]);
+}
+
+/// The operator may have tried to mend it in vain.
+#[test]
+fn a_refusal_is_told_again_after_a_reload() {
+    let site = Site::default();
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    for secret in ["Tr0ub4dor&3", "correct horse"] {
+        let other = Site { secret: secret.into(), ..site.clone() };
+        world.replace_policy(right, other.policy(Side::Right));
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        let status = &world.status(right)[0];
+        let told = &status.turned_away[0];
+        assert_eq!(told.failure.kind, FailureKind::AuthenticationFailed);
+        assert!(told.outdated_ago.is_none(), "it is of this policy: {told:?}");
+    }
+}
+
 /// As OpenIKED does.
 #[test]
 fn a_responder_may_refuse_the_ike_sa_for_the_offers_of_the_child_sa() {

@@ -1,6 +1,9 @@
 //! Rekeying IKE SAs (RFC 7296 §2.8, §2.8.2, §2.25.2).
 
-use crate::{SETTLED, SOON, assert_nothing_lost, child_spi, ike_spis, talk, up};
+use crate::{SETTLED, SOON, assert_nothing_lost, child_spi, failure, ike_spis, talk, up};
+use ike::failure::FailureKind;
+use policy::Group;
+use sim::host::{Side, ike_offer};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{Exchange, Gate, HostId, Site, World};
 use std::collections::BTreeSet;
@@ -196,4 +199,23 @@ fn the_last_answer_of_the_old_ike_sa_is_kept_for_half_a_minute() {
     assert_eq!(keeps(&world), [0, 0]);
     assert_agreement(&mut world, left, right, &site());
     assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn a_refused_rekey_is_told_on_both_sides_until_one_succeeds() {
+    let (mut world, left, right) = up(1, &site());
+    let other = Site { ike: vec![ike_offer(&[Group::Ecp256])], ..site() };
+    world.replace_policy(right, other.policy(Side::Right));
+    world.run_for(SETTLED);
+    for host in [left, right] {
+        let told = failure(&world, host, Site::TUNNEL);
+        assert_eq!(told, Some(FailureKind::NoProposalChosen), "the IKE SA stays up");
+    }
+    world.replace_policy(right, site().policy(Side::Right));
+    assert!(world.rekey(right, Site::TUNNEL));
+    world.run_for(SETTLED);
+    for host in [left, right] {
+        assert_eq!(failure(&world, host, Site::TUNNEL), None, "they agree again");
+    }
+    assert_agreement(&mut world, left, right, &site());
 }

@@ -5,6 +5,7 @@ pub mod facts;
 pub use facts::Facts;
 
 use crate::unreachable::Lack;
+use facts::Layer;
 use std::fmt;
 
 /// Why something could not be set up.
@@ -43,7 +44,7 @@ impl Failure {
     /// Returns `true` if a Child SA that is up could not be renewed, because the two sides disagree.
     pub fn is_of_renewal(&self) -> bool {
         match &*self.facts {
-            Facts::Offers(offers) => offers.renewal,
+            Facts::Offers(offers) => offers.renewal && offers.layer == Layer::Child,
             Facts::Traffic(traffic) => traffic.renewal,
             _ => false,
         }

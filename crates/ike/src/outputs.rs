@@ -160,6 +160,7 @@ impl Outputs {
         // A request to come again, for example with another group, is no refusal.
         let Some(failure) = rejection.failure.clone().map(Failure::unauthenticated) else { return };
         if !self.may_tell(now, datagram.remote.ip(), failure.kind) {
+            self.failures.correct_stranger(now, datagram, failure);
             return;
         }
         self.failures.note_stranger(now, datagram, failure.clone());
@@ -170,6 +171,13 @@ impl Outputs {
         };
         let (peer, kind) = (Some(datagram.remote), EventKind::TurnedAway(failure));
         self.events.push_back(Event { tunnel, child: None, peer, kind });
+    }
+
+    /// The policy or the certificates were loaded again: what failed before may have been mended. Whatever fails from now
+    /// on is told, although the same has been told before.
+    pub fn outdate(&mut self, now: Instant) {
+        self.failures.outdate(now);
+        self.strangers.clear();
     }
 
     /// Says of the events of a tunnel at which peer they happened.

@@ -85,6 +85,18 @@ impl Failures {
         self.strangers.push_back((met.remote, past));
     }
 
+    /// Somebody who was refused before is refused for another reason of the same kind: only the last one helps.
+    pub fn correct_stranger(&mut self, now: Instant, met: Datagram<'_>, failure: Failure) {
+        let same = |(remote, past): &&mut (SocketAddr, Past)| {
+            remote.ip() == met.remote.ip() && past.failure.kind == failure.kind
+        };
+        if let Some((_, past)) = self.strangers.iter_mut().find(same)
+            && past.failure != failure
+        {
+            *past = Past::new(failure, now, 1, Some((met.local, met.remote)));
+        }
+    }
+
     /// The tunnel is up, or it is `renewed`: only that shows that the two sides agree about renewals.
     pub fn overcome(&mut self, now: Instant, name: &str, renewed: bool) {
         let past = self.by_name.get_mut(name).into_iter().flatten();

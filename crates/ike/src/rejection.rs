@@ -177,7 +177,7 @@ impl Asked {
         Self { offers, traffic: Some(traffic), proof: None }
     }
 
-    /// The same in place of a Child SA that is up, and that has these algorithms or others.
+    /// The same in place of an SA that is up, and that has these algorithms or others.
     pub fn again(self, same_algorithms: bool) -> Self {
         let traffic = self.traffic.map(|traffic| Traffic { renewal: true, ..traffic });
         Self { traffic, offers: Offers { renewal: same_algorithms, ..self.offers }, ..self }

@@ -31,7 +31,7 @@ impl<P: DataPlane> Engine<P> {
     ) -> Result<(), InvalidPolicy> {
         policy.validate()?;
         let old = std::mem::replace(&mut self.policy, PolicyIndex::new(policy));
-        self.out.failures.outdate(now);
+        self.out.outdate(now);
         let (ends, policy) = (&mut self.out.ends, &self.policy);
         ends.retain(|name, _| policy.tunnel(name).is_some() || policy.child(name).is_some());
         self.out.unprotected.retain(|name, _| policy.child(name).is_some());

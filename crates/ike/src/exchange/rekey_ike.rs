@@ -76,8 +76,21 @@ fn peer_spi(proposal: &Proposal) -> Option<IkeSpi> {
     (spi != 0).then_some(IkeSpi(spi))
 }
 
-/// Answers the peer's request.
+/// Answers the peer's request. A refusal is noted for the operator.
 pub(crate) fn answer(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    parts: &Parts<'_>,
+) -> Result<Granted, Rejection> {
+    let answered = try_answer(session, cx, index, parts);
+    if let Err(Rejection { failure: Some(failure), .. }) = &answered {
+        cx.out.fail(cx.now, &session.tunnel.name, None, failure.clone());
+    }
+    answered
+}
+
+fn try_answer(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
@@ -97,7 +110,7 @@ pub(crate) fn answer(
     let spi = cx.new_ike_spi();
     let chosen = choose_ike(&session.tunnel.proposals, theirs, sent, &spi.0.to_be_bytes());
     let Some((suite, proposal)) = chosen else {
-        let ours = Asked::ike(&session.tunnel.proposals).offers;
+        let ours = Asked::ike(&session.tunnel.proposals).again(true).offers;
         return Err(Rejection::no_proposal_chosen(ours.beside(theirs)));
     };
     let offered = theirs.iter().find(|p| p.number == proposal.number).and_then(peer_spi);
@@ -196,6 +209,7 @@ fn succeed(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi, sui
     session.rekeys += 1;
     session.temporary_failures = 0;
     session.supersede(cx, old, new);
+    cx.out.failures.overcome(cx.now, &session.tunnel.name, true);
     cx.out.event(&session.tunnel.name, None, EventKind::Rekeyed { suite: Negotiated::Ike(suite) });
 }
 
@@ -368,7 +382,7 @@ fn fail(
     index: usize,
     error: &crate::wire::payload::Notify,
 ) {
-    let asked = Asked::ike(&session.tunnel.proposals);
+    let asked = Asked::ike(&session.tunnel.proposals).again(true);
     cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, asked));
     let now = cx.now;
     if let Some(established) = session.sas[index].established_mut() {

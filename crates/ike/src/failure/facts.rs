@@ -125,7 +125,7 @@ pub struct Offers {
     pub group_optional: bool,
     /// The one key exchange the peer asks for.
     pub wanted_group: Option<String>,
-    /// They are for a Child SA in place of one that is up, and has algorithms of this side's offers.
+    /// They are for an SA in place of one that is up, and has algorithms of this side's offers.
     pub renewal: bool,
 }
 
