@@ -274,6 +274,7 @@ fn message(failure: &Failure) -> String {
         }
         Facts::Offers(offers) => {
             let what = match offers.layer {
+                Layer::Ike if offers.renewal => "for the renewal of the IKE SA (phase 1)",
                 Layer::Ike => "for the IKE SA (phase 1)",
                 Layer::Child if offers.renewal => "for the renewal of the Child SA (phase 2)",
                 Layer::Child => "for the Child SA (phase 2)",
@@ -485,6 +486,7 @@ fn claimed(claim: &Shadowed) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ike::failure::facts::Alternatives;
 
     #[test]
     fn a_key_exchange_that_the_peer_demands_is_compared_with_none() {
@@ -499,5 +501,46 @@ mod tests {
         let there = Some("ECP-256".to_owned());
         let row = Row { item: "group".to_owned(), here: "none".to_owned(), there, differs: true };
         assert_eq!(offered(&offers), [row]);
+    }
+
+    /// The cure for two offers of these algorithms by kind.
+    fn cure(layer: Layer, ours: &[[&'static str; 2]], theirs: &[[&'static str; 2]]) -> Vec<String> {
+        let offer = |of: &[[&'static str; 2]]| {
+            let transform = |&[kind, name]: &[&'static str; 2]| {
+                let names = vec![name.to_owned()];
+                Alternatives { kind, names }
+            };
+            vec![Offer { transforms: of.iter().map(transform).collect() }]
+        };
+        let offers = Offers {
+            layer,
+            ours: offer(ours),
+            theirs: Some(offer(theirs)),
+            group_optional: false,
+            wanted_group: None,
+            renewal: false,
+        };
+        let rows = offered(&offers);
+        Advice { defined: &[], by_stranger: false, peer: None }.on(&offers.into(), &rows)
+    }
+
+    #[test]
+    fn the_cure_names_the_words_of_a_policy() {
+        let cbc = [["encryption", "AES-CBC-256"], ["integrity", "HMAC-SHA2-256-128"]];
+        let gcm = [["encryption", "AES-GCM-16-256"]];
+        let told = "set IKE_Encryption in IKEProtection to the peer's AES-GCM-16-256, or the peer's to AES-CBC-256";
+        let cure_of_ike = cure(Layer::Ike, &cbc, &gcm);
+        assert_eq!(cure_of_ike[0], told);
+        assert!(!cure_of_ike.concat().contains("IKE_Hash"), "none is needed: {cure_of_ike:?}");
+        let told = [
+            "set ESP_Encryption in IPSecProposal to the peer's AES-GCM-16-256 (write ESP_AES256_GCM_16), or the peer's \
+             to AES-CBC-256",
+            "set ESP_Authentication in IPSecProposal to the peer's none (write NONE), or the peer's to HMAC-SHA2-256-128",
+        ];
+        assert_eq!(cure(Layer::Child, &cbc, &gcm)[..2], told);
+        let ah = |name: &'static str| [["protocol", "AH"], ["integrity", name]];
+        let told = "set AH_Authentication in IPSecProposal to the peer's HMAC-SHA2-256-128 (write AH_SHA2_256), or the \
+                    peer's to HMAC-SHA1-96";
+        assert_eq!(cure(Layer::Child, &ah("HMAC-SHA1-96"), &ah("HMAC-SHA2-256-128"))[0], told);
     }
 }

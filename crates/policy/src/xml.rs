@@ -25,6 +25,7 @@ mod write;
 pub use definitions::{Definition, Definitions};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use dtd::dtd;
+pub use lower::words::word_for;
 pub use node::Node;
 pub use of_policy::Unwritable;
 pub use options::{Advice, Algorithm, FindKey, Options};

@@ -200,42 +200,52 @@ impl Advice<'_> {
     }
 
     fn on_offers(&self, offers: &Offers, comparison: &[Row]) -> Vec<String> {
+        let is_ah =
+            offers.ours.first().is_some_and(|o| o.transforms.iter().any(|t| t.kind == "protocol"));
         let place = |item: &str| match (offers.layer, item) {
             (Layer::Ike, "encryption") => Some(("IKE_Encryption", "IKEProtection")),
             (Layer::Ike, "integrity") => Some(("IKE_Hash", "IKEProtection")),
             (Layer::Ike, "PRF") => Some(("IKE_PRF", "IKEProtection")),
             (Layer::Ike, "group") => Some(("IKE_DHGroup", "IKEProtection")),
             (Layer::Child, "encryption") => Some(("ESP_Encryption", "IPSecProposal")),
+            (Layer::Child, "integrity") if is_ah => Some(("AH_Authentication", "IPSecProposal")),
             (Layer::Child, "integrity") => Some(("ESP_Authentication", "IPSecProposal")),
+            (Layer::Child, "sequence numbers") if is_ah => {
+                Some(("AH_ExtendedSeqNum", "IPSecProposal"))
+            }
             (Layer::Child, "sequence numbers") => Some(("ESP_ExtendedSeqNum", "IPSecProposal")),
             (Layer::Child, "group") => {
                 Some(("IPSec_InitiatorDHGroup and IPSec_ResponderDHGroup", "IPSecProtection"))
             }
             _ => None,
         };
+        // A cipher of the IKE SA that protects integrity itself needs no IKE_Hash: its own row says all.
+        let by_cipher = |row: &Row| {
+            let is_integrity = offers.layer == Layer::Ike && row.item == "integrity";
+            is_integrity && row.there.as_deref() == Some("none")
+        };
         let mut cure: Vec<String> = comparison
             .iter()
-            .filter(|row| row.differs)
+            .filter(|row| row.differs && !by_cipher(row))
             .filter_map(|row| {
                 let ((attribute, element), there) = (place(&row.item)?, row.there.as_ref()?);
                 let place = self.place(element);
+                let write = in_policy(attribute, there);
                 Some(match (there.as_str(), row.here.as_str()) {
                     ("none", here) if row.item == "group" => format!(
                         "set {attribute}{place} to 0 for no key exchange, or the peer's to {here}"
                     ),
                     (there, "none") if row.item == "group" => format!(
-                        "set {attribute}{place} to the peer's {there}, or have the peer want none"
+                        "set {attribute}{place} to the peer's {there}{write}, or have the peer want none"
                     ),
-                    (there, here) => {
-                        format!(
-                            "set {attribute}{place} to the peer's {there}, or the peer's to {here}"
-                        )
-                    }
+                    (there, here) => format!(
+                        "set {attribute}{place} to the peer's {there}{write}, or the peer's to {here}"
+                    ),
                 })
             })
             .collect();
         let unsaid = offers.theirs.is_none() && offers.wanted_group.is_none();
-        if unsaid && offers.renewal {
+        if unsaid && offers.renewal && offers.layer == Layer::Child {
             let exchange = match comparison.iter().find(|row| row.item == "group") {
                 Some(row) => format!(
                     "the peer may refuse a key exchange of the Child SA's own, or want another one than {}: set \
@@ -263,14 +273,18 @@ impl Advice<'_> {
                 }
                 .replacen(" in", "", 1)
             ));
-            cure.push(match offers.layer {
-                Layer::Ike => "a peer also answers so if its policy has no tunnel between these addresses".to_owned(),
-                Layer::Child => {
+            match offers.layer {
+                // It has agreed to an IKE SA before.
+                Layer::Ike if offers.renewal => {}
+                Layer::Ike => cure.push(
+                    "a peer also answers so if its policy has no tunnel between these addresses".to_owned(),
+                ),
+                Layer::Child => cure.push(
                     "a peer also answers so if it wants another mode (ESP_EncapsulationMode) or another key exchange \
                      (IPSec_InitiatorDHGroup), or if its kernel does not take the keys: its log says so"
-                        .to_owned()
-                }
-            });
+                        .to_owned(),
+                ),
+            }
         }
         cure
     }
@@ -321,11 +335,22 @@ impl Advice<'_> {
     }
 }
 
-/// Advice about failures of which only the kind is known.
+/// ` (write ESP_AES256_GCM_16)` where the policy spells algorithms otherwise than they are shown.
+fn in_policy(attribute: &str, shown: &str) -> String {
+    let attribute = attribute.split(' ').next().unwrap_or(attribute);
+    let words: Option<Vec<String>> =
+        shown.split(" or ").map(|name| policy::xml::word_for(attribute, name)).collect();
+    match words.map(|words| words.join(" or ")) {
+        Some(words) if words != shown => format!(" (write {words})"),
+        _ => String::new(),
+    }
+}
+
 fn compare_ppk(id: &str) -> String {
     format!("compare the octets of the PPK {id} on both sides; here its file is /etc/vpnd/ppk/{id}")
 }
 
+/// Advice about failures of which only the kind is known.
 fn on_kind(kind: FailureKind) -> Vec<String> {
     let cure: &[&str] = match kind {
         FailureKind::DataPlane => &[

@@ -236,6 +236,11 @@ fn printed() -> BTreeMap<&'static str, String> {
     printed.insert("ike-proposal", stage.why(0, "site"));
     printed.insert("ike-proposal-peer", stage.why(1, "site"));
 
+    let mut stage = Stage::sites(LEFT, RIGHT).up("site");
+    let policy = policy::xml::read("policy.xml", &other).expect("a good policy").policy;
+    stage.world.replace_policy(stage.hosts[1], Arc::new(policy));
+    printed.insert("ike-renewal", stage.fails().why(0, "site"));
+
     let other = changed(RIGHT, "ESP_AES256_GCM_16", "ESP_AES128_GCM_16");
     let mut stage = Stage::sites(LEFT, &other).starts("site");
     printed.insert("esp-proposal", stage.why(0, "site"));
