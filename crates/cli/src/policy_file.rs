@@ -31,6 +31,10 @@ fn help(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound => {
             "\n  name another file, or make one with: vpnctl policy new --help"
         }
+        // Without CAP_DAC_OVERRIDE, as in a container.
+        io::ErrorKind::PermissionDenied if rustix::process::geteuid().is_root() => {
+            "\n  it belongs to another user, and this root may not override that: give it to root (chown root FILE)"
+        }
         io::ErrorKind::PermissionDenied => {
             "\n  read it as root or as its owner: it may hold keys, and should have mode 0600"
         }

@@ -20,6 +20,9 @@ use std::path::PathBuf;
 const DEVICE_METRIC: u32 = 10;
 const BLACKHOLE_METRIC: u32 = 20;
 
+/// A setting with which no interface filters strictly.
+const LOOSE: &str = "net.ipv4.conf.all.rp_filter=2";
+
 /// The routes of all rules.
 pub(super) struct TunRoutes {
     netlink: Netlink,
@@ -219,7 +222,12 @@ impl TunRoutes {
             Ok(name) if self.loosened.contains(&name) => {}
             Ok(name) => {
                 if let Err(error) = loosen(&name, journal) {
-                    tracing::warn!(%error, interface = name, "cannot loosen rp_filter; packets of {peer} may be dropped");
+                    tracing::warn!(
+                        %error,
+                        interface = name,
+                        "cannot loosen rp_filter; packets of {peer} may be dropped; set it on this host (sysctl -w {LOOSE}), or \
+                         for this container (--sysctl {LOOSE})"
+                    );
                 }
                 self.loosened.insert(name);
             }
@@ -309,16 +317,37 @@ fn preferred(selector: &Selector, family: Family, owned: &[IpAddr]) -> Option<Ip
         .find(|a| Family::of(*a) == family && !a.is_loopback() && selector.addresses.contains(*a))
 }
 
-/// Turns strict reverse path filtering of an interface into loose; the kernel takes the laxer of 1 and 2 as the
-/// larger number of `all` and the interface's own.
+/// Turns strict reverse path filtering of an interface into loose. A container may not change it, but may have `all` be
+/// loose.
 fn loosen(interface: &str, journal: &mut Journal) -> Result<(), PlaneError> {
-    let strict = [rp_filter("all"), rp_filter(interface)]
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .any(|value| value.trim() == "1");
-    if strict { journal.set_sysctl(rp_filter(interface), "2").map_err(plane_error) } else { Ok(()) }
+    let value = |of| std::fs::read_to_string(rp_filter(of)).ok()?.trim().parse().ok();
+    match is_strict(["all", interface].map(value)) {
+        true => journal.set_sysctl(rp_filter(interface), "2").map_err(plane_error),
+        false => Ok(()),
+    }
+}
+
+/// The kernel takes the larger number of the two settings: 1 is strict, and 2 is loose.
+fn is_strict(settings: [Option<u8>; 2]) -> bool {
+    settings.into_iter().flatten().max() == Some(1)
 }
 
 fn rp_filter(interface: &str) -> PathBuf {
     ["/proc/sys/net/ipv4/conf", interface, "rp_filter"].iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_strict;
+
+    #[test]
+    fn the_laxer_setting_counts() {
+        for strict in [[0, 1], [1, 0], [1, 1]] {
+            assert!(is_strict(strict.map(Some)), "{strict:?}");
+        }
+        for lax in [[0, 0], [2, 1], [1, 2], [0, 2], [2, 2]] {
+            assert!(!is_strict(lax.map(Some)), "{lax:?}");
+        }
+        assert!(is_strict([None, Some(1)]) && !is_strict([None, None]));
+    }
 }

@@ -16,17 +16,44 @@ const IKE_PORT: u32 = 500;
 /// Something that a gateway needs is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// A capability.
+    /// Capabilities.
     #[error(
-        "vpnd lacks {}: run it as root (sudo vpnd start …), or as the service that config/vpnd.service describes",
-        .0.join(", ")
+        "vpnd lacks {}: run it as root (sudo vpnd start …), or as the service that config/vpnd.service describes\n  a \
+         container needs {}",
+        join(.0, ", ", |lack| lack.name),
+        join(.0, " ", |lack| lack.option)
     )]
-    Capabilities(Vec<String>),
+    Capabilities(Vec<Lack>),
     /// The TUN device.
-    #[error(
-        "cannot use /dev/net/tun: {0}\n  load the driver with: modprobe tun; in a container, pass the device with --device /dev/net/tun"
-    )]
+    #[error("cannot use /dev/net/tun: {0}\n  {help}", help = help(.0))]
     Tun(io::Error),
+}
+
+/// A capability that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// The capability, and the reason why vpnd needs it.
+    name: &'static str,
+    /// The option of a container's runtime that makes up for it.
+    option: &'static str,
+}
+
+fn join(lacks: &[Lack], separator: &str, text: fn(&Lack) -> &'static str) -> String {
+    lacks.iter().map(text).collect::<Vec<_>>().join(separator)
+}
+
+/// The help behind the error of a device that cannot be opened.
+fn help(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // The rules of a control group for devices; the mode of the file gives EACCES, which has the same kind.
+        io::ErrorKind::PermissionDenied => {
+            "a container may not use devices that were not passed to it: --device /dev/net/tun; for Kubernetes, see \
+             docs/container.md"
+        }
+        _ => {
+            "load the driver with: modprobe tun; in a container, pass the device with --device /dev/net/tun"
+        }
+    }
 }
 
 /// Checks the capabilities of this process and the driver of the TUN device.
@@ -50,7 +77,7 @@ pub fn check() -> Result<(), PrivilegeError> {
 }
 
 /// Reads the effective set out of `/proc/…/status`.
-fn missing(status: &str, first_port: u32) -> Vec<String> {
+fn missing(status: &str, first_port: u32) -> Vec<Lack> {
     let Some(effective) = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
@@ -59,15 +86,28 @@ fn missing(status: &str, first_port: u32) -> Vec<String> {
         return Vec::new();
     };
     let needed = [
-        (NET_ADMIN, "CAP_NET_ADMIN (for the TUN device and its routes)", true),
-        (NET_RAW, "CAP_NET_RAW (to send and receive ESP)", true),
-        (NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE (for UDP port 500)", first_port > IKE_PORT),
+        (
+            NET_ADMIN,
+            Lack {
+                name: "CAP_NET_ADMIN (for the TUN device and its routes)",
+                option: "--cap-add NET_ADMIN",
+            },
+        ),
+        (
+            NET_RAW,
+            Lack { name: "CAP_NET_RAW (to send and receive ESP)", option: "--cap-add NET_RAW" },
+        ),
+        (
+            NET_BIND_SERVICE,
+            Lack {
+                name: "CAP_NET_BIND_SERVICE (for UDP port 500)",
+                // Rather this than the capability: it is about this network alone.
+                option: "--sysctl net.ipv4.ip_unprivileged_port_start=500",
+            },
+        ),
     ];
-    needed
-        .iter()
-        .filter(|(bit, _, needed)| *needed && effective & (1 << bit) == 0)
-        .map(|(_, name, _)| (*name).to_owned())
-        .collect()
+    let needed = needed.iter().filter(|(bit, _)| *bit != NET_BIND_SERVICE || first_port > IKE_PORT);
+    needed.filter(|(bit, _)| effective & (1 << bit) == 0).map(|(_, lack)| *lack).collect()
 }
 
 #[cfg(test)]
@@ -81,7 +121,23 @@ mod tests {
         assert!(missing(&status("0000000000003400"), 1024).is_empty());
         assert_eq!(missing(&status("0000000000000000"), 1024).len(), 3);
         assert_eq!(missing(&status("0000000000000000"), 500).len(), 2);
-        assert!(missing(&status("0000000000001400"), 1024)[0].starts_with("CAP_NET_RAW"));
+        assert!(missing(&status("0000000000001400"), 1024)[0].name.starts_with("CAP_NET_RAW"));
         assert!(missing("no such line", 1024).is_empty());
+    }
+
+    #[test]
+    fn a_container_is_told_its_options() {
+        let status = "CapEff:\t0000000000001000\n";
+        let text = PrivilegeError::Capabilities(missing(status, 1024)).to_string();
+        assert!(
+            text.contains("lacks CAP_NET_RAW (to send and receive ESP), CAP_NET_BIND_"),
+            "{text}"
+        );
+        let options = "--cap-add NET_RAW --sysctl net.ipv4.ip_unprivileged_port_start=500";
+        assert!(text.ends_with(&format!("\n  a container needs {options}")), "{text}");
+        let tun = |kind: io::ErrorKind| PrivilegeError::Tun(kind.into()).to_string();
+        assert!(tun(io::ErrorKind::NotFound).contains("modprobe tun"));
+        let refused = tun(io::ErrorKind::PermissionDenied);
+        assert!(refused.contains("--device /dev/net/tun") && !refused.contains("modprobe"));
     }
 }

@@ -2,6 +2,7 @@
 
 use host::socket_file::{SocketFile, SocketFileError};
 use std::fmt;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -23,8 +24,15 @@ impl fmt::Display for SocketError {
             other @ SocketFileError::NotASocket(_) => {
                 write!(f, "{other}; remove it or name another socket with --control SOCKET")
             }
-            other @ SocketFileError::System { .. } => {
-                write!(f, "{other}; to have the control socket elsewhere: --control SOCKET")
+            other @ SocketFileError::System { path, source, .. } => {
+                write!(f, "{other}; to have the control socket elsewhere: --control SOCKET")?;
+                match (source.kind(), path.ancestors().find(|path| path.is_dir())) {
+                    (ErrorKind::ReadOnlyFilesystem, Some(directory)) => {
+                        let directory = directory.display();
+                        write!(f, "\n  a container with a read-only root needs --tmpfs {directory}")
+                    }
+                    _ => Ok(()),
+                }
             }
         }
     }
