@@ -1,12 +1,14 @@
-//! The packages that `packaging/build` makes, on machines with nothing but a minimal Debian and its systemd; and what
-//! `vpnd install` makes of such a machine, from its boot to its power-off.
+//! The packages that `packaging/build` makes, on machines with nothing but a minimal Debian and its systemd; what
+//! `vpnd install` makes of such a machine, from its boot to its power-off; and the image of a container that
+//! `packaging/image/build` makes of the Debian package.
 //!
-//! Needs root, `/dev/net/tun`, control groups of version 2, the programs below, `target/tools`, which `tests/setup` fills, and
-//! `target/peers/debian`, which `tests/peers` makes.
+//! Needs root, `/dev/net/tun`, control groups of version 2, the programs below, `target/tools`,
+//! `target/image` and `target/schemas`, which `tests/setup` fills, and `target/peers/debian`, which `tests/peers` makes.
 #![forbid(unsafe_code)]
 
 mod boot;
 mod debian;
+mod image;
 mod machine;
 mod rpm;
 
@@ -55,6 +57,12 @@ fn without_tools() -> Option<String> {
     std::fs::read_to_string(WHY).ok().map(|why| why.trim().to_owned())
 }
 
+/// Why nobody can make an image: Debian's archive did not give its packages to `tests/setup`.
+fn without_base() -> Option<String> {
+    const WHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/image.unavailable");
+    std::fs::read_to_string(WHY).ok().map(|why| why.trim().to_owned())
+}
+
 /// Why no older Debian can run the programs: its C library is older than that of this machine.
 fn newer_than_debian_12() -> Option<String> {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -89,11 +97,14 @@ fn unless(why: Option<String>, trials: impl Iterator<Item = Trial>) -> Vec<Trial
 fn trials() -> Vec<Trial> {
     let groups = without_groups();
     let without = without_tools().or(groups.clone());
+    let without_image = without.clone().or_else(without_base);
     let of_packages = debian::trials().into_iter().chain(rpm::trials());
     let mut trials = unless(groups, boot::trials().into_iter());
     trials.extend(unless(without.clone(), of_packages));
     let on_12 = debian::trials_on_12().into_iter();
     trials.extend(unless(without.or_else(newer_than_debian_12), on_12));
+    trials.extend(unless(without_image, image::trials().into_iter()));
+    trials.extend(image::trials_of_files());
     trials
 }
 
