@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_named_with_its_line() {
+    fn a_damaged_section_is_named_with_its_line() {
         let error = |text: &str| sections(text).expect_err("damaged");
         let label = || "X".to_owned();
         assert_eq!(

@@ -51,7 +51,7 @@ fn directories_that_are_not_there_hold_nothing() {
 }
 
 #[test]
-fn what_is_read_is_told_by_its_label_or_its_place() {
+fn certificates_and_keys_are_told_apart_by_label_or_directory() {
     let place = Directory::new();
     place
         .file("ca/root.crt", CERTIFICATE, 0o644)

@@ -257,7 +257,7 @@ fn a_link_in_the_place_of_the_lock_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_remembered_does_not_start() {
+fn a_ledger_that_cannot_be_read_or_written_prevents_a_start() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("sequences");
     fs::write(&path, "what?\n").expect("writable");
@@ -331,7 +331,7 @@ fn sas_that_are_added_again_use_no_number_twice() {
 }
 
 #[test]
-fn what_is_refused_at_run_time_changes_nothing() {
+fn a_refused_change_at_run_time_changes_nothing() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut gateway = Changing::new(&directory.path().join("sequences"));
     gateway.add(vec![sa(Way::Out, 1)]).expect("nothing is in the way");

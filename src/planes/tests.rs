@@ -220,7 +220,7 @@ fn a_rule_that_no_plane_takes_is_tried_again_when_the_host_has_changed() {
 }
 
 #[test]
-fn what_the_kernel_could_not_put_back_is_a_fault_of_its_tunnels_alone() {
+fn an_sa_the_kernel_could_not_put_back_is_a_fault_of_its_tunnel_alone() {
     let mut planes = planes(Choice::Xfrm, Some("restore"));
     planes.add_rules(vec![rule(1, "branch"), rule(2, "other")]);
     planes.add_inbound(inbound(7)).expect("added");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_list_says_why() {
+    async fn an_answer_that_is_no_list_says_why() {
         let (url, _server) = server(vec!["HTTP/1.1 404 Not Found\r\n\r\n".into()]).await;
         assert_eq!(get(&url, LIMITS).await, Err(FetchError::Status(404)));
         let (url, _server) = server(vec![moved("https://a.example/")]).await;

@@ -129,7 +129,7 @@ async fn a_list_may_come_as_pem() {
 }
 
 #[tokio::test]
-async fn who_trusts_another_key_does_not_get_what_is_kept() {
+async fn a_kept_list_is_not_given_to_an_issuer_with_another_key() {
     let (root, alike) = (Authority::new("root"), Authority::new("root"));
     let (url, _) = server(root.list(2900)).await;
     let lists = lists(Settings::default());
@@ -301,7 +301,7 @@ async fn a_server_of_this_machine_is_not_asked_unless_it_is_named() {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_fetched_the_cure_is_told() {
+async fn without_a_source_of_lists_the_cure_is_told() {
     let root = Authority::new("root");
     let off = lists(Settings { fetch: false, ..Settings::default() });
     let why = find(&off, root.wanted(&["http://a.example/"])).await.expect_err("it is off");

@@ -46,7 +46,7 @@ fn large() -> Database {
 }
 
 #[test]
-fn what_is_stored_is_there_after_a_restart() {
+fn a_stored_policy_is_there_after_a_restart() {
     let directory = empty();
     let path = directory.path().join("store");
     let mut store = open(&path);
@@ -79,7 +79,7 @@ fn nobody_else_may_read_it_and_one_may_write_it() {
 }
 
 #[test]
-fn what_is_no_policy_is_told_and_kept() {
+fn a_damaged_store_is_told_and_the_policy_kept() {
     let directory = empty();
     let mut store = open(directory.path());
     commit(&mut store, site());
@@ -177,7 +177,7 @@ fn dies_between_steps() {
 }
 
 #[test]
-fn what_would_not_be_read_is_not_written() {
+fn a_policy_too_large_to_be_read_is_not_written() {
     let directory = empty();
     let mut store = open(directory.path());
     commit(&mut store, site());

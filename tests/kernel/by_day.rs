@@ -68,7 +68,7 @@ pub fn chosen(group: &str) -> Option<&'static [&'static str]> {
             "printed commands make the same state elsewhere",
             "TCP flows both ways by SAs that cards have",
             "SAs keyed by hand come and go",
-            "what is left after a crash",
+            "the remains of a crash",
         ],
         "cleartext of 500 tunnels" | "own clock, vpnd" | "own clock, strongSwan" => &[],
         "why" => &["forwarding is off", "an MTU black hole", "the peer is killed"],

@@ -22,7 +22,7 @@ pub fn group() -> Group {
             scenario("TCP flows by SAs of which a card has one", NEEDS, flows),
             scenario("TCP flows both ways by SAs that cards have", NEEDS, flows_both_ways),
             scenario("the commands of the document carry TCP both ways", NEEDS, typed),
-            scenario("what is left after a crash is known among others' SAs", NEEDS, crash),
+            scenario("the remains of a crash are known among others' SAs", NEEDS, crash),
             scenario("SAs keyed by hand come and go while vpnd runs", NEEDS, at_run_time),
         ],
     }

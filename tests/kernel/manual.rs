@@ -54,7 +54,7 @@ fn more() -> Vec<Scenario> {
     vec![
         scenario("TCP and packets larger than the wire", &[], large),
         scenario("replays are refused by either side", &[], replays),
-        scenario("what another key sealed is refused by either side", &[], forgeries),
+        scenario("a packet sealed with another key is refused by either side", &[], forgeries),
         scenario("the kernel's sequence numbers pass 2^32", &[], wraps),
         scenario("Linux has no AH with AES-GMAC", &[], lacks_ah_gmac),
     ]

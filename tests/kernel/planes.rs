@@ -25,7 +25,7 @@ pub fn group() -> Group {
             scenario("volume expires an SA", &[], expiry),
             scenario("addresses change under a flow", &[], migration),
             scenario("after a crash nothing leaks, and the next start cleans up", PING, crash),
-            scenario("what the kernel does not take goes to userspace", PING, fallback),
+            scenario("a tunnel that the kernel does not take goes to userspace", PING, fallback),
         ],
     }
 }

@@ -37,7 +37,7 @@ pub const PLAYS: [(&str, Play); 12] = [
     ("nothing leaks while calls to the host fail", faults::faults),
     ("nothing leaks while nftables refuses every change", faults::refusals),
     ("nothing leaks in random sequences", sequences),
-    ("what is missing is seen", planted),
+    ("a planted leak is seen", planted),
 ];
 
 /// The scenes that are played with many tunnels, too.

@@ -13,7 +13,7 @@ pub fn trials() -> Vec<Trial> {
     let userspace = |family, others| Setting { family, plane: Plane::Userspace, others };
     let mut trials = vec![
         test("cleartext that should be protected is not taken", FILTERED, inbound),
-        test("what the guard drops is told with its tunnel", FILTERED, named),
+        test("a packet that the guard drops is told with its tunnel", FILTERED, named),
         test("a socket whose address is removed sends nothing", FILTERED, removed),
     ];
     for (name, play) in PLAYS {

@@ -15,7 +15,7 @@ use testkit::{GATEWAYS, PATIENCE, Stopped, test, until};
 pub fn trials() -> Vec<Trial> {
     vec![
         test("a tunnel from first to last", GATEWAYS, a_tunnel_from_first_to_last),
-        plants("what prevents a start is told", GATEWAYS, what_prevents_a_start_is_told),
+        plants("a failed start tells the reason", GATEWAYS, a_failed_start_tells_the_reason),
         test("three capabilities are enough", GATEWAYS, three_capabilities_are_enough),
         test("the service manager is told", GATEWAYS, the_service_manager_is_told),
         test(
@@ -82,7 +82,7 @@ fn a_tunnel_from_first_to_last() {
     }
 }
 
-fn what_prevents_a_start_is_told(planted: &Planted) {
+fn a_failed_start_tells_the_reason(planted: &Planted) {
     let [mut left, _right] = two();
     left.start();
     let refused = |mut command: Command| {

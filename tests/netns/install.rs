@@ -8,7 +8,7 @@ use testkit::{Need, output, test};
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("what is installed works, and is removed again", &[], installed),
+        test("an installed vpnd works, and is removed again", &[], installed),
         test("systemd accepts the installed units", &[Need::Program("systemd-analyze")], units),
     ]
 }

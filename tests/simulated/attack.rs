@@ -91,7 +91,7 @@ fn nothing_stays_behind_of_an_ike_sa_that_is_taken_down_while_it_is_rekeyed() {
 }
 
 #[test]
-fn what_is_taken_down_does_not_come_back_when_the_peer_has_time_again() {
+fn a_child_sa_taken_down_does_not_come_back_when_the_peer_has_time_again() {
     let (mut world, left, right) = World::of_site(1, &site(2), &calm());
     world.connect(left, "net1");
     world.run_for(SOON);

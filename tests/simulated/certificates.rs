@@ -581,7 +581,7 @@ fn work_may_take_longer_than_a_stranger_is_waited_for() {
 }
 
 #[test]
-fn what_waited_may_be_gone_when_the_work_is_done() {
+fn an_ike_sa_may_be_gone_when_its_work_is_done() {
     let root = Authority::root("root", KeyKind::EcdsaP256);
     let (left, right) =
         (side(&root, KeyKind::EcdsaP256, "left"), side(&root, KeyKind::EcdsaP256, "right"));
@@ -620,7 +620,7 @@ fn what_waited_may_be_gone_when_the_work_is_done() {
 }
 
 #[test]
-fn what_is_proved_to_a_policy_that_is_gone_counts_for_nothing() {
+fn a_proof_to_a_policy_that_is_gone_counts_for_nothing() {
     let root = Authority::root("root", KeyKind::EcdsaP256);
     let (left, right) =
         (side(&root, KeyKind::EcdsaP256, "left"), side(&root, KeyKind::EcdsaP256, "right"));

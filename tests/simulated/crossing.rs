@@ -176,7 +176,7 @@ fn an_attempt_fails_while_the_peer_has_come_through() {
 }
 
 #[test]
-fn what_starts_by_itself_comes_back_though_its_deletion_met_a_rekey() {
+fn a_child_sa_that_starts_by_itself_comes_back_though_its_deletion_met_a_rekey() {
     // The left end starts net0 and net1 by itself, the right end takes net0 down while a rekey of it is under way.
     let starts = Site { auto_start: true, ..site() };
     for by_left in [true, false] {

@@ -334,7 +334,7 @@ fn a_responder_that_is_somebody_else_is_told_and_left() {
 }
 
 #[test]
-fn what_the_gateway_takes_is_announced_only_where_certificates_are_wanted() {
+fn hashes_and_authorities_are_announced_only_where_certificates_are_wanted() {
     let root = root();
     let preshared = Site { signature: None, ..site() };
     for (site, wanted) in [(site(), true), (preshared, false)] {

@@ -58,7 +58,7 @@ fn live(world: &mut World, left: HostId, right: HostId, site: &Site) {
 }
 
 #[test]
-fn what_is_too_long_goes_in_fragments_and_the_rest_does_not() {
+fn only_messages_that_are_too_long_go_in_fragments() {
     let address = |last| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
     let v6 = Site { left: address(1), right: address(2), ..Site::default() };
     for (site, outside) in [(Site::default(), OUTSIDE), (v6, OUTSIDE + 20)] {

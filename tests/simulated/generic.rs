@@ -100,7 +100,7 @@ fn the_peer_names_the_traffic() {
 }
 
 #[test]
-fn what_the_policy_names_goes_first() {
+fn a_child_that_the_policy_names_goes_first() {
     let site = Site { children: 2, ..Site::default() };
     let (mut world, left, right) = up(&site, generic(&site, ANYTHING, &["net1"]));
     let names: Vec<_> = children(&mut world, right).into_iter().map(|(name, _)| name).collect();

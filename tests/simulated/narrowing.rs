@@ -84,7 +84,7 @@ fn a_rekey_asks_for_all_of_the_tunnel_again() {
 }
 
 #[test]
-fn what_is_granted_includes_the_first_choice() {
+fn granted_selectors_include_the_first_choice() {
     let site = Site { children: 3, ..Site::default() };
     let all = |first, last| Selector::all_of(AddressRange::new(first, last).expect("a range"));
     let wide = [

@@ -191,7 +191,7 @@ fn a_network_within_that_of_a_peer_named_earlier_is_refused() {
 }
 
 #[test]
-fn what_a_peer_named_earlier_has_never_goes_to_a_wider_network() {
+fn the_network_of_a_peer_named_earlier_never_goes_to_a_wider_one() {
     let all = policy::AddressRange::new([10, 1, 0, 0].into(), [10, 1, 255, 255].into());
     let mut scene = with_networks(all.expect("ascending"), &calm());
     let Scene { one, two, gateway, .. } = scene;

@@ -39,12 +39,12 @@ fn rekeys_of_both_kinds_from_both_sides_on_bad_links() {
 }
 
 #[test]
-fn whatever_happens_the_ends_agree_in_the_end() {
+fn the_ends_agree_in_the_end_whatever_happens() {
     each_seed(seeds(150), anything);
 }
 
 #[test]
-fn whatever_happens_beside_additional_key_exchanges_reauthentication_and_families() {
+fn the_ends_agree_beside_additional_key_exchanges_reauthentication_and_families() {
     each_seed(seeds(150), anything_and_more);
 }
 

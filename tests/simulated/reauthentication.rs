@@ -188,7 +188,7 @@ fn the_peer_still_knows_this_side_and_is_not_told_otherwise() {
 }
 
 #[test]
-fn what_comes_to_nothing_leaves_the_old_in_place_and_is_tried_again() {
+fn a_failed_reauthentication_leaves_the_old_in_place_and_is_tried_again() {
     let (mut world, left, right) = up(1, &site());
     let flows = talk(&mut world, left, right, &site());
     let before = ike_spis(&mut world, left);

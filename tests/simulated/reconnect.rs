@@ -81,7 +81,7 @@ fn a_refused_deactivation_changes_nothing() {
 }
 
 #[test]
-fn what_the_peer_deletes_goes_as_the_close_action_says() {
+fn a_child_sa_that_the_peer_deletes_goes_as_the_close_action_says() {
     for whole in [true, false] {
         for action in ACTIONS {
             for starts in [true, false] {

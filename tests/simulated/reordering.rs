@@ -249,7 +249,7 @@ fn a_successor_that_runs_out_does_not_wait() {
 }
 
 #[test]
-fn whatever_is_replaced_while_a_delete_waits() {
+fn a_replacement_while_a_delete_waits_loses_nothing() {
     for by_initiator in [true, false] {
         for other_asks in [false, true] {
             for what in ["child", "IKE SA", "session", "another child"] {

@@ -81,7 +81,7 @@ fn chacha20_among_others_is_chosen_where_it_is_wanted() {
 
 /// Algorithms that only old peers have, in the IKE SA and in the Child SA.
 #[test]
-fn what_serves_old_peers_lives_through_rekeys() {
+fn algorithms_of_old_peers_live_through_rekeys() {
     let cases = [
         (Integrity::AesXcbc96, Prf::Aes128Xcbc, Group::Modp2048Sub256, "AES-XCBC-96"),
         (Integrity::AesCmac96, Prf::Aes128Cmac, Group::Modp1024, "AES-CMAC-96"),

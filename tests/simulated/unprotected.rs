@@ -32,7 +32,7 @@ fn a_cookie_comes_back_first_and_all_else_unchanged() {
 }
 
 #[test]
-fn what_is_said_without_protection_changes_nothing() {
+fn unprotected_messages_change_nothing() {
     let mut puppet = Puppet::called(&Site::default());
     let said = [
         notify(NotifyType::INVALID_IKE_SPI, &[]),

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_valid_or_soon_will_not_be_is_remarked_on() {
+    fn an_invalid_or_soon_expiring_certificate_is_remarked_on() {
         let at = |role, now| validity(&listed(role, DAY, 100 * DAY), Duration::from_secs(now));
         let own = |now| at(Role::Own, now).unwrap_or_default();
         assert!(

@@ -349,7 +349,7 @@ site  phase 1, IKEv2
     }
 
     #[test]
-    fn what_does_not_encrypt_is_called_so() {
+    fn an_offer_without_encryption_is_marked_as_not_encrypted() {
         let text = include_str!("../../../tests/policies/site/left.xml")
             .replace("\"ESP_AES256_GCM_16\"", "\"ESP_AES256_GMAC\"");
         let loaded = policy::xml::read("left.xml", &text).expect("GMAC is supported");

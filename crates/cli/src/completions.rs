@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_is_understood() {
+    fn every_completion_is_understood() {
         for setting in WORKER_SETTINGS {
             let mut change = WorkersChange::default();
             change.set(setting).expect(setting);

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_denies_is_told_how_to_undo_it() {
+    fn a_denying_filter_is_warned_of_with_its_undoing() {
         assert_eq!(warning(&filter(SSH), "vpn0"), None);
         let text = warning(&filter("[filter]\nipv4 = \"deny\"\nipv6 = \"deny\"\n"), "v.0");
         let text = text.expect("a warning");

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_card_does_is_not_to_stand_first() {
+    fn a_first_proposal_that_no_card_does_is_advised_against() {
         let gcm =
             Protection::Esp { encryption: EspEncryption::AesGcm16(KeyBits::B128), integrity: None };
         let cbc = Protection::Esp {

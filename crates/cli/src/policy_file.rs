@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_read_and_write_the_file_matters() {
+    fn a_policy_that_others_can_read_is_warned_of_and_one_they_can_write_is_refused() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let warnings = |mode| read(&file(directory.path(), SAMPLE, mode)).map(|f| f.warnings);
         let readable = warnings(0o644).expect("a warning only");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_told_apart() {
+    fn each_defect_of_a_policy_file_has_its_own_error() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path();
         let error = |text: &[u8]| read(&file(path, text, 0o600)).expect_err("no policy");

@@ -111,7 +111,7 @@ mod tests {
     use policy::KeyBits;
 
     #[test]
-    fn what_one_provider_seals_another_opens_with_the_same_keys() {
+    fn a_packet_of_one_provider_is_opened_by_the_others_with_the_same_keys() {
         let suite = Suite::AesGcm16(KeyBits::B256);
         let key = Secret::new((0..36).collect());
         let keyed = Keyed::new(suite, key, Provider::AwsLc).expect("it has the suite");

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_always_passes() {
+    fn neighbour_discovery_ipsec_ike_and_loopback_always_pass() {
         let neighbour = packet(58, ("fe80::1", 135 << 8), ("ff02::1", 135 << 8));
         let echo = packet(58, ("fd00::1", 128 << 8), ("fd00::2", 128 << 8));
         let ike = packet(17, ("192.0.2.9", 3000), ("192.0.2.1", 4500));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_left_alone() {
+    fn a_packet_that_fits_is_left_alone() {
         let packet = packet(&[], 100);
         assert_eq!(cut(&packet, packet.len()), std::slice::from_ref(&packet));
         assert_eq!(count(1000, 60, 64), None, "no room");

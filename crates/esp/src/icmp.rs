@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_routers_say_is_read() {
+    fn the_report_of_a_router_is_read() {
         let packet = from_a_router();
         let told = read_v4(&packet, PORT).expect("about a packet of ours");
         let expected =
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_no_spi_or_is_damaged_is_not() {
+    fn a_report_that_shows_no_spi_or_is_damaged_is_ignored() {
         let mut packet = from_a_router();
         packet[100] ^= 1;
         assert_eq!(read_v4(&packet, PORT), None, "the checksum");
@@ -188,9 +188,8 @@ mod tests {
         }
     }
 
-    /// Octet for octet.
     #[test]
-    fn what_senders_are_told() {
+    fn a_sender_is_told_the_mtu_octet_for_octet() {
         let packet = hex("4500 0578 0001 4000 3f11 0000 0a010001 0a020002 1111 2222 0564 0000");
         let mut packet = [packet, vec![0; 1372]].concat();
         packet[10..12].copy_from_slice(&[0, 0]);

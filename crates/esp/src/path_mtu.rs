@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_believed_and_forgotten() {
+    fn a_reported_mtu_is_believed_and_forgotten() {
         for ipv6 in [false, true] {
             let mut paths = paths();
             assert_eq!(learn(&mut paths, 0, told(ipv6, 1400)), Ok(2));

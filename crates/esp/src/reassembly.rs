@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_goes_with_all_of_its_packet() {
+    fn an_overlapping_fragment_discards_its_whole_packet() {
         for ipv6 in [false, true] {
             let (packet, parts) = fragments(ipv6, 3000, 1000, 1);
             let (_, others) = fragments(ipv6, 3000, 600, 1);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_in_number_octets_and_time() {
+    fn waiting_fragments_are_bounded_in_number_octets_and_time() {
         let mut reassembly = Reassembly::default();
         let (_, parts) = fragments(true, 3000, 1000, 0);
         for identification in 0..=255 {

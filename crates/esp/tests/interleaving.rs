@@ -185,9 +185,9 @@ fn main() -> ExitCode {
         })
     };
     let trials = vec![
-        model("what is finished in any order leaves in order, and all of it", in_order),
+        model("batches finished in any order leave in order, and all of them", in_order),
         model("an item that finds the sink taken is not forgotten", not_forgotten),
-        model("who finds no batch is told of the next", told),
+        model("a taker that finds no batch is told of the next", told),
         model("every sequence number is given once, and none past the last", claimed_once),
         model(
             "a sequence that is closed has counted every number it has given",

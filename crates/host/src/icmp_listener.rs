@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_about_something_else_tells_nothing() {
+    fn a_damaged_or_unrelated_message_tells_nothing() {
         let packet = port_unreachable();
         assert_eq!(read_v4(&packet, 500), None, "another port");
         for cut in 0..packet.len() {

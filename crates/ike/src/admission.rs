@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_takes_no_place() {
+    fn an_admission_that_has_ended_takes_no_place() {
         let mut rng = Rng::from_seed([1; 32]);
         let mut admissions = Admissions::new(&mut rng);
         crowd(&mut admissions, 9, 1);

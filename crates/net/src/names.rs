@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_not_asked() {
+    fn an_invalid_name_is_not_asked_for() {
         for name in ["", ".", "a..b", &"x".repeat(64), &"x.".repeat(130)] {
             assert_eq!(query(1, name, DnsQueryType::A), None, "{name:?}");
         }

@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_wire_does_octets_arrive(seed: u64, sizes in [0..60_000usize, 0..60_000usize], ipv6: bool) {
+    fn octets_arrive_whatever_the_wire_does(seed: u64, sizes in [0..60_000usize, 0..60_000usize], ipv6: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let ends = pair(faulty(seed, 20), |_| {});
@@ -323,7 +323,7 @@ async fn connections_that_are_over_take_no_memory() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_unread_resets_the_connection() {
+async fn a_stream_dropped_unread_resets_the_connection() {
     let ends = pair(perfect(), |_| {});
     let [mut left, mut right] = connected(&ends, false).await;
     left.write_all(b"never read").await.expect("written");

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_is_named() {
+    fn added_and_removed_tunnels_are_named() {
         let effects = |changes: Vec<Change>| changes.iter().map(|c| c.effect).collect::<Vec<_>>();
         assert_eq!(effects(Policy::default().changes(&read(SAMPLE))), [Effect::Added; 2]);
         assert_eq!(effects(read(SAMPLE).changes(&Policy::default())), [Effect::Removed; 2]);

@@ -213,7 +213,7 @@ fn certificates_and_names_are_read() {
 }
 
 #[test]
-fn what_makes_signatures_weak_or_unclear_is_told() {
+fn weak_or_unclear_signatures_are_told() {
     let sha = CERTIFICATES.replacen("IKE_Hash=\"HMAC_SHA2_256\"", "IKE_Hash=\"SHA\"", 1);
     let loaded = load(&sha);
     let Credential::Signature(signature) = &loaded.policy.tunnels[0].credential else { panic!() };

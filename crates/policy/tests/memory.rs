@@ -111,7 +111,7 @@ fn tunnel(n: usize, remote: &str) -> String {
 
 /// Small files that come to much: groups by ranges, lists that every tunnel copies, names that are searched for.
 #[test]
-fn what_multiplies_is_bounded() {
+fn files_that_multiply_are_bounded_in_memory() {
     let head =
         |offers: &str| format!("<AIX_VPN Version='2.1'>{PROTECTION}{offers}</IKEProtection>");
     let range = |third: usize| {

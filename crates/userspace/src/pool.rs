@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_none_is_told_once() {
+    fn a_taker_that_found_none_is_told_once() {
         let pool = Pool::new(1, || 7);
         let batch = pool.take().expect("one is free");
         assert_eq!(pool.used(), (1, 1));

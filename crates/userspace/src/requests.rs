@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_answer_a_call_is_found_by_the_next() {
+    fn a_worker_that_does_not_answer_a_call_is_found_by_the_next() {
         let worker = Orders::new().expect("a bell");
         assert!(worker.call(), "it was not called before");
         assert!(!worker.call() && !worker.call());
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_job_need_not_answer_and_who_works_on_one_for_long_is_found() {
+    fn a_waiting_worker_need_not_answer_and_a_long_busy_one_is_found() {
         let worker = Orders::new().expect("a bell");
         worker.rest(true);
         assert!(worker.call() && worker.call());

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_cannot_say_is_refused_with_the_reason() {
+    fn selectors_that_the_kernel_cannot_express_are_refused_with_the_reason() {
         let any = (0, u16::MAX);
         let refused = |local, remote| leaving(local, remote).expect_err("refused").to_string();
         let ports = refused(

@@ -62,7 +62,7 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
 
     #[test]
-    fn what_matters_passes_and_nothing_else() {
+    fn the_filter_passes_only_reports_that_matter() {
         let kinds =
             [(1, By::Anyone), (2, By::Others([70_000, 8])), (3, By::Only(9)), (4, By::Anyone)];
         let (kernel, socket) = UnixDatagram::pair().expect("sockets");

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_as_it_is_is_not_told() {
+    fn an_unchanged_policy_is_not_written_again() {
         let (mut spd, key) = (Spd::default(), key());
         assert!(spd.insert(key, rank(1, 0), by(1)).is_some());
         assert_eq!(spd.insert(key, rank(1, 0), by(1)), None);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_kernel_counts_is_explained() {
+    fn every_counter_of_this_kernel_is_explained() {
         let known: Vec<_> = Statistic::ALL.iter().map(|s| s.name).collect();
         for name in statistics().keys() {
             assert!(known.contains(&name.as_str()), "{name}");

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_or_waits_for_another_card_is_not_chosen() {
+    fn an_sa_that_has_gone_or_waits_for_another_card_is_not_chosen() {
         let mut waiting = Waiting::default();
         waiting.add(SaId(1), A, IN);
         waiting.add(SaId(2), A, (5, true));

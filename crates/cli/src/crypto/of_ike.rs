@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_instructions_is_done_in_software() {
+    fn a_function_without_instructions_is_done_in_software() {
         for row in functions(&Cpu::detect(), &served(&CryptoProviders::default())) {
             let Capability { accelerated, served } = row;
             assert_eq!(accelerated, !served.instructions.is_empty(), "{served:?}");

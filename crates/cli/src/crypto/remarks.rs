@@ -117,7 +117,7 @@ mod tests {
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     #[test]
-    fn what_the_cpu_does_in_software_is_told_with_something_better() {
+    fn an_algorithm_in_software_is_told_with_a_better_one() {
         let told = |protections: &[&str]| remarks(protections, FULL, Choice::default());
         assert!(told(&["gcm"]).is_empty() && told(&["gcm", "chacha"]).is_empty());
         let why = "is done in software, as this CPU has no instructions for it;";

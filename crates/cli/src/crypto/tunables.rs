@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_for_good_is_there_after_a_restart() {
+    fn a_persistent_tunable_survives_a_restart() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (first, remarks) = start(directory.path(), FULL);
         assert_eq!((values(&first), remarks.len()), (vec![0, 1024, 1], 0));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_lacks_is_refused_with_the_reason() {
+    fn an_impossible_tunable_is_refused_with_the_reason() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (tunables, remarks) = start(directory.path(), &[]);
         assert_eq!((values(&tunables), remarks.len()), (vec![0, 1024, 0], 0));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_confirmed_is_due_in_time() {
+    async fn an_unconfirmed_change_is_due_at_its_deadline() {
         let pending = Pending::default();
         let start = Instant::now();
         pending.set(filter(DefaultAction::Permit), Duration::from_secs(60));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_confirmed_is_never_due() {
+    async fn a_confirmed_change_is_never_due() {
         let pending = Pending::default();
         pending.set(filter(DefaultAction::Permit), Duration::from_secs(60));
         assert!(pending.confirm() && !pending.confirm());

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_manifest_is_read_as_it_was_written() {
         let paths = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
         let manifest = Manifest::new(
             paths(&["/usr/local/bin/vpnd", "/usr/local/share/man/man1/vpnd.1"]).into_iter(),

@@ -190,7 +190,7 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
-fn what_is_missing_is_told() {
+fn a_missing_program_is_told_before_anything_is_installed() {
     let machine = Machine::new();
     fs::remove_file(machine.path("vpnctl")).expect("it is there");
     let error = machine.request().install(&machine.path("vpnd")).expect_err("one of two");

@@ -191,7 +191,7 @@ fn files_are_replaced_only_with_force() {
 }
 
 #[test]
-fn what_does_not_go_together_is_told() {
+fn options_that_contradict_each_other_are_refused_with_the_reason() {
     for (words, why) in [
         (format!("{ENDS} --protect 10.1.0.5/24=10.2.0.0/24"), "the network is 10.1.0.0/24"),
         (format!("{ENDS} --protect 10.1.0.0/33=10.2.0.0/24"), "is no network; write it like"),

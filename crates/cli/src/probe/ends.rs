@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn an_end_that_is_missing_or_unusable_is_told() {
         let lan = child(&["10.1.0.0/24"], &["10.2.0.0/24"]);
         let own = [address("192.0.2.1")];
         let error = Ends::of(&lan, None, None, &own).expect_err("no address there").to_string();

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_served_is_answered() {
+    async fn a_refused_http_request_gets_a_status_code() {
         let long = format!("CONNECT a:1 HTTP/1.1\r\nX: {}", "x".repeat(LONGEST));
         for (sent, status) in [
             ("GET http://db.example/ HTTP/1.1\r\n\r\n", "405 "),

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_served_is_answered() {
+    async fn a_refused_socks_request_gets_a_reply_code() {
         let address = [1, 10, 2, 0, 7, 0, 80];
         for (command, tail, answer) in
             [(2, &address[..], 7), (3, &address, 7), (1, &[9], 8), (1, &[3, 1, 0xff, 0, 80], 1)]

@@ -112,7 +112,7 @@ revocation list  -        -            2026-12-31 (expired 3 days ago)  -
     }
 
     #[test]
-    fn what_soon_expires_stands_out_and_terminals_are_not_steered() {
+    fn a_soon_expiring_certificate_stands_out_and_terminals_are_not_steered() {
         let line = |days| certificates(&[info("own", "CN=\u{1b}[2J", days)], Colour(true));
         assert!(line(29).contains("\u{1b}[33m2026-12-31"), "{:?}", line(29));
         assert!(line(-1).contains("\u{1b}[31m2026-12-31"), "{:?}", line(-1));

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_mirror_is_refused() {
+    fn a_file_that_has_no_mirror_is_refused() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let refused = |text: &str| {
             let path = file(directory.path(), text);

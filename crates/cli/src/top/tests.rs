@@ -205,7 +205,7 @@ fn rates_are_of_the_last_interval() {
 }
 
 #[test]
-fn what_begins_anew_counts_from_zero() {
+fn a_restarted_tunnel_or_daemon_counts_from_zero() {
     let mut model = Model::default();
     model.take(Ok(sample(0)));
     assert_eq!(model.total.packets_in, 0, "one look has no rates");

@@ -103,7 +103,7 @@ fn hmacs_over_long_sequence_numbers_are_not_to_be_checked() {
 }
 
 #[test]
-fn what_wireshark_does_not_know_has_no_line() {
+fn an_algorithm_that_wireshark_does_not_know_has_no_line() {
     let chacha = ike(IkeEncryption::ChaCha20Poly1305, None, [36, 0]);
     assert!(ike_line(&chacha).is_err_and(|e| e.0.contains("CHACHA20")));
     for suite in [Suite::ChaCha20Poly1305, Suite::AesGmac(KeyBits::B128)] {

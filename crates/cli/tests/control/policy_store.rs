@@ -323,7 +323,7 @@ fn keys_are_shown_to_whoever_may_ask_and_wants_them() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn an_unknown_kind_object_or_file_is_told() {
     let bench = Bench::with_store();
     bench.told(&["put", "site.xml"]);
     assert_eq!(
@@ -441,9 +441,8 @@ fn the_document_shows_what_is_printed() {
     }
 }
 
-/// Without a daemon the answer names the directory.
 #[test]
-fn where_no_daemon_answers_the_directory_is_named() {
+fn without_a_daemon_the_answer_names_the_directory() {
     let bench = Bench::without_daemon();
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_vpnctl"));
     command.current_dir(bench.directory.path()).args(["--control", "none.sock", "policy", "get"]);

@@ -91,7 +91,7 @@ fn the_other_end_is_the_mirror_image() {
 }
 
 #[test]
-fn what_vpnd_offers_by_default_is_what_strongswan_does() {
+fn the_default_offer_is_that_of_strongswan() {
     let text = "connections { a { remote_addrs = 192.0.2.2
         local { auth = psk } remote { auth = psk }
         children { c { remote_ts = 10.2.0.0/16 } } } }
@@ -133,7 +133,7 @@ fn included_files_are_read_in_their_place() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_line() {
+fn an_unreadable_configuration_is_told_with_its_line() {
     let said = |text: &str| swanctl(text, &Options::default()).expect_err(text).to_string();
     assert_eq!(
         said("connections {\n  a {\n"),

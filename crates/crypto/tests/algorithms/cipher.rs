@@ -52,7 +52,7 @@ fn seal(
 const ESP: Aad<'static> = Aad::Esp { spi: 0x1234_5678, sequence: 0x1_0000_0002, esn: true };
 
 #[test]
-fn what_is_sealed_opens_whatever_the_split_between_plaintext_and_trailer() {
+fn a_sealed_packet_opens_wherever_plaintext_and_trailer_were_split() {
     for (provider, suite) in suites() {
         let cipher = cipher(provider, suite);
         for (plaintext, trailer) in

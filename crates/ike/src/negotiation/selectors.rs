@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_fits_a_payload() {
+    fn granted_selectors_fit_a_payload() {
         // Two of ours with each of the 255 that a payload can hold.
         let ours = [17, 6].map(|p| range(p, "10.1.0.0", "10.1.255.255", (0, 65535)));
         let theirs: Vec<Selector> =
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_selector_covers_is_not_granted_twice() {
+    fn a_selector_that_another_covers_is_not_granted_twice() {
         let ours = [range(0, "10.1.0.0", "10.1.255.255", (0, 65535))];
         let packet = range(6, "10.1.0.9", "10.1.0.9", (443, 443));
         let asked = encode(&[packet, range(0, "10.0.0.0", "10.255.255.255", (0, 65535))]);

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_authentic_displaces_nothing() {
+    fn a_fragment_that_is_not_authentic_displaces_nothing() {
         let mut peer = peer();
         let fragments = peer.cut(0, 500, 2);
         let mut reassembly = Reassembly::default();

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_come_up_is_known_until_it_is_begun() {
+    fn a_child_to_create_is_known_until_its_task_begins() {
         let mut tasks = Tasks::default();
         tasks.extend([create("a"), Task::Liveness, create("b")]);
         tasks.push_front(create("a"));

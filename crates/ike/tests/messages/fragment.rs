@@ -93,7 +93,7 @@ fn a_fragment_octet_by_octet() {
 }
 
 #[test]
-fn what_fits_is_not_fragmented() {
+fn a_message_that_fits_is_not_fragmented() {
     let [whole] = &cut(&[0xaa; 100], 10_000, 1, CBC)[..] else { panic!("one datagram") };
     assert_eq!(cut(&[0xaa; 100], whole.len(), 1, CBC).len(), 1);
     assert_eq!(cut(&[0xaa; 100], whole.len() - 1, 1, CBC).len(), 2);
@@ -134,7 +134,7 @@ fn impossible_places_are_refused_before_anything_is_opened() {
 
 proptest! {
     #[test]
-    fn what_is_cut_apart_comes_together(
+    fn a_fragmented_message_comes_together(
         octets in vec(any::<u8>(), 0..3000),
         room in 100_usize..1500,
         least in 2_usize..20,

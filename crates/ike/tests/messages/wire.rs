@@ -638,7 +638,7 @@ fn padding_of_any_content_and_any_length_that_fits_is_accepted() {
 }
 
 #[test]
-fn what_is_authentic_and_malformed_is_told_from_what_is_not_authentic() {
+fn a_malformed_message_is_told_from_one_that_is_not_authentic() {
     for suite in [GCM, CBC] {
         let read = |next: u8, plaintext: &[u8]| {
             let message = sealed_octets(suite, next, plaintext);

@@ -196,7 +196,7 @@ fn read_everything(message: &[u8]) {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(header in header(), payloads in payloads()) {
+    fn a_written_message_is_read_back(header in header(), payloads in payloads()) {
         let message = encode(&header, &payloads);
         let parsed = Header::parse(&message).expect("what is written has a header");
         let next_payload = payloads.first().map_or(PayloadType::NONE, Payload::kind);
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sealed_is_opened(
+    fn a_sealed_message_is_opened(
         header in header(),
         payloads in payloads(),
         suite in any_suite(),

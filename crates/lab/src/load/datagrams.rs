@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_passed_is_not_under_way() {
+    fn an_overtaken_datagram_is_not_under_way() {
         let past = vec![AtomicU64::new(0), AtomicU64::new(0)];
         let shared = Shared { past, ..Shared::default() };
         let mut due = Due::new(Pace::UnderWay(8));

@@ -72,7 +72,7 @@ fn udp(space: &Namespace, name: &str) -> u64 {
 }
 
 #[test]
-fn what_is_lost_makes_room_in_the_end() {
+fn a_lost_datagram_makes_room_in_the_end() {
     let Some(spaces) = spaces() else { return };
     let [left, right] = ends(&spaces);
     // Nobody has the second address: every other datagram goes nowhere.

@@ -25,7 +25,7 @@ fn exchanges_methods_and_none_are_read() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn an_impossible_additional_exchange_is_refused() {
     let value = "ML-KEM-1024|ML-KEM-768 20|NONE";
     let declared = " xmlns:vpn=\"urn:vpnd:policy\"";
     for (from, to, expected) in [

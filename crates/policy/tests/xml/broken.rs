@@ -242,7 +242,7 @@ fn values() {
 }
 
 #[test]
-fn what_does_not_go_together() {
+fn values_that_do_not_go_together_are_refused() {
     check_errors(
         HOST,
         &[

@@ -64,7 +64,7 @@ fn every_file_that_loads_comes_back() {
 }
 
 #[test]
-fn what_is_written_reads_well() {
+fn a_written_database_reads_well() {
     let text = changed(FILES[6], "Value=\"12345\"", "Value=\" &#9;a&lt;b&amp;&quot;c&quot; \"");
     let written = database(&text).to_xml();
     let lines: Vec<_> = written.lines().take(11).collect();
@@ -164,7 +164,7 @@ fn a_name_that_is_taken_is_an_error_where_it_stands() {
 }
 
 #[test]
-fn what_a_put_breaks_elsewhere_is_shown_there() {
+fn an_error_that_a_put_causes_elsewhere_is_shown_there() {
     let transport = "<AIX_VPN Version='2.1'><IPSecProposal IPSec_ProposalName='site_gcm'>
         <IPSecESPProtocol ESP_Encryption='ESP_AES256_GCM_16' ESP_EncapsulationMode='Transport'/>
         </IPSecProposal></AIX_VPN>";
@@ -178,7 +178,7 @@ fn what_a_put_breaks_elsewhere_is_shown_there() {
 }
 
 #[test]
-fn what_others_refer_to_stays() {
+fn an_object_that_others_refer_to_stays() {
     let stored = database(SITE);
     let in_use = |kind, name: &str| match stored.delete(&only(kind, name)) {
         Err(DatabaseError::InUse { by, .. }) => by.join(", "),

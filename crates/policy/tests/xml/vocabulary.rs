@@ -125,7 +125,7 @@ fn spellings_of_phase_2() {
 }
 
 #[test]
-fn how_both_sides_prove_themselves() {
+fn each_spelling_of_a_signature_method_is_read() {
     let text = OFFICE.replace("Preshared_key", "RSA_signatures");
     for value in ["RSA_signatures", "ECDSA-256", "ECDSA_256", "ECDSA_signatures"] {
         let loaded = load(&text.replace("RSA_signatures", value));
@@ -225,7 +225,7 @@ fn unknown_names_are_warned_of_where_that_is_wanted() {
 }
 
 #[test]
-fn what_the_machine_says_of_an_algorithm_stands_at_its_place() {
+fn advice_about_an_algorithm_stands_at_its_place() {
     let slow = |algorithm| match algorithm {
         Algorithm::Child(Protection::Esp { encryption: EspEncryption::AesGcm16(_), .. }) => {
             Some(Advice { message: "slow here".into(), help: "take another".into() })

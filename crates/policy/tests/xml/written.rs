@@ -396,7 +396,7 @@ fn tunnel() -> impl Strategy<Value = IkeTunnel> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(tunnel in tunnel()) {
+    fn a_written_policy_is_read_back(tunnel in tunnel()) {
         let policy = Policy::from_iter([tunnel]);
         prop_assume!(policy.validate().is_ok());
         let text = policy.to_xml();

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_read_back() {
+    fn a_setting_is_read_back_as_it_is_shown() {
         for schedule in [Schedule::RunToCompletion, Schedule::Pipeline] {
             assert_eq!(schedule.to_string().parse(), Ok(schedule));
         }

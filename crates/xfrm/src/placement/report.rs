@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_card_and_what_is_not_is_counted() {
+    fn sas_in_a_card_and_sas_that_found_no_room_are_counted() {
         let mut ledger = Ledger::default();
         for number in 0..3 {
             ledger.note(SaId(number), placed(OffloadMode::Crypto, vec![]));

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_not_tried_and_told() {
+    fn an_impossible_offload_is_told_and_not_tried() {
         let cbc = Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128);
         for (esp, need, name) in [
             (None, GCM, "no_feature"),

@@ -98,7 +98,7 @@ fn an_sa_in_standby_whose_policy_is_not_taken_serves_all_the_same() {
 }
 
 #[test]
-fn what_finds_no_room_is_done_in_software_and_counted() {
+fn an_sa_that_finds_no_room_is_done_in_software_and_counted() {
     let (mut plane, twin, placement) = plane(Wanted::Auto, Some(BOTH));
     (1..=5).for_each(|number| add(&mut plane, number));
     assert_eq!((twin.in_card(), twin.tables().states.len()), ([4, 0], 10));

@@ -38,7 +38,7 @@ fn expire(plane: &Xfrm, twin: &Twin, id: SaId) {
 }
 
 #[test]
-fn what_has_expired_stays_away() {
+fn an_expired_sa_stays_away() {
     let (mut plane, twin) = pair();
     expire(&plane, &twin, SaId(2));
     // Another program has removed the other one meanwhile.
@@ -56,7 +56,7 @@ fn what_has_expired_stays_away() {
 }
 
 #[test]
-fn what_has_expired_in_a_card_is_not_taken_for_a_loss_of_the_card() {
+fn an_sa_that_expires_in_a_card_is_not_taken_for_a_loss_of_the_card() {
     let (mut plane, twin, _) = with_card(Wanted::Auto, Some(BOTH));
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
     expire(&plane, &twin, SaId(2));
@@ -90,7 +90,7 @@ fn packets_that_leave_meanwhile_do_not_stand_in_the_way() {
 /// Wherever the kernel refuses something once: it is a fault of the SAs until the next attempt, which key management
 /// makes.
 #[test]
-fn what_could_not_be_put_back_is_a_fault_until_it_is_back() {
+fn an_sa_that_could_not_be_put_back_is_a_fault_until_it_is_back() {
     for refuse_after in 0.. {
         let (mut plane, twin) = pair();
         twin.tables().states.clear();
@@ -116,7 +116,7 @@ fn what_could_not_be_put_back_is_a_fault_until_it_is_back() {
 /// Wherever the kernel refuses something once: an SA is where the report says, nothing leaks, and the next
 /// attempt puts everything right.
 #[test]
-fn what_cannot_leave_a_card_is_not_said_to_be_in_software() {
+fn an_sa_that_cannot_leave_a_card_is_not_said_to_be_in_software() {
     for refuse_after in 0.. {
         let (mut plane, twin, placement) = with_card(Wanted::Auto, Some(BOTH));
         plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
@@ -323,7 +323,7 @@ fn the_end_of_the_numbers_is_told_though_the_kernel_has_counted_few_packets() {
 }
 
 #[test]
-fn what_is_put_back_carries_no_more_than_it_might_before() {
+fn an_sa_put_back_carries_no_more_than_it_might_before() {
     let (mut plane, twin) = plane();
     plane.add_rule(rule()).expect("the kernel can");
     let limits = Limits { soft_bytes: Some(800), hard_bytes: Some(1000) };

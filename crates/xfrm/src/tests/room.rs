@@ -77,7 +77,7 @@ fn many_places_are_filled_one_for_each_and_some_at_a_time() {
 }
 
 #[test]
-fn who_finds_the_place_taken_stays_in_software_and_waits_on() {
+fn an_sa_that_finds_its_place_taken_stays_in_software_and_waits_on() {
     let (mut plane, twin, placement, told) = plane(Wanted::Crypto, 2);
     let sas = [1, 2, 3].map(|number| add(&mut plane, number));
     // Another program has it meanwhile.

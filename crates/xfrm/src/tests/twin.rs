@@ -431,7 +431,7 @@ fn an_sa_that_moves_keeps_its_sequence_numbers() {
 }
 
 #[test]
-fn what_is_refused_at_any_point_leaves_nothing_and_leaks_nothing() {
+fn a_refusal_at_any_point_leaves_nothing_and_leaks_nothing() {
     for refuse_after in 0.. {
         let (mut plane, twin) = plane();
         twin.tables().refuse_after = Some(refuse_after);
@@ -456,7 +456,7 @@ fn what_is_refused_at_any_point_leaves_nothing_and_leaks_nothing() {
 }
 
 #[test]
-fn what_others_have_removed_is_put_back() {
+fn sas_and_policies_that_others_removed_are_put_back() {
     let (mut plane, twin) = plane();
     plane.add_rule(rule()).expect("the kernel can");
     plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");

@@ -22,7 +22,7 @@ fn work(plane: &mut Xfrm) -> Vec<(Direction, Backend, u64, u64)> {
 }
 
 #[test]
-fn what_an_sa_has_done_is_attributed_to_where_it_was_and_outlives_it() {
+fn the_work_of_an_sa_is_attributed_to_its_place_and_outlives_it() {
     let (mut plane, twin, _) = plane(Wanted::Auto, None);
     plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");

@@ -146,7 +146,7 @@ fn exactly_the_immutable_is_covered() {
 }
 
 #[test]
-fn what_arrives_has_the_headers_it_came_with() {
+fn a_packet_arrives_with_the_header_fields_changed_on_the_way() {
     // Transport mode leaves what changed on the way as it came: hop limit, DSCP and ECN.
     for ipv6 in [false, true] {
         let pair = Pair::new(Kind { ipv6, ..SHA256 });

@@ -41,7 +41,7 @@ fn cost(receiver: &Datapath, kind: Kind, packet: &[u8], expected: Result<(), Dis
 }
 
 #[test]
-fn what_is_refused_costs_no_more_than_what_is_let_in() {
+fn a_refused_packet_costs_no_more_than_an_accepted_one() {
     let ah =
         |suite| Kind { suite: Suite::Ah(suite), encapsulation: Encapsulation::Ah, ..Kind::PLAIN };
     let esp = |suite| Kind { suite, ..Kind::PLAIN };

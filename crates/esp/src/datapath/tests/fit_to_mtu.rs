@@ -105,7 +105,7 @@ fn senders_are_told_what_fits() {
 }
 
 #[test]
-fn what_may_be_fragmented_is_before_esp() {
+fn a_packet_that_may_be_fragmented_is_fragmented_before_esp() {
     for kind in kinds() {
         let pair = told(kind, DontFragment::Set, 1000.max(if kind.ipv6 { 1280 } else { 0 }));
         let packet = inner(false, false, 4000);
@@ -198,7 +198,7 @@ fn the_outer_packet_says_what_the_setting_wants() {
 }
 
 #[test]
-fn where_routers_fragment_nothing_is_refused() {
+fn nothing_is_refused_where_routers_may_fragment() {
     let clear = told(Kind::PLAIN, DontFragment::Clear, 1000);
     for says in [true, false] {
         assert_eq!(clear.protect_all(&inner(false, says, 1400), Gso::NONE).map(|p| p.len()), Ok(1));
@@ -269,7 +269,7 @@ fn ah_asks_routers_as_esp_does_and_learns_of_them() {
 }
 
 #[test]
-fn what_was_learned_is_forgotten_when_it_matters() {
+fn a_learned_path_mtu_expires_and_is_learned_again() {
     let mut pair = told(Kind::PLAIN, DontFragment::Set, 1400);
     let packet = inner(false, true, fits(Kind::PLAIN, OUTER));
     assert_eq!(pair.protect(&packet), Err(Discard::TooBig));
@@ -295,7 +295,7 @@ fn tcp_is_held_to_what_was_learned() {
 }
 
 #[test]
-fn what_is_not_authentic_is_believed_within_bounds() {
+fn an_unauthenticated_path_mtu_is_believed_within_bounds() {
     let kind = Kind::PLAIN;
     let pair = untold(kind, DontFragment::Set);
     let (peer, elsewhere) = (kind.path().remote.ip(), IpAddr::from([198, 51, 100, 1]));

@@ -49,7 +49,7 @@ fn for_port(port: u16) -> TrafficSelectors {
 
 proptest! {
     #[test]
-    fn what_is_remembered_never_shows(steps in prop::collection::vec(step(), 1..80)) {
+    fn a_remembered_lookup_finds_the_same_as_a_search(steps in prop::collection::vec(step(), 1..80)) {
         let now = Instant::now();
         let mut datapath = Datapath::new(Settings::default(), now);
         let mut sender = datapath.sender();

@@ -259,7 +259,7 @@ fn segments_behind_extension_headers_stay_alone() {
 }
 
 #[test]
-fn what_was_made_whole_is_fragmented_after_esp() {
+fn a_reassembled_packet_is_fragmented_after_esp() {
     for ipv6 in [false, true] {
         let kind = Kind { mode: Mode::Transport, ipv6, ..Kind::PLAIN };
         let mut pair = Pair::new(kind);

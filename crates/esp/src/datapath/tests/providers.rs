@@ -96,7 +96,7 @@ fn a_new_sa_does_as_the_others() {
 }
 
 #[test]
-fn what_was_done_is_known_when_the_sa_or_the_datapath_is_gone() {
+fn work_stays_counted_when_the_sa_or_the_datapath_is_gone() {
     let pair = pair(Kind::PLAIN);
     let packet = sample::udp(false, (4000, 53), &sample::payload(100));
     let sealed = pair.protect(&packet).expect("an SA serves it");
@@ -112,7 +112,7 @@ fn what_was_done_is_known_when_the_sa_or_the_datapath_is_gone() {
 }
 
 #[test]
-fn what_a_provider_lacks_comes_from_aws_lc() {
+fn a_suite_that_a_provider_lacks_comes_from_aws_lc() {
     let crypto = Arc::new(CryptoProviders::on(Cpu::with(&[]), Choice::of(Provider::Ring)));
     let settings = Settings { crypto: Arc::clone(&crypto), ..Settings::default() };
     let mut datapath = Datapath::new(settings, Instant::now());
@@ -123,7 +123,7 @@ fn what_a_provider_lacks_comes_from_aws_lc() {
 }
 
 #[test]
-fn what_the_cpu_does_not_have_cannot_be_turned_on() {
+fn instructions_that_the_cpu_lacks_cannot_be_turned_on() {
     let bare = CryptoProviders::on(Cpu::with(&[]), Choice::default());
     assert!(!bare.in_core());
     assert_eq!(bare.set_in_core(true), Err(NoInstructions));

@@ -88,7 +88,7 @@ fn a_packet_whose_last_sa_goes_is_dropped_and_counted() {
 }
 
 #[test]
-fn what_was_opened_ahead_for_an_sa_that_has_gone_is_dropped_and_counted() {
+fn a_packet_opened_ahead_for_a_removed_sa_is_dropped_and_counted() {
     let pair = Pair::new(Kind::PLAIN);
     let mut receiver = pair.receiver.clone();
     let sealed = [(); 3].map(|()| pair.protect(&packet()).expect("an SA serves it"));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_no_rule_covers_is_dropped() {
+fn a_packet_that_no_rule_covers_is_dropped() {
     let pair = Pair::new(Kind::PLAIN);
     let mut sender = pair.sender.clone();
     sender.remove_rule(RULE);

@@ -89,7 +89,7 @@ fn rule_of(tunnel: &str, id: RuleId) -> Rule {
 }
 
 #[test]
-fn who_is_not_asked_is_told() {
+fn a_trace_lists_the_rules_behind_the_one_that_decided() {
     let mut datapath = Datapath::new(Settings::default(), Instant::now());
     for (name, id) in [("first", 1), ("second", 2), ("third", 3)] {
         datapath.add_rule(rule_of(name, RuleId(id))).expect("a new rule");
@@ -112,7 +112,7 @@ fn who_is_not_asked_is_told() {
 }
 
 #[test]
-fn what_the_peer_has_not_agreed_to_is_not_carried() {
+fn an_sa_does_not_carry_a_packet_outside_the_agreed_selectors() {
     let mut outbound = Kind::PLAIN.outbound();
     for selector in &mut Arc::make_mut(&mut outbound.selectors).local {
         selector.protocol = TCP;

@@ -92,7 +92,7 @@ fn the_hash_of_each_signature_counts() {
 }
 
 #[test]
-fn what_is_signed_is_verified_by_both_kinds_of_methods() {
+fn a_signature_is_verified_by_both_kinds_of_methods() {
     let old = [
         Some(AuthMethod::RSA_DIGITAL_SIGNATURE),
         Some(AuthMethod::ECDSA_SHA256_P256),

@@ -79,7 +79,7 @@ fn a_chain_is_put_together_from_what_lies_around() {
 }
 
 #[test]
-fn what_does_not_go_together_is_told() {
+fn material_that_does_not_go_together_is_told() {
     let top = root("top");
     let (key, stray) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     let leaf = side(&top, "gate", &key);
