@@ -51,7 +51,7 @@
 //!
 //! 1. The runtime and the settings are checked; nothing has changed yet.
 //! 2. UDP 500 is opened: another IKE daemon shows here.
-//! 3. The data plane starts. What a crashed run has left is replaced, the kernel's plane comes first if there is one,
+//! 3. The data plane starts. It replaces the remains of a crashed run. The kernel's plane comes first if there is one,
 //!    then the filter, then device and routes, which wait for the first rule that needs them.
 //! 4. SAs keyed by hand are installed, and IKE listens on UDP 4500.
 //! 5. The engine installs the policy's rules: from here on their traffic is protected or blocked. Events begin.

@@ -205,7 +205,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// Which of a step's measures belong here.
+    /// The measures of a step that belong here.
     fn measures(&self, step: &Step<'_>) -> Vec<Measure> {
         let all = step.measures.iter().copied();
         all.filter(|what| (*what == Measure::Ping) == self.idle).collect()

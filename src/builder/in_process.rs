@@ -58,7 +58,7 @@ impl Builder<InProcess> {
         self
     }
 
-    /// Which crypto provider makes which cipher.
+    /// Chooses the crypto provider of each cipher.
     pub fn crypto(mut self, choice: CryptoChoice) -> Self {
         self.plane.crypto = choice;
         self

@@ -31,8 +31,9 @@ pub(crate) struct Subject {
     /// Addresses and ports of this side and of the peer.
     pub path: [SocketAddr; 2],
     pub encapsulation: Encapsulation,
-    /// What was received, and what was sent.
+    /// Received packets.
     pub inbound: Flow,
+    /// Sent packets.
     pub outbound: Flow,
     pub refused: u64,
     /// The last packet that the guard has dropped, and how long ago.

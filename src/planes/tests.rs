@@ -1,4 +1,4 @@
-//! Which plane gets what, with planes that only note it.
+//! The distribution of rules and SAs to planes, with planes that only note them.
 
 use super::*;
 use crypto::Suite;

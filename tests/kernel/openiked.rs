@@ -145,7 +145,7 @@ fn from(setup: &Setup) -> String {
     format!("-I {}", setup.inner()[0])
 }
 
-/// What protects the IKE SA, one after the other.
+/// Each suite of the IKE SA, one after the other.
 fn suites() {
     let groups = [
         ("2", "modp1024"),

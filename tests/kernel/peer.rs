@@ -109,7 +109,7 @@ impl<P: Peer> World<P> {
         assert_eq!((counts.lost, counts.unexpected), (0, 0), "{counts:?} {}", self.state());
     }
 
-    /// What becomes of datagrams in both directions while something happens.
+    /// Counts the datagrams of both directions that are lost while something happens.
     pub fn count(&self, happens: impl FnOnce()) -> Counts {
         self.count_within(PATIENCE, happens)
     }
@@ -187,7 +187,8 @@ impl<P: Peer> World<P> {
         refused(&self.vpnd.space, |reason| reason == "XfrmInNoStates")
     }
 
-    /// What the kernels that protect packets counted of errors. Another sees native ESP too, and knows none of the SAs.
+    /// The errors that the kernels which protect packets have counted. Another kernel sees native ESP, too, and knows
+    /// none of the SAs.
     fn kernel_errors(&self) -> String {
         let spaces = match self.plane {
             XFRM => vec![&self.vpnd.space, self.peer.space()],

@@ -126,7 +126,7 @@ fn crossing_rekeys() {
     gateways.iter_mut().for_each(Gateway::start);
     gateways[0].ctl_ok(&["activate"]);
     for gateway in &gateways {
-        // Which messages crossed is not to be told otherwise.
+        // Only these lines of the log tell which messages crossed.
         gateway.ctl_ok(&["log", "debug"]);
     }
     let [left, right] = &gateways;

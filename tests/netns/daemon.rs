@@ -201,7 +201,7 @@ fn a_worker_that_is_stuck_gives_no_sign_of_life() {
             let stopped = Stopped::new(process, name);
             let missed = || (last(&stuck) > last("answer again")).then_some(());
             until("the thread to be missed", missed, || left.log());
-            // What was told before that.
+            // Signs of life from before that.
             manager.set_nonblocking(true).expect("a socket takes it");
             while manager.recv(&mut [0; 1024]).is_ok() {}
             left.ctl_ok(&["list"]);
@@ -237,7 +237,7 @@ fn a_daemon_without_tunnels_sleeps() {
     let [mut left, _] = two();
     left.start();
     assert_eq!(left.ctl_ok(&["list"]).lines().count(), 1, "the header alone");
-    // What the start and the question have begun comes to an end first.
+    // The work that the start and the question have begun comes to an end first.
     let sleeps_for_a_second = || {
         let before = left.sleeps();
         std::thread::sleep(Duration::from_secs(1));

@@ -186,7 +186,7 @@ impl Machine {
         out
     }
 
-    /// What vpnd and systemd have logged about the units.
+    /// The log of vpnd and systemd about the units.
     pub fn log(&self) -> String {
         if self.target().is_none() {
             return format!("---- {} is off\n", self.name);

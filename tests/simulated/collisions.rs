@@ -30,7 +30,7 @@ use sim::recorder::Change;
 use sim::{Conditions, Exchange, Gate, HostId, Label, Site, World};
 use std::time::Duration;
 
-/// Which of two nonces of an exchange may be the lowest.
+/// First octets of nonces: the lower of the two nonces of an exchange begins with `LOW`.
 const LOW: u8 = 0x00;
 const HIGH: u8 = 0xff;
 

@@ -1,4 +1,4 @@
-//! What RFC 7296 asks for that two gateways of this kind never show each other: a puppet does.
+//! Requirements of RFC 7296 that two gateways of this kind never put to the test: a puppet does.
 
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
 use crate::{SOON, calm, failure};

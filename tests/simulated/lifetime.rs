@@ -286,7 +286,7 @@ fn a_refused_rekey_is_tried_again_and_the_old_sa_ends_in_time() {
     }
 }
 
-/// What a plane tells of both halves of the left end's only Child SA.
+/// A plane reports that both halves of the left end's only Child SA expire.
 fn both_halves_expire(world: &mut World, left: sim::HostId, hard: bool) {
     let plane = world.plane(left);
     let inbound = plane.inbound().map(|i| i.sa.id).last().expect("an SA");

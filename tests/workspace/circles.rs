@@ -88,7 +88,7 @@ fn package(directory: &Path) -> String {
     package.split('"').nth(1).expect("its name comes first").to_owned()
 }
 
-/// Which files a file imports, and the names by which it does.
+/// The files that a file imports, with the names by which it imports them.
 type Imports = BTreeMap<PathBuf, BTreeMap<PathBuf, BTreeSet<String>>>;
 
 fn describe(text: &mut String, name: &str, circle: &BTreeSet<PathBuf>, imports: &Imports) {

@@ -24,7 +24,7 @@ const TICK_MS: u64 = 10;
 const CHARON: &str = "dos_protection = no\n  retransmit_tries = 8";
 const VPND: &str = "[ike]\ncookie_threshold = 4096\nhalf_open_limit = 4096\n";
 
-/// Which one.
+/// The program that a daemon is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Vpnd,
@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// Which end of all tunnels it is.
+/// The end of all tunnels that a daemon is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Initiator,

@@ -16,7 +16,7 @@ pub struct Setup {
     pub config: &'static str,
     /// Variables of its environment.
     pub environment: &'static [(&'static str, &'static str)],
-    /// Which program.
+    /// The build of `vpnd` that runs.
     pub build: Build,
     /// Child SAs beside the one for the address behind the other end.
     pub tunnels: Option<Tunnels>,

@@ -48,7 +48,7 @@ pub fn explain(
     let story = |past: &PastFailure| tell(past, &all, product, now);
     let since = |up: Option<Duration>| up.map(|up| stamp(now, up));
     let explained = |child: &&ChildStatus| {
-        // What kept the IKE SA from coming up is told once.
+        // A failure that kept the IKE SA from coming up is told once.
         let new = |p: &&PastFailure| status.failures.iter().all(|f| f.failure != p.failure);
         Explanation {
             name: child.name.clone(),

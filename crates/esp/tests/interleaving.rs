@@ -1,5 +1,6 @@
-//! What threads share, in every order in which they may come to it (loom): the in-order stage, its pools, sequence numbers,
-//! the anti-replay window, packets that wait for their SA in either direction, requests to workers, and turns.
+//! Values that threads share, in every order in which the threads may come to them (loom): the in-order stage, its
+//! pools, sequence numbers, the anti-replay window, packets that wait for their SA in either direction, requests to
+//! workers, and turns.
 //!
 //! The sources are those of the crate, compiled once more with loom's locks in place of the system's.
 
@@ -203,7 +204,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What has come out of an in-order stage.
+/// The items that have come out of an in-order stage.
 type Came = Arc<Mutex<Vec<u64>>>;
 
 fn stage(room: usize) -> (Arc<InOrder<u64, impl FnMut(u64)>>, Came) {

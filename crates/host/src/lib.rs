@@ -51,8 +51,8 @@
 //! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
 //! | How does a range of addresses become prefixes? | `prefix.rs` |
 //!
-//! Which routes and rules a tunnel needs is decided by the crate `userspace` (`crates/userspace/src/tun_routes.rs` and
-//! `crates/userspace/src/filter.rs`), not here.
+//! The crate `userspace` decides which routes and rules a tunnel needs (`crates/userspace/src/tun_routes.rs` and
+//! `crates/userspace/src/filter.rs`).
 
 #![deny(unsafe_code)]
 

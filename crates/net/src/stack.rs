@@ -59,7 +59,7 @@ impl Stack {
         config.random_seed = shared.settings.seed;
         let port = &mut Port { incoming: None, outlet: &mut outlet };
         let mut interface = Interface::new(config, port, StackInstant::from_micros(0));
-        // Which addresses are ours is decided here.
+        // This file decides which addresses are ours; smoltcp takes packets for all of them.
         interface.set_any_ip(true);
         let epoch = outlet.now;
         Self {

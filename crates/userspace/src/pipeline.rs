@@ -416,14 +416,14 @@ impl Reader<'_> {
     }
 }
 
-/// Who works on a batch.
+/// The threads that may work on a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// The reader.
     Here,
     /// The reader, if nothing else is under way.
     HereIfAlone,
-    /// Whoever is free.
+    /// A thread that is free.
     Others,
 }
 

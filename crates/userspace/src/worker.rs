@@ -53,7 +53,8 @@ const REST: Duration = Duration::from_micros(100);
 /// Most messages of one receiving call where each may hold many packets.
 const COALESCED_BATCH: usize = 16;
 
-/// Most batches of one source that are drained: what a full queue holds. Who sends faster than that keeps no order.
+/// Most batches of one source that are drained: as many as a full queue holds. A source that sends faster than that
+/// keeps no order.
 const DRAINED: usize = 2048;
 
 /// Longest packet the device hands over.

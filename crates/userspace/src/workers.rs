@@ -233,7 +233,7 @@ impl Workers {
         state.disband();
         let Some(plane) = &mut state.plane else { return };
         plane.close();
-        // What waits in queue pairs that go is not to go without being counted.
+        // Packets that wait in queue pairs that go must not be lost without being counted.
         let going = plane.queue_pairs.iter().skip(1).cloned().collect();
         if let Err(error) = state.drain(going) {
             tracing::debug!(%error, "what waited in the queue_pairs is lost");
@@ -306,7 +306,7 @@ impl State {
             return Ok(());
         }
         plane.widen(wanted)?;
-        // The kernel now sends some flows another way. What it sent the old way comes first.
+        // The kernel now steers some flows to other queue pairs. Packets in the old ones come first.
         self.drain(before)
     }
 

@@ -6,7 +6,7 @@ use crate::world::World;
 use crate::{Scenario, scenario};
 use testkit::eventually;
 
-/// Which side gets another address.
+/// The side that gets another address.
 #[derive(Clone, Copy)]
 enum Moving {
     Vpnd,

@@ -18,13 +18,13 @@ const PLUTO: &str = "/usr/libexec/ipsec/pluto";
 const WHACK: &str = "/usr/libexec/ipsec/whack";
 const ADDCONN: &str = "/usr/libexec/ipsec/addconn";
 
-/// What it is started with.
+/// The files that pluto is started with.
 pub struct Files<'a> {
     /// ipsec.conf
     pub configuration: &'a str,
     /// ipsec.secrets
     pub secrets: &'a str,
-    /// Who has made its certificate.
+    /// The authority that has issued its certificate.
     pub authority: Option<&'a Authority>,
 }
 
@@ -60,7 +60,7 @@ impl Pluto {
         pluto
     }
 
-    /// Ends the daemon as a crash would. What it has put into the kernel stays there.
+    /// Ends the daemon as a crash would. Its SAs and policies stay in the kernel.
     pub fn crash(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("a child of ours");
@@ -74,7 +74,7 @@ impl Pluto {
         self.load();
     }
 
-    /// What a command of `whack` prints.
+    /// The output of a command of `whack`.
     pub fn whack(&self, arguments: &[&str]) -> String {
         self.try_whack(arguments).unwrap_or_else(|said| panic!("whack {arguments:?}: {said}"))
     }

@@ -1,4 +1,4 @@
-//! What happens to a tunnel with libreswan, beside the matrix.
+//! Changes and failures of a tunnel with libreswan, beside the matrix.
 
 use super::pluto::{NAME, Pluto};
 use super::setup::{GCM_256, Setup};

@@ -1,4 +1,4 @@
-//! What a scenario configures on both sides.
+//! The configuration of both sides of a scenario.
 
 use super::certificates::{self, HOSTS, Key};
 use super::pluto::{Files, NAME, Pluto, SECOND};

@@ -260,7 +260,7 @@ impl Line {
         if self.transport { 1 } else { CHILDREN }
     }
 
-    /// Which end a gateway is, if it is one.
+    /// The end that a gateway is, if it is one.
     pub fn side_of(&self, gateway: usize) -> Option<usize> {
         self.ends.iter().position(|&g| g == gateway)
     }

@@ -131,7 +131,7 @@ pub async fn serve<S: Service>(
         }
     }
     drop(listener);
-    // What is still unanswered then is cut off with its task.
+    // A request that is still unanswered then is cut off with its task.
     let mut open = Vec::new();
     let answered = async {
         while let Some(client) = clients.join_next().await {
@@ -234,8 +234,8 @@ async fn read_request<'s>(
     Ok((request, Some(slot)))
 }
 
-/// Tells a client of events until it is gone or the daemon stops. What it does not take in time waits in a queue of
-/// bounded length; it is told how much it has missed.
+/// Tells a client of events until it is gone or the daemon stops. Events that it does not take in time wait in a queue
+/// of bounded length; it is told how many it has missed.
 async fn watch<S: Service>(
     reader: &mut BufReader<ReadHalf<'_>>,
     writer: &mut WriteHalf<'_>,

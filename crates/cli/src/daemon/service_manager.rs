@@ -1,7 +1,7 @@
-//! What the daemon tells the service manager that has started it, if there is one: sd_notify(3).
+//! Messages of the daemon to the service manager that has started it, if there is one: sd_notify(3).
 //!
-//! The helper has the socket. By a socket for datagrams, a process can reach every other one that it may write to, so that the
-//! daemon has none.
+//! The helper has the socket. By a socket for datagrams, a process can reach every other one that it may write to, so
+//! that the daemon has none.
 
 use super::gateway::Gateway;
 use super::helper;

@@ -78,7 +78,7 @@ impl Stage {
             left || right
         };
         assert!(self.world.run_until(Duration::from_secs(600), failed), "nothing failed");
-        // What follows from it is over as well, and both sides are asked some time after their failures.
+        // The consequences are over as well, and both sides are asked some time after their failures.
         self.world.run_for(LATER);
         self
     }

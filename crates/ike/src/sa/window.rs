@@ -18,8 +18,8 @@ pub(crate) enum Request {
     Foreign,
 }
 
-/// Numbers of both directions of one IKE SA. What is there only during an exchange has its own place in memory: of an IKE
-/// SA's life that is the least part.
+/// Numbers of both directions of one IKE SA. Values that exist only during an exchange have their own place in memory,
+/// since exchanges take the least part of an IKE SA's life.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     next: u32,

@@ -69,7 +69,7 @@ fn another_implementation_makes_the_same_packets() {
         let outbound = OutboundSa { spi, key: key.clone(), ..kind.outbound() };
         let inbound = InboundSa { spi, key, ..kind.inbound() };
         let mut pair = Pair::with(kind, kind.outbound(), inbound);
-        // Which is scapy's choice, too.
+        // Scapy clears DF, too.
         let settings = Settings { dont_fragment: DontFragment::Clear, ..Settings::default() };
         pair.send_by(Datapath::new(settings, pair.now));
         pair.sender.add_rule(rule(false)).expect("a new rule");

@@ -1,4 +1,4 @@
-//! Which packets are protected, by which SA, and which are kept until one comes.
+//! The rules decide which packets are protected, by which SA, and which are kept until one comes.
 
 use super::*;
 
