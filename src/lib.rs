@@ -42,8 +42,8 @@
 //! ```
 //!
 //! `examples/gateway.rs` is a whole gateway. `examples/custom_plane/` has its own data plane: the ten methods of
-//! [`DataPlane`](esp::plane::DataPlane), and an empty `impl Capabilities`. `examples/connect.rs` opens a TCP connection through
-//! a tunnel as an ordinary user ([`Builder::in_process`], `docs/embedding.md`).
+//! [`DataPlane`](esp::plane::DataPlane), and an empty `impl Capabilities`. `examples/connect.rs` opens a TCP connection
+//! through a tunnel as an ordinary user ([`Builder::in_process`], `docs/embedding.md`).
 //!
 //! # Start and stop
 //!

@@ -25,9 +25,9 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Starts a gateway with a policy: the text of an AIX_VPN XML file. `name_servers`: addresses of DNS servers behind the tunnels,
- separated by commas, or NULL. Tunnels are started by the connections that need them. Returns NULL after an error, whose
- reason is then in `error`.
+ Starts a gateway with a policy: the text of an AIX_VPN XML file. `name_servers`: addresses of DNS servers behind the
+ tunnels, separated by commas, or NULL. Tunnels are started by the connections that need them. Returns NULL after an
+ error, whose reason is then in `error`.
 
  # Safety
  The texts end with a zero. `error` is NULL, or has `error_size` octets.
@@ -38,7 +38,8 @@ vpn_tunnel *vpn_open(const char *policy,
                      size_t error_size);
 
 /*
- Ends a gateway: its connections end with an error, and the peers are told. It waits for their answers, at most three seconds.
+ Ends a gateway: its connections end with an error, and the peers are told. It waits for their answers, at most three
+ seconds.
 
  # Safety
  `tunnel` is NULL or comes from `vpn_open`, and is not used any more.
@@ -46,8 +47,8 @@ vpn_tunnel *vpn_open(const char *policy,
 void vpn_close(vpn_tunnel *tunnel);
 
 /*
- Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer. Returns NULL after an error, whose reason is
- then in `error`.
+ Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer. Returns NULL after an error,
+ whose reason is then in `error`.
 
  # Safety
  `tunnel` comes from `vpn_open`. `target` ends with a zero. `error` is NULL, or has `error_size` octets.
@@ -58,8 +59,8 @@ vpn_stream *vpn_connect(const vpn_tunnel *tunnel,
                         size_t error_size);
 
 /*
- Takes connections of peers at `ADDRESS:PORT` of this end, `0.0.0.0:PORT` for each of its addresses. Returns NULL after an error,
- whose reason is then in `error`.
+ Takes connections of peers at `ADDRESS:PORT` of this end, `0.0.0.0:PORT` for each of its addresses. Returns NULL
+ after an error, whose reason is then in `error`.
 
  # Safety
  As `vpn_connect`.
@@ -86,8 +87,8 @@ vpn_stream *vpn_accept(const vpn_listener *listener, char *error, size_t error_s
 void vpn_listener_free(vpn_listener *listener);
 
 /*
- The descriptor of a connection, a stream socket for `poll`, `read`, `write`, `send`, `recv` and `shutdown`. It belongs to the
- connection: do not close it.
+ The descriptor of a connection, a stream socket for `poll`, `read`, `write`, `send`, `recv` and `shutdown`. It
+ belongs to the connection: do not close it.
 
  # Safety
  `stream` comes from `vpn_connect` or `vpn_accept`.
@@ -95,8 +96,8 @@ void vpn_listener_free(vpn_listener *listener);
 int vpn_stream_fd(const vpn_stream *stream);
 
 /*
- Tells whether a connection has ended with an error, once `read` has returned 0: returns 0 if the peer has said all, and -1 if
- not, with the reason in `error`.
+ Tells whether a connection has ended with an error, once `read` has returned 0: returns 0 if the peer has said all,
+ and -1 if not, with the reason in `error`.
 
  # Safety
  `stream` comes from `vpn_connect` or `vpn_accept`. `error` is NULL, or has `error_size` octets.

@@ -189,7 +189,8 @@ impl Builder<HostPlane> {
         self
     }
 
-    /// Chooses the crypto provider of each cipher. The choice can be changed while the gateway runs: [`Gateway::crypto`].
+    /// Chooses the crypto provider of each cipher. The choice can be changed while the gateway runs:
+    /// [`Gateway::crypto`].
     pub fn crypto(mut self, choice: CryptoChoice) -> Self {
         self.plane.crypto = choice;
         self

@@ -1,6 +1,7 @@
 //! The tunnels that a command is for.
 
-/// The tunnels that a command is for. Lists and arrays of names are [`Named`](Self::Named), so that an empty list selects none.
+/// The tunnels that a command is for. Lists and arrays of names are [`Named`](Self::Named), so that an empty list
+/// selects none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// Every tunnel of the policy that the command can be for.

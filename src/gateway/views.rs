@@ -55,8 +55,8 @@ impl<'a> Tunnels<'a> {
         self.handle.status_from(first, count).await
     }
 
-    /// Starts the tunnels of these names, or with [`Selection::All`] all that this side may start, and waits until each is up or
-    /// has failed, up to three minutes. A tunnel that is up counts as started.
+    /// Starts the tunnels of these names, or with [`Selection::All`] all that this side may start, and waits until each
+    /// is up or has failed, up to three minutes. A tunnel that is up counts as started.
     ///
     /// # Errors
     /// If a name is unknown, or belongs to a tunnel that this side may not start: then none is started.
@@ -70,7 +70,8 @@ impl<'a> Tunnels<'a> {
         self.handle.activate(selection.into()).await
     }
 
-    /// Starts tunnels as [`activate`](Self::activate) does, and does not wait for them. The events tell what becomes of them.
+    /// Starts tunnels as [`activate`](Self::activate) does, and does not wait for them. The events tell what becomes of
+    /// them.
     ///
     /// # Errors
     /// As [`activate`](Self::activate).

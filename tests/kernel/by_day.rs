@@ -1,5 +1,5 @@
-//! The scenarios that are played for each change. Of a matrix these are so many that each pair of its columns' values that
-//! matters is among them; the whole matrix is played at night (`.ci/nightly`).
+//! The scenarios that are played for each change. Of a matrix these are so many that each pair of its columns' values
+//! that matters is among them; the whole matrix is played at night (`.ci/nightly`).
 
 /// Words of the names of the scenarios of a group that are played for each change. `None`: all of them are.
 pub fn chosen(group: &str) -> Option<&'static [&'static str]> {

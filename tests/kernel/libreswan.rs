@@ -1,6 +1,6 @@
-//! `vpnd`, and a libreswan whose packets the kernel protects. libreswan sends on a new Child SA before `vpnd` can have it: the
-//! userspace plane keeps such packets. The kernel drops them, so that its plane may lose some with each rekey that `vpnd` begins;
-//! it is met with rekeys by libreswan.
+//! `vpnd`, and a libreswan whose packets the kernel protects. libreswan sends on a new Child SA before `vpnd` can have
+//! it: the userspace plane keeps such packets. The kernel drops them, so that its plane may lose some with each rekey
+//! that `vpnd` begins; it is met with rekeys by libreswan.
 
 mod certificates;
 mod children;

@@ -40,8 +40,8 @@ impl Setup {
     }
 }
 
-/// Makes certificates of both ends that name their addresses. Returns where the ends `left` and `right` have their files; they
-/// vanish with the guest.
+/// Makes certificates of both ends that name their addresses. Returns where the ends `left` and `right` have their
+/// files; they vanish with the guest.
 fn certify(method: &str, addresses: [&str; 2]) -> PathBuf {
     let directory = tempfile::tempdir().expect("a temporary directory").keep();
     let key = if method.starts_with("RSA") { "rsa3072" } else { "ecdsa256" };
@@ -125,7 +125,8 @@ fn comes_and_goes(setup: &Setup) {
         world.vpnd.ctl_ok(&["rekey", "site"]);
         world.peer.await_one();
     });
-    // While OpenIKED replaces its flows, which takes time on a loaded host, its kernel answers in the clear or refuses packets.
+    // While OpenIKED replaces its flows, which takes time on a loaded host, its kernel answers in the clear or refuses
+    // packets.
     let spoilt = world.arrived_in_the_clear() + world.refused_by_peer();
     assert!(counts.lost <= spoilt && counts.unexpected == 0, "{counts:?} {}", world.state());
     world.streams();
@@ -226,8 +227,8 @@ fn short_lifetimes() {
     assert!(commands > 1, "{commands}");
 }
 
-/// OpenIKED renews both SAs by its clock. It removes the old Child SA before it has the answer to its Delete, and sends that
-/// before it has the new one: its kernel refuses what comes and goes meanwhile. Nothing else is lost.
+/// OpenIKED renews both SAs by its clock. It removes the old Child SA before it has the answer to its Delete, and sends
+/// that before it has the new one: its kernel refuses what comes and goes meanwhile. Nothing else is lost.
 fn renewed_by_openiked() {
     let world = Setup { lifetimes: [10, 10], ..Setup::default() }.world();
     world.up(true);
@@ -268,8 +269,8 @@ fn restarts() {
     ping(&world);
 }
 
-/// The address of `vpnd` changes, which has begun the tunnel. Linux refuses to change the address of an SA of PF_KEY, so that only
-/// the next Child SA carries packets.
+/// The address of `vpnd` changes, which has begun the tunnel. Linux refuses to change the address of an SA of PF_KEY,
+/// so that only the next Child SA carries packets.
 fn moves() {
     let setup = Setup::default();
     let world = setup.world();
@@ -292,7 +293,8 @@ fn moves() {
     assert_eq!(spi(), before, "the IKE SA stays");
 }
 
-/// `vpnctl why` names the settings of OpenIKED that a refusal is about. If it refuses IKE_SA_INIT, it does not say what it is.
+/// `vpnctl why` names the settings of OpenIKED that a refusal is about. If it refuses IKE_SA_INIT, it does not say what
+/// it is.
 fn refusals() {
     let esp = Esp { iked: ["aes-128", "hmac-sha1"], ..CBC_256 };
     let ike = Ike { iked: ["aes-128", "hmac-sha1", "hmac-sha1", "ecp256"], ..AES_CBC };

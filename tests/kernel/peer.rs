@@ -13,7 +13,8 @@ use testkit::{BUFFERS, until};
 pub const USERSPACE: &str = "userspace";
 pub const XFRM: &str = "xfrm";
 
-/// How long scenarios of short lifetimes last: half a minute, or so many seconds as `PEER_SECONDS` in the environment says.
+/// How long scenarios of short lifetimes last: half a minute, or so many seconds as `PEER_SECONDS` in the environment
+/// says.
 pub fn endurance() -> Duration {
     let seconds = std::env::var("PEER_SECONDS").ok();
     Duration::from_secs(seconds.map_or(30, |text| text.parse().expect("a number of seconds")))

@@ -308,8 +308,8 @@ fn crash() {
     stop(&mut gateways);
 }
 
-/// Of two tunnels between the same gateways one is the kernel's, without UDP: raw sockets get copies of its packets, which are
-/// none of the userspace plane's business.
+/// Of two tunnels between the same gateways one is the kernel's, without UDP: raw sockets get copies of its packets,
+/// which are none of the userspace plane's business.
 fn side_by_side() {
     let policies = policies::site().map(|policy| offloaded::doubled(&policy));
     let lines = "encap = \"never\"\n[tunnel.\"site_dmz\"]\ndataplane = \"userspace\"\n";
@@ -345,8 +345,8 @@ fn of_userspace(gateway: &Gateway) -> [bool; 2] {
     [has("ip link", "vpn0"), has("ip rule", "4500")]
 }
 
-/// A range with so many prefixes, to one with as many, takes too many policies: a side with the choice `auto` has the tunnel
-/// in userspace, and says why.
+/// A range with so many prefixes, to one with as many, takes too many policies: a side with the choice `auto` has the
+/// tunnel in userspace, and says why.
 fn fallback() {
     let ragged = |policy: String| {
         let policy =

@@ -68,7 +68,8 @@ impl Site {
         site
     }
 
-    /// Connects the gateways. Each has a default route to the other one, so that traffic that no tunnel protects would arrive.
+    /// Connects the gateways. Each has a default route to the other one, so that traffic that no tunnel protects would
+    /// arrive.
     fn wire(&self) {
         let [left, right] = self.0.each_ref().map(|machine| &machine.space);
         Space::connect((left, "wire", &["192.0.2.1/24"]), (right, "wire", &["192.0.2.2/24"]));
@@ -290,7 +291,8 @@ fn files(machine: &Machine) -> BTreeSet<String> {
 fn confinement(root: &'static str) {
     let machine = Machine::of(root, "left");
     install(&machine, 0);
-    // systemd counts 0.2 for NotifyAccess=all: the helper tells it the state, so that vpnd itself has no socket for datagrams.
+    // systemd counts 0.2 for NotifyAccess=all: the helper tells it the state, so that vpnd itself has no socket for
+    // datagrams.
     for (unit, most) in [("vpnd", 2.2), ("vpn-guard", 2.0)] {
         let (_, told) = machine.try_run(&format!("systemd-analyze security --no-pager {unit}"));
         let exposure = told

@@ -13,8 +13,8 @@ pub const DEBIAN_12: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/p
 
 /// Arguments: the root, the machine's directory, the name of its control group.
 ///
-/// systemd gets a control group of its own, so that it has the whole tree as on a machine; the mounts of this script are gone
-/// with its last process.
+/// systemd gets a control group of its own, so that it has the whole tree as on a machine; the mounts of this script
+/// are gone with its last process.
 const BOOT: &str = r#"set -e
 mount --make-rprivate /
 mount -t cgroup2 none "$2/groups"

@@ -181,7 +181,8 @@ fn bounds_as_responder_hold_for_sas_that_the_peer_asks_for() {
         let expected = if begins == Side::Left { (300, 60, 0) } else { (400, 20, 0) };
         assert_eq!((lives(left), lives(right)), (expected, (300, 60, 0)));
         if begins == Side::Right {
-            // The left end's SA is the first to be renewed. The left end asks, so that the new one lives as long as its own.
+            // The left end's SA is the first to be renewed. The left end asks, so that the new one lives as long as its
+            // own.
             world.run_for(25 * MINUTE);
             let mut rekeyed = |host| {
                 let status = world.status(host).remove(0);

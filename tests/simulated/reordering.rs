@@ -1,5 +1,5 @@
-//! The network delivers the Delete of SAs, or its answer, before packets that were sent earlier on them. The peer forgets its
-//! SAs with that message, as many implementations do.
+//! The network delivers the Delete of SAs, or its answer, before packets that were sent earlier on them. The peer
+//! forgets its SAs with that message, as many implementations do.
 
 use crate::puppet::{Puppet, notified, notify};
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
@@ -23,7 +23,8 @@ const BEHIND_DELETE: Duration = Duration::from_millis(900);
 /// The same of the answer to a Delete: peers ask again after half a second.
 const BEHIND_ANSWER: Duration = Duration::from_millis(200);
 
-/// Two gateways with a tunnel up, and flows both ways. Both forget what they receive on with a Delete, or with its answer.
+/// Two gateways with a tunnel up, and flows both ways. Both forget what they receive on with a Delete, or with its
+/// answer.
 struct Network {
     world: World,
     left: HostId,

@@ -6,8 +6,8 @@
 //!  settings.rs        ─┘
 //! ```
 //!
-//! Two things keep secrets out. Nothing is collected that holds keys by its nature, and the configuration is written anew without
-//! them. And every member is searched for the keys and passwords that this host is known to have.
+//! Two things keep secrets out. Nothing is collected that holds keys by its nature, and the configuration is written
+//! anew without them. And every member is searched for the keys and passwords that this host is known to have.
 
 mod archive;
 mod daemon;
@@ -75,9 +75,9 @@ pub struct SupportError {
     source: io::Error,
 }
 
-/// Collects everything and writes it to a new file with mode 0600; `output`: none is named, and it is in the working directory.
-/// `control` is the socket of the daemon, which need not run. A question that it does not answer within `limit` ends the
-/// questions.
+/// Collects everything and writes it to a new file with mode 0600; `output`: none is named, and it is in the working
+/// directory. `control` is the socket of the daemon, which need not run. A question that it does not answer within
+/// `limit` ends the questions.
 ///
 /// # Errors
 /// If the file exists or cannot be written.

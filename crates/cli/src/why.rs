@@ -22,7 +22,8 @@ use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-/// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only. `now` is the time of the status.
+/// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only. `now` is the time of the
+/// status.
 pub fn explain(
     status: &IkeStatus,
     only: Option<&str>,

@@ -33,8 +33,8 @@ mod sync {
     use std::ops::{Deref, DerefMut};
     use std::sync::{LockResult, PoisonError};
 
-    /// A lock that others may find taken up to the very moment it is let go: loom's own lets nobody run between what its
-    /// owner did last and that moment, which is where whoever only tries it can be missed.
+    /// A lock that others may find taken up to the very moment it is let go: loom's own lets nobody run between what
+    /// its owner did last and that moment, which is where whoever only tries it can be missed.
     pub(crate) struct Mutex<T> {
         value: loom::sync::Mutex<T>,
         letting_go: AtomicBool,

@@ -82,9 +82,9 @@ fn boxed<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
-/// Starts a gateway with a policy: the text of an AIX_VPN XML file. `name_servers`: addresses of DNS servers behind the tunnels,
-/// separated by commas, or NULL. Tunnels are started by the connections that need them. Returns NULL after an error, whose
-/// reason is then in `error`.
+/// Starts a gateway with a policy: the text of an AIX_VPN XML file. `name_servers`: addresses of DNS servers behind the
+/// tunnels, separated by commas, or NULL. Tunnels are started by the connections that need them. Returns NULL after an
+/// error, whose reason is then in `error`.
 ///
 /// # Safety
 /// The texts end with a zero. `error` is NULL, or has `error_size` octets.
@@ -134,7 +134,8 @@ fn open(policy: &str, servers: &str) -> Result<vpn_tunnel, String> {
     Ok(vpn_tunnel { runtime, gateway, network })
 }
 
-/// Ends a gateway: its connections end with an error, and the peers are told. It waits for their answers, at most three seconds.
+/// Ends a gateway: its connections end with an error, and the peers are told. It waits for their answers, at most three
+/// seconds.
 ///
 /// # Safety
 /// `tunnel` is NULL or comes from `vpn_open`, and is not used any more.
@@ -150,8 +151,8 @@ pub unsafe extern "C" fn vpn_close(tunnel: *mut vpn_tunnel) {
     runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
-/// Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer. Returns NULL after an error, whose reason is
-/// then in `error`.
+/// Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer. Returns NULL after an error,
+/// whose reason is then in `error`.
 ///
 /// # Safety
 /// `tunnel` comes from `vpn_open`. `target` ends with a zero. `error` is NULL, or has `error_size` octets.
@@ -180,8 +181,8 @@ pub unsafe extern "C" fn vpn_connect(
     }
 }
 
-/// Takes connections of peers at `ADDRESS:PORT` of this end, `0.0.0.0:PORT` for each of its addresses. Returns NULL after an error,
-/// whose reason is then in `error`.
+/// Takes connections of peers at `ADDRESS:PORT` of this end, `0.0.0.0:PORT` for each of its addresses. Returns NULL
+/// after an error, whose reason is then in `error`.
 ///
 /// # Safety
 /// As `vpn_connect`.
@@ -250,8 +251,8 @@ pub unsafe extern "C" fn vpn_listener_free(listener: *mut vpn_listener) {
     }
 }
 
-/// The descriptor of a connection, a stream socket for `poll`, `read`, `write`, `send`, `recv` and `shutdown`. It belongs to the
-/// connection: do not close it.
+/// The descriptor of a connection, a stream socket for `poll`, `read`, `write`, `send`, `recv` and `shutdown`. It
+/// belongs to the connection: do not close it.
 ///
 /// # Safety
 /// `stream` comes from `vpn_connect` or `vpn_accept`.
@@ -261,8 +262,8 @@ pub unsafe extern "C" fn vpn_stream_fd(stream: *const vpn_stream) -> c_int {
     unsafe { stream.as_ref() }.map_or(-1, |stream| stream.descriptor.as_raw_fd())
 }
 
-/// Tells whether a connection has ended with an error, once `read` has returned 0: returns 0 if the peer has said all, and -1 if
-/// not, with the reason in `error`.
+/// Tells whether a connection has ended with an error, once `read` has returned 0: returns 0 if the peer has said all,
+/// and -1 if not, with the reason in `error`.
 ///
 /// # Safety
 /// `stream` comes from `vpn_connect` or `vpn_accept`. `error` is NULL, or has `error_size` octets.

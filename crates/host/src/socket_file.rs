@@ -38,8 +38,8 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Makes the socket `path` with mode 0600, its directory with 0700 where there is none, and listens. The listener does
-    /// not block.
+    /// Makes the socket `path` with mode 0600, its directory with 0700 where there is none, and listens. The listener
+    /// does not block.
     ///
     /// A socket file that a dead process left is replaced; that of a live process is left alone.
     ///

@@ -208,8 +208,8 @@ impl Session {
         self.children.get_mut(spi_in)
     }
 
-    /// The Child SA that serves a child tunnel, if it is up. One that was replaced does not: its successor serves, or the
-    /// tunnel was taken down.
+    /// The Child SA that serves a child tunnel, if it is up. One that was replaced does not: its successor serves, or
+    /// the tunnel was taken down.
     pub fn serving_child(&self, name: &str) -> Option<&ChildSa> {
         let of_name = || self.children.of_tunnel(name);
         (of_name().find(|c| c.state == ChildState::Established && !c.standby))
@@ -373,8 +373,8 @@ impl Session {
         }
     }
 
-    /// The nonce that decides whether the successor of a Child SA stays beside a duplicate: that of the exchange which set
-    /// the child tunnel up. One end may meet the duplicate before a rekey, and the other one after it.
+    /// The nonce that decides whether the successor of a Child SA stays beside a duplicate: that of the exchange which
+    /// set the child tunnel up. One end may meet the duplicate before a rekey, and the other one after it.
     pub fn inherited_nonce(&self, rekeys: Option<Spi>, own: LowestNonce) -> LowestNonce {
         rekeys.and_then(|old| self.child_by_inbound(old)).map_or(own, |old| old.lowest_nonce)
     }
@@ -426,7 +426,8 @@ impl Session {
         }
     }
 
-    /// Has the peer delete a Child SA on which this side has just stopped to send, once packets on their way have arrived.
+    /// Has the peer delete a Child SA on which this side has just stopped to send, once packets on their way have
+    /// arrived.
     pub fn delete_when_drained(&mut self, cx: &Cx<'_>, spi_in: Spi) {
         self.forget_delete(spi_in);
         let delete = Task::DeleteChild(spi_in);
@@ -454,7 +455,8 @@ impl Session {
         predecessors.any(|old| self.is_deleting(old.spi_in))
     }
 
-    /// Deletes the predecessor of a Child SA at once whose own volume runs out already, so that it can be replaced in time.
+    /// Deletes the predecessor of a Child SA at once whose own volume runs out already, so that it can be replaced in
+    /// time.
     pub fn hurry_delete_of_predecessor(&mut self, spi_in: Spi) {
         let Some(child) = self.child_by_inbound(spi_in) else { return };
         let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);

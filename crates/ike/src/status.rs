@@ -28,8 +28,8 @@ pub enum State {
     Rekeying,
     /// Being deleted.
     Closing,
-    /// Up, but a part of the data plane is missing on the host: its packets may not pass, or may leave in the clear when it is
-    /// down ([`ChildStatus::fault`]).
+    /// Up, but a part of the data plane is missing on the host: its packets may not pass, or may leave in the clear
+    /// when it is down ([`ChildStatus::fault`]).
     Blocked,
 }
 
@@ -269,8 +269,8 @@ pub struct ChildStatus {
     pub last_failure: Option<(Failure, Duration)>,
     /// Recent failures, the last one first.
     pub failures: Vec<PastFailure>,
-    /// The last packet of its traffic, or of this host to the peer's network, that was about to leave in the clear, and how long
-    /// ago the guard dropped it. The guard tells of a packet a second at most.
+    /// The last packet of its traffic, or of this host to the peer's network, that was about to leave in the clear, and
+    /// how long ago the guard dropped it. The guard tells of a packet a second at most.
     pub unprotected: Option<(PacketSummary, Duration)>,
     /// The event that it waits for; `None` while up.
     pub next: Option<Next>,

@@ -1,7 +1,7 @@
 //! The endpoint: HTTP/1.1, `GET /metrics` and nothing else.
 //!
-//! A page in a browser can have the browser send requests to addresses of this machine, but not choose the Host header. So only
-//! a request that names an address, or a name from the settings, is answered (DNS rebinding).
+//! A page in a browser can have the browser send requests to addresses of this machine, but not choose the Host header.
+//! So only a request that names an address, or a name from the settings, is answered (DNS rebinding).
 
 use crate::address::Bound;
 use host::socket_file::SocketFile;
@@ -69,7 +69,8 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Serves clients until the future is dropped. Over TCP, the Host header must be an address, `localhost` or one of `hosts`.
+/// Serves clients until the future is dropped. Over TCP, the Host header must be an address, `localhost` or one of
+/// `hosts`.
 ///
 /// # Errors
 /// If the runtime does not take the socket.

@@ -77,7 +77,8 @@ struct TunnelAccount {
     children: HashMap<String, Account>,
 }
 
-/// Counts that go on when a tunnel comes up again: the gateway counts from 0 then, and a counter of OpenMetrics must not go back.
+/// Counts that go on when a tunnel comes up again: the gateway counts from 0 then, and a counter of OpenMetrics must
+/// not go back.
 #[derive(Debug, Default)]
 pub struct Ledger {
     round: u64,

@@ -1,4 +1,5 @@
-//! The kit of the tests: hosts in network namespaces, gateways on them, other daemons, and what a test needs of its machine.
+//! The kit of the tests: hosts in network namespaces, gateways on them, other daemons, and what a test needs of its
+//! machine.
 //!
 //! ```text
 //!  Trial ─▶ needs.rs: can it run here?           no ─▶ left out, with the reason
@@ -9,8 +10,8 @@
 //!               ctl, json        Watch: nothing in the clear
 //! ```
 //!
-//! It depends on no crate of the product but `namespaces`, so that tests of small crates need not wait for the library. The
-//! certificates of simulated scenarios are in the crate `sim`, which knows the engine.
+//! It depends on no crate of the product but `namespaces`, so that tests of small crates need not wait for the library.
+//! The certificates of simulated scenarios are in the crate `sim`, which knows the engine.
 //!
 //! # Where to change what
 //!

@@ -11,7 +11,8 @@ use std::time::Duration;
 /// How often it is looked whether the process has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A thread that is stopped, as if it were stuck, until this value is dropped or its process ends. It needs the rights of root.
+/// A thread that is stopped, as if it were stuck, until this value is dropped or its process ends. It needs the rights
+/// of root.
 pub struct Stopped {
     go_on: Sender<()>,
     tracer: Option<JoinHandle<()>>,

@@ -6,8 +6,8 @@
 //! 3. batches come out in the order they were read ([`InOrder`]), by the hand of whoever finished the one that was due:
 //!    outbound ones to the sockets, inbound ones past the anti-replay window to the device.
 //!
-//! Batches come from two pools and go back there. A reader that finds none free works on what is queued, so that what is
-//! under way is bounded and the kernel's queues hold the rest. One packet alone, with nothing else under way, is not
+//! Batches come from two pools and go back there. A reader that finds none free works on what is queued, so that what
+//! is under way is bounded and the kernel's queues hold the rest. One packet alone, with nothing else under way, is not
 //! worth handing over: the reader does it.
 
 mod batches;
@@ -278,8 +278,8 @@ impl Reader<'_> {
         Ok(if read == 0 { Read::Nothing } else { Read::Some(read) })
     }
 
-    /// Reads packets into a batch and hands it over; returns how many packets the device had. With the engine, all packets of a
-    /// batch are for it, or none is: the first of the others is carried over to the next batch.
+    /// Reads packets into a batch and hands it over; returns how many packets the device had. With the engine, all
+    /// packets of a batch are for it, or none is: the first of the others is carried over to the next batch.
     fn read_batch(
         &mut self,
         queue_pair: &Arc<QueuePair>,

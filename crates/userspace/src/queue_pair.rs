@@ -1,5 +1,5 @@
-//! A way in and out of the kernel: a queue of the device, and sockets. One worker serves a queue pair at a time, and the queue
-//! pair outlives it: the next worker takes the packets that wait in it when a worker goes.
+//! A way in and out of the kernel: a queue of the device, and sockets. One worker serves a queue pair at a time, and
+//! the queue pair outlives it: the next worker takes the packets that wait in it when a worker goes.
 
 use super::port::Port;
 use super::socket::Sockets;

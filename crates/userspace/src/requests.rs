@@ -67,8 +67,8 @@ impl Orders {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Takes note that the worker waits for a job, or works on one. It hears no bell meanwhile: a job that takes from one call to
-    /// the next is not answered.
+    /// Takes note that the worker waits for a job, or works on one. It hears no bell meanwhile: a job that takes from
+    /// one call to the next is not answered.
     pub(crate) fn rest(&self, rests: bool) {
         self.called.store(false, Ordering::Release);
         self.rests.store(rests, Ordering::Release);

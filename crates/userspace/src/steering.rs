@@ -18,8 +18,8 @@ const SPREAD: u32 = 0x9e37_79b1;
 /// SPIs that can be told apart from the kernel's: a program has 4096 steps at most, and each SPI takes two.
 pub(super) const MOST_SPIS: usize = 2000;
 
-/// Has ESP go to the `queue_pairs` sockets that joined the port of `socket` after the first, and all else to the first. With
-/// `own`, ESP with other SPIs than these goes to the socket that joined next, and queue pairs are those behind.
+/// Has ESP go to the `queue_pairs` sockets that joined the port of `socket` after the first, and all else to the first.
+/// With `own`, ESP with other SPIs than these goes to the socket that joined next, and queue pairs are those behind.
 pub(super) fn steer(
     socket: &Socket,
     queue_pairs: u32,

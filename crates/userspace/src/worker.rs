@@ -1,16 +1,16 @@
 //! Run to completion: a thread that moves packets, each to its end before the next is begun.
 //!
 //! 1. wait until the device, a socket or a command has something;
-//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or a single one where they
-//!    come one by one; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows
-//!    some are read before the first is sealed, so that what they need comes from memory together;
+//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or a single one where
+//!    they come one by one; the datapath cuts and seals each into the queue; send the queue's runs together; with very
+//!    many flows some are read before the first is sealed, so that what they need comes from memory together;
 //! 3. inbound: receive a batch, or a single message where they come one by one; the datapath opens each packet into the
 //!    receive queue, which puts the segments of a flow together again; write them to the device;
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
 //!    wake-up costs more than the look.
 //!
-//! A worker serves both directions of its queue pairs. Everything it owns is its own and everything it shares is lock-free or
-//! per SA, so that workers stand beside each other.
+//! A worker serves both directions of its queue pairs. Everything it owns is its own and everything it shares is
+//! lock-free or per SA, so that workers stand beside each other.
 
 use super::ah;
 use super::arriving::sort;
@@ -72,8 +72,8 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Takes the outcome of a worker's thread. Routes lead to a device that nobody reads after a failure: the traffic stops
-    /// until the plane has [another device](super::Userspace).
+    /// Takes the outcome of a worker's thread. Routes lead to a device that nobody reads after a failure: the traffic
+    /// stops until the plane has [another device](super::Userspace).
     pub(super) fn take_outcome(&self, outcome: io::Result<()>) {
         if let Err(error) = outcome {
             tracing::error!(%error, "a worker has ended: the tunnel device failed");
@@ -138,7 +138,8 @@ pub(super) fn run(config: &WorkerConfig) -> io::Result<()> {
     Worker::new(config).run()
 }
 
-/// Empties the queue pairs, one after the other in their order, which is the order in which flows move when queue pairs are added.
+/// Empties the queue pairs, one after the other in their order, which is the order in which flows move when queue pairs
+/// are added.
 pub(super) fn drain(config: &WorkerConfig) -> io::Result<()> {
     Worker::new(config).drain()
 }
@@ -348,8 +349,8 @@ impl<'a> Worker<'a> {
 
 /// The pace of packets from one side.
 ///
-/// A look for a second packet takes time, for which the first would wait. So if packets come one by one, the first after a
-/// pause is passed on at once; if there is another one, the next wait ends at once.
+/// A look for a second packet takes time, for which the first would wait. So if packets come one by one, the first
+/// after a pause is passed on at once; if there is another one, the next wait ends at once.
 struct Pace {
     /// The time when packets were last passed on.
     last: Instant,

@@ -111,9 +111,9 @@ impl Workers {
         Ok(settings)
     }
 
-    /// Switches the engine on for requests of so many octets and above, or off (`None`). While it is on, one thread reads and
-    /// works on smaller requests, and at least one other works on the rest, whatever the schedule of the settings is. No packet
-    /// is lost or overtaken. Blocks for about a millisecond if it goes on or off.
+    /// Switches the engine on for requests of so many octets and above, or off (`None`). While it is on, one thread
+    /// reads and works on smaller requests, and at least one other works on the rest, whatever the schedule of the
+    /// settings is. No packet is lost or overtaken. Blocks for about a millisecond if it goes on or off.
     ///
     /// # Errors
     /// If the system refuses a thread; everything is then as before.
@@ -155,8 +155,9 @@ impl Workers {
         self.lock().report()
     }
 
-    /// Calls every thread, which answers in its next round; a thread that waits for packets is woken for that. Returns the names of
-    /// those that have not answered the last call: they are stuck. May block for as long as a thread that is stuck is waited for.
+    /// Calls every thread, which answers in its next round; a thread that waits for packets is woken for that. Returns
+    /// the names of those that have not answered the last call: they are stuck. May block for as long as a thread that
+    /// is stuck is waited for.
     pub fn roll_call(&self) -> Vec<String> {
         let state = self.lock();
         let threads = state.team.iter().flat_map(|team| &team.threads);
@@ -243,8 +244,8 @@ impl Workers {
         }
     }
 
-    /// Drops and counts the packets that wait in the device while nobody reads it: no SA is up that could carry them, and no
-    /// tunnel waits for a packet.
+    /// Drops and counts the packets that wait in the device while nobody reads it: no SA is up that could carry them,
+    /// and no tunnel waits for a packet.
     pub(super) fn discard_unread(&self) {
         let state = self.lock();
         if let (None, Some(plane)) = (&state.team, &state.plane)
@@ -293,8 +294,8 @@ impl State {
         self.settings.number().max(if self.engine_is_on { 2 } else { 1 })
     }
 
-    /// Opens the queue pairs that the settings ask for; nobody works. Those that are too many stay, because packets may wait
-    /// in them.
+    /// Opens the queue pairs that the settings ask for; nobody works. Those that are too many stay, because packets may
+    /// wait in them.
     fn widen(&mut self) -> Result<(), PlaneError> {
         let wanted = match self.schedule() {
             Schedule::RunToCompletion => self.number(),

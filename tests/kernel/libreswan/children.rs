@@ -9,8 +9,8 @@ use testkit::until;
 /// The phase 2 tunnels of the policy, each with libreswan's connection.
 const TUNNELS: [(&str, &str); 2] = [("site_lan", NAME), ("site_dmz", SECOND)];
 
-/// Either side renews each of them on its own, and the IKE SA with both. Then libreswan ends one of them, and the other one
-/// stays.
+/// Either side renews each of them on its own, and the IKE SA with both. Then libreswan ends one of them, and the other
+/// one stays.
 pub fn two(by_vpnd: bool) {
     let mut world = Setup { second: true, ..GCM_256 }.world();
     let second = |world: &World<Pluto>| {

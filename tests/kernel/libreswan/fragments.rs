@@ -5,8 +5,8 @@ use super::setup::{GCM_256, Setup};
 use crate::peer::{Peer, World};
 use testkit::space::Space;
 
-/// Messages with large certificates exceed a packet. They go in fragments of IKE, so that no host makes fragments of IP of
-/// them. The same messages are in fragments of IP if `vpnd` takes none of IKE.
+/// Messages with large certificates exceed a packet. They go in fragments of IKE, so that no host makes fragments of IP
+/// of them. The same messages are in fragments of IP if `vpnd` takes none of IKE.
 pub fn of_large_certificates(by_vpnd: bool) {
     let setup = Setup { certificates: Some(RSA_4096), lines: &["fragmentation=yes"], ..GCM_256 };
     let ike = "retransmit_after = \"2s\"\nfragment_size = 576\n";

@@ -102,8 +102,9 @@ const OTHER_PFS: [(&str, Setup); 2] = [
     ),
 ];
 
-/// The first Child SA needs no key exchange, so that the two sides disagree about the rekey only: each refuses the other
-/// one's. `vpnd` begins a new IKE SA then, whichever side began the last one. Both disagreements are told when that is up.
+/// The first Child SA needs no key exchange, so that the two sides disagree about the rekey only: each refuses the
+/// other one's. `vpnd` begins a new IKE SA then, whichever side began the last one. Both disagreements are told when
+/// that is up.
 fn other_pfs(setup: &Setup, by_vpnd: bool) {
     let world = setup.world();
     world.up(by_vpnd);
@@ -234,7 +235,8 @@ fn vpnd_killed(by_vpnd: bool) {
         world.vpnd.start();
         let began = Instant::now();
         if !again {
-            // It still believes in its IKE SA, and would ask on that one. This takes until it has given that up: a minute.
+            // It still believes in its IKE SA, and would ask on that one. This takes until it has given that up: a
+            // minute.
             world.peer.whack(&["--name", NAME, "--terminate"]);
         }
         begin(&world, again);
@@ -268,8 +270,8 @@ fn libreswan_killed(by_vpnd: bool) {
 const NOTICES_SOON: &str =
     "retransmit_after = \"1s\"\nretransmissions = 2\nliveness_interval = \"1s\"\n";
 
-/// libreswan as responder takes part in MOBIKE only if it does not name the address of the peer. As initiator it moves only if
-/// it has a default route.
+/// libreswan as responder takes part in MOBIKE only if it does not name the address of the peer. As initiator it moves
+/// only if it has a default route.
 fn initiator_moves(by_vpnd: bool) {
     let setup = Setup { lines: &["mobike=yes"], any: by_vpnd, ..GCM_256 };
     let world = setup.world();
@@ -292,8 +294,8 @@ fn initiator_moves(by_vpnd: bool) {
     world.under_traffic(|| world.rekey_by_both());
 }
 
-/// Neither side follows, as libreswan takes no part in that: the tunnel ends by a liveness check of `vpnd`. When the responder has
-/// returned, `vpnd` begins again.
+/// Neither side follows, as libreswan takes no part in that: the tunnel ends by a liveness check of `vpnd`. When the
+/// responder has returned, `vpnd` begins again.
 fn responder_moves(by_vpnd: bool) {
     let setup = Setup { lines: &["mobike=yes"], any: by_vpnd, ike: NOTICES_SOON, ..GCM_256 };
     let world = setup.world();

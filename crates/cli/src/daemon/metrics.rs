@@ -122,8 +122,8 @@ impl<G: Gateway> Daemon<G> {
         })
     }
 
-    /// Reads all tunnels. A reload need not wait for that: it may come between two pages, and then the reading begins again,
-    /// since the pages are those of another policy.
+    /// Reads all tunnels. A reload need not wait for that: it may come between two pages, and then the reading begins
+    /// again, since the pages are those of another policy.
     async fn fleet(&self, ledger: &mut Ledger) -> Result<Fleet, Refusal> {
         loop {
             let mut round = ledger.round(self.config.1.metrics.tunnels);

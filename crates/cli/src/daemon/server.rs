@@ -37,7 +37,8 @@ pub struct Limits {
     pub clients: usize,
     /// Connections at the same time that watch events: they stay, and must leave room for others.
     pub watchers: usize,
-    /// Requests above 64 KiB at the same time, each of which may need room for [`MAX_REQUEST`] octets; more of them wait.
+    /// Requests above 64 KiB at the same time, each of which may need room for [`MAX_REQUEST`] octets; more of them
+    /// wait.
     pub large_requests: usize,
     /// For the next request to arrive in full.
     pub read: Duration,
@@ -68,8 +69,8 @@ impl Default for Limits {
 /// Serves clients until `stopping` turns true; each has its own task, so that none waits for another. Requests that
 /// are being carried out then are still answered.
 ///
-/// When this returns, nobody can connect any more. The clients' connections close with the returned value: a client that waits
-/// for this may rely on all that the daemon has undone before.
+/// When this returns, nobody can connect any more. The clients' connections close with the returned value: a client
+/// that waits for this may rely on all that the daemon has undone before.
 ///
 /// Only root and `owner`, the user the daemon runs as, are answered.
 pub async fn serve<S: Service>(

@@ -69,8 +69,9 @@ pub(super) fn send(text: &str) -> io::Result<()> {
     MANAGER.get().map_or(Ok(()), |socket| socket.send(text.as_bytes()).map(drop))
 }
 
-/// Where the service manager watches the service (`WatchdogSec=`), tells it three times within its limit that the engine and all
-/// workers answer. If one of them no longer does, the service manager ends the daemon and starts another one.
+/// Where the service manager watches the service (`WatchdogSec=`), tells it three times within its limit that the
+/// engine and all workers answer. If one of them no longer does, the service manager ends the daemon and starts another
+/// one.
 pub(super) async fn be_watched<G: Gateway>(gateway: G) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let mut beats = interval((limit / 3).max(Duration::from_millis(1)));

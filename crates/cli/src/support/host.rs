@@ -1,5 +1,5 @@
-//! The host: its network, its service and its kernel. Nothing here holds keys: the kernel's SAs are not listed, since `ip xfrm
-//! state` may show theirs.
+//! The host: its network, its service and its kernel. Nothing here holds keys: the kernel's SAs are not listed, since
+//! `ip xfrm state` may show theirs.
 
 use super::Collection;
 use std::fs::{self, File};

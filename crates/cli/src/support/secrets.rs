@@ -11,8 +11,9 @@ use zeroize::Zeroizing;
 /// The text in the place of a secret.
 pub(super) const REMOVED: &str = "[removed]";
 
-/// Characters of the shortest text that is searched for, and of the shortest one that looks like a word. Shorter ones occur
-/// everywhere, and a word that is missing everywhere would give the key away: they are removed only where a key is expected.
+/// Characters of the shortest text that is searched for, and of the shortest one that looks like a word. Shorter ones
+/// occur everywhere, and a word that is missing everywhere would give the key away: they are removed only where a key
+/// is expected.
 const SHORTEST: usize = 6;
 const SHORTEST_WORD: usize = 12;
 

@@ -29,8 +29,8 @@ pub struct Tunnel {
     pub peer_product: Option<String>,
     /// The IKE SA; `null` while down.
     pub ike_sa: Option<IkeSa>,
-    /// The request that the peer has not answered yet although it was sent again, or of which it is known that it may not
-    /// have reached the peer.
+    /// The request that the peer has not answered yet although it was sent again, or of which it is known that it may
+    /// not have reached the peer.
     #[serde(default)]
     pub unanswered: Option<Unanswered>,
     /// Its phase 2 tunnels.
@@ -229,7 +229,8 @@ pub struct Activation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureInfo {
     /// Stable name: `no_answer`, `authentication_failed`, `no_proposal_chosen`, `ts_unacceptable`,
-    /// `traffic_claimed`, `mode_mismatch`, `no_matching_tunnel`, `protocol_error`, `refused`, `data_plane`, `cancelled`.
+    /// `traffic_claimed`, `mode_mismatch`, `no_matching_tunnel`, `protocol_error`, `refused`, `data_plane`,
+    /// `cancelled`.
     pub kind: String,
     /// For people.
     pub message: String,

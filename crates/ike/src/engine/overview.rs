@@ -229,7 +229,8 @@ pub struct Inventory {
     pub pending_spis: usize,
     /// Child tunnels that are to be tried again.
     pub retries: usize,
-    /// IKE SAs that the peer has deleted, and whose last answer is kept for a while: it may be lost. They have one deadline.
+    /// IKE SAs that the peer has deleted, and whose last answer is kept for a while: it may be lost. They have one
+    /// deadline.
     pub farewells: usize,
     /// The number of deadlines.
     pub deadlines: usize,
@@ -419,8 +420,8 @@ fn usage(plane: &mut dyn DataPlane, child: &ChildSa) -> (Usage, Usage) {
     (inbound, outbound)
 }
 
-/// The traffic of a tunnel since it came up. The Child SAs that this one has replaced, `depth` of them at most, count until they
-/// are removed, when their traffic becomes part of its history.
+/// The traffic of a tunnel since it came up. The Child SAs that this one has replaced, `depth` of them at most, count
+/// until they are removed, when their traffic becomes part of its history.
 fn total(plane: &mut dyn DataPlane, session: &Session, child: &ChildSa, depth: usize) -> History {
     let (inbound, outbound) = usage(plane, child);
     let mut total = child.history_with(Some(inbound), Some(outbound));

@@ -1,5 +1,5 @@
-//! The agreement on a Child SA, with the payloads SA, TSi and TSr, which IKE_AUTH and CREATE_CHILD_SA share: the responder
-//! grants it, the initiator reads the answer (RFC 7296 §1.2, §1.3.1, §2.9).
+//! The agreement on a Child SA, with the payloads SA, TSi and TSr, which IKE_AUTH and CREATE_CHILD_SA share: the
+//! responder grants it, the initiator reads the answer (RFC 7296 §1.2, §1.3.1, §2.9).
 
 mod generic;
 mod matching;
@@ -136,8 +136,9 @@ fn try_grant(
     Ok(Granted { payloads, effects })
 }
 
-/// Has the plane prepare for the Child SA that a request asks for, where the peer names its traffic. Returns its child tunnel as
-/// long as the plane is not prepared: the request has to wait. A request that is going to be refused waits for nothing.
+/// Has the plane prepare for the Child SA that a request asks for, where the peer names its traffic. Returns its child
+/// tunnel as long as the plane is not prepared: the request has to wait. A request that is going to be refused waits
+/// for nothing.
 pub(crate) fn unprepared(
     asker: Asker<'_>,
     cx: &mut Cx<'_>,
@@ -219,8 +220,8 @@ pub(super) fn public_value(key: &PrivateKey) -> Payload {
     Payload::KeyExchange { group: group_id(key.group()), data: key.public_value().to_vec() }
 }
 
-/// Our half of a key exchange of the Child SA's own: the shared secret, and the payload of the answer. Both are empty if there
-/// is none.
+/// Our half of a key exchange of the Child SA's own: the shared secret, and the payload of the answer. Both are empty
+/// if there is none.
 fn exchange_keys(
     group: Option<Group>,
     parts: &Parts<'_>,

@@ -6,8 +6,8 @@ use control::protocol::{Child, Command as Ask, Explanation, Story, Tunnel};
 use ike::status::State;
 use std::process::ExitCode;
 
-/// With so many tunnels, each one is asked about. With more, those that are up are left out: the daemon looks at the host for
-/// each of them.
+/// With so many tunnels, each one is asked about. With more, those that are up are left out: the daemon looks at the
+/// host for each of them.
 const FEW: usize = 32;
 
 /// Explanations that people are shown.
@@ -61,8 +61,8 @@ fn is_up(state: &str) -> bool {
     State::named(state).is_some_and(State::is_up)
 }
 
-/// Returns `true` unless the tunnel and all its phase 2 tunnels are up, packets pass as far as is known, and nothing has failed
-/// that may fail again.
+/// Returns `true` unless the tunnel and all its phase 2 tunnels are up, packets pass as far as is known, and nothing
+/// has failed that may fail again.
 fn needs_explanation(found: &Explanation) -> bool {
     let passes = found.fault.is_none() && found.findings.is_empty() && found.unanswered.is_none();
     let mended = |story: &Story| story.overcome || story.reloaded_at.is_some();

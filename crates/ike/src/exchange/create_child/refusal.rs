@@ -13,8 +13,8 @@ use crate::wire::payload::Notify;
 use crate::wire::registry::NotifyType;
 use policy::ChildProposal;
 
-/// The peer refuses for good. A Child SA that it does not rekey is replaced in other [ways](Way), at last with the whole IKE
-/// SA.
+/// The peer refuses for good. A Child SA that it does not rekey is replaced in other [ways](Way), at last with the
+/// whole IKE SA.
 pub(super) fn refused(
     session: &mut Session,
     cx: &mut Cx<'_>,
