@@ -82,11 +82,10 @@ impl Health {
         let mut problems: Vec<Problem> = daemon.map(of_daemon).unwrap_or_default();
         problems.extend(tunnels.iter().flat_map(of_tunnel));
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
-        let up = |state: &String| judgement::is_up(state);
         let phase1 =
-            Fleet { defined: tunnels.len(), up: tunnels.iter().filter(|t| up(&t.state)).count() };
+            Fleet { defined: tunnels.len(), up: tunnels.iter().filter(|t| t.is_up()).count() };
         let phase2 =
-            Fleet { defined: children().count(), up: children().filter(|c| up(&c.state)).count() };
+            Fleet { defined: children().count(), up: children().filter(|c| c.is_up()).count() };
         Self::new(problems, Some([phase1, phase2]))
     }
 

@@ -5,8 +5,7 @@ use crate::health::{self, Health, Level, Problem};
 use crate::shell::tunnel_names;
 use clap::{Args, ValueEnum};
 use control::client::ClientError;
-use control::protocol::{Command as Ask, Tunnel};
-use ike::status::State;
+use control::protocol::{Child, Command as Ask, Tunnel};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -114,7 +113,7 @@ impl CheckHealth {
 }
 
 fn has_sa(tunnel: &Tunnel) -> bool {
-    tunnel.children.iter().any(|child| State::named(&child.state).is_some_and(State::has_sa))
+    tunnel.children.iter().any(Child::has_sa)
 }
 
 /// The exit status of wrong arguments: 2 would be "critical" to a monitoring system.

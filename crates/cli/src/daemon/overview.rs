@@ -13,7 +13,6 @@ use control::protocol::{
 };
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::Maintenance;
-use ike::status::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +26,6 @@ impl<G: Gateway> Daemon<G> {
         let discarded = |layer: &str| {
             counters.iter().filter(|(name, _)| name.starts_with(layer)).map(|(_, n)| n).sum()
         };
-        let up = |state: &str| State::named(state).is_some_and(State::is_up);
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().await.map_err(refusal)?;
         let (file, config) = &self.config;
@@ -41,11 +39,11 @@ impl<G: Gateway> Daemon<G> {
             configuration: file.as_ref().map(|file| file.display().to_string()),
             tunnels: Fleet {
                 defined: tunnels.len(),
-                up: tunnels.iter().filter(|tunnel| up(&tunnel.state)).count(),
+                up: tunnels.iter().filter(|tunnel| tunnel.is_up()).count(),
             },
             children: Fleet {
                 defined: children().count(),
-                up: children().filter(|child| up(&child.state)).count(),
+                up: children().filter(|child| child.is_up()).count(),
             },
             warnings: self.warnings().await?,
             planes: planes(&found, &config.esp.device),

@@ -2,11 +2,6 @@
 
 use super::{Level, Problem};
 use control::protocol::{Child, Overview, Tunnel};
-use ike::status::State;
-
-pub(super) fn is_up(state: &str) -> bool {
-    State::named(state).is_some_and(State::is_up)
-}
 
 /// The problems of the daemon itself.
 pub(super) fn of_daemon(daemon: &Overview) -> Vec<Problem> {
@@ -38,19 +33,14 @@ pub(super) fn of_tunnel(tunnel: &Tunnel) -> Vec<Problem> {
         let message = format!("{name}: {message}");
         problems.push(Problem { level, tunnel: Some(name.to_owned()), message });
     };
-    if let Some(unanswered) = tunnel.unanswered.as_ref().filter(|_| is_up(&tunnel.state)) {
+    if let Some(unanswered) = tunnel.unanswered.as_ref().filter(|_| tunnel.is_up()) {
         tell(Level::Warning, &tunnel.name, unanswered.message.clone());
     }
     for child in &tunnel.children {
-        match State::named(&child.state) {
-            Some(state) if state.has_sa() => {
-                traffic(child).into_iter().for_each(|(level, text)| tell(level, &child.name, text));
-            }
-            _ => {
-                if let Some((level, text)) = absence(child, tunnel) {
-                    tell(level, &child.name, text);
-                }
-            }
+        if child.has_sa() {
+            traffic(child).into_iter().for_each(|(level, text)| tell(level, &child.name, text));
+        } else if let Some((level, text)) = absence(child, tunnel) {
+            tell(level, &child.name, text);
         }
     }
     problems

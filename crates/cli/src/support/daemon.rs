@@ -3,8 +3,7 @@
 use super::Collection;
 use super::secrets::Secrets;
 use control::client::{Client, ClientError};
-use control::protocol::{Command as Ask, GetPolicy, Reply, Tunnel};
-use ike::status::State;
+use control::protocol::{Child, Command as Ask, GetPolicy, Reply, Tunnel};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -80,8 +79,7 @@ pub(super) fn collect(mut client: Client, control: &Path, all: &mut Collection) 
 
 /// The names of phase 1 tunnels, first of those that are not wholly up.
 fn names(tunnels: &[Tunnel]) -> Vec<String> {
-    let up = |state: &String| State::named(state).is_some_and(State::is_up);
-    let is_whole = |t: &&Tunnel| up(&t.state) && t.children.iter().all(|child| up(&child.state));
+    let is_whole = |t: &&Tunnel| t.is_up() && t.children.iter().all(Child::is_up);
     let (whole, others): (Vec<&Tunnel>, Vec<&Tunnel>) = tunnels.iter().partition(is_whole);
     others.into_iter().chain(whole).map(|tunnel| tunnel.name.clone()).collect()
 }

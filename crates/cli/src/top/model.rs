@@ -2,7 +2,6 @@
 
 use super::sample::Sample;
 use control::protocol::{Child, ChildSa, Tunnel};
-use ike::status::State;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -32,6 +31,8 @@ pub struct Row {
     pub child: Option<String>,
     /// As [`Tunnel::state`].
     pub state: String,
+    /// As [`Child::is_up`], or [`Tunnel::is_up`] of a phase 1 tunnel alone.
+    pub is_up: bool,
     /// The peer's address.
     pub peer: String,
     /// Its traffic.
@@ -151,8 +152,7 @@ impl Model {
 
     /// Phase 2 tunnels that are up, and all that were seen.
     pub fn up(&self) -> (usize, usize) {
-        let up = |row: &&Row| State::named(&row.state).is_some_and(State::is_up);
-        (self.rows.values().filter(up).count(), self.rows.len())
+        (self.rows.values().filter(|row| row.is_up).count(), self.rows.len())
     }
 
     /// The lines with this text in a name or an address, in this order.
@@ -238,6 +238,7 @@ fn row(
         tunnel: tunnel.name.clone(),
         child: child.map(|child| child.name.clone()),
         state: state.clone(),
+        is_up: child.map_or_else(|| tunnel.is_up(), Child::is_up),
         peer,
         rates,
         refused: rate(|sa| sa.refused),

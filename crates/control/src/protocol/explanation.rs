@@ -44,6 +44,13 @@ pub struct Explanation {
     pub findings: Vec<FindingInfo>,
 }
 
+impl Explanation {
+    /// As [`Tunnel::is_up`](super::Tunnel::is_up) or [`Child::is_up`](super::Child::is_up).
+    pub fn is_up(&self) -> bool {
+        super::tunnel::is_up(&self.state)
+    }
+}
+
 /// A reason why packets do not pass through a tunnel that is up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingInfo {

@@ -206,10 +206,32 @@ pub struct ChildSa {
     pub placed: Vec<PlacedInfo>,
 }
 
+/// Returns `true` if packets pass in the state with this name, as far as the two gateways are concerned.
+pub(super) fn is_up(state: &str) -> bool {
+    matches!(state, "established" | "rekeying")
+}
+
 impl Tunnel {
+    /// Returns `true` if its IKE SA is up.
+    pub fn is_up(&self) -> bool {
+        is_up(&self.state)
+    }
+
     /// Returns `true` if something of it is up or being negotiated.
     pub fn is_active(&self) -> bool {
         self.state != "down" || self.children.iter().any(|c| c.state != "down")
+    }
+}
+
+impl Child {
+    /// Returns `true` if its Child SA is up and packets pass, as far as the two gateways are concerned.
+    pub fn is_up(&self) -> bool {
+        is_up(&self.state)
+    }
+
+    /// Returns `true` if both gateways have the Child SA, whether or not its packets pass.
+    pub fn has_sa(&self) -> bool {
+        self.is_up() || self.state == "blocked"
     }
 }
 

@@ -3,7 +3,6 @@
 use super::super::session::{Failure, Session, answer};
 use crate::report;
 use control::protocol::{Child, Command as Ask, Explanation, Story, Tunnel};
-use ike::status::State;
 use std::process::ExitCode;
 
 /// With so many tunnels, each one is asked about. With more, those that are up are left out: the daemon looks at the
@@ -53,12 +52,8 @@ pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCo
 
 /// Returns `true` unless the tunnel and all its phase 2 tunnels are up with their whole traffic, and the peer answers.
 fn is_troubled(tunnel: &Tunnel) -> bool {
-    let child = |c: &Child| !is_up(&c.state) || c.fault.is_some() || c.narrowed.is_some();
-    !is_up(&tunnel.state) || tunnel.unanswered.is_some() || tunnel.children.iter().any(child)
-}
-
-fn is_up(state: &str) -> bool {
-    State::named(state).is_some_and(State::is_up)
+    let child = |c: &Child| !c.is_up() || c.fault.is_some() || c.narrowed.is_some();
+    !tunnel.is_up() || tunnel.unanswered.is_some() || tunnel.children.iter().any(child)
 }
 
 /// Returns `true` unless the tunnel and all its phase 2 tunnels are up, packets pass as far as is known, and nothing
@@ -66,7 +61,7 @@ fn is_up(state: &str) -> bool {
 fn needs_explanation(found: &Explanation) -> bool {
     let passes = found.fault.is_none() && found.findings.is_empty() && found.unanswered.is_none();
     let mended = |story: &Story| story.overcome || story.reloaded_at.is_some();
-    !is_up(&found.state)
+    !found.is_up()
         || !passes
         || !found.failures.iter().all(mended)
         || found.children.iter().any(needs_explanation)

@@ -1,6 +1,7 @@
 use super::super::Health;
 use super::*;
 use control::protocol::{FailureInfo, FindingInfo, Fleet, GuardInfo, Narrowed, Overview};
+use ike::status::State;
 use serde_json::json;
 
 /// A tunnel with one child in this state.
@@ -38,6 +39,16 @@ fn with_child(mut tunnel: Tunnel, change: impl FnOnce(&mut Child)) -> Tunnel {
 fn finding(kind: &str, certain: bool) -> FindingInfo {
     let message = format!("{kind} is in the way");
     FindingInfo { kind: kind.to_owned(), certain, message, cure: Vec::new() }
+}
+
+#[test]
+fn the_protocol_knows_the_states_of_the_engine_that_are_up() {
+    for state in State::ALL {
+        let tunnel = tunnel(state.name());
+        let child = &tunnel.children[0];
+        assert_eq!([tunnel.is_up(), child.is_up()], [state.is_up(); 2], "{state:?}");
+        assert_eq!(child.has_sa(), state.has_sa(), "{state:?}");
+    }
 }
 
 #[test]
