@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Everything but the session itself.
-pub(crate) struct Cx<'a> {
+pub(crate) struct Context<'a> {
     pub now: Instant,
     pub config: &'a Config,
     /// The host's addresses at which a peer may reach it.
@@ -33,7 +33,7 @@ pub(crate) struct Cx<'a> {
     pub out: &'a mut Outputs,
 }
 
-impl Cx<'_> {
+impl Context<'_> {
     /// Counts a datagram that is ignored. It has no effects.
     pub fn discard(&mut self, reason: Discard) -> Effects {
         self.out.discard(reason);

@@ -5,7 +5,7 @@
 //! [`Session::pump`] starts those that can be started.
 
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::discard::Discard;
@@ -39,7 +39,7 @@ impl Session {
     /// Takes a message for the IKE SA with this local SPI.
     pub fn handle(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         spi: IkeSpi,
         header: &Header,
         datagram: Datagram<'_>,
@@ -67,7 +67,7 @@ impl Session {
 
     fn handle_response(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         index: usize,
         header: &Header,
         datagram: Datagram<'_>,
@@ -160,7 +160,7 @@ impl Session {
 
     fn handle_request(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         index: usize,
         header: &Header,
         datagram: Datagram<'_>,
@@ -199,7 +199,7 @@ impl Session {
     /// Answers a request, of which `datagram` is fragment 1, or all of it. The answer may have to wait.
     fn respond(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         index: usize,
         header: &Header,
         datagram: Datagram<'_>,
@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// Answers requests that wait no longer: their time has come, or the peer has answered the Delete.
-    fn respond_to_ready(&mut self, cx: &mut Cx<'_>) -> Effects {
+    fn respond_to_ready(&mut self, cx: &mut Context<'_>) -> Effects {
         let is_ready = |index: usize, request: &Postponed| match request.until {
             Until::Prepared(_) => false,
             Until::Deleted => !create_child::waits_for_delete(self, index, &request.payloads),
@@ -300,7 +300,7 @@ impl Session {
     }
 
     /// Answers a request on the IKE SA with this local SPI that has been waiting.
-    pub fn respond_to_postponed(&mut self, cx: &mut Cx<'_>, spi: IkeSpi) -> Effects {
+    pub fn respond_to_postponed(&mut self, cx: &mut Context<'_>, spi: IkeSpi) -> Effects {
         let Some(index) = self.position(spi) else {
             impossible!(cx.out, "the engine has found the session by this SPI");
         };
@@ -315,7 +315,7 @@ impl Session {
 
     /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer:
     /// the packets that were admitted on them are to arrive before it.
-    fn pause_before_farewell(&self, cx: &Cx<'_>) -> Duration {
+    fn pause_before_farewell(&self, cx: &Context<'_>) -> Duration {
         let by_choice = matches!(self.deleted, Some((_, CloseReason::DeletedByPeer)));
         let ends = by_choice && self.sas.len() == 1 && !self.children.is_empty();
         if ends { cx.config.drain_before_answer } else { Duration::ZERO }
@@ -324,7 +324,7 @@ impl Session {
     /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
     fn repeat_answer(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         index: usize,
         header: &Header,
         datagram: Datagram<'_>,
@@ -352,7 +352,12 @@ impl Session {
         self.mobility.also_from(datagram.local, datagram.remote, &self.path);
     }
 
-    fn end_on_bad_response(&mut self, cx: &mut Cx<'_>, index: usize, error: &WireError) -> Effects {
+    fn end_on_bad_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: usize,
+        error: &WireError,
+    ) -> Effects {
         self.sas[index].window.concluded();
         let failure =
             Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"));
@@ -372,7 +377,7 @@ impl Session {
 
     /// Ends the session if the peer's answer says that it could not read the request: then the peer has ended the IKE
     /// SA already (RFC 7296 §2.21.3).
-    fn end_if_disowned(&mut self, cx: &mut Cx<'_>, payloads: &[Payload]) -> Option<Effects> {
+    fn end_if_disowned(&mut self, cx: &mut Context<'_>, payloads: &[Payload]) -> Option<Effects> {
         let error = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX)?;
         let failure = unasked(error);
         self.ending = Ending::ByPeer;
@@ -382,7 +387,7 @@ impl Session {
     /// Takes what came of a job for the IKE SA with this local SPI.
     pub fn resume(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         spi: IkeSpi,
         outcome: Result<Proved, Failure>,
     ) -> Effects {
@@ -393,7 +398,7 @@ impl Session {
     }
 
     /// Starts what can be started.
-    pub fn pump(&mut self, cx: &mut Cx<'_>) -> Effects {
+    pub fn pump(&mut self, cx: &mut Context<'_>) -> Effects {
         self.renew_numbers();
         let mut effects = self.respond_to_ready(cx);
         let mut index = 0;
@@ -460,7 +465,7 @@ impl Session {
         }
     }
 
-    fn start(&mut self, cx: &mut Cx<'_>, carrier: usize, task: Task) -> Effects {
+    fn start(&mut self, cx: &mut Context<'_>, carrier: usize, task: Task) -> Effects {
         if self.is_closing() && !matches!(task, Task::DeleteIke(_)) {
             return Effects::none();
         }
@@ -479,7 +484,7 @@ impl Session {
     }
 
     /// Does what is due.
-    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
+    pub fn handle_timeout(&mut self, cx: &mut Context<'_>) -> Effects {
         for sa in &mut self.sas {
             sa.window.requests.forget(cx.now, cx.config.patience());
         }
@@ -511,7 +516,7 @@ impl Session {
         effects
     }
 
-    fn retransmit(&mut self, cx: &mut Cx<'_>) -> Effects {
+    fn retransmit(&mut self, cx: &mut Context<'_>) -> Effects {
         let mut given_up = Vec::new();
         let others = |s: &IkeSa| {
             let retransmissions = s.window.retransmissions();

@@ -23,7 +23,7 @@ pub use target::{Startable, Target};
 use crate::admission::{Admissions, Origin};
 use crate::config::Config;
 use crate::contacts::Contacts;
-use crate::context::{Cx, Spis};
+use crate::context::{Context, Spis};
 use crate::crypto::rng::Rng;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::Deadline;
@@ -361,8 +361,8 @@ impl<P: DataPlane> Engine<P> {
 
     // ---- inside
 
-    fn cx(&mut self, now: Instant) -> Cx<'_> {
-        Cx {
+    fn cx(&mut self, now: Instant) -> Context<'_> {
+        Context {
             now,
             config: &self.config,
             addresses: &self.addresses,
@@ -383,7 +383,7 @@ impl<P: DataPlane> Engine<P> {
         &mut self,
         now: Instant,
         id: SessionId,
-        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> Effects,
+        work: impl FnOnce(&mut Session, &mut Context<'_>) -> Effects,
     ) {
         self.ask_session(now, id, |session, cx| ((), work(session, cx)));
     }
@@ -393,7 +393,7 @@ impl<P: DataPlane> Engine<P> {
         &mut self,
         now: Instant,
         id: SessionId,
-        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> (T, Effects),
+        work: impl FnOnce(&mut Session, &mut Context<'_>) -> (T, Effects),
     ) -> T {
         let Some(mut session) = self.sessions.take(id) else { return T::default() };
         let established_before = session.is_established();

@@ -13,7 +13,7 @@ mod roaming;
 mod tasks;
 
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
@@ -280,13 +280,18 @@ impl Session {
     }
 
     /// Ends the session with a Delete because of a message of the peer, and starts a new one.
-    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: CloseReason, failure: Failure) -> Effects {
+    pub fn break_off(
+        &mut self,
+        cx: &mut Context<'_>,
+        reason: CloseReason,
+        failure: Failure,
+    ) -> Effects {
         cx.out.fail(cx.now, &self.tunnel.name, None, failure);
         self.close_and_reconnect(cx, reason)
     }
 
     /// Notes that the peer lives, and where it is now.
-    pub fn heard(&mut self, cx: &mut Cx<'_>, index: usize, datagram: Datagram<'_>) {
+    pub fn heard(&mut self, cx: &mut Context<'_>, index: usize, datagram: Datagram<'_>) {
         self.last_heard = cx.now;
         self.icmp = None;
         if let Some(established) = self.sas[index].established_mut() {
@@ -301,7 +306,12 @@ impl Session {
     // ---- what exchanges bring about
 
     /// Both sides have proved who they are.
-    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: IkeSuite, nonces: Nonces<'_>) -> Effects {
+    pub fn establish(
+        &mut self,
+        cx: &mut Context<'_>,
+        suite: IkeSuite,
+        nonces: Nonces<'_>,
+    ) -> Effects {
         self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
@@ -316,7 +326,7 @@ impl Session {
     }
 
     /// Takes in a Child SA that is installed.
-    pub fn add_child(&mut self, cx: &mut Cx<'_>, child: ChildSa, rekeyed: bool) -> Effects {
+    pub fn add_child(&mut self, cx: &mut Context<'_>, child: ChildSa, rekeyed: bool) -> Effects {
         let suite = child.negotiated();
         let kind =
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
@@ -331,7 +341,7 @@ impl Session {
     }
 
     /// Warns of a Child SA for less traffic than its tunnel has, once while its successors have the same.
-    fn warn_narrowed(&self, cx: &mut Cx<'_>, child: &ChildSa) {
+    fn warn_narrowed(&self, cx: &mut Context<'_>, child: &ChildSa) {
         let name = &child.tunnel.name;
         let known = self.children.of_tunnel(name).any(|other| other.selectors == child.selectors);
         if let Some(text) = child.narrowing().filter(|_| !known) {
@@ -345,7 +355,7 @@ impl Session {
     }
 
     /// Has a Child SA send, if that has been waiting.
-    pub fn promote_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi) {
+    pub fn promote_child(&mut self, cx: &mut Context<'_>, spi_in: Spi) {
         // It has gone meanwhile.
         let Some(mut child) = self.children.get_mut(spi_in) else { return };
         if let Err(error) = child.promote(cx) {
@@ -355,7 +365,7 @@ impl Session {
     }
 
     /// Has a Child SA replaced that carries nothing any more; the plane may say so of both halves.
-    pub fn replace_exhausted(&mut self, cx: &mut Cx<'_>, spi_in: Spi) {
+    pub fn replace_exhausted(&mut self, cx: &mut Context<'_>, spi_in: Spi) {
         // It has gone meanwhile.
         let Some(child) = self.child_by_inbound(spi_in) else { return };
         match child.state {
@@ -381,7 +391,7 @@ impl Session {
 
     /// Settles what crossing requests for the same child tunnel leave: of two Child SAs the one made with the lowest
     /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
-    pub fn settle_duplicates(&mut self, cx: &mut Cx<'_>, name: &str) {
+    pub fn settle_duplicates(&mut self, cx: &mut Context<'_>, name: &str) {
         let rivals = self.children.of_tunnel(name).filter(|c| c.state == ChildState::Established);
         let mut rivals: Vec<_> = rivals.map(|c| (c.lowest_nonce, c.spi_in)).collect();
         rivals.sort_by_key(|(lowest_nonce, _)| *lowest_nonce);
@@ -400,7 +410,7 @@ impl Session {
     }
 
     /// Takes the session down unless a Child SA is there or on its way.
-    pub fn close_when_idle(&mut self, cx: &mut Cx<'_>) -> Effects {
+    pub fn close_when_idle(&mut self, cx: &mut Context<'_>) -> Effects {
         let wants_more = self.tasks.iter().chain(self.delayed.iter().map(|(_, t)| t));
         if self.children.is_empty()
             && !wants_more.clone().any(|t| matches!(t, Task::CreateChild(_)))
@@ -428,7 +438,7 @@ impl Session {
 
     /// Has the peer delete a Child SA on which this side has just stopped to send, once packets on their way have
     /// arrived.
-    pub fn delete_when_drained(&mut self, cx: &Cx<'_>, spi_in: Spi) {
+    pub fn delete_when_drained(&mut self, cx: &Context<'_>, spi_in: Spi) {
         self.forget_delete(spi_in);
         let delete = Task::DeleteChild(spi_in);
         match cx.config.drain.is_zero() {
@@ -467,7 +477,7 @@ impl Session {
     }
 
     /// Tries a task again later (RFC 7296 §2.25: not at once), or ends the session when it has been tried too often.
-    pub fn delay(&mut self, cx: &mut Cx<'_>, task: Task) -> Effects {
+    pub fn delay(&mut self, cx: &mut Context<'_>, task: Task) -> Effects {
         self.temporary_failures += 1;
         if self.temporary_failures > TEMPORARY_FAILURES {
             return self.close_and_reconnect(cx, CloseReason::TemporaryFailures);
@@ -485,7 +495,7 @@ impl Session {
     /// Sends a protected request and remembers what it is for.
     pub fn send_request(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         index: usize,
         exchange: ExchangeType,
         payloads: &[Payload],
@@ -506,7 +516,7 @@ impl Session {
 
     pub fn send_answer(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         request: &Header,
         index: usize,
         datagram: Datagram<'_>,
@@ -522,7 +532,7 @@ impl Session {
     /// Makes the answer to a request, which is not sent yet.
     pub fn keep_answer(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         request: &Header,
         index: usize,
         payloads: &[Payload],

@@ -202,7 +202,11 @@ impl Session {
     }
 
     /// Deletes one child tunnel, or stops setting it up; `false` if there is nothing of it.
-    pub(super) fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> (bool, Effects) {
+    pub(super) fn drop_child(
+        &mut self,
+        cx: &mut super::Context<'_>,
+        name: &str,
+    ) -> (bool, Effects) {
         if !self.has_or_wants_child(name) {
             return (false, Effects::none());
         }

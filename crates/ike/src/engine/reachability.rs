@@ -3,7 +3,7 @@
 use super::Engine;
 use super::reconnect::Retry;
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::datagram::Transmit;
 use crate::deadlines::{Deadline, Waiter};
 use crate::effect::Effects;
@@ -145,7 +145,7 @@ impl Session {
     }
 
     /// A message could not leave this host.
-    fn note_unsent(&mut self, cx: &mut Cx<'_>, unsent: Unsent) -> Effects {
+    fn note_unsent(&mut self, cx: &mut Context<'_>, unsent: Unsent) -> Effects {
         if let Unsent::Lack(lack) = unsent
             && self.has_only_begun()
         {

@@ -266,7 +266,7 @@ impl Session {
     }
 
     /// Stops serving a child tunnel at once, whatever the peer says to its Delete.
-    fn abandon_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> Effects {
+    fn abandon_child(&mut self, cx: &mut super::Context<'_>, name: &str) -> Effects {
         let (_, mut effects) = self.drop_child(cx, name);
         let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
         for spi in &spis {

@@ -3,7 +3,7 @@
 
 use crate::close_reason::CloseReason;
 use crate::config::Encap;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::effect::Effects;
 use crate::event::EventKind;
@@ -27,7 +27,7 @@ const COOKIE: usize = 16;
 const REFUSALS: u32 = 5;
 
 /// The payloads of IKE_AUTH about MOBIKE (RFC 4555 §3.2, §3.4).
-pub(crate) fn introduction(session: &mut Session, cx: &Cx<'_>) -> Vec<Payload> {
+pub(crate) fn introduction(session: &mut Session, cx: &Context<'_>) -> Vec<Payload> {
     let mut payloads = vec![status(NotifyType::MOBIKE_SUPPORTED, vec![])];
     let others = session.other_addresses(cx);
     payloads.extend(others.iter().map(|a| additional(*a)));
@@ -75,7 +75,7 @@ fn is_usable(address: IpAddr) -> bool {
 }
 
 /// Sends a request for a purpose.
-pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, purpose: Purpose) {
+pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, purpose: Purpose) {
     if !session.is_mobile() {
         return;
     }
@@ -108,7 +108,7 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, purpose:
     session.send_request(cx, index, ExchangeType::INFORMATIONAL, &payloads, active);
 }
 
-fn detection(session: &Session, cx: &Cx<'_>, index: usize) -> [Payload; 2] {
+fn detection(session: &Session, cx: &Context<'_>, index: usize) -> [Payload; 2] {
     let spis = session.sas[index].spis();
     announce(spis, &session.path, cx.config.encap == Encap::Always)
 }
@@ -116,7 +116,7 @@ fn detection(session: &Session, cx: &Cx<'_>, index: usize) -> [Payload; 2] {
 /// Answers the parts of a request that concern addresses.
 pub(crate) fn answer(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: &[Payload],
     datagram: Datagram<'_>,
@@ -189,7 +189,7 @@ fn shown(datagram: Datagram<'_>) -> Vec<u8> {
 /// Takes the answer to a request of ours.
 pub(crate) fn conclude(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     pending: &PendingAddresses,
     payloads: &[Payload],
@@ -237,7 +237,7 @@ fn is_back(session: &Session) -> bool {
 
 fn conclude_update(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: &[Payload],
     parts: &Parts<'_>,

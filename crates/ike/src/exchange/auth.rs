@@ -9,7 +9,7 @@ use super::child_sa::{self, ChildRequest};
 use super::half_open::{Begun, Checking, HalfOpen, Init, Request, Stage, Unproven};
 use crate::admission::HALF_OPEN_FOR;
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::discard::Discard;
@@ -65,7 +65,7 @@ pub(crate) struct First {
 /// Begins to make our proof.
 pub(crate) fn ask(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     keys: Keys,
     first: First,
@@ -129,7 +129,7 @@ fn prove_to_responder(
 }
 
 /// Goes on with a proof of ours. If it needs a PPK that the responder may lack, another one without it is made, too.
-fn proved(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: Evidence) -> Effects {
+fn proved(session: &mut Session, cx: &mut Context<'_>, index: usize, proof: Evidence) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
     let auth_id = session.sas[index].window.next_id();
     let spi = session.sas[index].local_spi;
@@ -162,7 +162,7 @@ fn proved(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: Evidence)
 /// Sends our proof and asks for the first Child SA. `without` is the proof without the PPK, where that is optional.
 fn send(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     proof: &Evidence,
     without: Option<&Evidence>,
@@ -207,7 +207,7 @@ fn send(
 /// Takes the responder's answer, and begins to check its proof.
 pub(crate) fn conclude(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: Vec<Payload>,
 ) -> Effects {
@@ -231,7 +231,7 @@ pub(crate) fn conclude(
 /// Goes on with what came of a job.
 pub(crate) fn resume(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     outcome: Result<Proved, Failure>,
 ) -> Effects {
@@ -256,7 +256,7 @@ pub(crate) fn resume(
 }
 
 /// Gives up on jobs that nobody does.
-pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     let late = session.sas.iter().position(|s| match &s.state {
         State::AuthSent(auth) => auth.working_until().is_some_and(|until| until <= cx.now),
         _ => false,
@@ -278,7 +278,7 @@ fn too_late() -> Failure {
 /// Goes on once the responder's proof is checked; the verdict may hold a warning.
 fn finish(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: &[Payload],
     verdict: Result<Option<String>, Failure>,
@@ -356,11 +356,11 @@ fn finish(
     effects
 }
 
-pub(super) fn release(cx: &mut Cx<'_>, spi_in: Option<Spi>) {
+pub(super) fn release(cx: &mut Context<'_>, spi_in: Option<Spi>) {
     spi_in.into_iter().for_each(|spi| cx.release_spi(spi));
 }
 
-fn established(cx: &mut Cx<'_>, lifetime: Lifetime, keys: Keys) -> Established {
+fn established(cx: &mut Context<'_>, lifetime: Lifetime, keys: Keys) -> Established {
     Established {
         keys,
         active: None,
@@ -374,7 +374,7 @@ fn established(cx: &mut Cx<'_>, lifetime: Lifetime, keys: Keys) -> Established {
 
 /// Checks what can be at once: errors, the identity, a preshared key. The claim of a signature is left to be checked.
 fn check(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     tunnel: &IkeTunnel,
     auth: &AuthSent,
     auth_id: u32,
@@ -438,7 +438,7 @@ fn check(
 /// A proof that was not accepted, by us or by the peer.
 fn conclude_child(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     child: &Arc<ChildTunnel>,
     spi_in: Spi,
@@ -501,7 +501,7 @@ pub(crate) enum Answer {
 
 /// Answers an IKE_AUTH request on a half-open IKE SA that waits for one.
 pub(crate) fn answer(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     half: HalfOpen,
     header: &Header,
     datagram: Datagram<'_>,
@@ -585,7 +585,7 @@ pub(crate) fn answer(
 /// Goes on with an IKE_AUTH request once its proof is checked and ours made. The addresses are those of its answer;
 /// `Err`: the half-open IKE SA does not wait for that.
 pub(crate) fn resume_answer(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     half: HalfOpen,
     outcome: Result<Proved, Failure>,
 ) -> Result<((SocketAddr, SocketAddr), Answer), Box<HalfOpen>> {
@@ -637,7 +637,7 @@ fn still_there(unproven: &Unproven, tunnel: &IkeTunnel) -> Result<Arc<IkeTunnel>
 
 /// Refuses a request whose job nobody does. `Err`: there is none.
 pub(crate) fn give_up(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     half: HalfOpen,
 ) -> Result<((SocketAddr, SocketAddr), Answer), Box<HalfOpen>> {
     resume_answer(cx, half, Err(too_late()))
@@ -661,7 +661,7 @@ fn prove(
 }
 
 pub(super) fn refuse(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     begun: Begun,
     unproven: &Unproven,
     request: Request,
@@ -675,7 +675,7 @@ pub(super) fn refuse(
 
 /// Refuses a request of which the operator knows.
 fn refuse_silently(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     mut begun: Begun,
     request: Request,
     rejection: &Rejection,
@@ -699,7 +699,7 @@ struct Authentic {
 
 /// Finds the tunnel that the peer's identity names and checks its proof.
 fn authenticate(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     begun: &Begun,
     unproven: &Unproven,
     (auth_id, payloads): (u32, &[Payload]),
@@ -767,7 +767,7 @@ fn authenticate(
 }
 
 /// The path of the peer's messages from its IKE_AUTH request on.
-fn path_of(cx: &Cx<'_>, begun: &Begun, request: &Request) -> Path {
+fn path_of(cx: &Context<'_>, begun: &Begun, request: &Request) -> Path {
     let (local, remote) = request.path;
     let mut path = begun.path;
     // RFC 7296 §2.23: the peer may have moved to the port of NAT traversal meanwhile, but to another address only
@@ -781,7 +781,7 @@ fn path_of(cx: &Cx<'_>, begun: &Begun, request: &Request) -> Path {
 }
 
 fn establish(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     begun: Begun,
     unproven: Unproven,
     request: &Request,

@@ -5,7 +5,7 @@ mod generic;
 mod matching;
 
 use super::{Granted, follow_up, ppk};
-use crate::context::Cx;
+use crate::context::Context;
 use crate::crypto::key_exchange::{PrivateKey, respond};
 use crate::effect::Effects;
 use crate::failure::facts::{KEPT, Offers, Shadowed, Traffic, Wanted};
@@ -43,7 +43,7 @@ pub(crate) struct ChildRequest<'a> {
 /// Grants a Child SA: installs it and makes the payloads of the answer. Failures are noted for the operator.
 pub(crate) fn grant(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn grant(
 
 fn try_grant(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
@@ -141,7 +141,7 @@ fn try_grant(
 /// for nothing.
 pub(crate) fn unprepared(
     asker: Asker<'_>,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     parts: &Parts<'_>,
 ) -> Option<Arc<ChildTunnel>> {
     asker.tunnel.generic.as_ref()?;
@@ -155,7 +155,7 @@ pub(crate) fn unprepared(
 /// Refuses traffic that goes to another peer, whatever is agreed with this one (RFC 3948 §5.2).
 fn refuse_claimed(
     asker: Asker<'_>,
-    cx: &Cx<'_>,
+    cx: &Context<'_>,
     tunnel: &ChildTunnel,
     selectors: &TrafficSelectors,
 ) -> Result<(), Rejection> {
@@ -205,7 +205,7 @@ fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], request: &ChildRequest
 /// A PPK that the peer proposes for a Child SA, and the payload that selects it. In IKE_AUTH there is none.
 fn fresh_ppk(
     session: &Session,
-    cx: &Cx<'_>,
+    cx: &Context<'_>,
     index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
@@ -240,7 +240,7 @@ fn exchange_keys(
 /// Makes the Child SA that the peer has asked for, once all keys are exchanged.
 pub(super) fn complete(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     awaited: AwaitedChild,
     shared: &[Secret],
@@ -293,7 +293,7 @@ fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: L
 
 pub(super) fn successor_history(
     session: &Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     rekeys: Option<Spi>,
 ) -> History {
     match rekeys.and_then(|spi| session.child_by_inbound(spi)) {

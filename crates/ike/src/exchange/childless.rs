@@ -1,6 +1,6 @@
 //! IKE_AUTH without a Child SA, as initiator (RFC 6023): for responders that insist on it.
 
-use crate::context::Cx;
+use crate::context::Context;
 use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::exchange::{auth, sa_init};
@@ -24,7 +24,7 @@ pub(crate) fn is_wanted(auth: &AuthSent, payloads: &[Payload]) -> bool {
 }
 
 /// Starts over: the responder has dropped the IKE SA. The IKE_AUTH request of the next one asks for no Child SA.
-pub(crate) fn begin(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> Effects {
+pub(crate) fn begin(session: &mut Session, cx: &mut Context<'_>, index: usize) -> Effects {
     let State::AuthSent(auth) = &session.sas[index].state else {
         impossible!(cx.out, "IKE_AUTH is refused in IKE_AUTH only")
     };

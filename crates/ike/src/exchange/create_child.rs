@@ -10,7 +10,7 @@ use super::follow_up::{self, Step};
 use super::{Answer, Granted, child_sa, ppk, rekey_ike};
 use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
-use crate::context::Cx;
+use crate::context::Context;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::crypto::prf;
 use crate::effect::Lost;
@@ -55,7 +55,12 @@ struct Wish {
 }
 
 /// Asks for a new Child SA.
-pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) -> Effects {
+pub(crate) fn ask_new(
+    session: &mut Session,
+    cx: &mut Context<'_>,
+    index: usize,
+    name: &str,
+) -> Effects {
     let Some(tunnel) = cx.policy.child_of(&session.tunnel, name).cloned() else {
         return Effects::none();
     };
@@ -70,7 +75,7 @@ pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name
 /// Asks for the successor of a Child SA, in the way that was good for the one before.
 pub(crate) fn ask_rekey(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     spi_in: Spi,
 ) -> Effects {
@@ -91,7 +96,7 @@ fn successor(child: &ChildSa, way: Way) -> Wish {
     Wish { tunnel, rekeys: Some(child.spi_in), way, group, restarts: 0 }
 }
 
-fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effects {
+fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) -> Effects {
     let Wish { tunnel, rekeys, way, group, restarts } = wish;
     let proposals = session.child_path().carries(&tunnel.proposals);
     if proposals.is_empty() {
@@ -150,7 +155,7 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effe
 /// The child tunnel that a CREATE_CHILD_SA request asks for, as long as the plane is not prepared for it.
 pub(crate) fn unprepared(
     session: &Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     payloads: &[Payload],
 ) -> Option<Arc<ChildTunnel>> {
     let parts = Parts::of(payloads);
@@ -185,7 +190,7 @@ fn rekeyed(parts: &Parts<'_>) -> Result<Option<(ProtocolId, Spi)>, Rejection> {
 /// Answers a CREATE_CHILD_SA request.
 pub(crate) fn answer(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: Vec<Payload>,
 ) -> Answer {
@@ -206,7 +211,7 @@ pub(crate) fn answer(
 
 fn answer_child(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     parts: &Parts<'_>,
 ) -> Result<Granted, Rejection> {
@@ -233,7 +238,7 @@ fn answer_child(
 /// Takes the answer to a request of ours.
 pub(crate) fn conclude(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     mut pending: PendingChild,
     payloads: Vec<Payload>,
@@ -304,7 +309,7 @@ pub(crate) fn conclude(
 
 fn conclude_success(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     pending: &PendingChild,
     parts: &Parts<'_>,
@@ -413,7 +418,7 @@ fn conclude_success(
 /// Queues a request again whose IKE SA is gone.
 pub(crate) fn start_over(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     pending: &PendingChild,
 ) -> Effects {
     cx.release_spi(pending.spi_in);
@@ -428,7 +433,7 @@ pub(crate) fn start_over(
 
 /// The peer has deleted the Child SA before its answer arrived. Nothing is installed, and the Child SA that it was to
 /// replace is deleted.
-fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
+fn forget_deleted(session: &mut Session, cx: &mut Context<'_>, pending: &PendingChild) -> Effects {
     cx.release_spi(pending.spi_in);
     let old = pending.rekeys.filter(|old| stands(session, *old));
     match old.and_then(|old| session.child_by_inbound(old)) {
@@ -443,7 +448,7 @@ fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild
 }
 
 /// The peer has taken the tunnel down while this side was about to set it up or to renew it.
-fn lose(session: &Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
+fn lose(session: &Session, cx: &mut Context<'_>, pending: &PendingChild) -> Effects {
     let name = &pending.tunnel.name;
     if session.serving_child(name).is_none() {
         let reason = CloseReason::DeletedByPeer;
@@ -460,7 +465,7 @@ fn stands(session: &Session, spi_in: Spi) -> bool {
 
 fn conclude_error(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     pending: PendingChild,
     error: Notify,
@@ -517,7 +522,7 @@ fn conclude_error(
 /// Tells the operator. The old Child SA stays, and after half of the rest of its lifetime the rekey is tried again.
 fn fail(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     (tunnel, rekeys): (&ChildTunnel, Option<Spi>),
     failure: Failure,
 ) -> Effects {

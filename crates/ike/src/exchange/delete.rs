@@ -2,7 +2,7 @@
 
 use super::{create_child, follow_up, rekey_ike};
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::effect::{Effect, Effects};
 use crate::sa::Phase;
 use crate::sa::active::Active;
@@ -18,7 +18,7 @@ use esp::plane::Spi;
 const DELETED_UNKNOWN: usize = 16;
 
 /// Asks the peer to delete a Child SA.
-pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
+pub(crate) fn ask_child(session: &mut Session, cx: &mut Context<'_>, index: usize, spi_in: Spi) {
     create_child::handover::take_over(session, cx, spi_in);
     let of_it = session.child_mut(spi_in).map(|mut child| {
         if child.state == ChildState::Established {
@@ -34,23 +34,33 @@ pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, sp
 }
 
 /// Asks the peer to delete an IKE SA, and with the last one everything.
-pub(crate) fn ask_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+pub(crate) fn ask_ike(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     ask(session, cx, index, &[Payload::Delete(Delete::IkeSa)], Active::DeleteIke);
 }
 
 /// Tells a responder whose proof was not accepted (RFC 7296 §2.21.2). Nothing waits for its answer.
-pub(crate) fn ask_refused(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+pub(crate) fn ask_refused(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     let payloads =
         [status(NotifyType::AUTHENTICATION_FAILED, vec![]), Payload::Delete(Delete::IkeSa)];
     ask(session, cx, index, &payloads, Active::DeleteIke);
 }
 
-fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, payloads: &[Payload], active: Active) {
+fn ask(
+    session: &mut Session,
+    cx: &mut Context<'_>,
+    index: usize,
+    payloads: &[Payload],
+    active: Active,
+) {
     session.send_request(cx, index, ExchangeType::INFORMATIONAL, payloads, Some(active));
 }
 
 /// The peer has deleted its halves.
-pub(crate) fn conclude_children(session: &mut Session, cx: &mut Cx<'_>, spis: &[Spi]) -> Effects {
+pub(crate) fn conclude_children(
+    session: &mut Session,
+    cx: &mut Context<'_>,
+    spis: &[Spi],
+) -> Effects {
     let mut effects = Effects::none();
     for spi in spis {
         effects += give_up_child(session, cx, *spi, CloseReason::DeletedHere).unwrap_or_default();
@@ -59,14 +69,14 @@ pub(crate) fn conclude_children(session: &mut Session, cx: &mut Cx<'_>, spis: &[
 }
 
 /// The peer has deleted its half.
-pub(crate) fn conclude_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> Effects {
+pub(crate) fn conclude_ike(session: &mut Session, cx: &mut Context<'_>, index: usize) -> Effects {
     drop_ike(session, cx, index)
 }
 
 /// Forgets a Child SA; its successor, if it has one, takes over. `None`: it is not there.
 fn give_up_child(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     spi_in: Spi,
     reason: CloseReason,
 ) -> Option<Effects> {
@@ -101,7 +111,7 @@ fn restore(session: &mut Session, successor: Spi, name: &str) {
 }
 
 /// Lets a redundant Child SA serve after all: the peer was to delete it, and has deleted the other one.
-fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
+fn revive(session: &mut Session, cx: &mut Context<'_>, name: &str) {
     if session.serving_child(name).is_some() {
         return;
     }
@@ -118,7 +128,7 @@ fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
 /// §1.4.1, §2.25.1).
 pub(crate) fn answer_children(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     protocol: ProtocolId,
     spis: &[u32],
@@ -157,7 +167,7 @@ fn note_unknown(session: &mut Session, spi_out: Spi) {
 }
 
 /// Does what the peer's Delete of an IKE SA asks for, after it was answered.
-pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
+pub(crate) fn settle(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     // The request had no Delete of an IKE SA.
     let Some((spi, reason)) = session.deleted.take() else { return Effects::none() };
     // The session has ended while it answered.
@@ -170,7 +180,7 @@ pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
 }
 
 /// Forgets an IKE SA; the session ends with the last.
-pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> Effects {
+pub(crate) fn drop_ike(session: &mut Session, cx: &mut Context<'_>, index: usize) -> Effects {
     if session.sas.len() == 1 {
         return session.end(cx, CloseReason::Deleted, None);
     }

@@ -1,6 +1,6 @@
 //! IKE_FOLLOWUP_KE: the additional key exchanges behind CREATE_CHILD_SA (RFC 9370 §2.2.4).
 
-use crate::context::Cx;
+use crate::context::Context;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::deadlines::after;
 use crate::negotiation::suite::Additional;
@@ -92,7 +92,7 @@ fn request(key: &PrivateKey, link: Vec<u8>) -> Vec<Payload> {
 }
 
 /// Data by which the peer's next request is known.
-pub(super) fn new_link(cx: &mut Cx<'_>) -> Vec<u8> {
+pub(super) fn new_link(cx: &mut Context<'_>) -> Vec<u8> {
     let mut link = vec![0; LINK];
     cx.rng.fill(&mut link);
     link
@@ -101,7 +101,7 @@ pub(super) fn new_link(cx: &mut Cx<'_>) -> Vec<u8> {
 /// Awaits the additional key exchanges of a request of the peer. Returns the payload of the answer that says so.
 pub(super) fn expect(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     additional: Additional,
     shared: Vec<Secret>,
@@ -121,12 +121,12 @@ pub(super) fn expect(
 }
 
 /// Gives up on a request whose additional key exchanges have not come.
-pub(crate) fn give_up(cx: &mut Cx<'_>, awaited: &Awaited) {
+pub(crate) fn give_up(cx: &mut Context<'_>, awaited: &Awaited) {
     awaited.spi_in().into_iter().for_each(|spi| cx.release_spi(spi));
 }
 
 /// Gives up on those that are too late.
-pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) {
     for sa in &mut session.sas {
         let Some(established) = sa.established_mut() else { continue };
         let late: Vec<Awaited> =

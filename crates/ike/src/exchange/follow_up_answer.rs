@@ -3,7 +3,7 @@
 use super::follow_up::{give_up, new_link};
 use super::{Granted, child_sa, rekey_ike};
 use crate::collision::{self, Request};
-use crate::context::Cx;
+use crate::context::Context;
 use crate::crypto::key_exchange::respond;
 use crate::deadlines::after;
 use crate::effect::Effects;
@@ -18,7 +18,7 @@ use crate::wire::registry::NotifyType;
 /// Answers an IKE_FOLLOWUP_KE request.
 pub(crate) fn answer(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: &[Payload],
 ) -> Result<Granted, Rejection> {
@@ -58,7 +58,7 @@ pub(crate) fn answer(
 /// Makes one key exchange; with the data for the next one, if there is one.
 fn go_on(
     session: &Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     awaited: &mut Awaited,
     parts: &Parts<'_>,
@@ -98,7 +98,7 @@ fn go_on(
 
 fn complete(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     awaited: Awaited,
 ) -> Result<Effects, Rejection> {

@@ -3,7 +3,7 @@
 use super::address_update;
 use super::{Answer, delete};
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::effect::Effects;
 use crate::sa::active::Active;
@@ -14,7 +14,7 @@ use crate::wire::payload::{Delete, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 
 /// Asks whether the peer lives.
-pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     // RFC 4555 §3.8: whether the NAT still shows the same address.
     if session.is_mobile() && session.begun_here && session.path.nat_local {
         return address_update::ask(session, cx, index, Purpose::Liveness);
@@ -26,7 +26,7 @@ pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Cx<'_>, index: usize)
 /// Answers an INFORMATIONAL request.
 pub(crate) fn answer(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: &[Payload],
     datagram: Datagram<'_>,

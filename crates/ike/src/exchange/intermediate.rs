@@ -6,7 +6,7 @@ use super::half_open::{Begun, HalfOpen, Request, Stage, Unproven};
 use super::ppk;
 use crate::admission::HALF_OPEN_FOR;
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::crypto::key_exchange::{PrivateKey, respond};
 use crate::datagram::Datagram;
 use crate::discard::Discard;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// last, this side proposes its PPKs.
 pub(crate) fn ask(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     keys: Keys,
     first: First,
@@ -101,7 +101,7 @@ pub(crate) fn ask(
 /// Takes the responder's answer. `datagram` is the message or its fragment 1, and `content` what is in it.
 pub(crate) fn conclude(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     payloads: &[Payload],
     datagram: &[u8],
@@ -195,7 +195,7 @@ fn broken(detail: &str) -> Failure {
 
 /// Answers an IKE_INTERMEDIATE request on a half-open IKE SA.
 pub(crate) fn answer(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     half: HalfOpen,
     header: &Header,
     datagram: Datagram<'_>,
@@ -385,7 +385,7 @@ fn public_value(key: &PrivateKey) -> Payload {
 
 /// The answer to the last request, which has come again.
 fn repeated(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     begun: &mut Begun,
     unproven: &mut Unproven,
     header: &Header,

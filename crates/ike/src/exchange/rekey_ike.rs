@@ -4,7 +4,7 @@ use super::follow_up::{self, Step};
 use super::{Granted, ppk};
 use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
-use crate::context::Cx;
+use crate::context::Context;
 use crate::crypto::key_exchange::{PrivateKey, respond};
 use crate::crypto::prf;
 use crate::deadlines::after;
@@ -36,7 +36,7 @@ use std::time::Duration;
 const RESTARTS: u8 = 3;
 
 /// Asks for the successor of an IKE SA.
-pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     let Some(established) = session.sas[index].established() else {
         impossible!(cx.out, "a task starts on an established IKE SA only")
     };
@@ -51,7 +51,7 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     send(session, cx, index, group, 0);
 }
 
-fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, group: Group, restarts: u8) {
+fn send(session: &mut Session, cx: &mut Context<'_>, index: usize, group: Group, restarts: u8) {
     let spi = cx.new_ike_spi();
     let nonce = cx.rng.nonce();
     let key_exchange = PrivateKey::generate(group);
@@ -79,7 +79,7 @@ fn peer_spi(proposal: &Proposal) -> Option<IkeSpi> {
 /// Answers the peer's request. A refusal is noted for the operator.
 pub(crate) fn answer(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     parts: &Parts<'_>,
 ) -> Result<Granted, Rejection> {
@@ -151,7 +151,7 @@ fn try_answer(
 /// Makes the IKE SA that the peer has asked for, once all keys are exchanged.
 pub(super) fn complete(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     awaited: &AwaitedIke,
     shared: &[Secret],
@@ -177,7 +177,7 @@ pub(super) fn complete(
 
 fn take_in(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     spi: IkeSpi,
     remote_spi: IkeSpi,
     initiator: bool,
@@ -205,7 +205,7 @@ fn take_in(
     Effect::SpiTaken(spi).into()
 }
 
-fn succeed(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi, suite: IkeSuite) {
+fn succeed(session: &mut Session, cx: &mut Context<'_>, old: IkeSpi, new: IkeSpi, suite: IkeSuite) {
     session.rekeys += 1;
     session.temporary_failures = 0;
     session.supersede(cx, old, new);
@@ -216,7 +216,7 @@ fn succeed(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi, sui
 /// Settles for the peer's rekey where ours has come to nothing.
 pub(crate) fn yield_to(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     old: IkeSpi,
     rival: &IkeRival,
 ) -> bool {
@@ -234,7 +234,7 @@ pub(crate) fn yield_to(
 /// Takes the answer to a request of ours.
 pub(crate) fn conclude(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     mut pending: PendingRekey,
     payloads: Vec<Payload>,
@@ -303,7 +303,7 @@ pub(crate) fn conclude(
 }
 
 /// The peer holds an IKE SA that we cannot use: there is no safe way on.
-fn break_off(session: &mut Session, cx: &mut Cx<'_>, detail: String) -> Effects {
+fn break_off(session: &mut Session, cx: &mut Context<'_>, detail: String) -> Effects {
     let failure = Failure::new(FailureKind::ProtocolError, detail);
     cx.out.fail(cx.now, &session.tunnel.name, None, failure);
     session.close_and_reconnect(cx, CloseReason::RekeyFailed)
@@ -341,7 +341,7 @@ fn read(
 
 fn conclude_error(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     pending: &PendingRekey,
     error: crate::wire::payload::Notify,
@@ -368,7 +368,7 @@ fn conclude_error(
 /// Deletes the IKE SA and makes a new one: the peer makes no SA by CREATE_CHILD_SA (RFC 7296 §4).
 pub(crate) fn replace_whole(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     error: &crate::wire::payload::Notify,
 ) -> Effects {
     let failure = unasked(error);
@@ -378,7 +378,7 @@ pub(crate) fn replace_whole(
 /// Tells the operator. The IKE SA stays, and after half of the rest of its life the rekey is tried again.
 fn fail(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     error: &crate::wire::payload::Notify,
 ) {

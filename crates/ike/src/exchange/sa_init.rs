@@ -8,7 +8,7 @@ use crate::admission::HALF_OPEN_FOR;
 use crate::close_reason::CloseReason;
 use crate::config::Config;
 use crate::config::Encap;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible, respond};
 use crate::crypto::prf;
 use crate::datagram::Datagram;
@@ -47,7 +47,7 @@ const RESTARTS: u8 = 5;
 
 /// Begins a session: the first message goes out.
 pub(crate) fn begin(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     tunnel: &Arc<IkeTunnel>,
     child: &Arc<ChildTunnel>,
     mut path: Path,
@@ -63,7 +63,7 @@ pub(crate) fn begin(
 /// Begins again with a new IKE SA, whose IKE_AUTH asks for no Child SA (RFC 6023).
 pub(crate) fn begin_childless(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     child: Arc<ChildTunnel>,
 ) -> Effects {
@@ -77,7 +77,12 @@ pub(crate) fn begin_childless(
     Effects::from(Effect::SpiGivenUp(old.local_spi)).and(Effect::SpiTaken(new))
 }
 
-fn new_sa(cx: &mut Cx<'_>, tunnel: &IkeTunnel, child: Arc<ChildTunnel>, childless: bool) -> IkeSa {
+fn new_sa(
+    cx: &mut Context<'_>,
+    tunnel: &IkeTunnel,
+    child: Arc<ChildTunnel>,
+    childless: bool,
+) -> IkeSa {
     let local_spi = cx.new_ike_spi();
     let init = InitSent {
         child,
@@ -98,7 +103,7 @@ fn new_sa(cx: &mut Cx<'_>, tunnel: &IkeTunnel, child: Arc<ChildTunnel>, childles
     }
 }
 
-fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     let sa = &mut session.sas[index];
     sa.remote_spi = IkeSpi(0);
     let header = sa.header(ExchangeType::IKE_SA_INIT, 0, false);
@@ -185,7 +190,7 @@ pub(crate) enum Answer {
 
 /// Answers a request whose cookie, if one is due, was right. `candidates` fit its addresses.
 pub(crate) fn answer(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     header: &Header,
     datagram: Datagram<'_>,
     payloads: &[Payload],
@@ -293,7 +298,7 @@ pub(crate) fn answer(
 /// Takes the answer to our request.
 pub(crate) fn conclude(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     header: &Header,
     datagram: Datagram<'_>,
@@ -395,7 +400,7 @@ pub(crate) fn conclude(
     intermediate::ask(session, cx, index, keys, first, handshake, 0)
 }
 
-fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+fn restart(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     let State::InitSent(init) = &mut session.sas[index].state else {
         impossible!(cx.out, "only IKE_SA_INIT starts over")
     };
@@ -405,7 +410,7 @@ fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     }
 }
 
-fn change_group(session: &mut Session, cx: &mut Cx<'_>, index: usize, wanted: GroupId) {
+fn change_group(session: &mut Session, cx: &mut Context<'_>, index: usize, wanted: GroupId) {
     let State::InitSent(init) = &mut session.sas[index].state else {
         impossible!(cx.out, "only IKE_SA_INIT starts over")
     };
@@ -426,7 +431,7 @@ fn change_group(session: &mut Session, cx: &mut Cx<'_>, index: usize, wanted: Gr
 }
 
 /// Notes a refusal that anyone could have sent: a real answer may still come.
-fn refuse(session: &mut Session, cx: &mut Cx<'_>, index: usize, failure: Failure) {
+fn refuse(session: &mut Session, cx: &mut Context<'_>, index: usize, failure: Failure) {
     cx.out.discard(Discard::UnauthenticatedRefusal);
     if let State::InitSent(init) = &mut session.sas[index].state
         && init.refusal.is_none()
@@ -436,7 +441,7 @@ fn refuse(session: &mut Session, cx: &mut Cx<'_>, index: usize, failure: Failure
 }
 
 /// Believes a refusal that has stood long enough.
-pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     let believed = session.sas.iter().find_map(|s| match &s.state {
         State::InitSent(i) if i.refused_at(cx.config).is_some_and(|at| at <= cx.now) => {
             i.refusal.as_ref().map(|(failure, _)| failure.clone())

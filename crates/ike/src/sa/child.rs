@@ -1,6 +1,6 @@
 //! A Child SA and its two halves in the data plane.
 
-use crate::context::Cx;
+use crate::context::Context;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects, Lost};
@@ -180,7 +180,7 @@ pub(crate) struct Blueprint<'a> {
 
 impl Blueprint<'_> {
     /// Installs both halves; on error nothing of it is left in the plane.
-    pub fn install(self, cx: &mut Cx<'_>) -> Result<ChildSa, PlaneError> {
+    pub fn install(self, cx: &mut Context<'_>) -> Result<ChildSa, PlaneError> {
         let suite = self
             .choice
             .suite()
@@ -302,7 +302,7 @@ impl ChildSa {
     }
 
     /// The history its successor starts from.
-    pub fn history_so_far(&self, cx: &mut Cx<'_>) -> History {
+    pub fn history_so_far(&self, cx: &mut Context<'_>) -> History {
         self.history_with(cx.plane.usage(self.inbound), cx.plane.usage(self.outbound))
     }
 
@@ -315,13 +315,13 @@ impl ChildSa {
     }
 
     /// Starts to send on it, if that has been waiting.
-    pub fn promote(&mut self, cx: &mut Cx<'_>) -> Result<(), PlaneError> {
+    pub fn promote(&mut self, cx: &mut Context<'_>) -> Result<(), PlaneError> {
         if std::mem::take(&mut self.standby) { cx.plane.promote(self.outbound) } else { Ok(()) }
     }
 
     /// Sends on it rather than on others of its child tunnel, of which the plane prefers the one made last. One that is
     /// not to send yet stays behind.
-    pub fn go_first(&self, cx: &mut Cx<'_>) -> Result<(), PlaneError> {
+    pub fn go_first(&self, cx: &mut Context<'_>) -> Result<(), PlaneError> {
         if self.standby { Ok(()) } else { cx.plane.promote(self.outbound) }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
 use crate::effect::Effects;
@@ -15,12 +15,12 @@ use esp::plane::Spi;
 use std::time::Instant;
 
 impl Session {
-    pub fn release_lingering(&mut self, cx: &mut Cx<'_>) {
+    pub fn release_lingering(&mut self, cx: &mut Context<'_>) {
         let due: Vec<_> = self.lingering.extract_if(.., |l| l.until <= cx.now).collect();
         due.into_iter().for_each(|lingering| self.let_go(cx, lingering));
     }
 
-    pub fn age_children(&mut self, cx: &mut Cx<'_>) -> Effects {
+    pub fn age_children(&mut self, cx: &mut Context<'_>) -> Effects {
         let mut effects = Effects::none();
         for spi in self.children.due(cx.now) {
             let Some(mut child) = self.children.get_mut(spi) else { continue };
@@ -38,7 +38,7 @@ impl Session {
 
     /// Takes a Child SA whose lifetime is over out of the plane, and has the peer told afterwards. Nothing may pass on
     /// it, however long the peer takes to answer the Delete (RFC 4301 §4.4.2.1).
-    fn expire_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi) -> Effects {
+    fn expire_child(&mut self, cx: &mut Context<'_>, spi_in: Spi) -> Effects {
         let Some(child) = self.child_by_inbound(spi_in) else { return Effects::none() };
         let (name, state) = (child.tunnel.name.clone(), child.state);
         // The peer has not deleted the old one, which would have shown that it has the new one.
@@ -58,7 +58,7 @@ impl Session {
         effects
     }
 
-    pub fn age_ike(&mut self, cx: &mut Cx<'_>) -> Effects {
+    pub fn age_ike(&mut self, cx: &mut Context<'_>) -> Effects {
         let mut expired = None;
         let mut tasks = Vec::new();
         for sa in &mut self.sas {
@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// Asks for a sign of life after silence (RFC 7296 §2.4) and keeps NAT mappings (RFC 3948 §4).
-    pub fn keep_alive(&mut self, cx: &mut Cx<'_>) {
+    pub fn keep_alive(&mut self, cx: &mut Context<'_>) {
         if !self.is_established() {
             return;
         }

@@ -3,7 +3,7 @@
 use super::most_children;
 use super::{Ending, Session};
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::deadlines::after;
 use crate::effect::Lingering;
 use crate::effect::{Effect, Effects};
@@ -25,7 +25,7 @@ const SUPERSEDED_FOR: Duration = Duration::from_secs(60);
 
 impl Session {
     /// Puts an IKE SA in the place of another: it carries what comes next.
-    pub fn supersede(&mut self, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi) {
+    pub fn supersede(&mut self, cx: &mut Context<'_>, old: IkeSpi, new: IkeSpi) {
         self.current = new;
         if let Some(index) = self.position(old)
             && let Some(established) = self.sas[index].established_mut()
@@ -38,7 +38,7 @@ impl Session {
     }
 
     /// Takes everything down with a Delete at once, even if that was to wait.
-    pub fn close(&mut self, cx: &mut Cx<'_>, reason: CloseReason) -> Effects {
+    pub fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason) -> Effects {
         if self.is_closing() {
             self.tasks.extend(self.delayed.drain(..).map(|(_, task)| task));
             return Effects::none();
@@ -47,7 +47,7 @@ impl Session {
     }
 
     /// Stops to use its Child SAs, and has the IKE SAs deleted after `pause`.
-    fn take_down(&mut self, cx: &mut Cx<'_>, reason: CloseReason, pause: Duration) -> Effects {
+    fn take_down(&mut self, cx: &mut Context<'_>, reason: CloseReason, pause: Duration) -> Effects {
         // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
         let known = |s: &&IkeSa| match &s.state {
             State::InitSent(_) | State::IntermediateSent(_) | State::Moving => false,
@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// Takes everything down with a Delete. The child tunnels that are up are set up again afterwards.
-    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: CloseReason) -> Effects {
+    pub fn close_and_reconnect(&mut self, cx: &mut Context<'_>, reason: CloseReason) -> Effects {
         let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         names.sort();
         names.dedup();
@@ -97,7 +97,7 @@ impl Session {
     /// when the peer may have set them up elsewhere.
     pub fn close_as_redundant(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         reason: CloseReason,
     ) -> (Vec<String>, Effects) {
         let may_start = |c: &&Arc<ChildTunnel>| {
@@ -118,7 +118,7 @@ impl Session {
     /// Ends it at once, without telling the peer; tunnels that have not been set up have failed with `failure`.
     pub fn end(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         reason: CloseReason,
         failure: Option<Failure>,
     ) -> Effects {
@@ -195,7 +195,7 @@ impl Session {
     /// that.
     fn remove_children(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         reason: CloseReason,
         told_in: Duration,
     ) -> Effects {
@@ -221,7 +221,7 @@ impl Session {
     /// Forgets a Child SA; with `linger` packets that are still on their way are received for a while.
     pub fn remove_child(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         spi_in: Spi,
         linger: bool,
     ) -> (Option<ChildSa>, Effects) {
@@ -277,7 +277,7 @@ impl Session {
     }
 
     /// Lets an inbound SA receive what is still on its way.
-    pub fn linger(&mut self, cx: &mut Cx<'_>, lingering: Lingering) {
+    pub fn linger(&mut self, cx: &mut Context<'_>, lingering: Lingering) {
         // A peer that makes and deletes them as fast as it can takes no more than this.
         let most = most_children(&self.tunnel);
         self.lingering.push(lingering);
@@ -289,7 +289,7 @@ impl Session {
     }
 
     /// Ends what lingered, and counts for the tunnel what it has received meanwhile.
-    pub fn let_go(&mut self, cx: &mut Cx<'_>, lingering: Lingering) {
+    pub fn let_go(&mut self, cx: &mut Context<'_>, lingering: Lingering) {
         let usage = cx.plane.remove(lingering.sa);
         if let Some(((heir, counted), usage)) = lingering.heir.zip(usage) {
             let history = |inbound| History { inbound, ..History::new(cx.now) };

@@ -4,7 +4,7 @@
 
 use super::Session;
 use crate::close_reason::CloseReason;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::sa::State;
@@ -43,7 +43,7 @@ pub(crate) struct Renewal {
 impl Session {
     /// Sets the time of the next authentication for the side that begins it; the peer's answer may ask for an earlier
     /// one. The end of the session, if there is none, follows from this side's configuration alone.
-    pub fn plan_renewal(&mut self, cx: &mut Cx<'_>, parts: &Parts<'_>) {
+    pub fn plan_renewal(&mut self, cx: &mut Context<'_>, parts: &Parts<'_>) {
         let theirs = parts.notify(NotifyType::AUTH_LIFETIME);
         let theirs =
             theirs.and_then(|n| Some(u32::from_be_bytes(n.data.as_slice().try_into().ok()?)));
@@ -71,14 +71,14 @@ impl Session {
     }
 
     /// Sets the end of a session without another authentication, once: no rekey and no message of the peer puts it off.
-    fn limit(&mut self, cx: &Cx<'_>) {
+    fn limit(&mut self, cx: &Context<'_>) {
         let Some(lifetime) = cx.config.reauthenticate else { return };
         let end = after(cx.now, lifetime.saturating_add(cx.config.patience()));
         self.renewal.by.get_or_insert(end);
     }
 
     /// The AUTH_LIFETIME that a responder sends in IKE_AUTH (RFC 4478 §2).
-    pub fn limit_authentication(&mut self, cx: &Cx<'_>) -> Option<Payload> {
+    pub fn limit_authentication(&mut self, cx: &Context<'_>) -> Option<Payload> {
         let lifetime = cx.config.reauthenticate?;
         self.limit(cx);
         let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Does what is due.
-    pub fn age_authentication(&mut self, cx: &mut Cx<'_>) -> Effects {
+    pub fn age_authentication(&mut self, cx: &mut Context<'_>) -> Effects {
         if self.renewal.relieves_at.is_some_and(|at| at <= cx.now) {
             let patience = cx.config.patience();
             if self.established_at.is_some_and(|at| after(at, patience) <= cx.now) {
@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// Lets its Child SAs send that have waited for the session before it.
-    pub fn relieve(&mut self, cx: &mut Cx<'_>) {
+    pub fn relieve(&mut self, cx: &mut Context<'_>) {
         let waiting = self.standing_by();
         self.renewal.relieves_at = None;
         waiting.into_iter().for_each(|spi| self.promote_child(cx, spi));

@@ -1,7 +1,7 @@
 //! Where the peer is and where this side is: following a change of either (RFC 7296 §2.23, RFC 4555).
 
 use super::Session;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::event::EventKind;
@@ -30,7 +30,7 @@ impl Session {
 
     /// Returns `true` if a tunnel's sides may change their addresses. They may not in transport mode and with AH,
     /// where the addresses are part of the protected traffic.
-    pub fn may_be_mobile(&self, cx: &Cx<'_>) -> bool {
+    pub fn may_be_mobile(&self, cx: &Context<'_>) -> bool {
         let stays = |c: &ChildTunnel| {
             c.mode == Mode::Transport || c.proposals.iter().any(|p| p.protection.is_ah())
         };
@@ -44,7 +44,7 @@ impl Session {
 
     /// This side's addresses besides the one in use: those the peer is told. No more than it would keep if it were one
     /// of us, since a message with hundreds of notifies is refused as a whole.
-    pub fn other_addresses(&self, cx: &Cx<'_>) -> Vec<IpAddr> {
+    pub fn other_addresses(&self, cx: &Context<'_>) -> Vec<IpAddr> {
         let used = self.path.local.ip();
         let other = |a: &&IpAddr| **a != used && !self.is_protected(**a);
         cx.addresses.iter().filter(other).take(PEER_ADDRESSES).copied().collect()
@@ -59,7 +59,7 @@ impl Session {
 
     /// Looks again at where this side is and where its routes lead. Without a route to the peer the path stays as it
     /// is; a request that nobody answers then ends the session.
-    pub fn handle_addresses(&mut self, cx: &mut Cx<'_>, source_for: SourceFor<'_>) {
+    pub fn handle_addresses(&mut self, cx: &mut Context<'_>, source_for: SourceFor<'_>) {
         if !self.is_mobile() {
             return;
         }
@@ -77,7 +77,7 @@ impl Session {
     }
 
     /// The pair of addresses that the policy and the routes want; `None`: no other than now.
-    fn choose(&mut self, cx: &Cx<'_>, source_for: SourceFor<'_>) -> Option<(IpAddr, IpAddr)> {
+    fn choose(&mut self, cx: &Context<'_>, source_for: SourceFor<'_>) -> Option<(IpAddr, IpAddr)> {
         let owned = |a: IpAddr| cx.addresses.contains(&a);
         let mut remotes = vec![self.path.remote.ip()];
         remotes.extend(self.tunnel.remote.address);
@@ -103,7 +103,7 @@ impl Session {
     }
 
     /// Tells the peer which other addresses this side has, if they are not those it was told last.
-    pub fn tell_addresses(&mut self, cx: &mut Cx<'_>) {
+    pub fn tell_addresses(&mut self, cx: &mut Context<'_>) {
         let told = *self.other_addresses(cx) == *self.mobility.told;
         if !told && !self.tasks.contains(&Task::UpdateAddresses) {
             self.queue(Task::TellAddresses);
@@ -123,7 +123,7 @@ impl Session {
 
     /// Goes on between other addresses, which this side decides: Child SAs follow at once where the peer stays where it
     /// is, otherwise once it has answered there.
-    fn take_path(&mut self, cx: &mut Cx<'_>, local: IpAddr, remote: SocketAddr) {
+    fn take_path(&mut self, cx: &mut Context<'_>, local: IpAddr, remote: SocketAddr) {
         let same_peer = remote == self.path.remote && self.mobility.verified().is_none();
         if !same_peer && self.mobility.verified().is_none() {
             self.mobility.doubt(self.path);
@@ -141,7 +141,7 @@ impl Session {
     }
 
     /// Takes the path by which the peer asks to be reached (RFC 4555 §3.5), and checks that it is there.
-    pub fn follow_update(&mut self, cx: &mut Cx<'_>, path: Path) {
+    pub fn follow_update(&mut self, cx: &mut Context<'_>, path: Path) {
         let moved = (path.local, path.remote) != (self.path.local, self.path.remote);
         let before = *self.child_path();
         let known = path.remote == before.remote;
@@ -158,7 +158,7 @@ impl Session {
     }
 
     /// The path leads to the peer: Child SAs take it.
-    pub fn settle_path(&mut self, cx: &mut Cx<'_>) {
+    pub fn settle_path(&mut self, cx: &mut Context<'_>) {
         self.mobility.settle();
         self.mobility.refusals = 0;
         self.relocate_children(cx);
@@ -172,7 +172,7 @@ impl Session {
 
     /// Follows the peer to the source of an ESP packet. An attacker may have copied that packet: with MOBIKE, the peer
     /// must first show that it receives there (RFC 4555 §3.7, §3.8).
-    pub fn follow_packet(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
+    pub fn follow_packet(&mut self, cx: &mut Context<'_>, remote: SocketAddr) {
         // The peer's new address is still being checked.
         if !self.follows(remote)
             || self.mobility.verified().is_some()
@@ -188,7 +188,7 @@ impl Session {
     }
 
     /// Follows the peer to another address or port.
-    pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
+    pub fn move_to(&mut self, cx: &mut Context<'_>, remote: SocketAddr) {
         // The peer's new address is still being checked.
         if self.mobility.verified().is_some() {
             return;
@@ -197,7 +197,7 @@ impl Session {
         self.relocate_children(cx);
     }
 
-    fn relocate_children(&mut self, cx: &mut Cx<'_>) {
+    fn relocate_children(&mut self, cx: &mut Context<'_>) {
         let path = *self.child_path();
         let halves = |c: &ChildSa| [c.inbound, c.outbound].map(|sa| (sa, path.of_plane(c.suite())));
         for (sa, path) in self.children.iter().flat_map(halves) {
@@ -219,7 +219,7 @@ impl Session {
     }
 
     /// Sends what is not answered once more, on the path that is new (RFC 4555 §3.5).
-    fn repeat_requests(&self, cx: &mut Cx<'_>) {
+    fn repeat_requests(&self, cx: &mut Context<'_>) {
         for datagrams in self.sas.iter().filter_map(|s| s.window.outstanding()) {
             cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
         }
@@ -260,7 +260,7 @@ impl Session {
     /// Takes the path by which an answer came to a request that was tried on several.
     pub fn take_answering_path(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         datagram: Datagram<'_>,
         retransmissions: u32,
     ) {
@@ -291,7 +291,7 @@ impl Session {
     }
 
     /// Takes the peer's list of its addresses, which came from this one (RFC 4555 §3.6).
-    pub fn learn_addresses(&mut self, cx: &mut Cx<'_>, from: SocketAddr, list: Vec<IpAddr>) {
+    pub fn learn_addresses(&mut self, cx: &mut Context<'_>, from: SocketAddr, list: Vec<IpAddr>) {
         let gone = self.path.remote.ip() != from.ip() && !list.contains(&self.path.remote.ip());
         self.mobility.peer = list.into();
         if gone && self.begun_here {

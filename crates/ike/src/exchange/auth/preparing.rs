@@ -2,7 +2,7 @@
 //! that.
 
 use super::{Answer, path_of, refuse, still_there};
-use crate::context::Cx;
+use crate::context::Context;
 use crate::exchange::child_sa::{self, Asker};
 use crate::exchange::half_open::{Begun, HalfOpen, Preparing, Request, Stage, Unproven};
 use crate::proof::Evidence;
@@ -18,7 +18,7 @@ const PREPARE_FOR: Duration = Duration::from_secs(300);
 
 /// Establishes the IKE SA and the Child SA that is asked for, as soon as the plane is prepared.
 pub(super) fn establish(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     mut begun: Begun,
     unproven: Box<Unproven>,
     request: Request,
@@ -40,7 +40,7 @@ pub(super) fn establish(
 /// Goes on with an IKE_AUTH request, as the plane may be prepared now. The addresses are those of its answer; `Err`:
 /// the half-open IKE SA does not wait for the plane.
 pub(crate) fn resume(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     half: HalfOpen,
 ) -> Result<((SocketAddr, SocketAddr), Answer), Box<HalfOpen>> {
     let HalfOpen { begun, stage } = half;

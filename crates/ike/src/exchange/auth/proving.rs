@@ -1,7 +1,7 @@
 //! CERT, CERTREQ and AUTH payloads (RFC 7296 §3.6 to §3.8): what this side proves itself with, and what the peer
 //! claims.
 
-use crate::context::Cx;
+use crate::context::Context;
 use crate::discard::Discard;
 use crate::failure::{Failure, FailureKind, facts};
 use crate::proof::ocsp;
@@ -112,7 +112,7 @@ pub(super) struct Said<'a> {
 
 /// Checks a preshared key at once; of a signature the claim is left to be checked.
 pub(super) fn check(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     tunnel: &IkeTunnel,
     prf: Prf,
     octets: SignedOctets<'_>,
@@ -154,7 +154,7 @@ pub(super) fn check(
 type Documents = (Vec<Vec<u8>>, Vec<Vec<u8>>);
 
 fn certificates(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     identity: &Identity,
     payloads: &[Payload],
 ) -> Result<Documents, Failure> {
@@ -206,7 +206,7 @@ fn failed(detail: String) -> Failure {
 
 /// Hands a job out.
 pub(super) fn hand_out(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     spi: IkeSpi,
     claim: Option<Claim>,
     signing: Option<Signing>,

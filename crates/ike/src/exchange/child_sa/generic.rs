@@ -7,7 +7,7 @@
 
 use super::claimed;
 use super::matching::{Asker, Match, as_seen};
-use crate::context::Cx;
+use crate::context::Context;
 use crate::failure::facts::Modes;
 use crate::negotiation::selectors::{covered, describe, known};
 use crate::rejection::Rejection;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// The child tunnel that a request asks for; `None` where the generic policy, if there is one, does not allow it.
 pub(super) fn matching(
     asker: Asker<'_>,
-    cx: &Cx<'_>,
+    cx: &Context<'_>,
     transport: bool,
     tsi: &[TrafficSelector],
     tsr: &[TrafficSelector],
@@ -75,7 +75,7 @@ pub(super) fn matching(
 }
 
 /// Refuses a new child tunnel that is too large, or has traffic of another peer.
-fn admit(tunnel: &IkeTunnel, cx: &Cx<'_>, child: &ChildTunnel) -> Result<(), Rejection> {
+fn admit(tunnel: &IkeTunnel, cx: &Context<'_>, child: &ChildTunnel) -> Result<(), Rejection> {
     if !cx.rules.has_room_for(tunnel, child) {
         let named = |selectors: &[Selector]| match selectors {
             [first] => first.to_string(),
@@ -117,7 +117,7 @@ fn allowed(
 
 /// Makes the rule of a child tunnel that the policy does not have, and has the plane prepare for it. Returns `true`
 /// once the plane is prepared.
-pub(super) fn prepare(asker: Asker<'_>, cx: &mut Cx<'_>, child: &Arc<ChildTunnel>) -> bool {
+pub(super) fn prepare(asker: Asker<'_>, cx: &mut Context<'_>, child: &Arc<ChildTunnel>) -> bool {
     match missing(asker.tunnel, cx, child) {
         Some(rule) => cx.plane.preparation().prepare(&rule),
         None => true,
@@ -127,7 +127,7 @@ pub(super) fn prepare(asker: Asker<'_>, cx: &mut Cx<'_>, child: &Arc<ChildTunnel
 /// Adds the rule of a child tunnel that the policy does not have.
 pub(super) fn add_rule(
     tunnel: &IkeTunnel,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     child: &Arc<ChildTunnel>,
 ) -> Result<(), Rejection> {
     let Some(rule) = missing(tunnel, cx, child) else { return Ok(()) };
@@ -137,7 +137,7 @@ pub(super) fn add_rule(
 }
 
 /// The rule of a child tunnel, if the plane is still to get it.
-fn missing(tunnel: &IkeTunnel, cx: &mut Cx<'_>, child: &Arc<ChildTunnel>) -> Option<Rule> {
+fn missing(tunnel: &IkeTunnel, cx: &mut Context<'_>, child: &Arc<ChildTunnel>) -> Option<Rule> {
     if tunnel.generic.is_none() || cx.rules.is_placed(&child.name) {
         return None;
     }

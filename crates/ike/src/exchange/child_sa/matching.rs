@@ -1,7 +1,7 @@
 //! The child tunnel that a request means, by its traffic selectors (RFC 7296 §2.9, §2.23.1).
 
 use super::generic;
-use crate::context::Cx;
+use crate::context::Context;
 use crate::failure::facts::{KEPT, Modes, Traffic, Wanted};
 use crate::families::traffic_off;
 use crate::negotiation::selectors;
@@ -41,7 +41,7 @@ pub(super) struct Match {
 /// The child tunnel that fits a request, which may be the one of the Child SA that is to be replaced (`old`).
 pub(super) fn find_tunnel(
     asker: Asker<'_>,
-    cx: &Cx<'_>,
+    cx: &Context<'_>,
     old: Option<&Arc<ChildTunnel>>,
     transport: bool,
     tsi: &[TrafficSelector],
@@ -114,7 +114,7 @@ pub(super) fn find_tunnel(
 /// sides. `translated`: or of it as it is seen from this side of a NAT.
 fn may_fit<'a>(
     asker: Asker<'a>,
-    cx: &'a Cx<'_>,
+    cx: &'a Context<'_>,
     translated: bool,
     tsi: &[TrafficSelector],
     tsr: &[TrafficSelector],

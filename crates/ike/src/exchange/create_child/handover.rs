@@ -4,7 +4,7 @@
 //! peer has asked for, it sends as the Delete of the old one comes, which proves that the peer has the new one. Beside
 //! another session of the peer, `session/renewal.rs` decides.
 
-use crate::context::Cx;
+use crate::context::Context;
 use crate::product::ProductKind;
 use crate::sa::child::ChildState;
 use crate::session::Session;
@@ -15,13 +15,13 @@ use esp::plane::Spi;
 /// Returns `true` if the peer may answer before it can receive on a Child SA, though RFC 7296 §2.8 has this side send
 /// then. OpenIKED does. It handles one message after the other, so that its answer to the next request shows that it
 /// can receive.
-pub(super) fn waits(session: &Session, cx: &Cx<'_>) -> bool {
+pub(super) fn waits(session: &Session, cx: &Context<'_>) -> bool {
     let product = cx.out.products.of(&session.tunnel.name);
     product.is_some_and(|product| product.kind == ProductKind::OpenIked)
 }
 
 /// Has the peer delete a Child SA that this side has replaced. If the new one waits, a sign of life comes first.
-pub(super) fn retire(session: &mut Session, cx: &Cx<'_>, old: Spi, waits: bool) {
+pub(super) fn retire(session: &mut Session, cx: &Context<'_>, old: Spi, waits: bool) {
     session.delete_when_drained(cx, old);
     if waits {
         session.tasks.push_front(Task::Liveness);
@@ -29,7 +29,7 @@ pub(super) fn retire(session: &mut Session, cx: &Cx<'_>, old: Spi, waits: bool) 
 }
 
 /// The peer has answered a sign of life: it can receive on the Child SAs that this side has made in place of others.
-pub(crate) fn conclude_waiting(session: &mut Session, cx: &mut Cx<'_>) {
+pub(crate) fn conclude_waiting(session: &mut Session, cx: &mut Context<'_>) {
     let waits = |spi| session.child_by_inbound(spi).is_some_and(|c| c.standby && c.created_here);
     let replaced = session.children.iter().filter_map(|child| match child.state {
         ChildState::Replaced(successor) if waits(successor) => Some(child.spi_in),
@@ -42,7 +42,7 @@ pub(crate) fn conclude_waiting(session: &mut Session, cx: &mut Cx<'_>) {
 }
 
 /// Sends on the successor of a Child SA that the peer is about to be asked to delete.
-pub(crate) fn take_over(session: &mut Session, cx: &mut Cx<'_>, old: Spi) {
+pub(crate) fn take_over(session: &mut Session, cx: &mut Context<'_>, old: Spi) {
     let state = session.child_by_inbound(old).map(|child| child.state);
     if let Some(ChildState::Replaced(successor)) = state {
         session.promote_child(cx, successor);
@@ -53,7 +53,7 @@ pub(crate) fn take_over(session: &mut Session, cx: &mut Cx<'_>, old: Spi) {
 /// one of them until now.
 pub(crate) fn take_over_deleted(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     payloads: &[Payload],
 ) -> bool {
     let deletes = payloads.iter().filter_map(|payload| match payload {

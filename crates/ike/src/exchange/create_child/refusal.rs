@@ -1,7 +1,7 @@
 //! A refused request for a Child SA: the other ways to the successor of one that is up.
 
 use super::{ask, fail, successor};
-use crate::context::Cx;
+use crate::context::Context;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::negotiation::proposal::Offered;
@@ -17,7 +17,7 @@ use policy::ChildProposal;
 /// whole IKE SA.
 pub(super) fn refused(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     pending: &PendingChild,
     error: &Notify,
@@ -34,7 +34,7 @@ pub(super) fn refused(
     });
     let asked = if old.is_some() { asked.again(same_algorithms) } else { asked };
     let failure = failure_of(error, asked);
-    let warn = |cx: &mut Cx<'_>, session: &Session, what: &str| {
+    let warn = |cx: &mut Context<'_>, session: &Session, what: &str| {
         let warning = EventKind::Warning(format!("the peer refuses {what}"));
         cx.out.event(&session.tunnel.name, Some(&tunnel.name), warning);
     };
