@@ -2,7 +2,7 @@
 //! same addresses are on the other side.
 
 use super::finding::{Finding, FindingKind, sysctl};
-use super::subject::{Subject, is_bypassed, is_whole, ways};
+use super::subject::{Subject, is_bypassed, is_whole, routes};
 use esp::filter::Filter;
 use host::facts::HostFacts;
 use host::netlink::Family;
@@ -44,17 +44,17 @@ pub(super) fn behind(subject: &Subject, host: &HostFacts, range: &AddressRange) 
     if let Some(attachment) = attached {
         return Behind::Network(Some(attachment.device.clone()));
     }
-    let known: Vec<_> = ways(host, range).map(|(_, way)| way).collect();
-    let found = || known.iter().flatten().filter(|way| !is_tunnel(&way.device));
-    if let Some(way) = found().find(|way| !way.default) {
-        return Behind::Network(Some(way.device.clone()).filter(|device| !device.is_empty()));
+    let known: Vec<_> = routes(host, range).map(|(_, route)| route).collect();
+    let found = || known.iter().flatten().filter(|route| !is_tunnel(&route.device));
+    if let Some(route) = found().find(|route| !route.default) {
+        return Behind::Network(Some(route.device.clone()).filter(|device| !device.is_empty()));
     }
     // This host may be all that is meant.
     if known.is_empty() || host.own().any(|own| range.contains(own)) {
         return Behind::Nothing;
     }
     match found().next() {
-        Some(way) => Behind::DefaultRoute(way.device.clone()),
+        Some(route) => Behind::DefaultRoute(route.device.clone()),
         None if known.iter().all(Option::is_none) => Behind::NoRoute,
         None => Behind::Nothing,
     }
@@ -174,8 +174,8 @@ pub(super) fn duplicate_subnet(
                 "{shared} is on both sides: the tunnel's local network {local} and its remote network {remote} overlap, so \
                  that packets for hosts on this side enter the tunnel"
             );
-            let enters = ways(host, &shared).any(|(_, way)| {
-                way.is_some_and(|way| subject.device.as_ref() == Some(&way.device))
+            let enters = routes(host, &shared).any(|(_, route)| {
+                route.is_some_and(|route| subject.device.as_ref() == Some(&route.device))
             });
             let certain = local == remote || enters;
             let kind = FindingKind::DuplicateSubnet;

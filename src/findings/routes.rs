@@ -1,7 +1,7 @@
 //! The routes to the remote network and to the peer, and the reverse path filter, which asks for them.
 
 use super::finding::{Finding, FindingKind, sysctl};
-use super::subject::{Subject, is_bypassed, ways};
+use super::subject::{Subject, is_bypassed, routes};
 use esp::filter::Filter;
 use host::facts::HostFacts;
 use policy::AddressRange;
@@ -13,14 +13,15 @@ pub(super) fn diverted(
     filter: Option<&Filter>,
 ) -> Vec<Finding> {
     let finding = |range: AddressRange| {
-        let mut known = ways(host, &range)
+        let mut known = routes(host, &range)
             .filter(|(address, _)| !is_bypassed(filter, [AddressRange::from(*address); 2]));
         let (message, cure) = match &subject.device {
             Some(device) => {
-                let (address, way) =
-                    known.find(|(_, way)| way.is_none_or(|way| way.device != *device))?;
-                let takes = way
-                    .map_or("finds no route".to_owned(), |way| format!("leaves by {}", way.device));
+                let (address, route) =
+                    known.find(|(_, route)| route.is_none_or(|route| route.device != *device))?;
+                let takes = route.map_or("finds no route".to_owned(), |route| {
+                    format!("leaves by {}", route.device)
+                });
                 (
                     format!(
                         "a packet to {address} of the remote network {range} {takes} and does not enter the tunnel device \
@@ -33,7 +34,7 @@ pub(super) fn diverted(
                 )
             }
             None => {
-                known.find(|(_, way)| way.is_none())?;
+                known.find(|(_, route)| route.is_none())?;
                 let device = subject.outer_device(host).unwrap_or("DEVICE");
                 (
                     format!(
@@ -63,10 +64,10 @@ pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> 
     };
     let mut findings = Vec::new();
     let peer = subject.peer();
-    let back = host.ways.get(&(peer, false)).filter(|_| peer.is_ipv4());
+    let back = host.routes.get(&(peer, false)).filter(|_| peer.is_ipv4());
     if let (Some(outer), Some(back)) = (subject.outer_device(host), back)
         && strict(outer)
-        && let takes = back.as_ref().map(|way| way.device.as_str())
+        && let takes = back.as_ref().map(|route| route.device.as_str())
         && takes != Some(outer)
     {
         let takes = takes.unwrap_or("no device");
@@ -83,8 +84,8 @@ pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> 
     };
     let remote = subject.remote_ranges().into_iter().filter(|range| range.start().is_ipv4());
     for range in remote {
-        let other = ways(host, &range).find_map(|(address, way)| {
-            way.filter(|way| way.device != device).map(|way| (address, &way.device))
+        let other = routes(host, &range).find_map(|(address, route)| {
+            route.filter(|route| route.device != device).map(|route| (address, &route.device))
         });
         if let Some((address, other)) = other {
             findings.push(found(

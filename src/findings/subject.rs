@@ -4,7 +4,7 @@ use super::shadow::{self, Shadow};
 use esp::filter::{Filter, FilterAction};
 use esp::plane::{Encapsulation, PacketSummary};
 use host::facts::{HostFacts, Questions};
-use host::netlink::Way;
+use host::netlink::RouteLookup;
 use ike::status::{ChildSaStatus, ChildStatus, IkeStatus};
 use policy::{AddressRange, Mode, Policy, Selector};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -100,8 +100,8 @@ impl Subject {
 
     /// The device by which the packets to the peer leave.
     pub fn outer_device<'a>(&self, host: &'a HostFacts) -> Option<&'a str> {
-        let way = host.ways.get(&(self.peer(), true))?.as_ref()?;
-        Some(way.device.as_str()).filter(|device| !device.is_empty())
+        let route = host.routes.get(&(self.peer(), true))?.as_ref()?;
+        Some(route.device.as_str()).filter(|device| !device.is_empty())
     }
 }
 
@@ -176,13 +176,13 @@ pub(super) fn samples(range: &AddressRange) -> Vec<IpAddr> {
 }
 
 /// The routes to addresses of a range that are not this host's own, as far as they are known.
-pub(super) fn ways<'a>(
+pub(super) fn routes<'a>(
     host: &'a HostFacts,
     range: &AddressRange,
-) -> impl Iterator<Item = (IpAddr, Option<&'a Way>)> {
+) -> impl Iterator<Item = (IpAddr, Option<&'a RouteLookup>)> {
     let known = move |address: IpAddr| {
-        let way = host.ways.get(&(address, false))?.as_ref();
-        way.is_none_or(|way| !way.own).then_some((address, way))
+        let route = host.routes.get(&(address, false))?.as_ref();
+        route.is_none_or(|route| !route.own).then_some((address, route))
     };
     samples(range).into_iter().filter_map(known)
 }

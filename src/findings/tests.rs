@@ -7,7 +7,7 @@ use esp::filter::{Direction, FilterAction, FilterRule};
 use esp::plane::{Encapsulation, TrafficSelectors};
 use host::Prefix;
 use host::firewall::Firewall;
-use host::netlink::{Attachment, Family, Way};
+use host::netlink::{Attachment, Family, RouteLookup};
 use policy::{AddressRange, Mode, Selector};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -75,8 +75,8 @@ fn gateway() -> HostFacts {
     }
     own(&mut host, "10.1.0.1");
     for marked in [false, true] {
-        let way = Way { device: "wire".to_owned(), own: false, default: false };
-        host.ways.insert((address("192.0.2.2"), marked), Some(way));
+        let route = RouteLookup { device: "wire".to_owned(), own: false, default: false };
+        host.routes.insert((address("192.0.2.2"), marked), Some(route));
     }
     for device in ["all", "vpn0", "wire", "lan0"] {
         for family in Family::BOTH {
@@ -94,13 +94,13 @@ fn attach(host: &mut HostFacts, own: &str, length: u8, device: &str) {
 }
 
 fn lead(host: &mut HostFacts, to: &str, device: &str, default: bool) {
-    let way = Way { device: device.to_owned(), own: false, default };
-    host.ways.insert((address(to), false), Some(way));
+    let route = RouteLookup { device: device.to_owned(), own: false, default };
+    host.routes.insert((address(to), false), Some(route));
 }
 
 fn own(host: &mut HostFacts, to: &str) {
-    let way = Way { device: "lo".to_owned(), own: true, default: false };
-    host.ways.insert((address(to), false), Some(way));
+    let route = RouteLookup { device: "lo".to_owned(), own: true, default: false };
+    host.routes.insert((address(to), false), Some(route));
 }
 
 fn detach(host: &mut HostFacts, device: &str) {
@@ -179,7 +179,7 @@ fn a_network_without_a_route_is_told() {
     assert_eq!((finding.kind, finding.certain), (FindingKind::NoRouteBehind, false));
     assert!(finding.message.contains("only the default route (by wire)"), "{}", finding.message);
     for last in ["1", "2", "3", "254"] {
-        host.ways.insert((address(&format!("10.1.0.{last}")), false), None);
+        host.routes.insert((address(&format!("10.1.0.{last}")), false), None);
     }
     let finding = only(&site(), &host);
     assert!(finding.certain && finding.message.contains("no route of this host"), "{finding:?}");
@@ -251,7 +251,7 @@ fn packets_that_another_rule_diverts_are_told() {
     assert!(finding.message.contains("10.2.0.1 of the remote network 10.2.0.0/24 leaves by wire"));
     let in_kernel = Subject { device: None, ..site() };
     assert_eq!(found(&in_kernel, &host), [], "any route leads to the policies of the kernel");
-    host.ways.insert((address("10.2.0.1"), false), None);
+    host.routes.insert((address("10.2.0.1"), false), None);
     let finding = only(&in_kernel, &host);
     assert_eq!(finding.cure, ["ip route add 10.2.0.0/24 dev wire"]);
 }

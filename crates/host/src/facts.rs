@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::firewall::Firewall;
-use crate::netlink::{Attachment, Family, Netlink, Way};
+use crate::netlink::{Attachment, Family, Netlink, RouteLookup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub struct HostFacts {
     pub attachments: Vec<Attachment>,
     /// The routes to the destinations, without the mark and with it; `None`: no route leads there. A destination that
     /// is absent is unknown.
-    pub ways: BTreeMap<(IpAddr, bool), Option<Way>>,
+    pub routes: BTreeMap<(IpAddr, bool), Option<RouteLookup>>,
     /// Whether the kernel forwards packets that arrive on a device, or, with the name `all`, at all. Settings that
     /// cannot be read are absent.
     pub forwarding: BTreeMap<(Family, String), bool>,
@@ -47,8 +47,8 @@ impl HostFacts {
             Err(error) => tracing::debug!(%error, "the host's routes cannot be looked at"),
         }
         let mut devices = questions.devices.clone();
-        let ways = facts.ways.values().flatten().map(|way| way.device.clone());
-        devices.extend(ways.filter(|device| !device.is_empty()));
+        let routes = facts.routes.values().flatten().map(|route| route.device.clone());
+        devices.extend(routes.filter(|device| !device.is_empty()));
         for device in &devices {
             if let Some(value) = rp_filter(device) {
                 facts.rp_filter.insert(device.clone(), value);
@@ -72,8 +72,8 @@ impl HostFacts {
         }
         for destination in &questions.destinations {
             for (marked, mark) in [(false, 0), (true, questions.mark)] {
-                match netlink.way(*destination, mark) {
-                    Ok(way) => drop(self.ways.insert((*destination, marked), way)),
+                match netlink.look_up_route(*destination, mark) {
+                    Ok(route) => drop(self.routes.insert((*destination, marked), route)),
                     Err(error) => tracing::debug!(%error, %destination, "no answer about a route"),
                 }
             }

@@ -4,10 +4,10 @@
 
 mod address;
 mod exception;
-mod way;
+mod route_lookup;
 
 pub use exception::Exception;
-pub use way::{Attachment, Way};
+pub use route_lookup::{Attachment, RouteLookup};
 
 use crate::prefix::Prefix;
 
@@ -245,7 +245,7 @@ impl Netlink {
 
     /// The MTU of the route that marked packets to `remote` take, or of its interface if that is less; without what was
     /// learned of networks beyond. `None` if there is no single interface.
-    pub fn way_mtu(&mut self, remote: IpAddr, mark: u32) -> io::Result<Option<u32>> {
+    pub fn route_mtu(&mut self, remote: IpAddr, mark: u32) -> io::Result<Option<u32>> {
         let Some(route) = self.route(remote, mark, RouteFlags::FibMatch)? else { return Ok(None) };
         let interface = route.attributes.iter().find_map(|a| match a {
             RouteAttribute::Oif(index) => Some(*index),

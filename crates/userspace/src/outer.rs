@@ -106,7 +106,7 @@ impl Wayfinder {
     /// Octets of the longest packet; `None` where there is no way.
     pub(super) fn mtu(&self, peer: IpAddr) -> Option<usize> {
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
-        let mtu = netlink.way_mtu(peer, self.mark).ok()??;
+        let mtu = netlink.route_mtu(peer, self.mark).ok()??;
         usize::try_from(mtu).ok().map(|mtu| mtu.max(floor(peer)))
     }
 }

@@ -56,7 +56,7 @@ struct Answers {
     /// Of devices by name.
     features: Option<BTreeMap<String, Features>>,
     /// Index and name of the device towards a peer.
-    ways: BTreeMap<IpAddr, Option<(u32, String)>>,
+    egress: BTreeMap<IpAddr, Option<(u32, String)>>,
     /// The kernel's answers whether a route leads packets with a mark to an address.
     leading: BTreeMap<(IpAddr, u32), bool>,
     /// This host's addresses.
@@ -112,8 +112,9 @@ impl Cards for KernelCards {
 
     fn towards(&mut self, remote: IpAddr) -> Option<Card> {
         let (routes, _, answers) = self.ask();
-        let way = answers.ways.entry(remote);
-        let (index, name) = way.or_insert_with(|| routes.egress(remote).ok().flatten()).clone()?;
+        let egress = answers.egress.entry(remote);
+        let (index, name) =
+            egress.or_insert_with(|| routes.egress(remote).ok().flatten()).clone()?;
         Some(self.card(index, name))
     }
 

@@ -7,7 +7,7 @@ use super::{
 
 /// The route that packets to an address take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct RouteLookup {
     /// The device by which they leave.
     pub device: String,
     /// The address is this host's own.
@@ -32,7 +32,7 @@ impl Netlink {
     ///
     /// # Errors
     /// If the kernel does not answer.
-    pub fn way(&mut self, address: IpAddr, mark: u32) -> io::Result<Option<Way>> {
+    pub fn look_up_route(&mut self, address: IpAddr, mark: u32) -> io::Result<Option<RouteLookup>> {
         // The kernel's errors for a route that leads nowhere, and for those that drop (ip-route(8): blackhole,
         // prohibit).
         let nowhere = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL, libc::EACCES];
@@ -53,7 +53,7 @@ impl Netlink {
             // One of several next hops.
             None => String::new(),
         };
-        Ok(Some(Way { device, own, default: route.header.destination_prefix_length == 0 }))
+        Ok(Some(RouteLookup { device, own, default: route.header.destination_prefix_length == 0 }))
     }
 
     /// The addresses of this host, each with its network and its device.
