@@ -12,7 +12,7 @@ use crate::mailbox::Mailbox;
 use crate::outlet::Outlet;
 use crate::packet;
 use crate::plane::InProcess;
-use crate::routes::{Routes, TCP, Way};
+use crate::routes::{RouteLookup, Routes, TCP};
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::stack::Stack;
@@ -158,7 +158,7 @@ impl Network {
     /// If the future is dropped, the connection is given up: its port and memory are free again, and a peer that has
     /// answered sees a reset or the end of the stream. A tunnel whose start has begun stays.
     pub async fn connect_to(&self, remote: SocketAddr) -> Result<TcpStream, ConnectError> {
-        let (source, ports) = self.way(TCP, None, remote).await?;
+        let (source, ports) = self.await_route(TCP, None, remote).await?;
         let exhausted = |lacking| ConnectError::Exhausted { remote, lacking };
         let flow = self.shared.take_port(source, ports, remote).ok_or(exhausted("port"))?;
         let stream = self.begin(flow).ok_or_else(|| {
@@ -208,7 +208,7 @@ impl Network {
     pub async fn ping(&self, remote: IpAddr, patience: Duration) -> Result<Duration, ConnectError> {
         let protocol = if remote.is_ipv4() { packet::ICMP } else { packet::ICMPV6 };
         let remote = SocketAddr::new(remote, 0);
-        let (source, _) = self.way(protocol, None, remote).await?;
+        let (source, _) = self.await_route(protocol, None, remote).await?;
         let random = self.shared.random();
         let name = (random as u16, (random >> 16) as u16);
         let answer = self.shared.sockets().expect(remote.ip(), name);
@@ -233,7 +233,7 @@ impl Network {
     }
 
     /// Waits until an SA serves the flow. Returns the address of this end, and the ports that it may use.
-    pub(crate) async fn way(
+    pub(crate) async fn await_route(
         &self,
         protocol: u8,
         local: Option<IpAddr>,
@@ -247,12 +247,12 @@ impl Network {
             }
             changes.mark_unchanged();
             let tunnel = match self.shared.routes.find(protocol, local, remote) {
-                Way::Up { source, ports } => return Ok((source, ports)),
-                Way::Down { tunnel } => tunnel,
-                Way::NoAddress { tunnel } => {
+                RouteLookup::Up { source, ports } => return Ok((source, ports)),
+                RouteLookup::Down { tunnel } => tunnel,
+                RouteLookup::NoAddress { tunnel } => {
                     return Err(ConnectError::NoAddress { remote, tunnel });
                 }
-                Way::None => {
+                RouteLookup::None => {
                     let selectors = self.shared.routes.described();
                     return Err(ConnectError::NoTunnel { remote, selectors });
                 }

@@ -34,9 +34,9 @@ struct Serving {
     standby: bool,
 }
 
-/// The way of a flow.
+/// The outcome of the look-up of a route for a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RouteLookup {
     /// An SA serves it.
     Up {
         /// The address of this end.
@@ -69,10 +69,10 @@ impl Routes {
         self.changes.subscribe()
     }
 
-    /// The way to `remote`, from `local` if that is given.
-    pub fn find(&self, protocol: u8, local: Option<IpAddr>, remote: SocketAddr) -> Way {
+    /// Looks up the route to `remote`, from `local` if that is given.
+    pub fn find(&self, protocol: u8, local: Option<IpAddr>, remote: SocketAddr) -> RouteLookup {
         let table = self.read();
-        let mut way = Way::None;
+        let mut found = RouteLookup::None;
         for rule in table.rules.values() {
             let covers = |s: &&Selector| covers_end(s, protocol, remote.ip(), remote.port());
             if !rule.selectors.remote.iter().any(|s| covers(&s)) {
@@ -85,17 +85,17 @@ impl Routes {
                     continue;
                 }
                 if let Some((source, ports)) = self.source(&sa.selectors, protocol, local, remote) {
-                    return Way::Up { source, ports };
+                    return RouteLookup::Up { source, ports };
                 }
             }
             let tunnel = rule.tunnel.clone();
             match self.source(&rule.selectors, protocol, local, remote) {
-                Some(_) => return Way::Down { tunnel },
-                None if way == Way::None => way = Way::NoAddress { tunnel },
+                Some(_) => return RouteLookup::Down { tunnel },
+                None if found == RouteLookup::None => found = RouteLookup::NoAddress { tunnel },
                 None => {}
             }
         }
-        way
+        found
     }
 
     /// The address of this end for a flow, and the ports that it may use.

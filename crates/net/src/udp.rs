@@ -65,7 +65,7 @@ impl UdpSocket {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let from = Some(self.local.ip()).filter(|address| !address.is_unspecified());
-        let (source, ports) = self.network.way(UDP, from, remote).await?;
+        let (source, ports) = self.network.await_route(UDP, from, remote).await?;
         if !ports.contains(self.local.port()) {
             let selectors = self.network.shared().routes.described();
             return Err(ConnectError::NoTunnel { remote, selectors }.into());

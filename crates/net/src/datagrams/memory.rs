@@ -30,13 +30,13 @@ pub enum Fate {
 pub struct Memory {
     here: SocketAddr,
     wire: Wire,
-    outward: Arc<Mutex<Way>>,
-    inward: Arc<Mutex<Way>>,
+    outward: Arc<Mutex<Direction>>,
+    inward: Arc<Mutex<Direction>>,
 }
 
 /// One direction.
 #[derive(Default)]
-struct Way {
+struct Direction {
     runs: VecDeque<Run>,
     /// Datagrams so far.
     count: u64,
@@ -53,21 +53,21 @@ struct Run {
 impl Memory {
     /// Two ends with these addresses.
     pub fn pair(addresses: [SocketAddr; 2], wire: Wire) -> [Self; 2] {
-        let ways: [Arc<Mutex<Way>>; 2] = Default::default();
+        let directions: [Arc<Mutex<Direction>>; 2] = Default::default();
         [0, 1].map(|end| Self {
             here: addresses[end],
             wire: Arc::clone(&wire),
-            outward: Arc::clone(&ways[end]),
-            inward: Arc::clone(&ways[1 - end]),
+            outward: Arc::clone(&directions[end]),
+            inward: Arc::clone(&directions[1 - end]),
         })
     }
 }
 
-fn lock(way: &Mutex<Way>) -> MutexGuard<'_, Way> {
-    way.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(direction: &Mutex<Direction>) -> MutexGuard<'_, Direction> {
+    direction.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Way {
+impl Direction {
     fn carry(&mut self, fate: Fate, run: Run) {
         match fate {
             Fate::Lost => {}
@@ -87,14 +87,15 @@ impl Way {
 
 impl Datagrams for Memory {
     fn try_send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
-        let mut way = lock(&self.outward);
+        let mut direction = lock(&self.outward);
         for octets in outgoing.octets.chunks(outgoing.segment_len) {
-            let fate = if way.runs.len() < ROOM { (self.wire)(way.count) } else { Fate::Lost };
-            way.count += 1;
+            let fate =
+                if direction.runs.len() < ROOM { (self.wire)(direction.count) } else { Fate::Lost };
+            direction.count += 1;
             let run = Run { remote: self.here, octets: octets.to_vec(), segment_len: octets.len() };
-            way.carry(fate, run);
+            direction.carry(fate, run);
         }
-        if let Some(reader) = way.reader.take() {
+        if let Some(reader) = direction.reader.take() {
             reader.wake();
         }
         Ok(())
@@ -109,13 +110,13 @@ impl Datagrams for Memory {
         cx: &mut Context<'_>,
         take: &mut dyn FnMut(Incoming<'_>),
     ) -> Poll<io::Result<()>> {
-        let mut way = lock(&self.inward);
-        if way.runs.is_empty() {
-            way.reader = Some(cx.waker().clone());
+        let mut direction = lock(&self.inward);
+        if direction.runs.is_empty() {
+            direction.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let runs = std::mem::take(&mut way.runs);
-        drop(way);
+        let runs = std::mem::take(&mut direction.runs);
+        drop(direction);
         for Run { remote, octets, segment_len } in &runs {
             take(Incoming {
                 local: self.here,
