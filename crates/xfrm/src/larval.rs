@@ -5,7 +5,7 @@
 
 use super::netlink::{Kernel, Refused, wipe};
 use super::ownership::templates;
-use super::spd::Way;
+use super::spd::PolicyDirection;
 use super::state::{binding_in, name_of};
 use netlink_packet_xfrm::monitor::AcquireMessage;
 use netlink_packet_xfrm::state::AllocSpiMessage;
@@ -22,7 +22,7 @@ pub(super) struct Larvae(VecDeque<(Instant, AllocSpiMessage)>);
 impl Larvae {
     pub(super) fn add(&mut self, message: &AcquireMessage, now: Instant) {
         let acquire = &message.acquire;
-        if acquire.policy.direction != Way::Out.number() {
+        if acquire.policy.direction != PolicyDirection::Out.number() {
             return;
         }
         let Some(template) = templates(&message.nlas).next() else { return };

@@ -13,7 +13,7 @@ use super::placement::OffloadMode;
 use super::policies::{keys, priority, tell};
 use super::ranges::REQIDS;
 use super::refusal::refusal;
-use super::spd::{Change, Rank, Spd, Template, Way};
+use super::spd::{Change, PolicyDirection, Rank, Spd, Template};
 use super::state::{self, Form, Name};
 use super::waiting::Waiting;
 use crypto::Amount;
@@ -260,7 +260,7 @@ impl Xfrm {
         // In its former turn it has nothing left to do.
         if let (Some(serial), Some(sa)) = (before, self.sas.get(&sa)) {
             let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
-            let keys = keys(sa.flows.iter().copied(), sa.form.binding, Way::Out);
+            let keys = keys(sa.flows.iter().copied(), sa.form.binding, PolicyDirection::Out);
             keys.into_iter().for_each(|key| self.unwant(key, rank));
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::flow::{self, Flow};
 use super::netlink::Kernel;
 use super::ranges::PRIORITIES;
 use super::refusal::refusal;
-use super::spd::{Change, Key, Way};
+use super::spd::{Change, Key, PolicyDirection};
 use esp::plane::{PlaneError, RuleId, TrafficSelectors};
 use esp::trace::Binding;
 use policy::{PortRange, Selector};
@@ -33,8 +33,12 @@ pub(super) fn rule_of(priority: u32) -> Option<(RuleId, bool)> {
     Some((RuleId(place / 2), place % 2 == 1))
 }
 
-pub(super) fn keys(flows: impl Iterator<Item = Flow>, binding: Binding, way: Way) -> Vec<Key> {
-    flows.map(|flow| Key { way, flow, binding }).collect()
+pub(super) fn keys(
+    flows: impl Iterator<Item = Flow>,
+    binding: Binding,
+    direction: PolicyDirection,
+) -> Vec<Key> {
+    flows.map(|flow| Key { direction, flow, binding }).collect()
 }
 
 /// The same with either value of a bit of the mark that nothing else looks at; together they cover all of it.

@@ -24,7 +24,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The packets for which the kernel looks up a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum PolicyDirection {
     /// For this host.
     In,
     /// That leave.
@@ -36,7 +36,7 @@ pub(super) enum Way {
 /// The fields by which the kernel distinguishes policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
-    pub way: Way,
+    pub direction: PolicyDirection,
     pub flow: Flow,
     pub binding: Binding,
 }
@@ -132,7 +132,7 @@ impl Change {
                     selector: key.flow.wire(),
                     lifetime_cfg: LifetimeConfig::default(),
                     priority: *priority,
-                    direction: key.way.number(),
+                    direction: key.direction.number(),
                     action: match action {
                         Action::Block => XFRM_POLICY_BLOCK,
                         Action::Bypass | Action::Protect(_) | Action::Tolerate(_) => {
@@ -152,7 +152,7 @@ impl Change {
                 XfrmMessage::UpdatePolicy(ModifyMessage { user_policy_info: info, nlas })
             }
             Self::Delete(key) => {
-                let (selector, direction) = (key.flow.wire(), key.way.number());
+                let (selector, direction) = (key.flow.wire(), key.direction.number());
                 let user_policy_id = UserPolicyId { selector, index: 0, direction };
                 let nlas = binding::attributes(key.binding);
                 XfrmMessage::DeletePolicy(DelGetMessage { user_policy_id, nlas })
@@ -165,11 +165,11 @@ impl Change {
     /// The fields by which the kernel finds the policy.
     pub(super) fn name(&self) -> PolicyName {
         let (Self::Put(key, ..) | Self::Delete(key)) = self;
-        PolicyName::new(key.flow.wire(), key.way.number(), &binding::attributes(key.binding))
+        PolicyName::new(key.flow.wire(), key.direction.number(), &binding::attributes(key.binding))
     }
 }
 
-impl Way {
+impl PolicyDirection {
     pub(super) fn number(self) -> u8 {
         match self {
             Self::In => XFRM_POLICY_IN,
@@ -216,7 +216,7 @@ mod tests {
         let address = IpAddr::from([10, 0, 0, 1]);
         let end = End { address, length: 32, port: Port::default() };
         let flow = Flow { source: end, destination: end, protocol: 0 };
-        Key { way: Way::Out, flow, binding: Binding::default() }
+        Key { direction: PolicyDirection::Out, flow, binding: Binding::default() }
     }
 
     fn rank(priority: u32, serial: u64) -> Rank {

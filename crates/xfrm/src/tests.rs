@@ -12,7 +12,7 @@ mod work;
 use super::flow::{End, Flow, Port};
 use super::known::Known;
 use super::netlink::octets;
-use super::spd::{Action, Change, Key, Template, Way};
+use super::spd::{Action, Change, Key, PolicyDirection, Template};
 use super::state::Form;
 use super::*;
 use crypto::Suite;
@@ -227,24 +227,24 @@ fn policies_are_written_as_iproute2_writes_them() {
     };
     let binding = Binding::default();
     let (here, there) = (end("10.1.0.0", 16, None), end("10.2.0.0", 16, None));
-    let out = Key { way: Way::Out, flow: flow(here, there, 0), binding };
+    let out = Key { direction: PolicyDirection::Out, flow: flow(here, there, 0), binding };
     let change = Change::Put(out, 0x7600_0010, Action::Protect(template));
     assert_eq!(made(change.message()), recorded("policy-out"));
     assert_eq!(made(Change::Delete(out).message()), recorded("policy-delete"));
 
     let any = Template { spi: None, ends: None, ..template };
-    let into = Key { way: Way::In, flow: flow(there, here, 0), binding };
+    let into = Key { direction: PolicyDirection::In, flow: flow(there, here, 0), binding };
     let change = Change::Put(into, 0x7600_0011, Action::Protect(any));
     assert_eq!(made(change.message()), recorded("policy-in"));
 
     let one = flow(end("10.1.0.0", 16, Some(443)), end("10.2.0.7", 32, None), 6);
-    let forward = Key { way: Way::Forward, flow: one, binding };
+    let forward = Key { direction: PolicyDirection::Forward, flow: one, binding };
     let change = Change::Put(forward, 0x7600_0011, Action::Block);
     assert_eq!(made(change.message()), recorded("policy-block"));
 
     let binding = Binding { mark: Some((0x11, 0xff)), if_id: Some(7) };
     let six = flow(end("fd01::", 64, None), end("fd02::", 64, None), 0);
-    let marked = Key { way: Way::Out, flow: six, binding };
+    let marked = Key { direction: PolicyDirection::Out, flow: six, binding };
     let template = Template { spi: None, ..template };
     let change = Change::Put(marked, 0x7600_0011, Action::Protect(template));
     assert_eq!(made(change.message()), recorded("policy-mark"));

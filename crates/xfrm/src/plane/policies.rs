@@ -8,7 +8,7 @@
 use super::Xfrm;
 use crate::flow::Flow;
 use crate::policies::{ALWAYS, halves, keys, neighbour_discovery, priority, tell};
-use crate::spd::{Action, Key, Rank, Template, Way};
+use crate::spd::{Action, Key, PolicyDirection, Rank, Template};
 use esp::plane::{PlaneError, RuleId, SaId};
 use esp::trace::Binding;
 use policy::Mode;
@@ -45,7 +45,9 @@ impl Xfrm {
             other => other,
         };
         let rank = Rank { priority: priority(rule)?, serial: Reverse(0) };
-        for key in keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, Way::In) {
+        for key in
+            keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, PolicyDirection::In)
+        {
             if template.is_some_and(|template| template.offload.is_some()) {
                 // Behind it, also once the card has gone and this policy has been made anew.
                 self.net(key, rank.priority + 1)?;
@@ -55,7 +57,7 @@ impl Xfrm {
                 action => self.unless_off(&key.flow, action),
             };
             self.want(key, rank, action)?;
-            self.want(Key { way: Way::Forward, ..key }, rank, forward(action))?;
+            self.want(Key { direction: PolicyDirection::Forward, ..key }, rank, forward(action))?;
         }
         Ok(())
     }
@@ -78,7 +80,7 @@ impl Xfrm {
             (false, false) => Action::Block,
         };
         let rank = Rank { priority: priority(rule)? + 1, serial: Reverse(0) };
-        for key in keys(ruled.flows.iter().copied(), ruled.binding, Way::Out) {
+        for key in keys(ruled.flows.iter().copied(), ruled.binding, PolicyDirection::Out) {
             self.want(key, rank, self.unless_off(&key.flow, action))?;
         }
         Ok(())
@@ -98,7 +100,7 @@ impl Xfrm {
             offload: form.offload.filter(|offload| offload.packet),
         };
         let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
-        for key in keys(sa.flows.iter().copied(), form.binding, Way::Out) {
+        for key in keys(sa.flows.iter().copied(), form.binding, PolicyDirection::Out) {
             if template.offload.is_some() {
                 self.net(key, rank.priority + 1)?;
             }
@@ -146,7 +148,7 @@ impl Xfrm {
         let Some(sa) = self.sas.get(&id) else { return Ok(()) };
         let Some(serial) = sa.serial else { return Ok(()) };
         let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
-        for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
+        for key in keys(sa.flows.iter().copied(), sa.form.binding, PolicyDirection::Out) {
             self.want(key, rank, Action::Block)?;
         }
         Ok(())
@@ -157,7 +159,7 @@ impl Xfrm {
         let Some(sa) = self.sas.get_mut(&id) else { return };
         let (Some(serial), Ok(priority)) = (sa.serial.take(), priority(sa.rule)) else { return };
         let rank = Rank { priority, serial: Reverse(serial) };
-        for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
+        for key in keys(sa.flows.iter().copied(), sa.form.binding, PolicyDirection::Out) {
             self.unwant(key, rank);
         }
     }
@@ -165,8 +167,8 @@ impl Xfrm {
     pub(super) fn neighbour_discovery(&mut self) -> Result<(), PlaneError> {
         let rank = Rank { priority: ALWAYS, serial: Reverse(0) };
         for flow in neighbour_discovery() {
-            for way in [Way::In, Way::Out, Way::Forward] {
-                let key = Key { way, flow, binding: Binding::default() };
+            for direction in [PolicyDirection::In, PolicyDirection::Out, PolicyDirection::Forward] {
+                let key = Key { direction, flow, binding: Binding::default() };
                 self.want(key, rank, Action::Bypass)?;
             }
         }
@@ -198,14 +200,14 @@ impl Xfrm {
         let Ok(priority) = priority(rule) else { return };
         let [first, behind] =
             [priority, priority + 1].map(|priority| Rank { priority, serial: Reverse(0) });
-        for key in keys(flows.iter().copied(), binding, Way::Out) {
+        for key in keys(flows.iter().copied(), binding, PolicyDirection::Out) {
             self.unwant(key, behind);
             halves(key).into_iter().for_each(|half| self.unwant(half, behind));
         }
-        for key in keys(flows.iter().map(|f| f.reversed()), binding, Way::In) {
+        for key in keys(flows.iter().map(|f| f.reversed()), binding, PolicyDirection::In) {
             self.unwant(key, first);
             halves(key).into_iter().for_each(|half| self.unwant(half, behind));
-            self.unwant(Key { way: Way::Forward, ..key }, first);
+            self.unwant(Key { direction: PolicyDirection::Forward, ..key }, first);
         }
     }
 }

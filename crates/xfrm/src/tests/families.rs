@@ -1,7 +1,7 @@
 //! IPsec of one address family, switched off: policies block in the place of SAs, and nothing else changes.
 
 use super::twin::{inbound, outbound, plane, rule};
-use crate::spd::Way;
+use crate::spd::PolicyDirection;
 use esp::families::{Families, Family};
 use esp::plane::{DataPlane, FamilySwitching, InboundSa, OutboundSa, Rule, SaId, TrafficSelectors};
 use policy::{AddressRange, Selector};
@@ -34,7 +34,10 @@ fn traffic_of_a_family_that_is_off_is_blocked_and_the_other_goes_on() {
         .add_inbound(InboundSa { selectors: Arc::clone(&selectors), ..inbound(1, 0x101) })
         .expect("the kernel can");
     plane.add_outbound(OutboundSa { selectors, ..outbound(2, 0x201, false) }).expect("it can");
-    let policies = || [Way::Out, Way::In, Way::Forward].map(|way| twin.blocked(way));
+    let policies = || {
+        [PolicyDirection::Out, PolicyDirection::In, PolicyDirection::Forward]
+            .map(|direction| twin.blocked(direction))
+    };
     assert_eq!(policies(), [[false, false]; 3]);
     plane.set_families(off(Family::Ipv6)).expect("the kernel can");
     assert_eq!(policies(), [[false, true]; 3]);
@@ -57,7 +60,7 @@ fn a_trap_asks_for_no_sa_while_its_family_is_off() {
     let (mut plane, twin) = plane();
     plane.set_families(off(Family::Ipv6)).expect("there is nothing yet");
     plane.add_rule(Rule { selectors: both(), trap: true, ..rule() }).expect("the kernel can");
-    assert_eq!(twin.blocked(Way::Out), [false, true]);
+    assert_eq!(twin.blocked(PolicyDirection::Out), [false, true]);
     plane.set_families(Families::default()).expect("the kernel can");
-    assert_eq!(twin.blocked(Way::Out), [false, false]);
+    assert_eq!(twin.blocked(PolicyDirection::Out), [false, false]);
 }

@@ -25,8 +25,10 @@ fn spis(twin: &Twin) -> Vec<u32> {
 #[test]
 fn sas_with_a_reqid_of_the_operator_are_known_by_their_policies() {
     let (plane, twin) = by_hand(7);
-    for (spi, way) in [(7, Way::In), (8, Way::Out), (7, Way::Forward)] {
-        assert_eq!(twin.policy(way), [Some(spi)]);
+    for (spi, direction) in
+        [(7, PolicyDirection::In), (8, PolicyDirection::Out), (7, PolicyDirection::Forward)]
+    {
+        assert_eq!(twin.policy(direction), [Some(spi)]);
     }
     // Another program's SA of the same reqid, with a policy of its own.
     let mut other = twin.tables().states[&8].clone();
@@ -53,7 +55,8 @@ fn sas_with_a_reqid_of_the_operator_move_with_their_policies() {
     let moved = Path { remote: ([192, 0, 2, 9], 4500).into(), ..path };
     plane.relocate(id, moved).expect("the kernel can");
     let tables = twin.tables();
-    let guard = tables.policies.iter().find(|(info, ..)| info.direction == Way::In.number());
+    let guard =
+        tables.policies.iter().find(|(info, ..)| info.direction == PolicyDirection::In.number());
     let template = guard.and_then(|(_, template, ..)| *template).expect("there");
     assert_eq!(template.saddr.to_ipv4().to_string(), "192.0.2.9");
 }

@@ -94,7 +94,7 @@ fn an_sa_in_standby_whose_policy_is_not_taken_serves_all_the_same() {
     assert_eq!(twin.in_card(), [1, 0]);
     plane.promote(SaId(1)).expect("without its policy in the card");
     assert_eq!(twin.in_card(), [0, 1]);
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_request_for_an_sa_is_not_taken_for_the_sa() {
     }
     plane.network_changed();
     assert!(plane.last_sequence(SaId(1)) > Some(0), "its numbers do not begin anew");
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     assert!(twin.is_tight());
 }
 

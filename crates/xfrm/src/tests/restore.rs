@@ -24,8 +24,8 @@ fn a_dropped_plane_blocks_or_lets_go_as_its_owner_has_said() {
         drop(plane);
         assert_eq!(twin.spis(), [0; 0], "no SA stays");
         let left: &[Option<u32>] = if blocked { &[None] } else { &[] };
-        for way in [Way::Out, Way::In, Way::Forward] {
-            assert_eq!(twin.policy(way), left, "blocked: {blocked}, {way:?}");
+        for direction in [PolicyDirection::Out, PolicyDirection::In, PolicyDirection::Forward] {
+            assert_eq!(twin.policy(direction), left, "blocked: {blocked}, {direction:?}");
         }
     }
 }
@@ -80,7 +80,7 @@ fn packets_that_leave_meanwhile_do_not_stand_in_the_way() {
     twin.tables().busy = true;
     twin.tables().states.clear();
     assert_eq!(plane.restore(), Ok((2, 0)));
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     assert!(
         plane.last_sequence(SaId(2)) > Some(0),
         "it is no note, and its numbers do not begin anew"
@@ -108,7 +108,7 @@ fn an_sa_that_could_not_be_put_back_is_a_fault_until_it_is_back() {
         Maintenance::restore(&mut plane).expect("the kernel can");
         assert_eq!(plane.fault(SaId(2)), None, "after {refuse_after}");
         assert_eq!(twin.spis(), [0x101, 0x201], "after {refuse_after}");
-        assert_eq!(twin.policy(Way::Out), [Some(0x201)], "after {refuse_after}");
+        assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)], "after {refuse_after}");
         assert_eq!(Maintenance::restore(&mut plane), Ok(Restored::default()));
     }
 }
@@ -136,8 +136,8 @@ fn an_sa_that_cannot_leave_a_card_is_not_said_to_be_in_software() {
         let places: Vec<OffloadMode> = report.sas.iter().map(|sa| sa.place).collect();
         assert_eq!(places, [OffloadMode::Software; 2], "after {refuse_after}");
         assert_eq!(twin.spis(), [0x101, 0x201], "after {refuse_after}");
-        assert_eq!(twin.policy(Way::Out), [Some(0x201)], "after {refuse_after}");
-        assert_eq!(twin.policy(Way::In), [Some(0)], "after {refuse_after}");
+        assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)], "after {refuse_after}");
+        assert_eq!(twin.policy(PolicyDirection::In), [Some(0)], "after {refuse_after}");
         if !refused {
             assert!(refuse_after > 4, "{refuse_after}");
             return;
@@ -149,8 +149,9 @@ fn an_sa_that_cannot_leave_a_card_is_not_said_to_be_in_software() {
 /// are.
 fn way_in(twin: &Twin) -> Option<(u32, bool)> {
     let tables = twin.tables();
-    let mut of_way = tables.policies.iter().filter(|(info, ..)| info.direction == Way::In.number());
-    let (_, template, ..) = of_way.next().expect("there is one");
+    let mut of_direction =
+        tables.policies.iter().filter(|(info, ..)| info.direction == PolicyDirection::In.number());
+    let (_, template, ..) = of_direction.next().expect("there is one");
     template.as_ref().map(|template| (template.reqid, template.optional != 0))
 }
 
@@ -162,7 +163,7 @@ fn sas_of_a_rule_that_has_gone_elsewhere_receive_to_their_end() {
     plane.leave_alone(rule()).expect("the kernel can");
     // Both what the kernel opens and what comes from the other plane.
     assert_eq!(way_in(&twin), Some((reqid, true)));
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)], "it sends until it goes");
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)], "it sends until it goes");
     plane.remove(SaId(2));
     plane.remove(SaId(1));
     assert_eq!(way_in(&twin), None);

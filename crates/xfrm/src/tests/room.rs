@@ -46,7 +46,7 @@ fn sas_of_a_full_card_that_are_rekeyed_are_in_it_again_once_the_old_ones_are_gon
         assert_eq!(inside(&placement), [1, 1]);
         assert_eq!(twin.in_card().iter().sum::<usize>(), 2);
         assert!(plane.last_sequence(new[1]) >= sent && twin.is_tight() && twin.lets_in());
-        assert_eq!(twin.policy(Way::Out), [Some(0x2002)]);
+        assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x2002)]);
         assert!(placement.sas().iter().all(|sa| sa.declined.is_empty()));
     }
 }

@@ -24,7 +24,9 @@ pub(super) struct Tables {
 impl Tables {
     fn packets_leave(&mut self) {
         let wanted = self.policies.iter().filter(|(info, ..)| {
-            self.busy && info.direction == Way::Out.number() && info.action != XFRM_POLICY_BLOCK
+            self.busy
+                && info.direction == PolicyDirection::Out.number()
+                && info.action != XFRM_POLICY_BLOCK
         });
         let spis: Vec<u32> =
             wanted.filter_map(|(_, template, ..)| Some(template.as_ref()?.id.spi)).collect();
@@ -99,7 +101,9 @@ impl Twin {
     /// Whether every packet that leaves is dropped or protected, whatever its mark.
     pub(super) fn is_tight(&self) -> bool {
         let tables = self.tables();
-        let out = || tables.policies.iter().filter(|(i, ..)| i.direction == Way::Out.number());
+        let out = || {
+            tables.policies.iter().filter(|(i, ..)| i.direction == PolicyDirection::Out.number())
+        };
         let any = out().any(|(_, _, mark, _)| mark.is_none());
         let halves: BTreeSet<u32> =
             out().filter_map(|(_, _, mark, _)| Some(mark.as_ref()?.value)).collect();
@@ -108,11 +112,11 @@ impl Twin {
 
     /// Whether the policies of one direction drop IPv4, and whether they drop IPv6. Those of neighbour discovery do not
     /// count, which always passes.
-    pub(super) fn blocked(&self, way: Way) -> [bool; 2] {
+    pub(super) fn blocked(&self, direction: PolicyDirection) -> [bool; 2] {
         let tables = self.tables();
         [libc::AF_INET, libc::AF_INET6].map(|family| {
             let of_family = tables.policies.iter().filter(|(info, ..)| {
-                info.direction == way.number()
+                info.direction == direction.number()
                     && i32::from(info.selector.family) == family
                     && info.selector.proto == 0
             });
@@ -126,7 +130,10 @@ impl Twin {
     pub(super) fn lets_in(&self) -> bool {
         let tables = self.tables();
         let first = |drops: bool| {
-            let arriving = tables.policies.iter().filter(|(i, ..)| i.direction == Way::In.number());
+            let arriving = tables
+                .policies
+                .iter()
+                .filter(|(i, ..)| i.direction == PolicyDirection::In.number());
             let alike = arriving.filter(|(i, ..)| (i.action == XFRM_POLICY_BLOCK) == drops);
             alike.map(|(i, ..)| i.priority).min()
         };
@@ -150,12 +157,12 @@ impl Twin {
     }
 
     /// The policies of a direction: the SPI that a template names, or 0 for any; `None` where packets are dropped.
-    pub(super) fn policy(&self, way: Way) -> Vec<Option<u32>> {
+    pub(super) fn policy(&self, direction: PolicyDirection) -> Vec<Option<u32>> {
         let tables = self.tables();
         let of_way = tables
             .policies
             .iter()
-            .filter(|(info, _, mark, _)| info.direction == way.number() && mark.is_none());
+            .filter(|(info, _, mark, _)| info.direction == direction.number() && mark.is_none());
         of_way
             .map(|(info, template, ..)| match info.action {
                 XFRM_POLICY_BLOCK => None,
@@ -362,18 +369,21 @@ pub(super) fn plane() -> (Xfrm, Twin) {
 fn traffic_of_a_rule_is_blocked_until_an_sa_serves_it_and_when_it_goes() {
     let (mut plane, twin) = plane();
     plane.add_rule(rule()).expect("the kernel can");
-    for way in [Way::Out, Way::In, Way::Forward] {
-        assert_eq!(twin.policy(way), [None]);
+    for direction in [PolicyDirection::Out, PolicyDirection::In, PolicyDirection::Forward] {
+        assert_eq!(twin.policy(direction), [None]);
     }
     plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
     assert_eq!(twin.spis(), [0x101, 0x201]);
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
-    assert_eq!((twin.policy(Way::In), twin.policy(Way::Forward)), (vec![Some(0)], vec![Some(0)]));
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
+    assert_eq!(
+        (twin.policy(PolicyDirection::In), twin.policy(PolicyDirection::Forward)),
+        (vec![Some(0)], vec![Some(0)])
+    );
     plane.remove(SaId(2));
     plane.remove(SaId(1));
-    for way in [Way::Out, Way::In, Way::Forward] {
-        assert_eq!(twin.policy(way), [None]);
+    for direction in [PolicyDirection::Out, PolicyDirection::In, PolicyDirection::Forward] {
+        assert_eq!(twin.policy(direction), [None]);
     }
     plane.remove_rule(RULE);
     assert!(twin.tables().policies.is_empty());
@@ -385,11 +395,11 @@ fn an_sa_in_standby_is_used_once_it_is_promoted() {
     plane.add_rule(rule()).expect("the kernel can");
     plane.add_outbound(outbound(1, 0x201, false)).expect("the kernel can");
     plane.add_outbound(outbound(2, 0x202, true)).expect("the kernel can");
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     plane.promote(SaId(2)).expect("the kernel can");
-    assert_eq!(twin.policy(Way::Out), [Some(0x202)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x202)]);
     plane.remove(SaId(2));
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     assert_eq!(plane.promote(SaId(2)), Err(PlaneError::NoSuchSa(SaId(2))));
 }
 
@@ -400,7 +410,7 @@ fn a_rule_of_another_name_keeps_its_sas() {
     plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
     plane.rename_rule(RULE, RuleId(8));
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     let priorities: BTreeSet<u32> =
         twin.tables().policies.iter().map(|(i, ..)| i.priority).collect();
     assert_eq!(priorities, [RULES + 16].into());
@@ -427,7 +437,7 @@ fn an_sa_that_moves_keeps_its_sequence_numbers() {
         _ => None,
     });
     assert_eq!(numbers, Some((4, u32::MAX)));
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
 }
 
 #[test]
@@ -447,7 +457,7 @@ fn a_refusal_at_any_point_leaves_nothing_and_leaks_nothing() {
             return;
         }
         // Of the SA that was refused nothing is left, and the traffic is dropped.
-        assert_eq!(twin.policy(Way::Out), [None], "after {refuse_after}");
+        assert_eq!(twin.policy(PolicyDirection::Out), [None], "after {refuse_after}");
         assert!(!twin.spis().contains(&0x201), "after {refuse_after}");
         drop(plane);
         assert!(twin.tables().policies.is_empty(), "after {refuse_after}");
@@ -465,7 +475,7 @@ fn sas_and_policies_that_others_removed_are_put_back() {
     twin.tables().policies.clear();
     assert_eq!(plane.restore(), Ok((2, 3)));
     assert_eq!(twin.spis(), [0x101, 0x201]);
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     assert_eq!(plane.restore(), Ok((0, 0)));
 }
 
@@ -502,7 +512,7 @@ fn the_kernel_ends_at_the_last_number_that_is_allowed() {
         twin.sent(60);
         plane.allow(SaId(2), used + 150).expect("the kernel can");
         assert_eq!((left(&twin), plane.last_sequence(SaId(2))), (90, Some(used + 60)));
-        assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+        assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
         // Moved, it has those that are left.
         let moved = Path { remote: ([192, 0, 2, 9], 4500).into(), ..path() };
         plane.relocate(SaId(2), moved).expect("the kernel can");
@@ -533,7 +543,7 @@ fn an_sa_that_the_kernel_has_ended_at_its_limit_goes_on_behind_it() {
         twin.tables().refuse_after = None;
         plane.allow(SaId(2), limit + 50).expect("the kernel can");
         assert_eq!((left(&twin), plane.last_sequence(SaId(2))), (50, Some(limit)));
-        assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+        assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
         twin.sent(50);
         plane.usage(SaId(2));
     }
@@ -553,7 +563,7 @@ fn an_sa_that_is_seen_behind_its_limit_is_paused_until_that_is_raised() {
     }
     assert_eq!(plane.last_sequence(SaId(2)), Some(100));
     plane.allow(SaId(2), 100).expect("the kernel can");
-    assert_eq!(twin.policy(Way::Out), [None]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [None]);
     plane.allow(SaId(2), 101).expect("the kernel can");
-    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
 }
