@@ -6,7 +6,7 @@ mod ledger;
 
 pub use change::Removed;
 pub use check::ManualSaError;
-pub use esp::manual::{ManualSa, Way};
+pub use esp::manual::{ManualSa, SaDirection};
 pub use ledger::LedgerError;
 
 use crate::driver::{GatewayError, WeakHandle};
@@ -171,7 +171,9 @@ impl ManualSas {
     /// Returns `true` if one of them sends.
     fn sends(&self) -> bool {
         let running = self.running();
-        running.as_ref().is_some_and(|r| r.installed.iter().any(|(_, sa)| sa.way == Way::Out))
+        running
+            .as_ref()
+            .is_some_and(|r| r.installed.iter().any(|(_, sa)| sa.direction == SaDirection::Out))
     }
 
     /// Extends what the ledger has where half of it is used, and lets the plane use what is on the disk.
@@ -252,7 +254,7 @@ fn reserve(
     ledger: &mut Ledger,
     sas: &[Arc<ManualSa>],
 ) -> Result<BTreeMap<Fingerprint, Numbers>, ManualSaError> {
-    let outbound = sas.iter().filter(|sa| sa.way == Way::Out);
+    let outbound = sas.iter().filter(|sa| sa.direction == SaDirection::Out);
     let mut numbers = BTreeMap::new();
     for sa in outbound {
         let fingerprint = Fingerprint::of(sa);

@@ -8,7 +8,7 @@ use crate::manual::ManualSas;
 use crate::planes::{self, Planes};
 use crypto::{Choice as CryptoChoice, CryptoProviders};
 use esp::filter::Filter;
-use esp::manual::Way;
+use esp::manual::SaDirection;
 use esp::path_mtu::Outer;
 use esp::plane::{Rule, RuleId};
 use ike::InvalidSettings;
@@ -87,7 +87,7 @@ pub struct OffloadSettings {
     /// Tunnels with settings of their own, by the name of the child tunnel.
     pub tunnels: BTreeMap<String, placement::Choice>,
     /// SAs keyed by hand with settings of their own.
-    pub manual: BTreeMap<(String, Way), placement::Choice>,
+    pub manual: BTreeMap<(String, SaDirection), placement::Choice>,
 }
 
 impl PlaneSettings {

@@ -2,7 +2,7 @@
 
 use super::Handles;
 use crate::driver::{Activation, Begun, GatewayError, Handle, Selection};
-use crate::manual::{ManualSa, ManualSas, ManualStatus, Removed, Way};
+use crate::manual::{ManualSa, ManualSas, ManualStatus, Removed, SaDirection};
 use crate::planes::Found;
 use crypto::CryptoProviders;
 use esp::families::Families;
@@ -356,7 +356,7 @@ impl<'a> ManualView<'a> {
     pub async fn add(
         &self,
         sas: Vec<ManualSa>,
-        offload: BTreeMap<(String, Way), Choice>,
+        offload: BTreeMap<(String, SaDirection), Choice>,
     ) -> Result<(), GatewayError> {
         let (handle, placement) = (self.handle.clone(), self.placement.clone());
         to_the_end(self.sas.clone().add(handle, placement, sas, offload)).await

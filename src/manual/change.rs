@@ -5,8 +5,8 @@
 //! guard goes last. So the traffic is protected or blocked until the operator's wish is that it is neither.
 
 use super::{
-    Fingerprint, Ledger, ManualSa, ManualSaError, ManualSas, Running, Way, check, numbers_of,
-    reserve,
+    Fingerprint, Ledger, ManualSa, ManualSaError, ManualSas, Running, SaDirection, check,
+    numbers_of, reserve,
 };
 use crate::driver::{GatewayError, Handle};
 use esp::manual::Installed;
@@ -39,14 +39,14 @@ impl ManualSas {
         handle: Handle,
         placement: Placement,
         sas: Vec<ManualSa>,
-        offload: BTreeMap<(String, Way), Choice>,
+        offload: BTreeMap<(String, SaDirection), Choice>,
     ) -> Result<(), GatewayError> {
         let _one_at_a_time = self.0.changing.lock().await;
         let sas: Vec<Arc<ManualSa>> = sas.into_iter().map(Arc::new).collect();
         self.check_with(&sas)?;
         for sa in &sas {
-            let choice = offload.get(&(sa.name.clone(), sa.way)).cloned();
-            placement.set_by_hand(&sa.name, sa.way, choice);
+            let choice = offload.get(&(sa.name.clone(), sa.direction)).cloned();
+            placement.set_by_hand(&sa.name, sa.direction, choice);
         }
         let rules = self.installed().unwrap_or_default().rules_for(&sas);
         self.prepare(&handle, &rules).await?;
@@ -62,10 +62,12 @@ impl ManualSas {
         }
         let installed = self.installed().unwrap_or_default();
         let same = |sa: &&Arc<ManualSa>| {
-            installed.iter().any(|(_, other)| (&other.name, other.way) == (&sa.name, sa.way))
+            installed
+                .iter()
+                .any(|(_, other)| (&other.name, other.direction) == (&sa.name, sa.direction))
         };
         if let Some(sa) = sas.iter().find(same) {
-            return Err(ManualSaError::Runs { name: sa.name.clone(), way: sa.way });
+            return Err(ManualSaError::Runs { name: sa.name.clone(), direction: sa.direction });
         }
         check(installed.iter().map(|(_, sa)| &**sa).chain(sas.iter().map(|sa| &**sa)))
     }
@@ -139,7 +141,9 @@ impl ManualSas {
             .with_plane(move |plane| manual.remove_now(plane, &of_plane, keep_blocked))
             .await??;
         if !removed.blocked {
-            [Way::In, Way::Out].into_iter().for_each(|way| placement.set_by_hand(&name, way, None));
+            [SaDirection::In, SaDirection::Out]
+                .into_iter()
+                .for_each(|direction| placement.set_by_hand(&name, direction, None));
         }
         Ok(removed)
     }
@@ -176,7 +180,7 @@ impl ManualSas {
     /// Notes the last numbers that were used with the keys of these SAs, so that nothing is skipped if they come again.
     fn note(&self, gone: &[(Arc<ManualSa>, Option<u64>)], installed: &Installed) {
         // Another SA that shares the key goes on with the numbers on record.
-        let senders = installed.iter().filter(|(_, sa)| sa.way == Way::Out);
+        let senders = installed.iter().filter(|(_, sa)| sa.direction == SaDirection::Out);
         let in_use: BTreeSet<Fingerprint> = senders.map(|(_, sa)| Fingerprint::of(sa)).collect();
         let last = gone.iter().filter_map(|(sa, last)| Some((Fingerprint::of(sa), (*last)?)));
         let last = last.filter(|(key, _)| !in_use.contains(key));

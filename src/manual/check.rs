@@ -1,6 +1,6 @@
 //! The rules that SAs keyed by hand have to keep together, and the reasons why they cannot be used.
 
-use super::{LedgerError, ManualSa, Way};
+use super::{LedgerError, ManualSa, SaDirection};
 use esp::manual::ManualError;
 use std::collections::{BTreeMap, BTreeSet};
 use xfrm::REQIDS;
@@ -10,12 +10,12 @@ use xfrm::REQIDS;
 #[non_exhaustive]
 pub enum ManualSaError {
     /// Two SAs of one name and direction.
-    #[error("manual SA {name:?} is there twice with direction {}; give one another name", way.name())]
+    #[error("manual SA {name:?} is there twice with direction {}; give one another name", direction.name())]
     Twice {
         /// Both.
         name: String,
         /// Both.
-        way: Way,
+        direction: SaDirection,
     },
     /// One name, and two kinds of traffic.
     #[error(
@@ -73,13 +73,13 @@ pub enum ManualSaError {
     /// An SA of that name and direction runs already.
     #[error(
         "manual SA {name:?} ({}) is there already; remove it first (vpnctl sa remove), or give the new one another name",
-        way.name()
+        direction.name()
     )]
     Runs {
         /// Its name.
         name: String,
         /// Its direction.
-        way: Way,
+        direction: SaDirection,
     },
     /// No SA has that name.
     #[error("no manual SA has the name {name:?}; {}", known(names))]
@@ -111,16 +111,16 @@ fn known(names: &[String]) -> String {
 
 /// Checks that SAs go together.
 pub(super) fn check<'a>(sas: impl Iterator<Item = &'a ManualSa>) -> Result<(), ManualSaError> {
-    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
+    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.direction.name());
     let mut names: BTreeMap<&str, &ManualSa> = BTreeMap::new();
-    let mut ways: BTreeSet<(&str, Way)> = BTreeSet::new();
+    let mut directions: BTreeSet<(&str, SaDirection)> = BTreeSet::new();
     let mut reqids: BTreeMap<u32, &str> = BTreeMap::new();
     // Of those with one key, one that does not consent to that where there is one.
     let mut keys: BTreeMap<&[u8], &ManualSa> = BTreeMap::new();
     for sa in sas {
         let name = || sa.name.clone();
-        if !ways.insert((&sa.name, sa.way)) {
-            return Err(ManualSaError::Twice { name: name(), way: sa.way });
+        if !directions.insert((&sa.name, sa.direction)) {
+            return Err(ManualSaError::Twice { name: name(), direction: sa.direction });
         }
         let other = *names.entry(&sa.name).or_insert(sa);
         if other.selectors != sa.selectors {

@@ -16,11 +16,11 @@ use std::time::Instant;
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-fn sa(way: Way, key: u8) -> ManualSa {
+fn sa(direction: SaDirection, key: u8) -> ManualSa {
     let side = |address| vec![Selector::all_of(AddressRange::from(address))];
     ManualSa {
         name: "link".to_owned(),
-        way,
+        direction,
         spi: Spi(7),
         suite: Suite::AesGcm16(KeyBits::B128),
         key: Secret::new(vec![key; 20]),
@@ -51,12 +51,13 @@ fn sends(plane: &Datapath) -> bool {
 
 /// The last number on record of the SA that sends.
 fn noted(ledger: &std::path::Path) -> u64 {
-    Ledger::look(ledger).expect("ours")[&Fingerprint::of(&sa(Way::Out, 1))]
+    Ledger::look(ledger).expect("ours")[&Fingerprint::of(&sa(SaDirection::Out, 1))]
 }
 
 /// A start with these SAs.
 fn start(ledger: &std::path::Path) -> Result<(ManualSas, Datapath), ManualSaError> {
-    let manual = ManualSas::new(vec![sa(Way::Out, 1), sa(Way::In, 2)], ledger.to_owned())?;
+    let manual =
+        ManualSas::new(vec![sa(SaDirection::Out, 1), sa(SaDirection::In, 2)], ledger.to_owned())?;
     let mut plane = Datapath::new(Settings::default(), Instant::now());
     manual.install(&mut plane)?;
     Ok((manual, plane))
@@ -304,7 +305,7 @@ fn sas_that_are_added_again_use_no_number_twice() {
     let mut gateway = Changing::new(&ledger);
     assert!(!ledger.exists(), "without an SA nothing is kept");
     assert_eq!(gateway.refusal(), Discard::NoPolicy);
-    let pair = || vec![sa(Way::Out, 1), sa(Way::In, 2)];
+    let pair = || vec![sa(SaDirection::Out, 1), sa(SaDirection::In, 2)];
     for round in 0..3 {
         gateway.add(pair()).expect("nothing is in the way");
         send(&gateway.1);
@@ -334,20 +335,23 @@ fn sas_that_are_added_again_use_no_number_twice() {
 fn a_refused_change_at_run_time_changes_nothing() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut gateway = Changing::new(&directory.path().join("sequences"));
-    gateway.add(vec![sa(Way::Out, 1)]).expect("nothing is in the way");
+    gateway.add(vec![sa(SaDirection::Out, 1)]).expect("nothing is in the way");
     let refused = |gateway: &mut Changing, sas| {
         gateway.add(sas).expect_err("it does not go together").to_string()
     };
-    let text = refused(&mut gateway, vec![sa(Way::In, 2), sa(Way::Out, 3)]);
+    let text = refused(&mut gateway, vec![sa(SaDirection::In, 2), sa(SaDirection::Out, 3)]);
     assert!(text.contains("\"link\" (out) is there already; remove it first"), "{text}");
-    let other = |way, key| ManualSa { name: "other".to_owned(), ..sa(way, key) };
-    assert!(refused(&mut gateway, vec![other(Way::Out, 1)]).contains("the same key"));
+    let other = |direction, key| ManualSa { name: "other".to_owned(), ..sa(direction, key) };
+    assert!(refused(&mut gateway, vec![other(SaDirection::Out, 1)]).contains("the same key"));
     // The plane takes the first of them, and not the second.
-    gateway.add(vec![sa(Way::In, 2)]).expect("it completes the pair");
-    let text = refused(&mut gateway, vec![other(Way::Out, 3), other(Way::In, 4)]);
+    gateway.add(vec![sa(SaDirection::In, 2)]).expect("it completes the pair");
+    let text = refused(&mut gateway, vec![other(SaDirection::Out, 3), other(SaDirection::In, 4)]);
     assert!(text.contains("SPI 00000007 is in use"), "{text}");
     let status = gateway.0.status(&mut gateway.1);
-    assert_eq!(status.iter().map(|s| s.sa.way).collect::<Vec<_>>(), [Way::Out, Way::In]);
+    assert_eq!(
+        status.iter().map(|s| s.sa.direction).collect::<Vec<_>>(),
+        [SaDirection::Out, SaDirection::In]
+    );
     assert_eq!(gateway.0.blocked(), [""; 0]);
     assert!(sends(&gateway.1), "the others are as they were");
     let text = gateway.0.remove_now(&mut gateway.1, "lonk", false).expect_err("none").to_string();
@@ -358,10 +362,12 @@ fn a_refused_change_at_run_time_changes_nothing() {
 fn a_blocked_name_keeps_its_traffic_blocked_when_new_sas_are_refused() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let mut gateway = Changing::new(&directory.path().join("sequences"));
-    gateway.add(vec![sa(Way::Out, 1), sa(Way::In, 2)]).expect("nothing is in the way");
+    gateway
+        .add(vec![sa(SaDirection::Out, 1), sa(SaDirection::In, 2)])
+        .expect("nothing is in the way");
     gateway.remove(true).expect("it is there");
-    let wrong = |way| ManualSa { key: Secret::new(vec![9; 3]), ..sa(way, 1) };
-    let mut elsewhere = wrong(Way::Out);
+    let wrong = |direction| ManualSa { key: Secret::new(vec![9; 3]), ..sa(direction, 1) };
+    let mut elsewhere = wrong(SaDirection::Out);
     elsewhere.selectors.remote.clone_from(&elsewhere.selectors.local);
     gateway.add(vec![elsewhere]).expect_err("no key of that length");
     assert_eq!(gateway.refusal(), Discard::NoSa, "the rule of before is back");
@@ -377,7 +383,7 @@ fn a_removal_frees_no_number_that_another_sa_may_use() {
     let mut gateway = Changing::new(&ledger);
     let shared = |name: &str| {
         let (name, shared_key) = (name.to_owned(), true);
-        ManualSa { name, shared_key, ..sa(Way::Out, 1) }
+        ManualSa { name, shared_key, ..sa(SaDirection::Out, 1) }
     };
     gateway.add(vec![shared("link"), shared("other")]).expect("both consent");
     gateway.remove(false).expect("it is there");
@@ -389,38 +395,46 @@ fn sas_that_do_not_go_together_are_refused() {
     let refused = |sas: Vec<ManualSa>| {
         ManualSas::new(sas, PathBuf::new()).expect_err("they do not go together").to_string()
     };
-    assert!(refused(vec![sa(Way::In, 1), sa(Way::In, 2)]).contains("twice with direction in"));
-    let shared = refused(vec![sa(Way::In, 1), sa(Way::Out, 1)]);
+    assert!(
+        refused(vec![sa(SaDirection::In, 1), sa(SaDirection::In, 2)])
+            .contains("twice with direction in")
+    );
+    let shared = refused(vec![sa(SaDirection::In, 1), sa(SaDirection::Out, 1)]);
     assert!(shared.contains("\"link\" (in) and \"link\" (out) have the same key"), "{shared}");
-    let consent = |way| ManualSa { shared_key: true, ..sa(way, 1) };
-    assert!(ManualSas::new(vec![consent(Way::In), consent(Way::Out)], PathBuf::new()).is_ok());
-    let mut other = sa(Way::Out, 2);
+    let consent = |direction| ManualSa { shared_key: true, ..sa(direction, 1) };
+    assert!(
+        ManualSas::new(vec![consent(SaDirection::In), consent(SaDirection::Out)], PathBuf::new())
+            .is_ok()
+    );
+    let mut other = sa(SaDirection::Out, 2);
     other.selectors.local.clone_from(&other.selectors.remote);
-    assert!(refused(vec![sa(Way::In, 1), other]).contains("not of the same traffic"));
+    assert!(refused(vec![sa(SaDirection::In, 1), other]).contains("not of the same traffic"));
     // Of three, two have not consented.
-    let third = ManualSa { name: "third".to_owned(), ..consent(Way::In) };
-    let alone = ManualSa { name: "alone".to_owned(), ..sa(Way::Out, 1) };
-    assert!(refused(vec![consent(Way::Out), alone, third]).contains("the same key"));
+    let third = ManualSa { name: "third".to_owned(), ..consent(SaDirection::In) };
+    let alone = ManualSa { name: "alone".to_owned(), ..sa(SaDirection::Out, 1) };
+    assert!(refused(vec![consent(SaDirection::Out), alone, third]).contains("the same key"));
 }
 
 #[test]
 fn a_reqid_is_of_one_name_and_not_of_vpnd() {
-    let with = |name: &str, way, reqid| {
-        let key = if way == Way::In { 1 } else { 2 };
-        ManualSa { name: name.to_owned(), reqid, ..sa(way, key) }
+    let with = |name: &str, direction, reqid| {
+        let key = if direction == SaDirection::In { 1 } else { 2 };
+        ManualSa { name: name.to_owned(), reqid, ..sa(direction, key) }
     };
     let new = |sas: Vec<ManualSa>| ManualSas::new(sas, PathBuf::new()).map(drop);
     let refused = |sas| new(sas).expect_err("they do not go together").to_string();
     let (first, last) = (0x7600_0001, 0x76ff_ffff);
     for reqid in [0, first, last] {
-        let text = refused(vec![with("a", Way::In, Some(reqid))]);
+        let text = refused(vec![with("a", SaDirection::In, Some(reqid))]);
         assert!(text.contains(&format!("{first} to {last}")), "{text}");
     }
-    let text = refused(vec![with("a", Way::In, Some(7)), with("a", Way::Out, None)]);
+    let text =
+        refused(vec![with("a", SaDirection::In, Some(7)), with("a", SaDirection::Out, None)]);
     assert!(text.contains("two reqids"), "{text}");
-    let text = refused(vec![with("a", Way::In, Some(7)), with("b", Way::Out, Some(7))]);
+    let text =
+        refused(vec![with("a", SaDirection::In, Some(7)), with("b", SaDirection::Out, Some(7))]);
     assert!(text.contains("\"a\" and \"b\" both have reqid 7"), "{text}");
-    let pair = vec![with("a", Way::In, Some(7)), with("a", Way::Out, Some(7))];
+    let pair = vec![with("a", SaDirection::In, Some(7)), with("a", SaDirection::Out, Some(7))];
     new(pair).expect("a pair has one");
 }
 
@@ -429,11 +443,11 @@ fn a_reqid_is_of_one_name_and_not_of_vpnd() {
 fn many_go_together() {
     let one = |number: u32| {
         let key = Secret::new(number.to_be_bytes().repeat(5));
-        ManualSa { name: format!("{}", number / 2), key, ..sa(Way::In, 0) }
+        ManualSa { name: format!("{}", number / 2), key, ..sa(SaDirection::In, 0) }
     };
     let mut sas: Vec<ManualSa> = (0..20_000).map(one).collect();
     for sa in sas.iter_mut().step_by(2) {
-        sa.way = Way::Out;
+        sa.direction = SaDirection::Out;
     }
     ManualSas::new(sas.clone(), PathBuf::new()).expect("each has its own key");
     sas[19_999].key = sas[0].key.clone();

@@ -4,7 +4,7 @@
 
 use super::Unrouted;
 use super::guard::GuardedTraffic;
-use esp::manual::Way;
+use esp::manual::SaDirection;
 use esp::plane::RuleId;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -95,7 +95,7 @@ impl Config {
         }
         let binding = self.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default();
         // Also the choice of a tunnel with IKE, if no SA of this name is keyed by hand.
-        let leaving = self.placement.choice_by_hand(tunnel, Way::Out);
+        let leaving = self.placement.choice_by_hand(tunnel, SaDirection::Out);
         let by_card = matches!(leaving.wanted, Wanted::Auto | Wanted::Packet);
         // An XFRM interface drops what has no policy.
         let possible = binding.if_id.is_none() && !(by_card && binding.mark.is_some());

@@ -28,7 +28,7 @@ pub struct ManualSa {
     /// Names its traffic: one SA of either direction may have it, and both are of the same traffic then.
     pub name: String,
     /// The direction of its packets.
-    pub way: Way,
+    pub direction: SaDirection,
     /// From 1 on; below 256 they are reserved (RFC 4303 §2.1), which planes let pass here.
     pub spi: Spi,
     /// Cipher.
@@ -53,14 +53,14 @@ pub struct ManualSa {
 
 /// The direction of an SA's packets, seen from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
+pub enum SaDirection {
     /// From the peer.
     In,
     /// To the peer.
     Out,
 }
 
-impl Way {
+impl SaDirection {
     /// `in` or `out`.
     pub fn name(self) -> &'static str {
         match self {
@@ -90,12 +90,12 @@ impl ManualSa {
 
 /// An SA cannot be installed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("manual SA {name:?} ({}): {why}", way.name())]
+#[error("manual SA {name:?} ({}): {why}", direction.name())]
 pub struct ManualError {
     /// Its name.
     pub name: String,
     /// Its direction.
-    pub way: Way,
+    pub direction: SaDirection,
     /// The plane's reason.
     pub why: PlaneError,
 }
@@ -159,7 +159,7 @@ impl Installed {
             if let Err(why) = added.and_then(|()| self.add_sa(plane, sa, numbers)) {
                 self.sas.drain(before..).for_each(|(id, _)| _ = plane.remove(id));
                 former.into_iter().for_each(|(name, rule)| self.put_back(plane, &name, rule));
-                return Err(ManualError { name: sa.name.clone(), way: sa.way, why });
+                return Err(ManualError { name: sa.name.clone(), direction: sa.direction, why });
             }
         }
         Ok(())
@@ -241,7 +241,7 @@ impl Installed {
         let (mut gone, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.sas).into_iter().partition(|(_, sa)| sa.name == name);
         self.sas = rest;
-        gone.sort_by_key(|(_, sa)| std::cmp::Reverse(sa.way));
+        gone.sort_by_key(|(_, sa)| std::cmp::Reverse(sa.direction));
         let mut end = |(id, sa): (SaId, Arc<ManualSa>)| {
             let last = plane.manual_keying().retire(id);
             if last.is_none() {
@@ -307,8 +307,8 @@ impl ManualSa {
         let (spi, suite, esn, mode, path) = (self.spi, self.suite, self.esn, self.mode, self.path);
         let (key, limits) = (self.key.clone(), Limits::default());
         let selectors = Arc::new(self.selectors.clone());
-        match self.way {
-            Way::In => plane.add_inbound(InboundSa {
+        match self.direction {
+            SaDirection::In => plane.add_inbound(InboundSa {
                 id,
                 rule,
                 spi,
@@ -322,7 +322,7 @@ impl ManualSa {
                 limits,
             }),
             // No packet is to leave before it is known which numbers are free.
-            Way::Out => {
+            SaDirection::Out => {
                 let standby = true;
                 plane.add_outbound(OutboundSa {
                     id,
@@ -362,16 +362,16 @@ mod tests {
     use std::time::Instant;
 
     /// The side of the first or of the second host, its key for either direction another one.
-    fn sa(first: bool, way: Way) -> Arc<ManualSa> {
+    fn sa(first: bool, direction: SaDirection) -> Arc<ManualSa> {
         let (a, b) = sample::hosts(false);
         let (here, there) = if first { (a, b) } else { (b, a) };
         let side = |address| Selector::all_of(AddressRange::from(address));
         Arc::new(ManualSa {
             name: "link".to_owned(),
-            way,
+            direction,
             spi: Spi(7),
             suite: Suite::AesGcm16(KeyBits::B128),
-            key: Secret::new(vec![u8::from(first == (way == Way::Out)); 20]),
+            key: Secret::new(vec![u8::from(first == (direction == SaDirection::Out)); 20]),
             shared_key: false,
             mode: Mode::Transport,
             path: Path {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     fn both(first: bool) -> [Arc<ManualSa>; 2] {
-        [sa(first, Way::Out), sa(first, Way::In)]
+        [sa(first, SaDirection::Out), sa(first, SaDirection::In)]
     }
 
     #[test]
@@ -412,7 +412,7 @@ mod tests {
             let sealed = queue.octets(&queue.runs()[0]);
             assert_eq!(sealed[..4], 7_u32.to_be_bytes());
             assert_eq!(sealed[4..8], (used + 1).to_be_bytes());
-            let arrival = Arrival { path: sa(false, Way::In).path, tos: None, ttl: None };
+            let arrival = Arrival { path: sa(false, SaDirection::In).path, tos: None, ttl: None };
             let mut opened = ReceiveQueue::new(4096, Coalesce::default());
             right
                 .decapsulate(Instant::now(), sealed, arrival, &mut opened)

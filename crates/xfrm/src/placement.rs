@@ -20,7 +20,7 @@ pub use report::{CardReport, Fallback, Placed, Report};
 pub use steps::{Need, Step, Steps, steps};
 
 use crypto::Suite;
-use esp::manual::Way;
+use esp::manual::SaDirection;
 use esp::plane::SaId;
 use policy::AddressRange;
 use report::Ledger;
@@ -191,7 +191,7 @@ struct Shared {
     /// Of single tunnels, by name.
     others: BTreeMap<String, Choice>,
     /// Of SAs that are keyed by hand, by name and direction.
-    by_hand: Mutex<BTreeMap<(String, Way), Choice>>,
+    by_hand: Mutex<BTreeMap<(String, SaDirection), Choice>>,
     state: Mutex<State>,
 }
 
@@ -217,7 +217,7 @@ impl Placement {
     pub fn with_manual(
         choice: Choice,
         others: BTreeMap<String, Choice>,
-        by_hand: BTreeMap<(String, Way), Choice>,
+        by_hand: BTreeMap<(String, SaDirection), Choice>,
     ) -> Self {
         let by_hand = Mutex::new(by_hand);
         Self(Arc::new(Shared { choice, others, by_hand, state: Mutex::default() }))
@@ -245,29 +245,35 @@ impl Placement {
     }
 
     /// The choice for an SA that is keyed by hand.
-    pub fn choice_by_hand(&self, name: &str, way: Way) -> Choice {
-        let own = self.by_hand().get(&(name.to_owned(), way)).cloned();
+    pub fn choice_by_hand(&self, name: &str, direction: SaDirection) -> Choice {
+        let own = self.by_hand().get(&(name.to_owned(), direction)).cloned();
         own.unwrap_or_else(|| self.choice(name).clone())
     }
 
     /// Sets what is wanted for SAs that are keyed by hand and installed from now on; `None`: as for the tunnel of that
     /// name.
-    pub fn set_by_hand(&self, name: &str, way: Way, choice: Option<Choice>) {
-        let key = (name.to_owned(), way);
+    pub fn set_by_hand(&self, name: &str, direction: SaDirection, choice: Option<Choice>) {
+        let key = (name.to_owned(), direction);
         match choice {
             Some(choice) => _ = self.by_hand().insert(key, choice),
             None => _ = self.by_hand().remove(&key),
         }
     }
 
-    fn by_hand(&self) -> MutexGuard<'_, BTreeMap<(String, Way), Choice>> {
+    fn by_hand(&self) -> MutexGuard<'_, BTreeMap<(String, SaDirection), Choice>> {
         self.0.by_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The offloads to try for an SA of a tunnel, with the peer at this address; `by_hand` if it is keyed by hand.
-    pub fn steps(&self, tunnel: &str, by_hand: Option<Way>, remote: IpAddr, need: &Need) -> Steps {
+    pub fn steps(
+        &self,
+        tunnel: &str,
+        by_hand: Option<SaDirection>,
+        remote: IpAddr,
+        need: &Need,
+    ) -> Steps {
         let choice = match by_hand {
-            Some(way) => self.choice_by_hand(tunnel, way),
+            Some(direction) => self.choice_by_hand(tunnel, direction),
             None => self.choice(tunnel).clone(),
         };
         if choice.wanted == Wanted::Off {

@@ -10,7 +10,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use vpn::manual::{ManualSa, Way};
+use vpn::manual::{ManualSa, SaDirection};
 use xfrm::placement::{Choice, Wanted};
 
 mod key;
@@ -71,9 +71,9 @@ impl Sa {
     }
 
     /// Offload for this SA, if the section sets it; `of_name` is the setting of the tunnel with its name.
-    pub(crate) fn offload(&self, of_name: &Choice) -> Option<((String, Way), Choice)> {
+    pub(crate) fn offload(&self, of_name: &Choice) -> Option<((String, SaDirection), Choice)> {
         let choice = of_name.changed(self.offload, self.offload_device.as_deref())?;
-        Some(((self.sa.name.clone(), self.sa.way), choice))
+        Some(((self.sa.name.clone(), self.sa.direction), choice))
     }
 }
 
@@ -180,13 +180,17 @@ impl TryFrom<Written> for Sa {
             WrittenMode::Tunnel => Mode::Tunnel,
         };
         let (source, destination) = written.take_traffic(mode)?;
-        let (way, here, there, local, remote) = match written.direction {
-            Direction::Out => (Way::Out, written.source, written.destination, source, destination),
-            Direction::In => (Way::In, written.destination, written.source, destination, source),
+        let (direction, here, there, local, remote) = match written.direction {
+            Direction::Out => {
+                (SaDirection::Out, written.source, written.destination, source, destination)
+            }
+            Direction::In => {
+                (SaDirection::In, written.destination, written.source, destination, source)
+            }
         };
         let sa = ManualSa {
             name: written.name,
-            way,
+            direction,
             spi: Spi(written.spi),
             suite,
             key,

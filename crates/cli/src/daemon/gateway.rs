@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use userspace::workers::Workers;
 use vpn::findings::Finding;
-use vpn::manual::{ManualSa, ManualStatus, Removed, Way};
+use vpn::manual::{ManualSa, ManualStatus, Removed, SaDirection};
 use vpn::planes::Found;
 use vpn::{Activation, Begun, Events, GatewayError, Selection};
 use xfrm::placement::{Choice, Placed, Report};
@@ -105,7 +105,7 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn add_manual_sas(
         &self,
         sas: Vec<ManualSa>,
-        offload: BTreeMap<(String, Way), Choice>,
+        offload: BTreeMap<(String, SaDirection), Choice>,
     ) -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// Removes those of a name.
     fn remove_manual_sas(
@@ -226,7 +226,7 @@ impl Gateway for vpn::Gateway {
     async fn add_manual_sas(
         &self,
         sas: Vec<ManualSa>,
-        offload: BTreeMap<(String, Way), Choice>,
+        offload: BTreeMap<(String, SaDirection), Choice>,
     ) -> Result<(), GatewayError> {
         self.manual().add(sas, offload).await
     }

@@ -56,7 +56,7 @@ impl<G: Gateway> Daemon<G> {
 }
 
 fn name_of(sa: &ManualSa) -> SaName {
-    let (name, direction) = (sa.name.clone(), sa.way.name().to_owned());
+    let (name, direction) = (sa.name.clone(), sa.direction.name().to_owned());
     SaName { name, direction, spi: sa.spi.to_string() }
 }
 
@@ -69,7 +69,7 @@ fn warnings<'a>(
     manual: impl ExactSizeIterator<Item = &'a ManualSa> + Clone,
     what: &str,
 ) -> Vec<String> {
-    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
+    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.direction.name());
     let mut warnings = Vec::new();
     let count = manual.len();
     if count > 0 {

@@ -115,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
-    use vpn::manual::{ManualSa, Way};
+    use vpn::manual::{ManualSa, SaDirection};
 
     /// A table of a pair of its own, in words that people use.
     fn table() -> impl Strategy<Value = (bool, bool, u32, u8, String)> {
@@ -163,13 +163,13 @@ mod tests {
             let there = exchanged(&text);
             prop_assert_eq!(&*exchanged(&there), text.as_str());
             for (here, there) in read_all(&text).into_iter().zip(read_all(&there)) {
-                prop_assert_ne!(here.way, there.way);
+                prop_assert_ne!(here.direction, there.direction);
                 prop_assert_eq!(here.path.local.ip(), there.path.remote.ip());
                 prop_assert_eq!(here.path.remote.ip(), there.path.local.ip());
                 prop_assert_eq!(&here.selectors.local, &there.selectors.remote);
                 prop_assert_eq!(&here.selectors.remote, &there.selectors.local);
                 let back = ManualSa {
-                    way: here.way, path: here.path, selectors: here.selectors.clone(), ..there
+                    direction: here.direction, path: here.path, selectors: here.selectors.clone(), ..there
                 };
                 prop_assert_eq!(back, here);
             }
@@ -198,7 +198,7 @@ mod tests {
         assert!(!mirrored.text.contains("vpn7"), "{}", *mirrored.text);
         assert_eq!(mirrored.key_files, BTreeSet::from([key]));
         assert_eq!(mirrored.devices, BTreeSet::from(["eth4".to_owned()]));
-        assert_eq!(read_all(&mirrored.text)[0].way, Way::In);
+        assert_eq!(read_all(&mirrored.text)[0].direction, SaDirection::In);
         let mirrored = mirror_file(&path, true).expect("valid");
         assert!(mirrored.key_files.is_empty() && mirrored.text.contains("\"0x1f1f1f"));
     }

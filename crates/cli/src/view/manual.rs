@@ -2,19 +2,19 @@
 
 use super::{encapsulation_name, mode_name};
 use control::protocol::ManualSaInfo;
-use vpn::manual::{ManualStatus, Way};
+use vpn::manual::{ManualStatus, SaDirection};
 
 /// Shows an SA whose keys were given by hand.
 pub fn manual_sa(status: &ManualStatus) -> ManualSaInfo {
     let ManualStatus { sa, usage, sequence, added } = status;
     let (here, there) = (sa.path.local.ip(), sa.path.remote.ip());
-    let (source, destination) = match sa.way {
-        Way::In => (there, here),
-        Way::Out => (here, there),
+    let (source, destination) = match sa.direction {
+        SaDirection::In => (there, here),
+        SaDirection::Out => (here, there),
     };
     ManualSaInfo {
         name: sa.name.clone(),
-        direction: sa.way.name().to_owned(),
+        direction: sa.direction.name().to_owned(),
         spi: sa.spi.to_string(),
         source,
         destination,

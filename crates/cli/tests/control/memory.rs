@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore, broadcast};
 use userspace::workers::Workers;
 use vpn::findings::Finding;
-use vpn::manual::{ManualSa, ManualSaError, ManualStatus, Removed, Way};
+use vpn::manual::{ManualSa, ManualSaError, ManualStatus, Removed, SaDirection};
 use vpn::planes::Found;
 use vpn::{Activation, Begun, Events, GatewayError, Selection};
 use xfrm::placement::{Choice, Placed, Placement, Report};
@@ -292,7 +292,7 @@ impl Gateway for MemoryGateway {
     async fn add_manual_sas(
         &self,
         _sas: Vec<ManualSa>,
-        _offload: BTreeMap<(String, Way), Choice>,
+        _offload: BTreeMap<(String, SaDirection), Choice>,
     ) -> Result<(), GatewayError> {
         Err(ManualSaError::NoLedger.into())
     }

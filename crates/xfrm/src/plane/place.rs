@@ -9,7 +9,7 @@ use crate::placement::{Need, OffloadMode, Placed, Reason, Step, Steps};
 use crate::refusal::refusal;
 use crate::spd::Template;
 use crate::state::Form;
-use esp::manual::Way;
+use esp::manual::SaDirection;
 use esp::plane::{InboundSa, OutboundSa, PlaneError, Resynced, RuleId, SaId};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -110,8 +110,8 @@ impl Xfrm {
     }
 
     fn steps(&self, tunnel: &str, about: &About) -> Steps {
-        let way = if about.inbound { Way::In } else { Way::Out };
-        let by_hand = about.id.is_manual().then_some(way);
+        let direction = if about.inbound { SaDirection::In } else { SaDirection::Out };
+        let by_hand = about.id.is_manual().then_some(direction);
         self.config.placement.steps(tunnel, by_hand, about.remote, &about.need)
     }
 

@@ -2,7 +2,7 @@ use crate::config::Config;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use vpn::manual::{ManualSa, Way};
+use vpn::manual::{ManualSa, SaDirection};
 use xfrm::placement::{Choice, Wanted};
 
 const KEY: &str = "0x44434241343332312423222114131211f4f3f2f1";
@@ -48,8 +48,8 @@ fn a_card_is_asked_for_each_sa_by_its_own_words_and_those_of_its_name() {
     let choice =
         |wanted, device: Option<&str>| Choice { wanted, device: device.map(str::to_owned) };
     let by_hand = |way| offload.manual[&("eth4".to_owned(), way)].clone();
-    assert_eq!(by_hand(Way::Out), choice(Wanted::Packet, Some("eth2")));
-    assert_eq!(by_hand(Way::In), choice(Wanted::Crypto, None));
+    assert_eq!(by_hand(SaDirection::Out), choice(Wanted::Packet, Some("eth2")));
+    assert_eq!(by_hand(SaDirection::In), choice(Wanted::Crypto, None));
     assert_eq!(*offload.choice_of("eth4"), choice(Wanted::Crypto, Some("eth2")));
     let error = read(&example("reqid = 0x76000001\n")).expect_err("vpnd's own");
     assert!(error.contains("vpnd.toml") && error.contains("reqid 1979711489"), "{error}");
