@@ -66,8 +66,8 @@ use esp::filter::{Direction, Filter};
 use esp::plane::{PlaneError, Rule, RuleId};
 use host::nft;
 use sets::{
-    HANDED, LOST, Layer, Member, OWN_BY_DEVICE, PROTECTED, SEEN, SENT_HERE, Script, Sets,
-    TRANSLATED, Way,
+    HANDED, LOST, Layer, Member, OWN_BY_DEVICE, PROTECTED, PacketClass, SEEN, SENT_HERE, Script,
+    Sets, TRANSLATED,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -514,11 +514,12 @@ impl Dropped {
             .into_iter()
             .filter_map(Holder::purpose);
         let held = holders.map(|purpose| section(text, &table.replacen("guard", purpose, 1)));
-        let leaving = [guard].into_iter().chain(held).map(|s| count(s, Way::Leaving.unprotected()));
+        let leaving =
+            [guard].into_iter().chain(held).map(|s| count(s, PacketClass::Leaving.unprotected()));
         Self {
             in_force: guard.is_some(),
             leaving: leaving.sum(),
-            arriving: count(guard, Way::Arriving.unprotected()),
+            arriving: count(guard, PacketClass::Arriving.unprotected()),
             translated: count(guard, TRANSLATED),
         }
     }
@@ -553,9 +554,9 @@ fn base(
         false => format!("udp sport {natt_port} meta skuid 0 fib saddr type local accept"),
     };
     let [_, handed] = HANDED;
-    let out = Way::Leaving;
+    let out = PacketClass::Leaving;
     let (out_claims, out_drop) = (out.claims(), out.unprotected());
-    let own = Way::Own.claims();
+    let own = PacketClass::Own.claims();
     let bypass_out = bypass(filter, Direction::Out);
     let log = match logs {
         true => format!(
@@ -615,8 +616,8 @@ fn base(
 /// The chains by which the kernel shows a table the packets that leave.
 fn hooks(layer: Layer, surroundings: &Surroundings) -> String {
     let Surroundings { device, mark, kernel, .. } = surroundings;
-    let out_claims = Way::Leaving.claims();
-    let own = Way::Own.claims();
+    let out_claims = PacketClass::Leaving.claims();
+    let own = PacketClass::Own.claims();
     let hook = |chain: &str, priority: i32, protected: &str, handed: &str, rest: &str| {
         let transformed = match (kernel, layer) {
             (true, Layer::Guard) => format!("    rt ipsec exists goto {protected}\n"),
@@ -655,7 +656,8 @@ fn only_guard(surroundings: &Surroundings, filter: &Filter, dropped: &Dropped) -
     let Dropped { arriving, translated, .. } = dropped;
     let [protected_before, protected_after] = PROTECTED;
     let [handed, _] = HANDED;
-    let (in_claims, in_drop) = (Way::Arriving.claims(), Way::Arriving.unprotected());
+    let (in_claims, in_drop) =
+        (PacketClass::Arriving.claims(), PacketClass::Arriving.unprotected());
     let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
     // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the
     // packets that it has opened itself.

@@ -85,9 +85,9 @@ impl FromIterator<Self> for Script {
     }
 }
 
-/// The packets that are looked at.
+/// A class of packets that the guard looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum PacketClass {
     /// They leave this host, with both addresses in the selectors.
     Leaving,
     /// This host itself sends them to a remote network, from any address.
@@ -96,7 +96,7 @@ pub(super) enum Way {
     Arriving,
 }
 
-impl Way {
+impl PacketClass {
     /// The chain that looks for packets which a rule claims.
     pub(super) fn claims(self) -> &'static str {
         match self {
@@ -146,7 +146,7 @@ impl Way {
 /// The bits of a packet that decide whether it belongs to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shape {
-    way: Way,
+    class: PacketClass,
     ipv4: bool,
     lengths: [u8; 2],
     /// 0 is any.
@@ -164,7 +164,7 @@ pub(super) enum Member {
     /// A flow: its shape, and the values of the shape's bits, written as an element of the shape's set.
     Element(Shape, String),
     /// A rule's expression, for traffic that takes too many flows.
-    Expression(Way, String),
+    Expression(PacketClass, String),
 }
 
 /// All members, each with the number of rules that have it.
@@ -172,7 +172,7 @@ pub(super) struct Sets {
     /// The names of both tables.
     tables: [String; 2],
     elements: BTreeMap<Shape, BTreeMap<String, usize>>,
-    expressions: BTreeMap<(Way, String), usize>,
+    expressions: BTreeMap<(PacketClass, String), usize>,
 }
 
 impl Member {
@@ -187,49 +187,52 @@ impl Member {
         let Ok(flows) = Flow::leaving(traffic) else {
             let own: Vec<Selector> = local.iter().flat_map(from_anywhere).collect();
             let all = [
-                (Way::Leaving, local, remote),
-                (Way::Own, &own, remote),
-                (Way::Arriving, remote, local),
+                (PacketClass::Leaving, local, remote),
+                (PacketClass::Own, &own, remote),
+                (PacketClass::Arriving, remote, local),
             ];
-            let ways = all.into_iter().take(if arriving { 3 } else { 2 });
-            let all = ways.flat_map(|(way, from, to)| {
-                nft::flows(from, to).into_iter().map(move |text| Self::Expression(way, text))
+            let classes = all.into_iter().take(if arriving { 3 } else { 2 });
+            let all = classes.flat_map(|(class, from, to)| {
+                nft::flows(from, to).into_iter().map(move |text| Self::Expression(class, text))
             });
             return all.collect();
         };
         let mut members = Vec::new();
         for flow in &flows {
-            for way in [Way::Leaving, Way::Own] {
-                members.push(Self::of(way, flow, properties, false));
+            for class in [PacketClass::Leaving, PacketClass::Own] {
+                members.push(Self::of(class, flow, properties, false));
                 if flow.ports().iter().any(|port| port.mask != 0) {
-                    members.push(Self::of(way, flow, properties, true));
+                    members.push(Self::of(class, flow, properties, true));
                 }
             }
             // The mark of a packet that arrives is set by rules of this host, which may come later.
             if arriving && properties.mark.is_none() {
-                members.push(Self::of(Way::Arriving, &flow.reversed(), properties, false));
+                members.push(Self::of(PacketClass::Arriving, &flow.reversed(), properties, false));
             }
         }
         members
     }
 
-    fn of(way: Way, flow: &Flow, properties: GuardedTraffic, fragment: bool) -> Self {
+    fn of(class: PacketClass, flow: &Flow, properties: GuardedTraffic, fragment: bool) -> Self {
         let (source, destination) = (&flow.source, &flow.destination);
         let ports = if fragment { Default::default() } else { flow.ports() };
         let (mark, mask) = properties.mark.unwrap_or_default();
         let shape = Shape {
-            way,
+            class,
             ipv4: source.address.is_ipv4(),
-            lengths: [if way == Way::Own { 0 } else { source.length }, destination.length],
+            lengths: [
+                if class == PacketClass::Own { 0 } else { source.length },
+                destination.length,
+            ],
             protocol: flow.protocol,
             ports: ports.map(|port| port.mask),
             fragment,
             mark: mask,
-            by_card: way == Way::Leaving && properties.by_card,
+            by_card: class == PacketClass::Leaving && properties.by_card,
         };
-        let mut element = match way {
-            Way::Own => destination.address.to_string(),
-            Way::Leaving | Way::Arriving => {
+        let mut element = match class {
+            PacketClass::Own => destination.address.to_string(),
+            PacketClass::Leaving | PacketClass::Arriving => {
                 format!("{} . {}", source.address, destination.address)
             }
         };
@@ -276,11 +279,11 @@ impl Sets {
                     (false, _) => Script::default(),
                 }
             }
-            Member::Expression(way, text) => {
-                let count = self.expressions.entry((*way, text.clone())).or_default();
+            Member::Expression(class, text) => {
+                let count = self.expressions.entry((*class, text.clone())).or_default();
                 *count += 1;
                 match *count {
-                    1 => Script::of(|layer| self.expression(layer, *way, text)),
+                    1 => Script::of(|layer| self.expression(layer, *class, text)),
                     _ => Script::default(),
                 }
             }
@@ -299,8 +302,8 @@ impl Sets {
     fn remove(&mut self, member: &Member) -> Option<Script> {
         let (shape, element) = match member {
             Member::Element(shape, element) => (shape, element),
-            Member::Expression(way, text) => {
-                let key = (*way, text.clone());
+            Member::Expression(class, text) => {
+                let key = (*class, text.clone());
                 let count = self.expressions.get_mut(&key)?;
                 *count -= 1;
                 if *count > 0 {
@@ -328,8 +331,9 @@ impl Sets {
             let elements: Vec<&str> = elements.keys().map(String::as_str).collect();
             self.set(shape, &elements.join(", "))
         };
-        let expression =
-            |(way, text): &(Way, String)| Script::of(|layer| self.expression(layer, *way, text));
+        let expression = |(class, text): &(PacketClass, String)| {
+            Script::of(|layer| self.expression(layer, *class, text))
+        };
         let expressions = self.expressions.keys().map(expression);
         self.elements.iter().map(whole).chain(expressions).collect()
     }
@@ -346,15 +350,15 @@ impl Sets {
     /// `done`: add or delete.
     fn elements_are(&self, done: &str, layer: Layer, shape: &Shape, elements: &str) -> String {
         let (table, set) = (self.table(layer), shape.name());
-        match shape.way.is_in(layer) {
+        match shape.class.is_in(layer) {
             true => format!("{done} element inet {table} {set} {{ {elements} }}\n"),
             false => String::new(),
         }
     }
 
-    fn expression(&self, layer: Layer, way: Way, text: &str) -> String {
+    fn expression(&self, layer: Layer, class: PacketClass, text: &str) -> String {
         let table = self.table(layer);
-        let rules = way.rules(layer).into_iter().filter(|_| way.is_in(layer));
+        let rules = class.rules(layer).into_iter().filter(|_| class.is_in(layer));
         rules
             .map(|(chain, then)| format!("add rule inet {table} {chain} {text} {then}\n"))
             .collect()
@@ -362,7 +366,7 @@ impl Sets {
 
     /// A set, and the rules that look into it.
     fn shape(&self, layer: Layer, shape: &Shape) -> String {
-        if !shape.way.is_in(layer) {
+        if !shape.class.is_in(layer) {
             return String::new();
         }
         let (table, set) = (self.table(layer), shape.name());
@@ -374,7 +378,7 @@ impl Sets {
         let set = format!("meta mark set meta mark or {SEEN:#x}");
         let [protected_before, protected_after] = PROTECTED;
         // Where the mark decides which tunnel a packet takes, its bit is not available.
-        if layer == Layer::Guard && shape.way == Way::Leaving && shape.mark & SEEN == 0 {
+        if layer == Layer::Guard && shape.class == PacketClass::Leaving && shape.mark & SEEN == 0 {
             script += &rule(protected_before, &set);
         }
         if shape.by_card {
@@ -391,7 +395,7 @@ impl Sets {
                 Layer::Held => rule(after, "accept"),
             };
         }
-        let claims = shape.way.rules(layer).into_iter();
+        let claims = shape.class.rules(layer).into_iter();
         script.extend(claims.map(|(chain, then)| rule(chain, &then)));
         script
     }
@@ -410,9 +414,9 @@ impl Shape {
     fn name(&self) -> String {
         let family = if self.ipv4 { "ip" } else { "ip6" };
         let [source, destination] = self.lengths;
-        let mut name = match self.way {
-            Way::Own => format!("own_{family}_{destination}"),
-            way => format!("{}_{family}_{source}_{destination}", way.prefix()),
+        let mut name = match self.class {
+            PacketClass::Own => format!("own_{family}_{destination}"),
+            class => format!("{}_{family}_{source}_{destination}", class.prefix()),
         };
         let [sport, dport] = self.ports;
         for (what, value) in [
@@ -440,9 +444,9 @@ impl Shape {
             false => ("ip6", "ipv6_addr", "frag frag-off != 0"),
         };
         let [source, destination] = self.lengths.map(|length| mask(self.ipv4, length));
-        let (mut kinds, mut key) = match self.way {
-            Way::Own => (address.to_owned(), format!("{family} daddr & {destination}")),
-            Way::Leaving | Way::Arriving => (
+        let (mut kinds, mut key) = match self.class {
+            PacketClass::Own => (address.to_owned(), format!("{family} daddr & {destination}")),
+            PacketClass::Leaving | PacketClass::Arriving => (
                 format!("{address} . {address}"),
                 format!("{family} saddr & {source} . {family} daddr & {destination}"),
             ),
@@ -671,11 +675,9 @@ mod tests {
         assert!(script.contains(element), "{script}");
         let marked = GuardedTraffic { mark: Some((1, 1)), by_card: false };
         let members = Member::all(&traffic, marked, true);
-        assert!(
-            !members
-                .iter()
-                .any(|m| matches!(m, Member::Element(shape, _) if shape.way == Way::Arriving))
-        );
+        assert!(!members.iter().any(
+            |m| matches!(m, Member::Element(shape, _) if shape.class == PacketClass::Arriving)
+        ));
     }
 
     #[test]
