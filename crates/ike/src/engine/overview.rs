@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::families::{between_off, off, present};
 use crate::quantum::QuantumSafety;
 use crate::sa::active::Active;
-use crate::sa::child::{ChildSa, ChildState, History, Way};
+use crate::sa::child::{ChildSa, ChildState, History, RenewalForm};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{
@@ -329,7 +329,7 @@ fn child(
         || session.is_some_and(|s| !s.is_closing() && s.has_or_wants_child(&tunnel.name));
     let attempt = sa.zip(session).and_then(|(c, session)| {
         session.sas.iter().find_map(|s| match &s.established()?.active {
-            Some(Active::Child(p)) if p.rekeys == Some(c.spi_in) => Some(p.way),
+            Some(Active::Child(p)) if p.rekeys == Some(c.spi_in) => Some(p.form),
             _ => None,
         })
     });
@@ -357,14 +357,14 @@ fn child(
         unprotected: None,
         next: None,
         renewal: sa.and_then(|c| match attempt {
-            Some(Way::Widened) => Some(Renewal::Widened),
-            Some(Way::Anew) => Some(Renewal::NewChildSa),
+            Some(RenewalForm::Widened) => Some(Renewal::Widened),
+            Some(RenewalForm::NewChildSa) => Some(Renewal::NewChildSa),
             _ if has_successor => Some(Renewal::NewIkeSa),
             None if c.renewal_failed => Some(Renewal::Again {
                 after: left(now, c.rekey_at),
                 ends_in: left(now, c.expire_at),
             }),
-            Some(Way::Rekey) | None => None,
+            Some(RenewalForm::Rekey) | None => None,
         }),
     }
 }

@@ -23,7 +23,7 @@ use crate::negotiation::selectors;
 use crate::negotiation::transforms::group_of;
 use crate::rejection::{Rejection, SHORT_NONCE};
 use crate::sa::active::{Active, PendingChild};
-use crate::sa::child::{Blueprint, ChildSa, ChildState, History, Way};
+use crate::sa::child::{Blueprint, ChildSa, ChildState, History, RenewalForm};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::session::{Session, most_children};
@@ -48,7 +48,7 @@ struct Wish {
     tunnel: Arc<ChildTunnel>,
     /// The Child SA that it is to replace, by inbound SPI.
     rekeys: Option<Spi>,
-    way: Way,
+    form: RenewalForm,
     group: Option<Group>,
     /// The number of times that the peer has asked for another group so far.
     restarts: u8,
@@ -69,10 +69,15 @@ pub(crate) fn ask_new(
     }
     cx.out.event(&session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
     let group = tunnel.pfs.offer.first().copied();
-    ask(session, cx, index, Wish { tunnel, rekeys: None, way: Way::Rekey, group, restarts: 0 })
+    ask(
+        session,
+        cx,
+        index,
+        Wish { tunnel, rekeys: None, form: RenewalForm::Rekey, group, restarts: 0 },
+    )
 }
 
-/// Asks for the successor of a Child SA, in the way that was good for the one before.
+/// Asks for the successor of a Child SA, in the form that was good for the one before.
 pub(crate) fn ask_rekey(
     session: &mut Session,
     cx: &mut Context<'_>,
@@ -84,20 +89,20 @@ pub(crate) fn ask_rekey(
     else {
         return Effects::none();
     };
-    let wish = successor(child, child.history.way);
+    let wish = successor(child, child.history.form);
     ask(session, cx, index, wish)
 }
 
-fn successor(child: &ChildSa, way: Way) -> Wish {
+fn successor(child: &ChildSa, form: RenewalForm) -> Wish {
     let tunnel = Arc::clone(&child.tunnel);
     // The peer has agreed to this group before, so that it need not refuse another one first.
     let agreed = child.choice.group.filter(|g| tunnel.pfs.offer.contains(g));
     let group = agreed.or(tunnel.pfs.offer.first().copied());
-    Wish { tunnel, rekeys: Some(child.spi_in), way, group, restarts: 0 }
+    Wish { tunnel, rekeys: Some(child.spi_in), form, group, restarts: 0 }
 }
 
 fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) -> Effects {
-    let Wish { tunnel, rekeys, way, group, restarts } = wish;
+    let Wish { tunnel, rekeys, form, group, restarts } = wish;
     let proposals = session.child_path().carries(&tunnel.proposals);
     if proposals.is_empty() {
         // As if the peer had refused it.
@@ -112,7 +117,7 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) ->
     let fresh = keys.and_then(|keys| ppk::fresh(&session.tunnel, cx.trust, keys, &nonce, spis));
     let (base, proposed) = fresh.unzip();
     let mut payloads = Vec::new();
-    payloads.extend(rekeys.filter(|_| way != Way::Anew).map(|spi| {
+    payloads.extend(rekeys.filter(|_| form != RenewalForm::NewChildSa).map(|spi| {
         let replaced = session.child_by_inbound(spi);
         let protocol = replaced.map_or(ProtocolId::ESP, |c| c.choice.protocol());
         let spi = spi.0.to_be_bytes().to_vec();
@@ -124,19 +129,19 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) ->
     payloads.push(Payload::Sa(offer_child(&proposals, Offered::by(&tunnel.pfs), spi_in)));
     payloads.push(Payload::Nonce(nonce.clone()));
     payloads.extend(key_exchange.as_ref().map(public_value));
-    payloads.extend(match way {
-        Way::Widened => [
+    payloads.extend(match form {
+        RenewalForm::Widened => [
             Payload::TsInitiator(selectors::any(&tunnel.local)),
             Payload::TsResponder(selectors::any(&tunnel.remote)),
         ],
-        Way::Rekey | Way::Anew => session.asked_selectors(&tunnel),
+        RenewalForm::Rekey | RenewalForm::NewChildSa => session.asked_selectors(&tunnel),
     });
     payloads.extend(proposed);
     let pending = PendingChild {
         tunnel,
         proposals,
         rekeys,
-        way,
+        form,
         spi_in,
         nonce,
         key_exchange,
@@ -295,10 +300,10 @@ pub(crate) fn conclude(
         Ok(effects) => effects,
         Err(failure) => {
             // The peer has a Child SA that we do not want.
-            if pending.way == Way::Widened
+            if pending.form == RenewalForm::Widened
                 && let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old))
             {
-                old.history.way = Way::Anew;
+                old.history.form = RenewalForm::NewChildSa;
             }
             session.tasks.push_front(Task::DeleteChild(pending.spi_in));
             cx.release_spi(pending.spi_in);
@@ -354,7 +359,8 @@ fn conclude_success(
     // request that did not name the old Child SA is no rekey to the peer: its own rekey stands.
     let rival = pending.rival.as_ref();
     let survives = rival.is_none_or(|r| {
-        pending.way != Way::Anew && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)
+        pending.form != RenewalForm::NewChildSa
+            && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)
     });
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
@@ -369,7 +375,7 @@ fn conclude_success(
     let base = ppk::base_of(pending.base.as_ref(), parts).map_err(|e| broken(e.into()))?;
     let keys = established.keys.child(suite, &shared, nonces, base);
     let waits = survives && pending.rekeys.is_some() && handover::waits(session, cx);
-    let history = History { way: pending.way, ..successor_history(session, cx, pending.rekeys) };
+    let history = History { form: pending.form, ..successor_history(session, cx, pending.rekeys) };
     let blueprint = Blueprint {
         tunnel,
         choice,
@@ -383,9 +389,11 @@ fn conclude_success(
         path: session.child_path(),
         history,
         // To the peer, a request that did not name the old Child SA has set up a new one.
-        lowest_nonce: match pending.way {
-            Way::Anew => our_lowest,
-            Way::Rekey | Way::Widened => session.inherited_nonce(pending.rekeys, our_lowest),
+        lowest_nonce: match pending.form {
+            RenewalForm::NewChildSa => our_lowest,
+            RenewalForm::Rekey | RenewalForm::Widened => {
+                session.inherited_nonce(pending.rekeys, our_lowest)
+            }
         },
     };
     let mut child =
@@ -482,13 +490,16 @@ fn conclude_error(
     match error.kind {
         // libreswan (5.2) answers so as long as the old Child SA is there.
         NotifyType::TEMPORARY_FAILURE
-            if pending.way == Way::Anew && session.temporary_failures >= FAILURES_OF_A_NEW_ONE =>
+            if pending.form == RenewalForm::NewChildSa
+                && session.temporary_failures >= FAILURES_OF_A_NEW_ONE =>
         {
             session.temporary_failures = 0;
             refused(session, cx, index, &pending, &error)
         }
         NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => session.delay(cx, again),
-        NotifyType::NO_ADDITIONAL_SAS if pending.rekeys.is_some() && pending.way != Way::Anew => {
+        NotifyType::NO_ADDITIONAL_SAS
+            if pending.rekeys.is_some() && pending.form != RenewalForm::NewChildSa =>
+        {
             rekey_ike::replace_whole(session, cx, &error)
         }
         NotifyType::INVALID_KE_PAYLOAD => {
@@ -498,14 +509,14 @@ fn conclude_error(
                 .filter(|g| pending.tunnel.pfs.offer.contains(g));
             match wanted {
                 Some(group) if pending.restarts < RESTARTS => {
-                    let PendingChild { tunnel, rekeys, way, restarts, .. } = pending;
+                    let PendingChild { tunnel, rekeys, form, restarts, .. } = pending;
                     let (group, restarts) = (Some(group), restarts + 1);
-                    ask(session, cx, index, Wish { tunnel, rekeys, way, group, restarts })
+                    ask(session, cx, index, Wish { tunnel, rekeys, form, group, restarts })
                 }
                 _ => refused(session, cx, index, &pending, &error),
             }
         }
-        NotifyType::CHILD_SA_NOT_FOUND if pending.way != Way::Anew => {
+        NotifyType::CHILD_SA_NOT_FOUND if pending.form != RenewalForm::NewChildSa => {
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
             // The request named no Child SA that the peer could have lost.
             let Some(old) = pending.rekeys else { return Effects::none() };

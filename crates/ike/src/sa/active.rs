@@ -1,6 +1,6 @@
 //! The exchange of ours in flight on an established IKE SA, with everything that its conclusion needs.
 
-use super::child::Way;
+use super::child::RenewalForm;
 use super::follow_up::FollowUp;
 use super::keys::Base;
 use super::lowest_nonce::LowestNonce;
@@ -64,7 +64,7 @@ pub(crate) struct PendingChild {
     /// The Child SA it replaces, by inbound SPI.
     pub rekeys: Option<Spi>,
     /// How that was asked for.
-    pub way: Way,
+    pub form: RenewalForm,
     pub spi_in: Spi,
     pub nonce: Vec<u8>,
     pub key_exchange: Option<PrivateKey>,

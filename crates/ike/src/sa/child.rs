@@ -62,31 +62,31 @@ pub(crate) struct History {
     pub rekeys: u64,
     pub inbound: Usage,
     pub outbound: Usage,
-    /// The way in which the successor is asked for: the first one that the peer has not refused.
-    pub way: Way,
+    /// The form in which the successor is asked for: the first one that the peer has not refused.
+    pub form: RenewalForm,
 }
 
-/// A way to ask for the successor of a Child SA.
+/// A form in which the successor of a Child SA is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RenewalForm {
     /// A rekey with the traffic of the policy (RFC 7296 §1.3.3).
     #[default]
     Rekey,
     /// A rekey that asks for any traffic (RFC 7296 §2.9.2: a superset). The answer must not exceed the policy.
     Widened,
     /// A new Child SA, whose request does not name the old one.
-    Anew,
+    NewChildSa,
 }
 
-impl Way {
-    /// The way to try when the peer has refused this one; `None`: there is no other with this IKE SA.
+impl RenewalForm {
+    /// The form to try when the peer has refused this one; `None`: there is no other with this IKE SA.
     pub fn after(self, refusal: NotifyType, mode: Mode) -> Option<Self> {
         match self {
             Self::Rekey if refusal == NotifyType::TS_UNACCEPTABLE && mode == Mode::Tunnel => {
                 Some(Self::Widened)
             }
-            Self::Rekey | Self::Widened => Some(Self::Anew),
-            Self::Anew => None,
+            Self::Rekey | Self::Widened => Some(Self::NewChildSa),
+            Self::NewChildSa => None,
         }
     }
 }
@@ -98,7 +98,7 @@ impl History {
             rekeys: 0,
             inbound: Usage::default(),
             outbound: Usage::default(),
-            way: Way::Rekey,
+            form: RenewalForm::Rekey,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A refused request for a Child SA: the other ways to the successor of one that is up.
+//! A refused request for a Child SA: the other forms of request for the successor of one that is up.
 
 use super::{ask, fail, successor};
 use crate::context::Context;
@@ -7,13 +7,13 @@ use crate::event::EventKind;
 use crate::negotiation::proposal::Offered;
 use crate::rejection::{Asked, failure_of};
 use crate::sa::active::PendingChild;
-use crate::sa::child::Way;
+use crate::sa::child::RenewalForm;
 use crate::session::Session;
 use crate::wire::payload::Notify;
 use crate::wire::registry::NotifyType;
 use policy::ChildProposal;
 
-/// The peer refuses for good. A Child SA that it does not rekey is replaced in other [ways](Way), at last with the
+/// The peer refuses for good. A Child SA that it does not rekey is replaced in other [forms](RenewalForm), at last with the
 /// whole IKE SA.
 pub(super) fn refused(
     session: &mut Session,
@@ -40,11 +40,11 @@ pub(super) fn refused(
     };
     let algorithms =
         matches!(error.kind, NotifyType::NO_PROPOSAL_CHOSEN | NotifyType::INVALID_KE_PAYLOAD);
-    let next = pending.way.after(error.kind, tunnel.mode).filter(|_| !algorithms);
+    let next = pending.form.after(error.kind, tunnel.mode).filter(|_| !algorithms);
     let old = pending.rekeys.and_then(|old| session.child_mut(old));
-    let wish = next.zip(old).map(|(way, mut old)| {
-        old.history.way = way;
-        successor(&old, way)
+    let wish = next.zip(old).map(|(form, mut old)| {
+        old.history.form = form;
+        successor(&old, form)
     });
     if let Some(wish) = wish {
         // The tunnel stays up: this is no failure yet.
@@ -53,8 +53,8 @@ pub(super) fn refused(
         warn(
             cx,
             session,
-            match wish.way {
-                Way::Widened => "to rekey the Child SA: it is asked again, for any traffic",
+            match wish.form {
+                RenewalForm::Widened => "to rekey the Child SA: it is asked again, for any traffic",
                 _ => "to rekey the Child SA: it is asked for a new one in its place",
             },
         );
@@ -65,8 +65,8 @@ pub(super) fn refused(
     let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old)) else {
         return effects;
     };
-    // The first way is tried again.
-    old.history.way = Way::default();
+    // The first form is tried again.
+    old.history.form = RenewalForm::default();
     drop(old);
     if !may_begin || (algorithms && !same_algorithms) {
         return effects;
