@@ -319,16 +319,16 @@ impl Reader<'_> {
         }
         count(Stage::Read, read, octets, begun);
         self.config.stats.looked_up(self.sender.take_lookups(), octets);
-        let way = match (&self.pipeline.engine, for_engine) {
+        let executor = match (&self.pipeline.engine, for_engine) {
             (Some(engine), Some(true)) => {
                 engine.count_sealed(batch.packets.len(), batch.used);
-                Way::Others
+                Executor::FreeThread
             }
-            (Some(_), _) => Way::Here,
-            (None, _) if read == 1 && octets < LONE => Way::HereIfAlone,
-            (None, _) => Way::Others,
+            (Some(_), _) => Executor::Reader,
+            (None, _) if read == 1 && octets < LONE => Executor::ReaderIfAlone,
+            (None, _) => Executor::FreeThread,
         };
-        self.hand_over(way, |reader| {
+        self.hand_over(executor, |reader| {
             reader.sealed += 1;
             Job::Seal(reader.sealed - 1, batch)
         });
@@ -370,16 +370,16 @@ impl Reader<'_> {
         }
         let (packets, octets) = batch.ring.amount(received);
         count(Stage::Receive, packets, octets, begun);
-        let way = match &self.pipeline.engine {
+        let executor = match &self.pipeline.engine {
             Some(engine) if batch.is_for(engine) => {
                 engine.count_opened(received, octets);
-                Way::Others
+                Executor::FreeThread
             }
-            Some(_) => Way::Here,
-            None if received == 1 && octets < LONE => Way::HereIfAlone,
-            None => Way::Others,
+            Some(_) => Executor::Reader,
+            None if received == 1 && octets < LONE => Executor::ReaderIfAlone,
+            None => Executor::FreeThread,
         };
-        self.hand_over(way, |reader| {
+        self.hand_over(executor, |reader| {
             reader.opened += 1;
             Job::Open(reader.opened - 1, batch)
         });
@@ -393,20 +393,20 @@ impl Reader<'_> {
         batch.queue_pair = Arc::clone(queue_pair);
         batch.under_way = Some(self.config.batches.begin_for_others());
         self.config.shared.datapath.flush_held(Instant::now(), &mut batch.send);
-        self.hand_over(Way::HereIfAlone, |reader| {
+        self.hand_over(Executor::ReaderIfAlone, |reader| {
             reader.sealed += 1;
             Job::Seal(reader.sealed - 1, batch)
         });
     }
 
-    fn hand_over(&mut self, way: Way, job: impl FnOnce(&mut Self) -> Job) {
+    fn hand_over(&mut self, executor: Executor, job: impl FnOnce(&mut Self) -> Job) {
         let job = job(self);
         // The one batch that is in use is this.
         let is_alone = || {
             let depth = self.pipeline.depth();
             depth.outgoing.0 + depth.incoming.0 == 1
         };
-        if way == Way::Here || way == Way::HereIfAlone && is_alone() {
+        if executor == Executor::Reader || executor == Executor::ReaderIfAlone && is_alone() {
             return self.pipeline.does(job);
         }
         // There is room for every batch there is, and somebody who takes it: this thread.
@@ -418,13 +418,13 @@ impl Reader<'_> {
 
 /// The threads that may work on a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Executor {
     /// The reader.
-    Here,
+    Reader,
     /// The reader, if nothing else is under way.
-    HereIfAlone,
+    ReaderIfAlone,
     /// A thread that is free.
-    Others,
+    FreeThread,
 }
 
 /// Octets of a packet or message that is not worth handing over, if it is alone.
