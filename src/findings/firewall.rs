@@ -10,7 +10,7 @@ use host::firewall::{Fate, Hook, Packet, Place};
 use policy::AddressRange;
 
 /// Packets of one kind that pass some hooks in one direction.
-struct Way<'a> {
+struct Traversal<'a> {
     hooks: &'a [Hook],
     packet: Packet,
 }
@@ -83,7 +83,7 @@ fn outer(subject: &Subject, host: &HostFacts) -> Option<Finding> {
         established: false,
         guessed: false,
     };
-    let inward = Way { hooks: &[Hook::Prerouting, Hook::Input], packet };
+    let inward = Traversal { hooks: &[Hook::Prerouting, Hook::Input], packet };
     let outward = reversed(&inward.packet, &[Hook::Output, Hook::Postrouting]);
     let what = [
         format!("{name} from the peer {}", subject.peer()),
@@ -121,7 +121,7 @@ fn forwarded(
         established: false,
         guessed: false,
     };
-    let inward = Way { hooks: &HOOKS, packet };
+    let inward = Traversal { hooks: &HOOKS, packet };
     let outward = reversed(&inward.packet, &HOOKS);
     let what =
         [format!("packets from {remote} to {local}"), format!("packets from {local} to {remote}")];
@@ -147,7 +147,7 @@ fn own(subject: &Subject, host: &HostFacts, [local, remote]: [AddressRange; 2]) 
         established: false,
         guessed: false,
     };
-    let inward = Way { hooks: &[Hook::Prerouting, Hook::Input], packet };
+    let inward = Traversal { hooks: &[Hook::Prerouting, Hook::Input], packet };
     let outward = reversed(&inward.packet, &[Hook::Output, Hook::Postrouting]);
     let what = [
         format!("packets from {remote} to this host's own address {own}"),
@@ -165,7 +165,7 @@ pub(super) fn between(from: &AddressRange, to: &AddressRange) -> String {
 }
 
 /// The other direction of a packet.
-fn reversed<'a>(packet: &Packet, hooks: &'a [Hook]) -> Way<'a> {
+fn reversed<'a>(packet: &Packet, hooks: &'a [Hook]) -> Traversal<'a> {
     let ports = |(number, ports): (u8, Option<(u16, u16)>)| (number, ports.map(|(a, b)| (b, a)));
     let packet = Packet {
         arrives: packet.leaves.clone(),
@@ -176,14 +176,14 @@ fn reversed<'a>(packet: &Packet, hooks: &'a [Hook]) -> Way<'a> {
         established: packet.established,
         guessed: packet.guessed,
     };
-    Way { hooks, packet }
+    Traversal { hooks, packet }
 }
 
 /// The fate of a direction on its whole way.
-fn fate(host: &HostFacts, way: &Way<'_>, [established, guessed]: [bool; 2]) -> Fate {
+fn fate(host: &HostFacts, traversal: &Traversal<'_>, [established, guessed]: [bool; 2]) -> Fate {
     let mut unknown = None;
-    for hook in way.hooks {
-        let mut packet = Packet { established, guessed, ..way.packet.clone() };
+    for hook in traversal.hooks {
+        let mut packet = Packet { established, guessed, ..traversal.packet.clone() };
         match hook {
             // Not known yet.
             Hook::Prerouting => packet.leaves = None,
@@ -203,8 +203,10 @@ fn fate(host: &HostFacts, way: &Way<'_>, [established, guessed]: [bool; 2]) -> F
 /// The fates of a new packet and of one of a known flow, in each direction.
 type Fates = [[Fate; 2]; 2];
 
-fn fates(host: &HostFacts, ways: &[Way<'_>; 2], guessed: bool) -> Fates {
-    ways.each_ref().map(|way| [false, true].map(|known| fate(host, way, [known, guessed])))
+fn fates(host: &HostFacts, traversals: &[Traversal<'_>; 2], guessed: bool) -> Fates {
+    traversals
+        .each_ref()
+        .map(|traversal| [false, true].map(|known| fate(host, traversal, [known, guessed])))
 }
 
 /// Packets of a flow that the kernel knows often pass where new ones do not. Nothing passes if a direction drops both,
@@ -221,12 +223,12 @@ fn dropped(fates: &Fates) -> Option<(Place, bool)> {
     }
 }
 
-fn verdict(host: &HostFacts, ways: [Way<'_>; 2]) -> Verdict {
-    let sure = fates(host, &ways, false);
+fn verdict(host: &HostFacts, traversals: [Traversal<'_>; 2]) -> Verdict {
+    let sure = fates(host, &traversals, false);
     if let Some((place, inward)) = dropped(&sure) {
         return Verdict::Drops(place, inward);
     }
-    if let Some((place, inward)) = dropped(&fates(host, &ways, true)) {
+    if let Some((place, inward)) = dropped(&fates(host, &traversals, true)) {
         return Verdict::Likely(place, inward);
     }
     for (direction, fate) in sure.into_iter().enumerate() {

@@ -178,24 +178,27 @@ impl Sender {
         // A thread belongs to the namespace of the thread that starts it, and so do its sockets.
         let thread = space.run(move || {
             std::thread::spawn(move || {
-                let ways = kind.ways(to.is_ipv6());
-                let open = |way: &Way| kind.socket(way, from, to);
-                let sockets: Vec<Socket> =
-                    ways.iter().filter(|way| way.kind != Type::STREAM).map(open).collect();
+                let socket_kinds = kind.socket_kinds(to.is_ipv6());
+                let open = |socket_kind: &SocketKind| kind.socket(socket_kind, from, to);
+                let sockets: Vec<Socket> = socket_kinds
+                    .iter()
+                    .filter(|socket_kind| socket_kind.kind != Type::STREAM)
+                    .map(open)
+                    .collect();
                 let mut pace = Pace::new();
                 while !end.load(Ordering::Relaxed) {
                     let turn = count.fetch_add(1, Ordering::Relaxed) as usize;
-                    let way = &ways[turn % ways.len()];
-                    let to = way.destination(to);
-                    // Every other one of each way is long.
-                    let long = turn / ways.len() % 2 == 1;
+                    let socket_kind = &socket_kinds[turn % socket_kinds.len()];
+                    let to = socket_kind.destination(to);
+                    // Every other packet of each kind of sockets is long.
+                    let long = turn / socket_kinds.len() % 2 == 1;
                     let octets = &[8; 4_000][..if long { 4_000 } else { 8 }];
                     // The result does not matter: nothing may be on the wire.
-                    let _ = match sockets.get(turn % ways.len()) {
+                    let _ = match sockets.get(turn % socket_kinds.len()) {
                         Some(socket) => socket.send_to(octets, &to).map(drop),
-                        None => {
-                            kind.socket(way, from, to.as_socket().expect("IP").ip()).connect(&to)
-                        }
+                        None => kind
+                            .socket(socket_kind, from, to.as_socket().expect("IP").ip())
+                            .connect(&to),
                     };
                     std::thread::sleep(pace.rest());
                 }
@@ -241,14 +244,14 @@ impl Drop for Pace {
 }
 
 /// One kind of sockets. Octets 8 are an echo request, and no header of the others.
-struct Way {
+struct SocketKind {
     kind: Type,
     protocol: Option<i32>,
     /// The source; 0: any.
     port: u16,
 }
 
-impl Way {
+impl SocketKind {
     const UDP: Self = Self { kind: Type::DGRAM, protocol: None, port: 0 };
     const TCP: Self = Self { kind: Type::STREAM, protocol: None, port: 0 };
 
@@ -263,26 +266,27 @@ impl Way {
 }
 
 impl Kind {
-    fn ways(self, ipv6: bool) -> Vec<Way> {
-        let echo = Way::raw(if ipv6 { 58 } else { 1 });
+    fn socket_kinds(self, ipv6: bool) -> Vec<SocketKind> {
+        let echo = SocketKind::raw(if ipv6 { 58 } else { 1 });
         match self {
-            Self::InnerTcp | Self::UnboundTcp => vec![Way::TCP],
-            Self::Inner => vec![Way::UDP, echo],
-            Self::Unbound | Self::Outer | Self::Device => vec![Way::UDP],
+            Self::InnerTcp | Self::UnboundTcp => vec![SocketKind::TCP],
+            Self::Inner => vec![SocketKind::UDP, echo],
+            Self::Unbound | Self::Outer | Self::Device => vec![SocketKind::UDP],
             Self::Behind => {
-                let [ike, natt] = [500, 4500].map(|port| Way { port, ..Way::UDP });
-                vec![Way::UDP, echo, Way::raw(50), ike, natt]
+                let [ike, natt] = [500, 4500].map(|port| SocketKind { port, ..SocketKind::UDP });
+                vec![SocketKind::UDP, echo, SocketKind::raw(50), ike, natt]
             }
         }
     }
 
-    fn socket(self, way: &Way, from: Option<IpAddr>, to: IpAddr) -> Socket {
-        let is_stream = way.kind == Type::STREAM;
-        let kind = if is_stream { Type::STREAM.nonblocking() } else { way.kind };
-        let protocol = way.protocol.map(Protocol::from);
-        let socket = Socket::new(way.destination(to).domain(), kind, protocol).expect("a socket");
+    fn socket(self, socket_kind: &SocketKind, from: Option<IpAddr>, to: IpAddr) -> Socket {
+        let is_stream = socket_kind.kind == Type::STREAM;
+        let kind = if is_stream { Type::STREAM.nonblocking() } else { socket_kind.kind };
+        let protocol = socket_kind.protocol.map(Protocol::from);
+        let socket =
+            Socket::new(socket_kind.destination(to).domain(), kind, protocol).expect("a socket");
         if let Some(from) = from {
-            let from = SocketAddr::new(from, way.port).into();
+            let from = SocketAddr::new(from, socket_kind.port).into();
             // The address may be away for a moment.
             let bound = socket.bind(&from);
             assert!(is_stream || bound.is_ok(), "an address of the namespace: {bound:?}");
@@ -332,7 +336,7 @@ impl Scene {
         left.space.set("ipv6/conf/all/forwarding", "1");
         let option = if word == "ip6" { "-6" } else { "-4" };
         lan.ip(&format!("{option} route add default via {router}"));
-        // The way that every leak would take.
+        // Every leak would take this way.
         left.space.ip(&format!("{option} route add default via {}", outer[1]));
         let remote = format!("{}/{net}", family.ranges[1][0]);
         for line in [
