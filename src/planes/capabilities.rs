@@ -310,8 +310,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         let mut covering =
             self.rules.values().filter(|(rule, _)| rule.selectors.covers(protocol, local, remote));
         let Some((first, PlaneKind::Kernel)) = covering.next() else { return elsewhere };
-        let course = self.kernel.as_ref().and_then(|k| k.trace_one_way(first.id, packet, leaves));
+        let trace = self.kernel.as_ref().and_then(|k| k.trace_one_way(first.id, packet, leaves));
         let behind = covering.map(|(rule, _)| format!("tunnel {}", rule.tunnel)).collect();
-        course.map_or(elsewhere, |course| OneWayTrace { behind, ..course })
+        trace.map_or(elsewhere, |trace| OneWayTrace { behind, ..trace })
     }
 }

@@ -132,8 +132,8 @@ fn tunnel(encap: &str) {
     assert_eq!(encapsulated, if encap == "always" { 2 } else { 0 }, "{states}");
     assert_eq!(packets(left, "site_lan"), [10, 10]);
     assert_eq!(by_kernel(left), [10, 10]);
-    let course = || left.json(&["trace", "--json", "tcp 10.1.0.1:1 10.2.0.1:2"]);
-    let trace = course();
+    let trace_now = || left.json(&["trace", "--json", "tcp 10.1.0.1:1 10.2.0.1:2"]);
+    let trace = trace_now();
     assert_eq!(trace["leaving"]["verdict"], "protected", "{trace}");
     let back = left.json(&["trace", "--json", "tcp 10.2.0.1:2 10.1.0.1:1"]);
     assert_eq!(back["arriving"]["verdict"], "protected", "{back}");
@@ -145,7 +145,7 @@ fn tunnel(encap: &str) {
     assert!(!left.ctl_ok(&["status"]).contains("userspace"));
     // Without the tunnel its traffic is dropped.
     left.ctl_ok(&["deactivate", "site"]);
-    assert_eq!(course()["leaving"]["verdict"], "dropped");
+    assert_eq!(trace_now()["leaving"]["verdict"], "dropped");
     let last = || {
         let policies = left.space.ip("-s xfrm policy list dst 10.2.0.0/24 dir out");
         assert_eq!(policies.matches("action block").count(), 1, "{policies}");

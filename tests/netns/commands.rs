@@ -206,7 +206,7 @@ fn fields_are_documented() {
     assert_eq!(keys(&workers["threads"][1]), documented("field of a thread"));
     assert_eq!(keys(&workers["stages"][0]), documented("field of a stage"));
     let trace = left.json(&["trace", "--json", "tcp", "10.1.0.1:1", "10.2.0.1:2"]);
-    assert_eq!(keys(&trace["leaving"]), documented("field of a course"));
+    assert_eq!(keys(&trace["leaving"]), documented("field of a trace"));
 }
 
 fn vpnd_check() {

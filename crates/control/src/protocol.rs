@@ -3,7 +3,6 @@
 
 mod certificate;
 mod command;
-mod course;
 mod crypto;
 mod definition;
 mod explanation;
@@ -18,12 +17,12 @@ mod reload;
 mod request;
 mod response;
 mod stored;
+mod trace;
 mod tunnel;
 pub mod workers;
 
 pub use certificate::CertificateInfo;
 pub use command::{Command, Request, VERSION};
-pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
 pub use definition::{ChildPolicy, ResponderWindow, TunnelPolicy};
 pub use explanation::{
@@ -40,6 +39,7 @@ pub use reload::{Change, Reloaded};
 pub use request::parse;
 pub use response::{Outcome, Reply, Response};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
+pub use trace::{OneWayTraceInfo, TraceInfo, TracedSa};
 pub use tunnel::{Activation, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
 pub use workers::WorkersChange;
 

@@ -5,7 +5,7 @@ use super::{Daemon, Gateway};
 use crate::config::Config;
 use crate::counters::UNSERVED;
 use crate::view;
-use crate::{course, filter};
+use crate::{filter, trace};
 use control::protocol::DefaultAction;
 use control::protocol::{
     Fallback, FilterChange, FilterInfo, Fleet, GuardInfo, Overview, PlaneInfo, Refusal,
@@ -115,7 +115,7 @@ impl<G: Gateway> Daemon<G> {
         let message = "this data plane cannot tell what it would do";
         let trace = trace.ok_or_else(|| Refusal::new(RefusalCode::NotPossible, message))?;
         let families = self.gateway().families().await.map_err(refusal)?;
-        Ok(course::explain(&packet, &trace, families))
+        Ok(trace::explain(&packet, &trace, families))
     }
 
     pub(super) async fn filter(&self) -> Result<FilterStatus, Refusal> {

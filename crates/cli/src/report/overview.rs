@@ -4,8 +4,8 @@ use super::offload::number;
 use super::why::wrapped;
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{
-    ConfinementInfo, Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, Overview,
-    TraceInfo, Unrouted,
+    ConfinementInfo, Count, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, OneWayTraceInfo,
+    Overview, TraceInfo, Unrouted,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -192,14 +192,14 @@ fn action(action: &str, colour: Colour) -> String {
 /// The output of `vpnctl trace`.
 pub fn trace(trace: &TraceInfo, colour: Colour) -> String {
     let mut text = format!("{}\n", colour.heading(&plain(&trace.packet)));
-    course(&mut text, "leaving", &trace.leaving, colour);
-    course(&mut text, "arriving", &trace.arriving, colour);
+    one_way(&mut text, "leaving", &trace.leaving, colour);
+    one_way(&mut text, "arriving", &trace.arriving, colour);
     text
 }
 
-fn course(text: &mut String, way: &str, course: &CourseInfo, colour: Colour) {
-    let message = plain(&course.message);
-    let message = match course.verdict.as_str() {
+fn one_way(text: &mut String, way: &str, trace: &OneWayTraceInfo, colour: Colour) {
+    let message = plain(&trace.message);
+    let message = match trace.verdict.as_str() {
         "protected" => colour.good(&message),
         "dropped" => colour.bad(&message),
         _ => colour.notice(&message),
@@ -207,11 +207,11 @@ fn course(text: &mut String, way: &str, course: &CourseInfo, colour: Colour) {
     // Writing to a String cannot fail.
     let _ = writeln!(text, "  {}  {message}", colour.faint(&format!("{way:<8}")));
     // The first that carries a packet takes it; others are the old ones of a rekey.
-    let carrying = course.sas.iter().filter(|sa| sa.carries);
+    let carrying = trace.sas.iter().filter(|sa| sa.carries);
     let shown: Vec<_> = if carrying.clone().next().is_some() {
         if way == "leaving" { carrying.take(1).collect() } else { carrying.collect() }
     } else {
-        course.sas.iter().collect()
+        trace.sas.iter().collect()
     };
     for sa in shown {
         let mtu = sa.inner_mtu.map(|mtu| format!(", packets up to {mtu} octets"));
@@ -237,8 +237,8 @@ fn course(text: &mut String, way: &str, course: &CourseInfo, colour: Colour) {
         );
         wrapped(text, "            ", "", &words);
     }
-    if !course.behind.is_empty() {
-        let others = plain(&course.behind.join(", ")).into_owned();
+    if !trace.behind.is_empty() {
+        let others = plain(&trace.behind.join(", ")).into_owned();
         let _ = writeln!(text, "            covered as well, and not asked: {others}");
     }
 }

@@ -2,7 +2,6 @@
 
 use super::certificate::CertificateInfo;
 use super::command::VERSION;
-use super::course::TraceInfo;
 use super::crypto::{CryptoState, CryptoStats};
 use super::explanation::Explanation;
 use super::family::FamiliesInfo;
@@ -14,6 +13,7 @@ use super::overview::Overview;
 use super::refusal::Refusal;
 use super::reload::Reloaded;
 use super::stored::{PolicyText, Stored};
+use super::trace::TraceInfo;
 use super::tunnel::{Activation, Tunnel};
 use super::workers;
 use serde::{Deserialize, Serialize};

@@ -177,14 +177,14 @@ impl Filtering for Userspace {
 
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
         let mut trace = self.datapath.trace(packet)?;
-        for (course, way) in
+        for (one_way, way) in
             [(&mut trace.leaving, Direction::Out), (&mut trace.arriving, Direction::In)]
         {
-            let by_tunnel = matches!(course.decided_by, DecidedBy::Tunnel { .. });
+            let by_tunnel = matches!(one_way.decided_by, DecidedBy::Tunnel { .. });
             let always = Always::of(packet, way, self.config.natt_port);
             if let Some(always) = always.filter(|a| !(by_tunnel && a.yields_to_tunnels())) {
-                course.decided_by = DecidedBy::Always(always);
-                course.sas.clear();
+                one_way.decided_by = DecidedBy::Always(always);
+                one_way.sas.clear();
             }
         }
         Some(trace)

@@ -124,7 +124,7 @@ impl KernelPlane for Xfrm {
         packet: &PacketSummary,
         leaves: bool,
     ) -> Option<OneWayTrace> {
-        self.course_by(rule, packet, leaves)
+        self.trace_by(rule, packet, leaves)
     }
 
     fn settle(&mut self) {

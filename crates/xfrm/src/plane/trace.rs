@@ -9,8 +9,8 @@ use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, SaFacts};
 use std::cmp::Reverse;
 
 impl Xfrm {
-    /// The course of a packet that a rule covers, which decides; whether it leaves.
-    pub(super) fn course_by(
+    /// Predicts the treatment of a packet about which this rule decides; `leaves`: the packet leaves this side.
+    pub(super) fn trace_by(
         &self,
         id: RuleId,
         packet: &PacketSummary,

@@ -24,7 +24,7 @@ fn packet(text: &str) -> PacketSummary {
     crate::trace::parse(text).expect("a packet")
 }
 
-fn courses(datapath: &Datapath, text: &str) -> [OneWayTrace; 2] {
+fn traces(datapath: &Datapath, text: &str) -> [OneWayTrace; 2] {
     let trace = datapath.clone().trace(&packet(text)).expect("it can tell");
     [trace.leaving, trace.arriving]
 }
@@ -53,7 +53,7 @@ fn the_filter_comes_before_the_tunnels() {
 #[test]
 fn a_trace_says_what_packets_meet() {
     let pair = Pair::new(Kind::PLAIN);
-    let [leaving, _] = courses(&pair.sender, ECHO);
+    let [leaving, _] = traces(&pair.sender, ECHO);
     let DecidedBy::Tunnel { rule, .. } = leaving.decided_by else { panic!("{leaving:?}") };
     assert_eq!(rule, RULE);
     let [sa] = leaving.sas.as_slice() else { panic!("{leaving:?}") };
@@ -62,25 +62,25 @@ fn a_trace_says_what_packets_meet() {
         let Path { encapsulation, .. } = sa.path;
         crate::encap::inner_mtu(1500, sa.suite, sa.mode, encapsulation, false)
     });
-    let [_, arriving] = courses(&pair.receiver, ECHO);
+    let [_, arriving] = traces(&pair.receiver, ECHO);
     assert_eq!(arriving.sas.iter().map(|sa| sa.spi).collect::<Vec<_>>(), []);
     let mut receiver = pair.receiver.clone();
     receiver.add_rule(rule_of("t", RuleId(7))).expect("a new rule");
-    let [_, arriving] = courses(&pair.receiver, ECHO);
+    let [_, arriving] = traces(&pair.receiver, ECHO);
     assert_eq!(arriving.sas.iter().map(|sa| sa.spi).collect::<Vec<_>>(), [Spi(SPI)]);
 
     // Without the SA, and then without the rule.
     let mut sender = pair.sender.clone();
     sender.remove(OUT);
-    let [leaving, _] = courses(&sender, ECHO);
+    let [leaving, _] = traces(&sender, ECHO);
     assert!(leaving.sas.is_empty() && matches!(leaving.decided_by, DecidedBy::Tunnel { .. }));
     sender.remove_rule(RULE);
-    let [leaving, arriving] = courses(&sender, ECHO);
+    let [leaving, arriving] = traces(&sender, ECHO);
     assert_eq!(leaving.decided_by, DecidedBy::Default(DefaultAction::Permit));
     assert_eq!(arriving.decided_by, DecidedBy::Default(DefaultAction::Permit));
     let deny = Filter { ipv6: DefaultAction::Deny, ..Filter::default() };
     sender.set_filter(deny.into()).expect("it has one");
-    let [leaving, _] = courses(&sender, "tcp [fd01::1]:1 [fd02::1]:2");
+    let [leaving, _] = traces(&sender, "tcp [fd01::1]:1 [fd02::1]:2");
     assert_eq!(leaving.decided_by, DecidedBy::Default(DefaultAction::Deny));
 }
 
@@ -94,7 +94,7 @@ fn a_trace_lists_the_rules_behind_the_one_that_decided() {
     for (name, id) in [("first", 1), ("second", 2), ("third", 3)] {
         datapath.add_rule(rule_of(name, RuleId(id))).expect("a new rule");
     }
-    let [leaving, arriving] = courses(&datapath, ECHO);
+    let [leaving, arriving] = traces(&datapath, ECHO);
     assert_eq!(leaving.behind, ["tunnel second", "tunnel third"]);
     assert_eq!(arriving.behind, leaving.behind);
     let rules = vec![
@@ -102,12 +102,12 @@ fn a_trace_lists_the_rules_behind_the_one_that_decided() {
         filter_rule(FilterAction::Discard, Direction::Both, 7),
     ];
     datapath.set_filter(Arc::new(Filter { rules, ..Filter::default() })).expect("it has one");
-    let [leaving, arriving] = courses(&datapath, ECHO);
+    let [leaving, arriving] = traces(&datapath, ECHO);
     assert!(matches!(leaving.decided_by, DecidedBy::Filter { place: 0, .. }), "{leaving:?}");
     assert_eq!(leaving.behind, ["rule 2", "tunnel first", "tunnel second", "tunnel third"]);
     // An arriving packet comes from the remote port 7, and does not go to it.
     assert!(matches!(arriving.decided_by, DecidedBy::Filter { place: 1, .. }), "{arriving:?}");
-    let [leaving, _] = courses(&datapath, "udp 10.1.0.1 10.2.0.2 fragment");
+    let [leaving, _] = traces(&datapath, "udp 10.1.0.1 10.2.0.2 fragment");
     assert!(matches!(leaving.decided_by, DecidedBy::Tunnel { .. }), "it shows no port");
 }
 
@@ -118,9 +118,9 @@ fn an_sa_does_not_carry_a_packet_outside_the_agreed_selectors() {
         selector.protocol = TCP;
     }
     let pair = Pair::with(Kind::PLAIN, outbound, Kind::PLAIN.inbound());
-    let [leaving, _] = courses(&pair.sender, ECHO);
+    let [leaving, _] = traces(&pair.sender, ECHO);
     assert!(leaving.sas.iter().all(|sa| !sa.carries) && leaving.sas.len() == 1, "{leaving:?}");
-    let [leaving, _] = courses(&pair.sender, "tcp 10.1.0.1:7 10.2.0.2:7");
+    let [leaving, _] = traces(&pair.sender, "tcp 10.1.0.1:7 10.2.0.2:7");
     assert!(leaving.sas[0].carries);
 }
 
@@ -135,7 +135,7 @@ fn traces_agree_with_packets() {
     pair.sender.clone().set_filter(Filter { rules, ..Filter::default() }.into()).expect("ours");
     for port in 1..4 {
         let (from, to) = sample::hosts(false);
-        let [leaving, _] = courses(&pair.sender, &format!("udp {from}:9 {to}:{port}"));
+        let [leaving, _] = traces(&pair.sender, &format!("udp {from}:9 {to}:{port}"));
         let outcome = pair.protect(&sample::udp(false, (9, port), &[]));
         let said = match leaving.decided_by {
             DecidedBy::Filter { rule, .. } if rule.action == FilterAction::Bypass => {

@@ -3,20 +3,20 @@
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// The way of a packet in both directions, if it came now.
+/// The predicted treatment of a packet in both directions, if it came now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceInfo {
     /// The packet as understood.
     pub packet: String,
     /// If it leaves this side.
-    pub leaving: CourseInfo,
+    pub leaving: OneWayTraceInfo,
     /// If it comes to this side.
-    pub arriving: CourseInfo,
+    pub arriving: OneWayTraceInfo,
 }
 
-/// The way of a packet in one direction.
+/// The predicted treatment of a packet in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CourseInfo {
+pub struct OneWayTraceInfo {
     /// `clear` (it passes unprotected), `protected`, `kept` (until its tunnel is up) or `dropped`.
     pub verdict: String,
     /// `always`, `filter`, `tunnel` or `default`.

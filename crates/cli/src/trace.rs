@@ -1,14 +1,14 @@
 //! The treatment of a packet (`vpnctl trace`), in words.
 
 use crate::view::{encapsulation_name, mode_name};
-use control::protocol::{CourseInfo, TraceInfo, TracedSa};
+use control::protocol::{OneWayTraceInfo, TraceInfo, TracedSa};
 use esp::families::{Families, Family};
 use esp::filter::{DefaultAction, FilterAction};
 use esp::plane::PacketSummary;
 use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, SaFacts, Trace, protocol_name};
 use std::net::{IpAddr, SocketAddr};
 
-/// The answer to who asks about a packet.
+/// Explains the treatment of a packet in both directions.
 pub fn explain(packet: &PacketSummary, trace: &Trace, families: Families) -> TraceInfo {
     let off = Some(Family::of(packet.source.0)).filter(|family| !families.has(*family));
     let Trace { leaving, arriving, inbound_guard } = trace;
@@ -18,11 +18,11 @@ pub fn explain(packet: &PacketSummary, trace: &Trace, families: Families) -> Tra
     };
     TraceInfo {
         packet: described(packet),
-        leaving: course(leaving, &clear(arriving), || match off {
+        leaving: one_way(leaving, &clear(arriving), || match off {
             Some(family) => off_by_tunnel(leaving, family),
             None => leaving_by_tunnel(leaving),
         }),
-        arriving: course(arriving, &clear(leaving), || match off {
+        arriving: one_way(arriving, &clear(leaving), || match off {
             Some(family) => off_by_tunnel(arriving, family),
             None => arriving_by_tunnel(arriving, *inbound_guard),
         }),
@@ -36,19 +36,19 @@ struct Clear {
     behind_tunnel: bool,
 }
 
-fn course(
-    course: &OneWayTrace,
+fn one_way(
+    trace: &OneWayTrace,
     Clear { family, behind_tunnel }: &Clear,
     by_tunnel: impl FnOnce() -> (&'static str, String),
-) -> CourseInfo {
-    let (decided_by, rule) = match &course.decided_by {
+) -> OneWayTraceInfo {
+    let (decided_by, rule) = match &trace.decided_by {
         DecidedBy::Always(_) => ("always", None),
         DecidedBy::Filter { place, .. } => ("filter", Some((place + 1).to_string())),
         DecidedBy::Tunnel { tunnel, .. } => ("tunnel", Some(tunnel.clone())),
         DecidedBy::RemoteNetwork { tunnel } => ("remote_network", Some(tunnel.clone())),
         DecidedBy::Default(action) => ("default", Some(action.name().to_owned())),
     };
-    let (verdict, message) = match &course.decided_by {
+    let (verdict, message) = match &trace.decided_by {
         DecidedBy::Always(always) => {
             ("clear", format!("passes in the clear, always: {}", always.reason()))
         }
@@ -80,19 +80,19 @@ fn course(
             format!("dropped: no rule and no tunnel covers it, and {family} is denied by default"),
         ),
     };
-    CourseInfo {
+    OneWayTraceInfo {
         verdict: verdict.to_owned(),
         decided_by: decided_by.to_owned(),
         rule,
         message,
-        sas: course.sas.iter().map(traced).collect(),
-        behind: course.behind.clone(),
+        sas: trace.sas.iter().map(traced).collect(),
+        behind: trace.behind.clone(),
     }
 }
 
 /// A packet of a tunnel, of an address family that is off.
-fn off_by_tunnel(course: &OneWayTrace, family: Family) -> (&'static str, String) {
-    let DecidedBy::Tunnel { tunnel, .. } = &course.decided_by else { return Default::default() };
+fn off_by_tunnel(trace: &OneWayTrace, family: Family) -> (&'static str, String) {
+    let DecidedBy::Tunnel { tunnel, .. } = &trace.decided_by else { return Default::default() };
     let text = format!(
         "dropped: it belongs to tunnel {tunnel}, and IPsec of {family} is off; to switch it on: vpnctl family {} on",
         family.name()
@@ -100,15 +100,15 @@ fn off_by_tunnel(course: &OneWayTrace, family: Family) -> (&'static str, String)
     ("dropped", text)
 }
 
-fn leaving_by_tunnel(course: &OneWayTrace) -> (&'static str, String) {
-    let DecidedBy::Tunnel { tunnel, trap, kernel, .. } = &course.decided_by else {
+fn leaving_by_tunnel(trace: &OneWayTrace) -> (&'static str, String) {
+    let DecidedBy::Tunnel { tunnel, trap, kernel, .. } = &trace.decided_by else {
         return Default::default();
     };
     let policy = in_kernel(*kernel);
-    if course.sas.iter().any(|sa| sa.carries) {
+    if trace.sas.iter().any(|sa| sa.carries) {
         return ("protected", format!("protected by tunnel {tunnel}{policy}"));
     }
-    match (course.sas.is_empty(), trap) {
+    match (trace.sas.is_empty(), trap) {
         (true, true) if kernel.is_some() => (
             "dropped",
             format!(
@@ -140,8 +140,8 @@ fn leaving_by_tunnel(course: &OneWayTrace) -> (&'static str, String) {
     }
 }
 
-fn arriving_by_tunnel(course: &OneWayTrace, guarded: bool) -> (&'static str, String) {
-    let DecidedBy::Tunnel { tunnel, kernel, .. } = &course.decided_by else {
+fn arriving_by_tunnel(trace: &OneWayTrace, guarded: bool) -> (&'static str, String) {
+    let DecidedBy::Tunnel { tunnel, kernel, .. } = &trace.decided_by else {
         return Default::default();
     };
     let policy = in_kernel(*kernel);
@@ -150,7 +150,7 @@ fn arriving_by_tunnel(course: &OneWayTrace, guarded: bool) -> (&'static str, Str
     } else {
         "in the clear it passes, too, since there is no inbound guard (it needs nftables)"
     };
-    if course.sas.is_empty() {
+    if trace.sas.is_empty() {
         let verdict = if guarded { "dropped" } else { "clear" };
         return (
             verdict,
