@@ -381,8 +381,8 @@ fn child_sa(
     let lifetime = child.choice.lifetime;
     let used = inbound.bytes.max(outbound.bytes);
     ChildSaStatus {
-        suite: child.choice.algorithms(),
-        esn: child.choice.esn,
+        suite: child.choice.algorithms,
+        esn: child.choice.algorithms.esn,
         quantum_safety: QuantumSafety::of_child(
             &session.tunnel,
             shield,

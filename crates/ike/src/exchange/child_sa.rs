@@ -97,19 +97,20 @@ fn try_grant(
         })
         .and_then(|(mut choice, spi_out, proposal)| {
             choice.lifetime = choice.lifetime.of(false);
-            let (shared, mut public) = exchange_keys(choice.group, parts)?;
+            let (shared, mut public) = exchange_keys(choice.algorithms.group, parts)?;
             let agreed = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
             let (rekeys, nonces) = (request.rekeys, OwnNonces::of(request.nonces));
             let tunnel = Arc::clone(&tunnel);
             let (base, selected) = fresh_ppk(session, cx, index, parts, request).unzip();
             public.extend(selected);
             let awaited = AwaitedChild { tunnel, agreed, rekeys, nonces, base };
-            if choice.additional.is_empty() {
+            let additional = choice.algorithms.additional;
+            if additional.is_empty() {
                 let effects = complete(session, cx, index, awaited, &shared)?;
                 return Ok((proposal, public, effects));
             }
             let purpose = Purpose::Child(Box::new(awaited));
-            let told = follow_up::expect(session, cx, index, choice.additional, shared, purpose)?;
+            let told = follow_up::expect(session, cx, index, additional, shared, purpose)?;
             public.push(told);
             Ok((proposal, public, Effects::none()))
         });

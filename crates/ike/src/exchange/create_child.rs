@@ -96,7 +96,7 @@ pub(crate) fn ask_rekey(
 fn successor(child: &ChildSa, form: RenewalForm) -> Wish {
     let tunnel = Arc::clone(&child.tunnel);
     // The peer has agreed to this group before, so that it need not refuse another one first.
-    let agreed = child.choice.group.filter(|g| tunnel.pfs.offer.contains(g));
+    let agreed = child.choice.algorithms.group.filter(|g| tunnel.pfs.offer.contains(g));
     let group = agreed.or(tunnel.pfs.offer.first().copied());
     Wish { tunnel, rekeys: Some(child.spi_in), form, group, restarts: 0 }
 }
@@ -251,7 +251,7 @@ pub(crate) fn conclude(
     let offered = Offered::by(&pending.tunnel.pfs);
     let chosen = |parts: &Parts<'_>| {
         let accepted = parts.sa.and_then(|sa| accept_child(&pending.proposals, offered, sa));
-        accepted.map(|(choice, _)| choice.additional).unwrap_or_default()
+        accepted.map(|(choice, _)| choice.algorithms.additional).unwrap_or_default()
     };
     let step = follow_up::take(pending.follow_up.take(), payloads, chosen);
     let (payloads, additional) = match step {
@@ -333,7 +333,7 @@ fn conclude_success(
                 describe(answered.proposals)
             ))
         })?;
-    let shared = match (&pending.key_exchange, choice.group, parts.key_exchange) {
+    let shared = match (&pending.key_exchange, choice.algorithms.group, parts.key_exchange) {
         (None, None, _) => None,
         (Some(key), Some(group), Some((sent, public)))
             if key.group() == group && group_of(sent) == Some(group) =>

@@ -10,7 +10,7 @@
 //! (RFC 7296 §1.2, §2.15). The attacker can still keep the IKE SA from coming up. A responder of another implementation
 //! may take the group that it is sent: then only the initiator's policy bounds the choice.
 
-use super::suite::{Additional, ChildChoice, IkeSuite};
+use super::suite::{Additional, ChildChoice, ChildSuite, IkeSuite};
 use super::transforms::{
     additional, algorithms, esn, group_of, ike_encryption, integrity, key_exchange, plain, prf,
     protocol,
@@ -259,7 +259,8 @@ pub fn choose_child(
         };
         let answer = chooser.finish(&CHILD_TYPES, spi.0.to_be_bytes().to_vec())?;
         let ChildProposal { protection, esn, lifetime, .. } = *our;
-        Some((ChildChoice { protection, esn, lifetime, group, additional }, peer_spi, answer))
+        let algorithms = ChildSuite { protection, group, additional, esn };
+        Some((ChildChoice { algorithms, lifetime }, peer_spi, answer))
     };
     ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
 }

@@ -125,40 +125,29 @@ impl fmt::Display for ChildSuite {
     }
 }
 
-/// The choice for a Child SA: its algorithms, and what the policy says of it.
+/// The choice for a Child SA: its algorithms, and the lifetime that the policy gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildChoice {
-    /// Protocol and algorithms.
-    pub protection: Protection,
-    /// Extended sequence numbers.
-    pub esn: bool,
+    /// The algorithms.
+    pub algorithms: ChildSuite,
     /// Lifetime, by the policy's proposal that it comes from.
     pub lifetime: Lifetime,
-    /// Key exchange of its own (PFS).
-    pub group: Option<Group>,
-    /// Key exchanges in addition to that.
-    pub additional: Additional,
 }
 
 impl ChildChoice {
     /// Returns `true` if one of its key exchanges withstands a quantum computer.
     pub fn is_quantum_safe(&self) -> bool {
-        self.group.into_iter().chain(self.additional.methods()).any(Group::is_quantum_safe)
+        let ChildSuite { group, additional, .. } = self.algorithms;
+        group.into_iter().chain(additional.methods()).any(Group::is_quantum_safe)
     }
 
     /// The protocol of these SAs.
     pub fn protocol(&self) -> ProtocolId {
-        protocol(self.protection)
+        protocol(self.algorithms.protection)
     }
 
     /// The suite that protects packets.
     pub fn suite(&self) -> Option<Suite> {
-        Suite::of(self.protection)
-    }
-
-    /// The algorithms alone.
-    pub fn algorithms(&self) -> ChildSuite {
-        let Self { protection, group, additional, esn, .. } = *self;
-        ChildSuite { protection, group, additional, esn }
+        Suite::of(self.algorithms.protection)
     }
 }

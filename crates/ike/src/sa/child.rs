@@ -202,7 +202,7 @@ impl Blueprint<'_> {
         let (inbound, outbound) = (cx.out.next_sa_id(), cx.out.next_sa_id());
         let path = self.path.of_plane(suite);
         // Before the first packet.
-        let esn = self.choice.esn;
+        let esn = self.choice.algorithms.esn;
         let (here, there) = (path.local.ip(), path.remote.ip());
         for (spi, way, key) in
             [(self.spi_in, (there, here), &in_key), (self.spi_out, (here, there), &out_key)]
@@ -327,7 +327,7 @@ impl ChildSa {
 
     /// The agreement with the peer, for events.
     pub fn negotiated(&self) -> Negotiated {
-        let (mode, suite) = (self.mode, self.choice.algorithms());
+        let (mode, suite) = (self.mode, self.choice.algorithms);
         Negotiated::Child { mode, suite, inbound_spi: self.spi_in, outbound_spi: self.spi_out }
     }
 }

@@ -233,7 +233,7 @@ impl Drop for Changing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::negotiation::suite::ChildChoice;
+    use crate::negotiation::suite::{ChildChoice, ChildSuite};
     use crate::sa::child::{ChildState, History};
     use crate::sa::lowest_nonce::LowestNonce;
     use esp::plane::{SaId, TrafficSelectors};
@@ -259,13 +259,7 @@ mod tests {
         ChildSa {
             is_quantum_safe: false,
             tunnel: Arc::new(tunnel),
-            choice: ChildChoice {
-                protection,
-                esn: false,
-                lifetime,
-                group: None,
-                additional: Default::default(),
-            },
+            choice: ChildChoice { algorithms: ChildSuite::new(protection), lifetime },
             mode: Mode::Tunnel,
             selectors: Arc::new(TrafficSelectors { local: vec![], remote: vec![] }),
             inbound: SaId(0),

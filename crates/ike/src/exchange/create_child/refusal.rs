@@ -28,8 +28,8 @@ pub(super) fn refused(
     // The peer has accepted them before. In IKE_AUTH they have no key exchange, to which it may object, or which it may
     // demand.
     let same_algorithms = old.is_some_and(|old| {
-        let accepted =
-            |p: &ChildProposal| (p.protection, p.esn) == (old.choice.protection, old.choice.esn);
+        let agreed = &old.choice.algorithms;
+        let accepted = |p: &ChildProposal| (p.protection, p.esn) == (agreed.protection, agreed.esn);
         tunnel.proposals.iter().any(accepted)
     });
     let asked = if old.is_some() { asked.again(same_algorithms) } else { asked };

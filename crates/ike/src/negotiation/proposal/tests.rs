@@ -114,7 +114,7 @@ fn transforms_of_the_esp_suites_are_as_registered() {
         let (choice, _, answer) =
             choose_child(ours, never, &offered, Spi(0x2000)).expect("our own offer");
         let suite = choice.suite().expect("they go together").to_string();
-        assert_eq!(choice.algorithms().to_string(), suite);
+        assert_eq!(choice.algorithms.to_string(), suite);
         assert_eq!(accept_child(ours, Offered::default(), &[answer]).map(|(c, _)| c), Some(choice));
         // None of them is taken for another one.
         for (other, ..) in cases.iter().filter(|(_, other, ..)| other != id) {
@@ -180,7 +180,7 @@ fn ah_is_negotiated_by_its_integrity() {
     let numbers: Vec<_> = offered.iter().map(|p| (p.number, p.protocol)).collect();
     assert_eq!(numbers, [(1, ProtocolId::ESP), (2, ProtocolId::AH)]);
     let (choice, ..) = choose_child(&ours[1..], never, &offered, Spi(0x2000)).expect("AH");
-    assert_eq!(choice.algorithms().to_string(), "AH/AES-GMAC-256/ESN");
+    assert_eq!(choice.algorithms.to_string(), "AH/AES-GMAC-256/ESN");
 }
 
 #[test]
@@ -231,12 +231,12 @@ fn child_choices_follow_pfs_and_esn() {
     let wanted = ChildKeyExchange::Policy(&pfs, Some(GroupId::ECP_256));
     let (choice, spi, _) =
         choose_child(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).unwrap();
-    assert_eq!((choice.group, spi), (Some(Group::Ecp256), Spi(0x1000)));
+    assert_eq!((choice.algorithms.group, spi), (Some(Group::Ecp256), Spi(0x1000)));
     assert!(choose_child(&[esp(KeyBits::B256, false)], wanted, &offer, Spi(0x2000)).is_none());
     let never =
         choose_child(&[esp(KeyBits::B256, true)], ChildKeyExchange::Never, &offer, Spi(0x2000))
             .unwrap();
-    assert_eq!(never.0.group, None);
+    assert_eq!(never.0.algorithms.group, None);
     let none = offer_child(&[esp(KeyBits::B128, false)], Offered::default(), Spi(0x1000));
     let strict = Pfs { accept_none: false, ..pfs };
     let wanted = ChildKeyExchange::Policy(&strict, None);
