@@ -21,7 +21,7 @@ impl<G: Gateway> Daemon<G> {
 
     /// Adds the SAs of `[[sa]]` tables, with the defaults of the configuration.
     pub(super) async fn add_sas(&self, text: &KeyedText) -> Result<Vec<SaName>, Refusal> {
-        let config = &self.config.1;
+        let config = &self.started_with.config;
         let tables = tables(Path::new("the SAs to add"), &text.0)
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
         let planes = config.planes();

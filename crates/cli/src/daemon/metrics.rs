@@ -40,7 +40,7 @@ pub fn listen(address: &Address) -> Result<Bound, BindError> {
 /// Serves metrics until the returned tasks are dropped. `events` are those of the gateway.
 pub fn serve<G: Gateway>(bound: Bound, daemon: &Arc<Daemon<G>>, events: Events) -> JoinSet<()> {
     let happenings = Arc::new(Mutex::new(Happenings::default()));
-    let hosts = daemon.config.1.metrics.hosts.clone();
+    let hosts = daemon.started_with.config.metrics.hosts.clone();
     let metrics = Metrics {
         daemon: Arc::clone(daemon),
         happenings: Arc::clone(&happenings),
@@ -126,7 +126,7 @@ impl<G: Gateway> Daemon<G> {
     /// again, since the pages are those of another policy.
     async fn fleet(&self, ledger: &mut Ledger) -> Result<Fleet, Refusal> {
         loop {
-            let mut round = ledger.round(self.config.1.metrics.tunnels);
+            let mut round = ledger.round(self.started_with.config.metrics.tunnels);
             let policy = self.current();
             for first in (0..).step_by(PAGE) {
                 let _guard = self.reloading.lock().await;

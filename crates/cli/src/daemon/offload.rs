@@ -15,7 +15,11 @@ use zeroize::Zeroizing;
 impl<G: Gateway> Daemon<G> {
     /// Changes of the policy in force with which network cards could offload more.
     pub(super) fn offload_advice(&self) -> Vec<String> {
-        offload_advice::of(&self.current(), &self.config.1.planes(), &offload_advice::drivers())
+        offload_advice::of(
+            &self.current(),
+            &self.started_with.config.planes(),
+            &offload_advice::drivers(),
+        )
     }
 
     pub(super) fn offload(&self) -> OffloadInfo {

@@ -28,7 +28,7 @@ impl<G: Gateway> Daemon<G> {
         };
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().await.map_err(refusal)?;
-        let (file, config) = &self.config;
+        let config = &self.started_with.config;
         let (found, offload) = (self.gateway().planes(), self.offload());
         Ok(Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -36,7 +36,7 @@ impl<G: Gateway> Daemon<G> {
             up_seconds: self.started.elapsed().as_secs(),
             policy: self.source.to_string(),
             log_level: Some(self.levels.current()),
-            configuration: file.as_ref().map(|file| file.display().to_string()),
+            configuration: self.started_with.file.as_ref().map(|file| file.display().to_string()),
             tunnels: Fleet {
                 defined: tunnels.len(),
                 up: tunnels.iter().filter(|tunnel| tunnel.is_up()).count(),
@@ -74,7 +74,7 @@ impl<G: Gateway> Daemon<G> {
 
     /// The state of the guard; `None` where it cannot be told. `nft` may take long to answer.
     pub(super) async fn guard(&self) -> Option<GuardInfo> {
-        let esp = &self.config.1.esp;
+        let esp = &self.started_with.config.esp;
         let (directory, device) = (esp.state_dir.clone(), esp.device.clone());
         let asked = tokio::task::spawn_blocking(move || vpn::guard::state(&directory, &device));
         let state = asked.await.ok()?.ok()?;
@@ -185,7 +185,7 @@ impl<G: Gateway> Daemon<G> {
 
     /// A remark, if the configuration file has changed in settings that only a restart puts in force.
     fn needs_restart(&self, config: &Config) -> Option<String> {
-        let (file, started_with) = &self.config;
+        let started_with = &self.started_with.config;
         // The command line may have replaced the first two.
         let same = |config: &Config| Config {
             control: started_with.control.clone(),
@@ -194,7 +194,7 @@ impl<G: Gateway> Daemon<G> {
             ..config.clone()
         };
         let changed = same(config) != same(started_with);
-        let file = file.as_ref().filter(|_| changed)?;
+        let file = self.started_with.file.as_ref().filter(|_| changed)?;
         let text =
             "of what has changed there only [filter] counts at once; restart vpnd for the rest";
         Some(format!("{}: {text}", file.display()))
@@ -208,7 +208,7 @@ impl<G: Gateway> Daemon<G> {
             ipv6 = filter.ipv6.name(),
             "filter replaced"
         );
-        if let Some(warning) = filter::warning(&filter, &self.config.1.esp.device) {
+        if let Some(warning) = filter::warning(&filter, &self.started_with.config.esp.device) {
             warn!("{warning}");
         }
         Ok(())

@@ -54,7 +54,7 @@ impl<G: Gateway> Daemon<G> {
         undo_after: Option<Duration>,
     ) -> Result<Reloaded, Refusal> {
         let (source, keeper) = (self.source.clone(), Arc::clone(&self.certificates));
-        let config = self.config.0.clone();
+        let config = self.started_with.file.clone();
         let read =
             move || (source.read(), keeper.read(), config.as_deref().map(Config::read).transpose());
         let (file, certificates, config) = tokio::task::spawn_blocking(read)
@@ -63,7 +63,7 @@ impl<G: Gateway> Daemon<G> {
         let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         let config = config
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
-        kernel_traffic::check(&file, &self.config.1)
+        kernel_traffic::check(&file, &self.started_with.config)
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         usable(&certificates)?;
         let advice = config.as_ref().map(|c| filter_advice::of(&file.policy, &c.filter.filter()));
@@ -87,7 +87,7 @@ impl<G: Gateway> Daemon<G> {
         warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
         warnings.extend(offload_advice::of(
             &file.policy,
-            &self.config.1.planes(),
+            &self.started_with.config.planes(),
             &offload_advice::drivers(),
         ));
         let policy = Arc::new(file.policy);

@@ -6,7 +6,7 @@ use super::server::Service;
 use super::undo::Pending;
 use super::{Gateway, LevelControl, Source};
 use crate::certificates::Keeper;
-use crate::config::{Config, OnStop};
+use crate::config::{Config, Found, OnStop};
 use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
 use control::protocol::{Command, ConfinementInfo, Refusal, Reply};
@@ -33,7 +33,7 @@ pub struct Daemon<G> {
     pub(super) keys_exported_to: Option<PathBuf>,
     pub(super) confinement: Option<ConfinementInfo>,
     /// The configuration that the daemon was started with, and its file.
-    pub(super) config: (Option<PathBuf>, Config),
+    pub(super) started_with: Found,
     pub(super) started: Instant,
     pub(super) reloading: Mutex<()>,
     pub(super) pending_filter: Pending,
@@ -63,7 +63,7 @@ impl<G: Gateway> Daemon<G> {
             families: FamilySettings::default(),
             keys_exported_to: None,
             confinement: None,
-            config: Default::default(),
+            started_with: Found::default(),
             started: Instant::now(),
             reloading,
             pending_filter: Pending::default(),
@@ -106,7 +106,7 @@ impl<G: Gateway> Daemon<G> {
     /// Lets it know what it was started with, and where that was read from: a reload reads it again.
     #[must_use]
     pub fn configured(self, file: Option<PathBuf>, config: Config) -> Self {
-        Self { config: (file, config), ..self }
+        Self { started_with: Found { file, config }, ..self }
     }
 
     /// The gateway.
@@ -122,12 +122,12 @@ impl<G: Gateway> Daemon<G> {
 
     /// Returns `true` if the traffic of the tunnels is to stay blocked when SIGTERM ends the daemon.
     pub(super) fn blocks_on_stop(&self) -> bool {
-        self.config.1.filter.on_stop == OnStop::Block
+        self.started_with.config.filter.on_stop == OnStop::Block
     }
 
     /// Says what has become of the tunnels' traffic with the end of the gateway.
     pub(super) fn after_stop(&self, blocked: bool) -> &'static str {
-        let esp = &self.config.1.esp;
+        let esp = &self.started_with.config.esp;
         let held = vpn::guard::held_since(&esp.state_dir, &esp.device).is_ok_and(|h| h.is_some());
         match (blocked, held) {
             (true, _) => {

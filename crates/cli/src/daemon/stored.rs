@@ -44,7 +44,7 @@ impl<G: Gateway> Daemon<G> {
         let _guard = self.reloading.lock().await;
         let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
         let (store, keeper) = (Arc::clone(store), Arc::clone(&self.certificates));
-        let config = self.config.1.clone();
+        let config = self.started_with.config.clone();
         let (prepared, directory, file, certificates) = blocking(move || {
             let mut store = lock(&store);
             let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
