@@ -376,22 +376,20 @@ fn disturbed(what: Disturbance) {
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
-        let (rules, unplaced, sas, peers) = Default::default();
-        let watch = TableWatch::default();
         Self {
             userspace,
             kernel,
             guard: None,
             config,
-            rules,
-            unplaced,
+            rules: BTreeMap::new(),
+            unplaced: BTreeMap::new(),
             notice: None,
             record: None,
             changing_filter: None,
             restoration: Restoration::default(),
-            sas,
-            peers,
-            watch,
+            sas: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            watch: TableWatch::default(),
             mate: None,
             moved: BTreeSet::new(),
             _drops: None,

@@ -206,9 +206,15 @@ impl Journal {
         let DeviceLock { file, path, suffix } = lock;
         let fault =
             |e: &io::Error| refused(format!("opening the state file {}", path.display()), e);
-        let (changes, left) = Default::default();
-        let mut journal =
-            Self { netlink, file, path: path.clone(), suffix, changes, left, kept: false };
+        let mut journal = Self {
+            netlink,
+            file,
+            path: path.clone(),
+            suffix,
+            changes: Vec::new(),
+            left: Vec::new(),
+            kept: false,
+        };
         let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
         // Blocked traffic stays blocked until it is known what this start wants.
         let (held, settings) =

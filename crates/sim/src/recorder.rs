@@ -151,8 +151,7 @@ impl Recorder {
 
     /// From now on the plane is prepared for a new rule only when [`Self::prepare_all`] says so.
     pub fn hold_preparation(&mut self) {
-        let (prepared, asked) = Default::default();
-        self.preparation = Preparation::Held { prepared, asked };
+        self.preparation = Preparation::Held { prepared: BTreeSet::new(), asked: BTreeMap::new() };
     }
 
     /// The plane is prepared for the rules for which it was asked to prepare.
@@ -523,8 +522,13 @@ impl DataPlane for Recorder {
             datapath.add_inbound(copy_of_inbound(&sa))?;
         }
         self.journal.push(Change::Inbound(sa.id, sa.spi));
-        let (seen, usage, expiry) = Default::default();
-        self.inbound.insert(sa.id, Receiving { sa, seen, usage, expiry });
+        let receiving = Receiving {
+            sa,
+            seen: BTreeSet::new(),
+            usage: Usage::default(),
+            expiry: Expiry::default(),
+        };
+        self.inbound.insert(receiving.sa.id, receiving);
         Ok(())
     }
 
@@ -541,9 +545,14 @@ impl DataPlane for Recorder {
         if !sa.standby {
             self.asked.remove(&sa.rule);
         }
-        let (order, sequence) = (self.order, 0);
-        let (usage, expiry) = Default::default();
-        self.outbound.insert(sa.id, Sending { sa, order, sequence, usage, expiry });
+        let sending = Sending {
+            sa,
+            order: self.order,
+            sequence: 0,
+            usage: Usage::default(),
+            expiry: Expiry::default(),
+        };
+        self.outbound.insert(sending.sa.id, sending);
         Ok(())
     }
 

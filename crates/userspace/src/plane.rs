@@ -129,7 +129,6 @@ impl Userspace {
         let datapath = shared.datapath.clone();
         datapath.set_device_mtu(mtu.into());
         datapath.clone().set_filter(Arc::clone(enforcement.filter()))?;
-        let (rules, outbound, installed, receiving, lost) = Default::default();
         let mut plane = Self {
             enforcement,
             journal,
@@ -139,12 +138,12 @@ impl Userspace {
             datapath,
             config,
             mtu,
-            rules,
-            outbound,
+            rules: BTreeMap::new(),
+            outbound: BTreeMap::new(),
             stalled_at: None,
-            installed,
-            receiving,
-            lost,
+            installed: BTreeSet::new(),
+            receiving: BTreeMap::new(),
+            lost: Lost::default(),
             replaced_at: None,
             fault: None,
         };

@@ -74,8 +74,17 @@ impl TunRoutes {
                 }
             }
         }
-        let (wanted, rules, loosened) = Default::default();
-        Ok(Self { netlink, device, table, mark, priority, families, wanted, rules, loosened })
+        Ok(Self {
+            netlink,
+            device,
+            table,
+            mark,
+            priority,
+            families,
+            wanted: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            loosened: BTreeSet::new(),
+        })
     }
 
     /// Routes the remote addresses of a rule to the device, and no longer those of a former rule of its name. On error

@@ -290,10 +290,18 @@ impl Xfrm {
                 _ => refusal(format!("giving SA {spi} with {} to the kernel", form.suite), &error),
             });
         }
-        let (before, last, told) = Default::default();
-        let (serial, seen) = (None, 0);
-        let installed =
-            Installed { form, key, rule, selectors, flows, serial, before, last, told, seen };
+        let installed = Installed {
+            form,
+            key,
+            rule,
+            selectors,
+            flows,
+            serial: None,
+            before: Usage::default(),
+            last: Usage::default(),
+            told: Amount::default(),
+            seen: 0,
+        };
         self.sas.insert(id, installed);
         self.by_rule.insert((rule, id));
         Ok(())

@@ -249,8 +249,11 @@ impl Member {
 
 impl Sets {
     pub(super) fn new(tables: [&str; 2]) -> Self {
-        let (elements, expressions) = Default::default();
-        Self { tables: tables.map(str::to_owned), elements, expressions }
+        Self {
+            tables: tables.map(str::to_owned),
+            elements: BTreeMap::new(),
+            expressions: BTreeMap::new(),
+        }
     }
 
     fn table(&self, layer: Layer) -> &str {

@@ -25,8 +25,12 @@ impl Streams {
     /// # Errors
     /// Where one does not come about.
     pub fn start(from: End<'_>, to: End<'_>, number: usize) -> Result<Self, String> {
-        let (received, stop) = Default::default();
-        let mut streams = Self { received, stop, sockets: vec![], threads: vec![] };
+        let mut streams = Self {
+            received: Arc::default(),
+            stop: Arc::default(),
+            sockets: Vec::new(),
+            threads: Vec::new(),
+        };
         let (source, address) = (from.address, to.address);
         let listener = to.space.run(move || TcpListener::bind((address, 0))).map_err(failed)?;
         let target = listener.local_addr().map_err(failed)?;
