@@ -6,7 +6,7 @@ use super::port::Port;
 use super::queue_pair::QueuePair;
 use super::refusal::{plane_error, refused};
 use super::tun::Tun;
-use super::tun_routes::TunRoutes;
+use super::tun_routes::{RoutingNumbers, TunRoutes};
 use super::worker::Shared;
 use esp::plane::PlaneError;
 use host::journal::Journal;
@@ -60,7 +60,11 @@ impl Device {
             Tun::create(&config.device, !config.without.contains(&KernelOffload::DeviceOffload))?;
         let (netlink, index) = configure(&config.device, mtu)
             .map_err(|e| refused(format!("setting up {}", config.device), &e))?;
-        let numbers = (config.mark, config.table, config.rule_priority);
+        let numbers = RoutingNumbers {
+            mark: config.mark,
+            table: config.table,
+            priority: config.rule_priority,
+        };
         let routing = TunRoutes::start(netlink, index, numbers, journal)?;
         let queue_pair = Arc::new(QueuePair::first(tun, port)?);
         config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&queue_pair))?;

@@ -23,6 +23,17 @@ const BLACKHOLE_METRIC: u32 = 20;
 /// A setting with which no interface filters strictly.
 const LOOSE: &str = "net.ipv4.conf.all.rp_filter=2";
 
+/// The numbers by which packets find the routes of the tunnels.
+#[derive(Clone, Copy)]
+pub(super) struct RoutingNumbers {
+    /// Packets with this mark do not enter a tunnel.
+    pub mark: u32,
+    /// The table of the routes.
+    pub table: u32,
+    /// Priority of the routing rules that lead to the table.
+    pub priority: u32,
+}
+
 /// The routes of all rules.
 pub(super) struct TunRoutes {
     netlink: Netlink,
@@ -52,7 +63,7 @@ impl TunRoutes {
     pub(super) fn start(
         mut netlink: Netlink,
         device: u32,
-        (mark, table, priority): (u32, u32, u32),
+        RoutingNumbers { mark, table, priority }: RoutingNumbers,
         journal: &mut Journal,
     ) -> Result<Self, PlaneError> {
         journal.record(&Change::Table(table)).map_err(plane_error)?;
@@ -171,7 +182,7 @@ impl TunRoutes {
     /// Puts back the routing rules and routes that others have removed, and the routes whose source address has come
     /// back or gone. Returns their numbers. Routes that could not be withdrawn go.
     pub(super) fn restore(&mut self) -> io::Result<(usize, usize)> {
-        let (mark, table, priority) = (self.mark, self.table, self.priority);
+        let Self { mark, table, priority, .. } = *self;
         let mut rules = 0;
         for family in self.families.clone() {
             let rule = MarkRule { family, mark, table, priority };
