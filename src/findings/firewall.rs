@@ -66,7 +66,7 @@ fn not_read(subject: &Subject, host: &HostFacts) -> Option<Finding> {
 
 /// ESP and AH between the two gateways.
 fn outer(subject: &Subject, host: &HostFacts) -> Option<Finding> {
-    let [local, peer] = subject.path;
+    let [local, peer] = subject.ends;
     let (protocol, name) = match subject.encapsulation {
         Encapsulation::Native => ((50, None), "ESP (IP protocol 50)"),
         Encapsulation::Udp => ((17, Some((peer.port(), local.port()))), "ESP in UDP"),

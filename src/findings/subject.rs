@@ -29,7 +29,7 @@ pub(crate) struct Subject {
     /// The TUN device; `None`: the kernel protects the packets.
     pub device: Option<String>,
     /// Addresses and ports of this side and of the peer.
-    pub path: [SocketAddr; 2],
+    pub ends: [SocketAddr; 2],
     pub encapsulation: Encapsulation,
     /// Received packets.
     pub inbound: Flow,
@@ -55,7 +55,7 @@ impl Subject {
     fn new(
         child: &ChildStatus,
         sa: &ChildSaStatus,
-        (path, is_peer_silent): ([SocketAddr; 2], bool),
+        (ends, is_peer_silent): ([SocketAddr; 2], bool),
         policy: &Policy,
         device: Option<&str>,
     ) -> Self {
@@ -68,7 +68,7 @@ impl Subject {
             asked: defined.map(|defined| [defined.local.clone(), defined.remote.clone()]),
             shadowed_by: None,
             device: device.map(str::to_owned),
-            path,
+            ends,
             encapsulation: sa.encapsulation,
             inbound: Flow { packets: sa.packets_in, bytes: sa.bytes_in, idle: sa.idle_in },
             outbound: Flow { packets: sa.packets_out, bytes: sa.bytes_out, idle: sa.idle_out },
@@ -90,7 +90,7 @@ impl Subject {
 
     /// The peer's address.
     pub fn peer(&self) -> IpAddr {
-        self.path[1].ip()
+        self.ends[1].ip()
     }
 
     /// The device by which protected packets arrive once they are opened.

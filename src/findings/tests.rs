@@ -42,7 +42,7 @@ fn site() -> Subject {
         remote,
         shadowed_by: None,
         device: Some("vpn0".to_owned()),
-        path: ["192.0.2.1:4500", "192.0.2.2:4500"].map(|end| end.parse().expect("an end")),
+        ends: ["192.0.2.1:4500", "192.0.2.2:4500"].map(|end| end.parse().expect("an end")),
         encapsulation: Encapsulation::Native,
         inbound: flow,
         outbound: flow,

@@ -116,7 +116,7 @@ fn refused(subject: &Subject) -> String {
 }
 
 fn nothing_in(subject: &Subject, silence: Silence) -> Vec<String> {
-    let [local, peer] = subject.path.map(|end| end.ip());
+    let [local, peer] = subject.ends.map(|end| end.ip());
     // An upload whose large packets vanish gets no more answers.
     let probe = || {
         let child = &subject.child;

@@ -273,8 +273,8 @@ impl Session {
         payloads: Vec<Payload>,
         until: Until,
     ) {
-        let (header, path, octets) = (*header, (local, remote), octets.to_vec());
-        let postponed = Postponed { header, payloads, path, octets, until };
+        let (header, ends, octets) = (*header, (local, remote), octets.to_vec());
+        let postponed = Postponed { header, payloads, ends, octets, until };
         self.sas[index].window.postponed = Some(Box::new(postponed));
     }
 
@@ -307,7 +307,7 @@ impl Session {
         let Some(postponed) = self.sas[index].window.postponed.take() else {
             return Effects::none();
         };
-        let Postponed { header, payloads, path: (local, remote), octets, until: _until } =
+        let Postponed { header, payloads, ends: (local, remote), octets, until: _until } =
             *postponed;
         let datagram = Datagram { local, remote, octets: &octets };
         self.respond(cx, index, &header, datagram, Ok(payloads))

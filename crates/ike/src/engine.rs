@@ -245,7 +245,7 @@ impl<P: DataPlane> Engine<P> {
         }
         let Some(half) = self.half_open.remove(&spi) else { return };
         match auth::resume_answer(&mut self.cx(now), *half, outcome) {
-            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+            Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
             Err(half) => _ = self.half_open.insert(spi, half),
         }
     }

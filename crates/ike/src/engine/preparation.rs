@@ -24,7 +24,7 @@ impl<P: DataPlane> Engine<P> {
             }
             let Some(half) = self.half_open.remove(&spi) else { continue };
             match preparing::resume(&mut self.cx(now), *half) {
-                Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+                Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
                 Err(half) => _ = self.half_open.insert(spi, half),
             }
         }

@@ -211,7 +211,7 @@ impl<P: DataPlane> Engine<P> {
             impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
         };
         match auth::give_up(&mut self.cx(now), *half) {
-            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+            Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
             Err(half) => {
                 self.forget_half_open(spi, half.begun.init());
                 drop(half);

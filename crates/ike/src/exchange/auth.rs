@@ -548,7 +548,7 @@ pub(crate) fn answer(
     }
     let request = Request {
         reply: begun.answer_header(ExchangeType::IKE_AUTH, header.message_id),
-        path: (datagram.local, datagram.remote),
+        ends: (datagram.local, datagram.remote),
         octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
     };
     let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
@@ -595,10 +595,10 @@ pub(crate) fn resume_answer(
         stage => return Err(Box::new(HalfOpen { begun, stage })),
     };
     let Checking { tunnel, payloads, request } = *checking;
-    let path = request.path;
+    let ends = request.ends;
     let tunnel = match still_there(&unproven, &tunnel) {
         Ok(tunnel) => tunnel,
-        Err(rejection) => return Ok((path, refuse(cx, begun, &unproven, request, &rejection))),
+        Err(rejection) => return Ok((ends, refuse(cx, begun, &unproven, request, &rejection))),
     };
     let answer = match outcome {
         Ok(Proved { proof: Some(proof), warning }) => {
@@ -614,12 +614,12 @@ pub(crate) fn resume_answer(
         // The peer has proved who it is; the tunnel is known.
         Err(failure) if matches!(*failure.facts, Facts::Unprovable(_)) => {
             cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
-            cx.out.name_peer(&tunnel.name, path.1);
+            cx.out.name_peer(&tunnel.name, ends.1);
             refuse_silently(cx, begun, request, &Rejection::unproven(failure))
         }
         Err(failure) => refuse(cx, begun, &unproven, request, &Rejection::unproven(failure)),
     };
-    Ok((path, answer))
+    Ok((ends, answer))
 }
 
 /// The tunnel as the policy has it now. It may have changed meanwhile: a proof counts only for the tunnel it was given
@@ -667,7 +667,7 @@ pub(super) fn refuse(
     request: Request,
     rejection: &Rejection,
 ) -> Answer {
-    let (local, remote) = request.path;
+    let (local, remote) = request.ends;
     let datagram = Datagram { local, remote, octets: &request.octets };
     cx.out.turn_away(cx.now, datagram, &unproven.candidates, rejection);
     refuse_silently(cx, begun, request, rejection)
@@ -768,7 +768,7 @@ fn authenticate(
 
 /// The path of the peer's messages from its IKE_AUTH request on.
 fn path_of(cx: &Context<'_>, begun: &Begun, request: &Request) -> Path {
-    let (local, remote) = request.path;
+    let (local, remote) = request.ends;
     let mut path = begun.path;
     // RFC 7296 §2.23: the peer may have moved to the port of NAT traversal meanwhile, but to another address only
     // behind a NAT: a copy sent from elsewhere must not draw the tunnel there.

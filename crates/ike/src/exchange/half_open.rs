@@ -116,8 +116,8 @@ pub(crate) struct Preparing {
 /// An IKE_AUTH request as its answer needs it.
 pub(crate) struct Request {
     pub reply: Header,
-    /// Where it came to, and from.
-    pub path: (SocketAddr, SocketAddr),
+    /// The address and port of this side that it came to, and those of the peer.
+    pub ends: (SocketAddr, SocketAddr),
     /// Fragment 1 of it, or all of it.
     pub octets: Vec<u8>,
 }

@@ -245,7 +245,7 @@ pub(crate) fn answer(
     }
     let first = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
     let reply = begun.answer_header(ExchangeType::IKE_INTERMEDIATE, header.message_id);
-    let path = (datagram.local, datagram.remote);
+    let ends = (datagram.local, datagram.remote);
     let made = match (payloads, content) {
         (Ok(payloads), Some(content)) => {
             exchange(cx.trust, &begun, &unproven, &payloads).map(|made| (made, content))
@@ -256,7 +256,7 @@ pub(crate) fn answer(
     let (Made { payloads, shared, ppk, settled }, content) = match made {
         Ok(made) => made,
         Err(rejection) => {
-            let request = Request { reply, path, octets: first };
+            let request = Request { reply, ends, octets: first };
             return auth::refuse(cx, begun, &unproven, request, &rejection);
         }
     };
@@ -272,7 +272,7 @@ pub(crate) fn answer(
     if covered.is_none() {
         let detail = "IKE_INTERMEDIATE has unprotected payloads";
         let rejection = Rejection::invalid_syntax(detail.into());
-        let request = Request { reply, path, octets: first };
+        let request = Request { reply, ends, octets: first };
         return auth::refuse(cx, begun, &unproven, request, &rejection);
     }
     let keys = renewed(&begun, &unproven, shared.as_ref(), ppk);

@@ -12,8 +12,8 @@ use std::time::Instant;
 pub(crate) struct Postponed {
     pub header: Header,
     pub payloads: Vec<Payload>,
-    /// Where it came to, and from.
-    pub path: (SocketAddr, SocketAddr),
+    /// The address and port of this side that it came to, and those of the peer.
+    pub ends: (SocketAddr, SocketAddr),
     /// Fragment 1 of it, or all of it.
     pub octets: Vec<u8>,
     pub until: Until,

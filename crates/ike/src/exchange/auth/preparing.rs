@@ -49,10 +49,10 @@ pub(crate) fn resume(
         stage => return Err(Box::new(HalfOpen { begun, stage })),
     };
     let Preparing { tunnel, payloads, request, proof, child: _child } = *preparing;
-    let path = request.path;
+    let ends = request.ends;
     let answer = match still_there(&unproven, &tunnel) {
         Ok(tunnel) => establish(cx, begun, unproven, request, tunnel, payloads, proof),
         Err(rejection) => refuse(cx, begun, &unproven, request, &rejection),
     };
-    Ok((path, answer))
+    Ok((ends, answer))
 }
