@@ -767,7 +767,7 @@ fn refuse_key_exchange(puppet: &mut Puppet) {
 
 #[test]
 fn a_child_sa_without_key_exchange_is_replaced_with_its_ike_sa_if_the_peer_wants_none() {
-    // Whoever began the IKE SA.
+    // Either side may have begun the IKE SA.
     for mut puppet in [Puppet::called(&with_pfs()), Puppet::calling(&with_pfs())] {
         assert_eq!(renewal(&mut puppet), None);
         refuse_key_exchange(&mut puppet);

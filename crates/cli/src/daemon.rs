@@ -365,7 +365,7 @@ pub async fn run<G: Gateway>(
     watched.abort();
     service_manager::tell(&[NotifyState::Stopping]);
     daemon.gateway().stop(blocked).await;
-    // Whoever asked gets the answer before the connection closes.
+    // The client that asked gets the answer before the connection closes.
     stopped.send_replace(true);
     let connections = server.await;
     // The events have ended with the gateway.

@@ -89,7 +89,7 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Whoever removed or replaced the file meanwhile has their reasons.
+        // A program that removed or replaced the file meanwhile had its reasons.
         if fs::symlink_metadata(&self.path).is_ok_and(|m| m.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }

@@ -72,7 +72,7 @@ pub(super) struct Depth {
 }
 
 thread_local! {
-    /// Whoever brings the batch that is due does the work of the last stage, and counts it.
+    /// The thread that brings the batch which is due does the work of the last stage, and counts it.
     static GAUGE: RefCell<Arc<StageStats>> = RefCell::default();
 }
 

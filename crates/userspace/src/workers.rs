@@ -237,7 +237,7 @@ impl Workers {
         // Packets that wait in queue pairs that go must not be lost without being counted.
         let going = plane.queue_pairs.iter().skip(1).cloned().collect();
         if let Err(error) = state.drain(going) {
-            tracing::debug!(%error, "what waited in the queue_pairs is lost");
+            tracing::debug!(%error, "the packets that waited in the queue pairs are lost");
         }
         if let Some(plane) = &mut state.plane {
             plane.narrow();

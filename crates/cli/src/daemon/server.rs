@@ -254,7 +254,7 @@ async fn watch<S: Service>(
                 Some(event) => event,
                 None => return Ok(()),
             },
-            // Whatever it sends now, or its end: the conversation is over.
+            // The client sends something, or has gone: the conversation is over.
             _ = reader.read(&mut nothing) => return Ok(()),
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
         };
