@@ -92,7 +92,7 @@ pub(crate) fn answer(
 
 fn try_answer(
     session: &mut Session,
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     index: usize,
     parts: &Parts<'_>,
 ) -> Result<Granted, Rejection> {
