@@ -15,11 +15,11 @@ use testkit::space::Space;
 use testkit::{Need, output, test, until};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-/// What `packaging/image/build --make-base` has fetched.
+/// The packages that `packaging/image/build --make-base` has fetched.
 const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/image");
 /// A Python environment with podman-compose, and with programs that have the schemas.
 const SCHEMAS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/schemas");
-/// What a policy of the samples has in the place of a key.
+/// The text that a policy of the samples has in the place of a key.
 const PLACEHOLDER: &str = "replace-with-the-output-of-openssl-rand-hex-32";
 
 const CONTAINERS: &[Need] = &[

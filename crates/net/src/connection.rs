@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     mailbox: Arc<Mailbox>,
 }
 
-/// What a peer is to answer, so that it can be told from one that has nothing to say.
+/// A peer owes an answer to this. One that owes none may have nothing to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Question {
     /// Octets, or the end of the stream.
@@ -66,7 +66,7 @@ pub(crate) struct Inner {
     pub first: Option<u32>,
     /// Octets that the application has read, modulo 2³².
     pub read: u32,
-    /// What the peer is to answer, and the time since which it has not.
+    /// The question that the peer has not answered, and the time since which it has not.
     pub asked: Option<(Question, Instant)>,
     /// The last acknowledgment number of the peer, and the sequence number behind the last octet sent.
     pub acknowledged: Option<u32>,
@@ -115,8 +115,8 @@ impl Inner {
         }
     }
 
-    /// What the peer is to answer at present, and the time since which it has not. smoltcp has a time limit of its own,
-    /// but ends with it streams on which neither end has anything to say.
+    /// Updates [`asked`](Self::asked), and returns it. smoltcp has a time limit of its own, but ends with it streams on
+    /// which neither end has anything to say.
     pub fn asks(&mut self, now: Instant) -> Option<(Question, Instant)> {
         let question = if self.is_synchronized() { self.question() } else { None };
         if self.asked.map(|(question, _)| question) != question {
