@@ -4,13 +4,14 @@
 mod certificates;
 mod sessions;
 mod token;
+mod wave;
 
 pub(super) use token::is_available as has_token;
 
 use super::lab::{Effort, Lab};
 use super::software::Sites;
 use super::sources::system_z;
-use crate::load::processor::{self, Split};
+use crate::load::processor::{self, Split, Ticks};
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
 use crate::site::{Authentication, Site, Tunnels};
@@ -19,13 +20,10 @@ use crate::table::Table;
 use control::client::Client;
 use control::protocol::{Command as Ask, Reply};
 use serde::Serialize;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
+use wave::Asking;
 
 const PARALLEL: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// The longest time in which a tunnel comes up.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
@@ -57,15 +55,14 @@ impl Row {
 /// Measures, and writes what came out.
 pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let rounds = lab.effort.pick(1, 2, 5);
-    let settle = Duration::from_millis(lab.effort.pick(5, 100, 200));
     let lasting = Duration::from_millis(lab.effort.pick(50, 500, 1_000));
     let parallel = match lab.effort {
         Effort::Rehearsal => &PARALLEL[2..3],
         _ => &PARALLEL[..],
     };
     let most = parallel.last().copied().unwrap_or(1);
-    // One more than that stays up, so that a handshake is never the first of the daemon.
-    let number = u8::try_from(most).unwrap_or(u8::MAX - 1) + 1;
+    // The tunnels of a wave.
+    let number = lab.effort.pick(6, 60, 240);
     let has_token = has_token();
     let can = |kind: &Authentication| *kind != Authentication::RsaToken || has_token;
     let kinds: Vec<Authentication> = Authentication::ALL.into_iter().filter(can).collect();
@@ -82,9 +79,14 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let mut sites = Sites::new(|site| {
         let mut site = site.with_environment(token::ENVIRONMENT);
         site.start(&lab.vpnd, &policies, &config)?;
-        up(&mut |ask| site.ask(0, ask), &all[0].name(number - 1))?;
+        // So that no measured handshake is the first of a daemon.
+        let mut ask: Asking<'_> = Box::new(|ask| site.ask(0, ask));
+        up(&mut ask, &all[0].name(0))?;
+        let first = Tunnels { number: 1, ..all[0] };
+        wave::delete(&mut ask, &first)?;
+        drop(ask);
         for end in [0, 1] {
-            site.give(end, (0..sessions::PARALLEL).map(|n| by_rsa.behind(n, end)).collect())?;
+            site.give(end, (0..number).map(|n| by_rsa.behind(n, end)).collect())?;
         }
         Ok(site)
     })?;
@@ -98,14 +100,13 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
         for tunnels in &all {
             for &number in parallel {
                 lab.step(format!("{}, {number} in parallel", tunnels.authentication.name()))?;
-                let row = measure(site, &mut clients, tunnels, number, [settle, lasting])?;
+                let row = measure(site, &mut clients, tunnels, number, lasting)?;
                 rows.push(Row { round, ..row });
             }
         }
     }
-    let times = [settle, lasting * 2];
-    let sessions = sessions::run(lab, &mut sites, &mut clients, by_rsa, rounds, times)?;
-    let figures = Figures { rows: &rows, parallel, kinds: &kinds };
+    let sessions = sessions::run(lab, &mut sites, &mut clients, by_rsa, rounds, lasting * 2)?;
+    let figures = Figures { rows: &rows, parallel, kinds: &kinds, wave: number };
     let mut report = Report::new("IKE handshakes");
     write(&mut report, lab, &figures, &lab.rounds(rounds, lasting));
     sessions::write(&mut report, &sessions, lab.machine.cores);
@@ -114,10 +115,8 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Sends a command to the initiator.
-type Asking<'a> = &'a mut dyn FnMut(Ask) -> Result<Reply, String>;
-
-fn up(ask: Asking<'_>, name: &str) -> Result<(), String> {
+/// Sets a tunnel up.
+fn up(ask: &mut Asking<'_>, name: &str) -> Result<(), String> {
     match ask(Ask::Activate { names: vec![name.to_owned()] })? {
         Reply::Activations(activations) if activations.iter().all(|a| a.up) => Ok(()),
         Reply::Activations(activations) => {
@@ -129,89 +128,56 @@ fn up(ask: Asking<'_>, name: &str) -> Result<(), String> {
     }
 }
 
-/// The state that all threads share.
-#[derive(Default)]
-struct Course {
-    /// 0: finding its pace, 1: measured, 2: over.
-    phase: AtomicU8,
-    ended: AtomicU64,
+/// Commands over a client's connection.
+fn over(client: &mut Client) -> Asking<'_> {
+    Box::new(|ask| client.ask(ask).map_err(|error| error.to_string()))
 }
 
-/// Sets a tunnel up and deletes it until it is over; how long each took to come up.
-fn repeat(ask: Asking<'_>, name: &str, course: &Course) -> Result<Vec<Duration>, String> {
-    let mut times = Vec::new();
-    loop {
-        let begun = Instant::now();
-        up(ask, name)?;
-        let took = begun.elapsed();
-        ask(Ask::Deactivate { name: name.to_owned() })?;
-        match course.phase.load(Relaxed) {
-            0 => {}
-            1 => {
-                times.push(took);
-                course.ended.fetch_add(1, Relaxed);
-            }
-            _ => return Ok(times),
-        }
-    }
-}
-
+/// Measures waves until they have taken so long.
 fn measure(
     site: &mut Site,
     clients: &mut [Client],
     tunnels: &Tunnels,
     parallel: usize,
-    [settle, lasting]: [Duration; 2],
+    lasting: Duration,
 ) -> Result<Row, String> {
     let processes = [site.node(0)?.process(), site.node(1)?.process()];
     let used = || {
         let [initiator, responder] = processes.map(processor::used);
         Ok::<_, String>([initiator?, responder?])
     };
-    let course = Course::default();
-    let names: Vec<String> = (0..tunnels.number).map(|n| tunnels.name(n)).take(parallel).collect();
     let node = site.node(0)?;
-    let (mut times, lasted, split, before, after) = scope(|scope| {
-        let mut threads = Vec::new();
-        for (n, client) in clients.iter_mut().take(parallel - 1).enumerate() {
-            let (course, name) = (&course, &names[n + 1]);
-            threads.push(scope.spawn(move || {
-                repeat(&mut |ask| client.ask(ask).map_err(|e| e.to_string()), name, course)
-            }));
+    let mut connections: Vec<Asking<'_>> = vec![Box::new(|ask| node.ask(ask))];
+    connections.extend(clients.iter_mut().take(parallel - 1).map(over));
+    let timed = |ask: &mut Asking<'_>, n| {
+        let begun = Instant::now();
+        up(ask, &tunnels.name(n))?;
+        Ok(begun.elapsed())
+    };
+    let (mut times, mut lasted) = (Vec::new(), Duration::ZERO);
+    let (mut spent, mut passed) = ([Duration::ZERO; 2], Ticks::default());
+    while lasted < lasting {
+        let (before, machine, begun) = (used()?, processor::machine()?, Instant::now());
+        times.extend(wave::run(&mut connections, tunnels, timed)?);
+        lasted += begun.elapsed();
+        passed = passed + processor::machine()?.since(machine);
+        let after = used()?;
+        for end in [0, 1] {
+            spent[end] += after[end].saturating_sub(before[end]);
         }
-        let (course, name) = (&course, &names[0]);
-        threads.push(scope.spawn(move || repeat(&mut |ask| node.ask(ask), name, course)));
-        sleep(settle);
-        let (before, machine, begun) = (used(), processor::machine(), Instant::now());
-        course.phase.store(1, Relaxed);
-        sleep(lasting);
-        while course.ended.load(Relaxed) == 0 && begun.elapsed() < PATIENCE {
-            sleep(Duration::from_millis(1));
-        }
-        let (after, lasted) = (used(), begun.elapsed());
-        let split = Split::between(machine?, processor::machine()?);
-        course.phase.store(2, Relaxed);
-        let mut times = Vec::new();
-        for thread in threads {
-            let outcome = thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()));
-            times.extend(outcome?);
-        }
-        Ok::<_, String>((times, lasted, split, before?, after?))
-    })?;
+        wave::delete(&mut connections[0], tunnels)?;
+    }
     times.sort_unstable();
     let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
-    let at = |share| {
-        percentile(&ms, share).ok_or_else(|| format!("no handshake ended within {PATIENCE:?}"))
-    };
-    let cpu = |end: usize| after[end].saturating_sub(before[end]).as_secs_f64();
+    let at = |share| percentile(&ms, share).ok_or("a wave without tunnels");
     Ok(Row {
         round: 0,
         authentication: tunnels.authentication.name(),
         parallel,
         handshakes: times.len(),
         seconds: lasted.as_secs_f64(),
-        cpu_seconds: [cpu(0), cpu(1)],
-        split,
+        cpu_seconds: spent.map(|time| time.as_secs_f64()),
+        split: Split::of(passed),
         p50_ms: at(0.5)?,
         p99_ms: at(0.99)?,
     })
@@ -222,6 +188,8 @@ struct Figures<'a> {
     rows: &'a [Row],
     parallel: &'a [usize],
     kinds: &'a [Authentication],
+    /// The number of tunnels that are set up in a row.
+    wave: u8,
 }
 
 impl Figures<'_> {
@@ -286,10 +254,12 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
     let cores = lab.machine.cores as f64;
     report.say(format!(
         "The document measured SSL handshakes with 1 to 32 connections in parallel, with the public-key work in software and \
-         in an accelerator (Crypto Express2). Here two `vpnd` on one machine with {cores} cores set tunnels up and delete them, \
-         so many at a time: IKE_SA_INIT with X25519, IKE_AUTH with the Child SA, installed in the data plane of both, and the \
-         exchange that deletes it all. Both daemons share the cores; rates are of both together. Certificates have one \
+         in an accelerator (Crypto Express2). Here two `vpnd` on one machine with {cores} cores set up {} tunnels in a row, so \
+         many at a time: IKE_SA_INIT with X25519, and IKE_AUTH with the Child SA, installed in the data plane of both. The \
+         tunnels are deleted together, outside the measured time: a gateway waits for packets that are still on their way \
+         before it answers a Delete. Both daemons share the cores; rates are of both together. Certificates have one \
          authority above them. {rounds}",
+        figures.wave,
     ));
     report.section("Rate");
     report.plot(
@@ -445,7 +415,7 @@ mod tests {
             row(1, key, 2, 3.0),
             row(1, rsa, 2, 4.0),
         ];
-        let figures = Figures { rows: &rows, parallel: &[1, 2], kinds: &[key, rsa] };
+        let figures = Figures { rows: &rows, parallel: &[1, 2], kinds: &[key, rsa], wave: 240 };
         let gain = figures.ratio((key, 2), (key, 1), Row::rate).expect("measured");
         assert_eq!([gain.low, gain.high], [2.0, 2.0]);
         let cost = figures.ratio((key, 2), (rsa, 2), Row::cost).expect("measured");

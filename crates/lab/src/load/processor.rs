@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::fs;
+use std::ops::Add;
 use std::time::Duration;
 
 /// The unit of times in `/proc` (USER_HZ is 100 on all that this runs on).
@@ -68,11 +69,26 @@ impl Ticks {
     }
 }
 
+impl Ticks {
+    /// Those that have passed since an earlier moment.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self(std::array::from_fn(|kind| self.0[kind].saturating_sub(before.0[kind])))
+    }
+}
+
+impl Add for Ticks {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(std::array::from_fn(|kind| self.0[kind] + other.0[kind]))
+    }
+}
+
 impl Split {
-    /// Of the time between two moments; nothing but idle where no tick has passed.
-    pub fn between(before: Ticks, after: Ticks) -> Self {
-        let passed: Vec<f64> =
-            after.0.iter().zip(before.0).map(|(a, b)| a.saturating_sub(b) as f64).collect();
+    /// Of the ticks that have passed; nothing but idle where there is none.
+    pub fn of(passed: Ticks) -> Self {
+        let passed = passed.0.map(|ticks| ticks as f64);
         let all: f64 = passed.iter().sum();
         match all > 0.0 {
             true => Self { user: passed[0] / all, system: passed[1] / all, idle: passed[2] / all },
@@ -90,9 +106,10 @@ mod tests {
         let of = |text: &str| Ticks::parse(text).expect("a line of all CPUs");
         let before = of("cpu  10 0 5 100 0 0 0 0 0 0\ncpu0 1 2");
         let after = of("cpu  30 10 10 140 10 5 5 5 0 0\n");
-        let split = Split::between(before, after);
-        assert_eq!(split, Split { user: 0.3, system: 0.15, idle: 0.5 });
-        assert_eq!(Split::between(after, after).idle, 1.0);
+        let passed = after.since(before);
+        assert_eq!(Split::of(passed), Split { user: 0.3, system: 0.15, idle: 0.5 });
+        assert_eq!(Split::of(passed + passed), Split::of(passed));
+        assert_eq!(Split::of(after.since(after)).idle, 1.0);
         assert_eq!(Ticks::parse("cpu0 1 2 3"), None);
         let now = machine().expect("there is /proc/stat");
         assert!(now.0.iter().sum::<u64>() > 0);

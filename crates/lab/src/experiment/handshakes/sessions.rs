@@ -1,12 +1,12 @@
-//! Sessions: a handshake with RSA, an answer, and the end, as the document's SSL connections were; with the
+//! Sessions: a handshake with RSA and an answer, as the document's SSL connections were; with the
 //! cryptography in software, with the CPU's instructions, and with the signatures on other CPUs than the packets as
 //! well.
 
-use super::{Asking, up};
+use super::wave::{self, Asking};
+use super::{over, up};
 use crate::experiment::lab::Lab;
 use crate::experiment::software::{self, Sites};
 use crate::experiment::sources::system_z;
-use crate::load::PATIENCE;
 use crate::load::transactions::{Workload, once};
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
@@ -20,12 +20,10 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::Serialize;
 use std::fs;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 /// Sessions at a time, each with a tunnel of its own.
-pub(super) const PARALLEL: u8 = 3;
+const PARALLEL: usize = 3;
 
 const fn of(name: &'static str, response: usize) -> Workload {
     Workload { name, like: "", request: 40, response, connects: true }
@@ -71,7 +69,7 @@ pub(super) struct Row {
     round: usize,
     state: &'static str,
     session: &'static str,
-    sessions: u64,
+    sessions: usize,
     seconds: f64,
     /// Of both daemons.
     cpu_seconds: f64,
@@ -104,7 +102,7 @@ pub(super) fn run(
     clients: &mut [Client],
     tunnels: &Tunnels,
     rounds: usize,
-    times: [Duration; 2],
+    lasting: Duration,
 ) -> Result<Vec<Row>, String> {
     let cpus = cpus()?;
     if cpus.len() < 2 {
@@ -127,7 +125,7 @@ pub(super) fn run(
             };
             for size in SIZES {
                 lab.step(format!("sessions of {}, {}", size.name, state.name))?;
-                let row = measure(site, clients, tunnels, size, times)?;
+                let row = measure(site, clients, tunnels, size, lasting)?;
                 rows.push(Row { round, state: state.name, ..row });
             }
         }
@@ -198,59 +196,28 @@ fn restrict(process: u32, cpus: &[usize], which: &dyn Fn(&str) -> bool) -> Resul
     Ok(())
 }
 
-/// Sets a tunnel up, asks through it, and deletes it, until it is over.
-fn repeat(
-    ask: Asking<'_>,
-    name: &str,
-    fetch: &dyn Fn() -> Result<(), String>,
-    (phase, ended): (&AtomicU8, &AtomicU64),
-) -> Result<(), String> {
-    while phase.load(Relaxed) < 2 {
-        up(ask, name)?;
-        fetch()?;
-        ask(Ask::Deactivate { name: name.to_owned() })?;
-        if phase.load(Relaxed) == 1 {
-            ended.fetch_add(1, Relaxed);
-        }
-    }
-    Ok(())
-}
-
+/// Measures waves of sessions until they have taken so long.
 fn measure(
     site: &Site,
     clients: &mut [Client],
     tunnels: &Tunnels,
     size: Workload,
-    [settle, lasting]: [Duration; 2],
+    lasting: Duration,
 ) -> Result<Row, String> {
-    let (phase, ended) = (AtomicU8::new(0), AtomicU64::new(0));
-    let session = |client: &mut Client, n: u8| {
+    let session = |ask: &mut Asking<'_>, n: u8| {
+        up(ask, &tunnels.name(n))?;
         let behind = |end: usize| site.end(end, tunnels.behind(n, end));
-        let fetch = || once(behind(0), behind(1), size);
-        let mut ask = |ask| client.ask(ask).map_err(|error| error.to_string());
-        repeat(&mut ask, &tunnels.name(n), &fetch, (&phase, &ended))
+        once(behind(0), behind(1), size)
     };
     let used = || site.used().map(|Used { daemons: [left, right], .. }| left + right);
-    let (sessions, lasted, spent) = scope(|scope| {
-        let clients = (0..PARALLEL).zip(clients.iter_mut());
-        let threads: Vec<_> =
-            clients.map(|(n, client)| scope.spawn(move || session(client, n))).collect();
-        sleep(settle);
-        let (before, begun) = (used(), Instant::now());
-        phase.store(1, Relaxed);
-        sleep(lasting);
-        while ended.load(Relaxed) == 0 && begun.elapsed() < PATIENCE {
-            sleep(Duration::from_millis(1));
-        }
-        let (after, lasted, sessions) = (used(), begun.elapsed(), ended.load(Relaxed));
-        phase.store(2, Relaxed);
-        for thread in threads {
-            thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))?;
-        }
-        Ok::<_, String>((sessions, lasted, after?.saturating_sub(before?)))
-    })?;
-    if sessions == 0 {
-        return Err(format!("no session of {} ended", size.name));
+    let mut connections: Vec<Asking<'_>> = clients.iter_mut().take(PARALLEL).map(over).collect();
+    let (mut sessions, mut lasted, mut spent) = (0, Duration::ZERO, Duration::ZERO);
+    while lasted < lasting {
+        let (before, begun) = (used()?, Instant::now());
+        sessions += wave::run(&mut connections, tunnels, session)?.len();
+        lasted += begun.elapsed();
+        spent += used()?.saturating_sub(before);
+        wave::delete(&mut connections[0], tunnels)?;
     }
     Ok(Row {
         round: 0,
@@ -331,8 +298,8 @@ pub(super) fn write(report: &mut Report, rows: &[Row], cores: usize) {
     }
     report.table(&table);
     report.say(format!(
-        "{PARALLEL} sessions at a time: a tunnel with RSA-2048 certificates comes up, carries one answer over TCP, and is deleted, \
-         as an SSL connection of the document was. {} Its accelerator did the signatures; here other CPUs do: in the last state \
+        "{PARALLEL} sessions at a time: a tunnel with RSA-2048 certificates comes up and carries one answer over TCP, as an SSL \
+         connection of the document did. Tunnels are deleted together, outside the measured time. {} Its accelerator did the signatures; here other CPUs do: in the last state \
          only those threads of a daemon that carry packets run on one CPU, and those that sign, negotiate and command have the \
          other CPUs of this machine. In the other states all threads of a daemon run on one CPU. {} Off and on are for packets \
          and for the ciphers of IKE; signatures are AWS-LC's in all states.",
