@@ -89,7 +89,7 @@
 //! | How do SAs keyed by hand come and go, and keep their sequence numbers? | `src/manual.rs`, `src/manual/` |
 //! | Why do no packets pass through a tunnel that is up? | `src/findings.rs`, `src/findings/` |
 //!
-//! `CONTRIBUTING.md` tells how one test or benchmark is run. `tests/workspace/` and `tests/docs.rs` look after the
+//! `CONTRIBUTING.md` tells how one test or benchmark is run. `tests/workspace/` and `tests/docs/` look after the
 //! repository itself.
 #![forbid(unsafe_code)]
 

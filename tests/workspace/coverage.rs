@@ -268,6 +268,7 @@ fn located(path: &str) -> String {
 fn render(table: &Table) -> String {
     let mut out = String::from(
         "# RFC requirements, code and tests\n\n\
+         For auditors and protocol engineers who want to know what `vpnd` does with each requirement of the RFCs.\n\n\
          `UPDATE_COVERAGE=1 cargo test -p workspace-tests --test coverage` writes this page from `rfc-coverage.toml`. The same test compares the\n\
          table with the sources: the code and the tests named here exist, and every citation in `crates/ike` is of a section\n\
          listed here. The requirements are short summaries; the RFCs have the full text. Paths are below `crates/ike/src` unless\n\

@@ -272,10 +272,13 @@ fn read(directory: &Path, file: &str) -> Option<String> {
 
 fn index(read: &dyn Fn(&str) -> Option<String>) -> String {
     let mut text = String::from(
-        "# Measurements\n\nFive published documents report measurements of systems like this one. `vpnctl experiment all` \
-         repeats these\nmeasurements on your machine. This page lists each of their figures with the plot that answers \
-         it. Every report\ndescribes its machine, and the effects that such a machine cannot show. A place is a slide, figure or \
-         section of the\ndocument. Some have no number, and of some the number is not recorded.\n",
+        "# Measurements\n\n\
+         For readers who compare `vpnd` with published figures, or want to know how fast it is before they try it. The reports that\n\
+         this page leads to are for the same readers.\n\n\
+         Five published documents report measurements of systems like this one. `vpnctl experiment all` repeats these\n\
+         measurements on your machine. This page lists each of their figures with the plot that answers it. Every report\n\
+         describes its machine, and the effects that such a machine cannot show. A place is a slide, figure or section of the\n\
+         document. Some have no number, and of some the number is not recorded.\n",
     );
     for document in &DOCUMENTS {
         let mut table = Table::new(["figure", "where", "the document's result", "repeated here"]);

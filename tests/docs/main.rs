@@ -1,12 +1,14 @@
-//! Checks the documents against the repository: every path and link in Markdown exists, and the programs have every
-//! subcommand that a document names. The front pages of crates and of test targets name files that exist, and few of
-//! them.
+//! Checks the documents against the repository: every path and link in Markdown exists, the book has every page, and the
+//! programs have every command that a document shows. The front pages of crates and of test targets name files that
+//! exist, and few of them.
 #![forbid(unsafe_code)]
+
+mod book;
+mod commands;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Directories at the root of the repository. A path in a document that begins with one of them must exist.
 const ROOTS: [&str; 8] =
@@ -54,25 +56,24 @@ fn code_spans(text: &str) -> Vec<String> {
     spans.map(|span| span.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// The words of code spans and of code blocks.
+/// The words of code spans, and the lines of code blocks. A line that ends with a backslash goes on in the next one.
 fn lines_of_code(text: &str) -> Vec<String> {
     let mut lines = code_spans(text);
     let mut fenced = false;
+    let mut begun = String::new();
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
         } else if fenced || line.starts_with("    ") {
-            lines.push(line.to_owned());
+            // Two blanks in a line begin an explanation.
+            let line = if begun.is_empty() { line } else { line.trim_start() };
+            match line.strip_suffix('\\') {
+                Some(part) => begun = format!("{begun}{} ", part.trim_end()),
+                None => lines.push(std::mem::take(&mut begun) + line),
+            }
         }
     }
     lines
-}
-
-/// The targets of Markdown links to files of the repository, without anchors.
-fn links(text: &str) -> Vec<&str> {
-    let ends = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let files = ends.filter(|link| !link.contains("://") && !link.starts_with('#'));
-    files.map(|link| link.split('#').next().unwrap_or(link)).collect()
 }
 
 /// The path that a word of a document names, if it names one of the repository.
@@ -148,23 +149,6 @@ fn sources(directory: &Path, text: &mut String) {
             text.push_str(&fs::read_to_string(&path).expect("a readable source"));
         }
     }
-}
-
-#[test]
-fn every_link_leads_to_a_file() {
-    let mut broken = Vec::new();
-    let mut count = 0;
-    for (path, text) in documents() {
-        let directory = path.parent().expect("a file is in a directory");
-        for link in links(&text) {
-            count += 1;
-            if !directory.join(link).exists() {
-                broken.push(format!("{}: {link}", path.display()));
-            }
-        }
-    }
-    assert!(count > 50, "only {count} links were found");
-    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
 #[test]
@@ -250,64 +234,6 @@ fn no_front_page_has_more_than_twelve_rows() {
         assert!(rows <= 12, "{} has {rows} rows; name folders in place of files", file.display());
     }
     assert!(tables > 15, "only {tables} tables were found");
-}
-
-/// Every document in `docs/` is in the table of the README.
-#[test]
-fn the_readme_lists_every_document() {
-    let readme = fs::read_to_string(root().join("README.md")).expect("the README");
-    let listed = |name: &str| readme.contains(&format!("`docs/{name}`"));
-    let documents = fs::read_dir(root().join("docs")).expect("the documents").flatten();
-    let names = documents.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let unlisted: Vec<_> = names.filter(|name| name.ends_with(".md") && !listed(name)).collect();
-    assert!(unlisted.is_empty(), "README.md does not mention {unlisted:?}");
-}
-
-/// A command of `vpnctl` or `vpnd`, and the options that a document gives it.
-fn invocation(line: &str) -> Option<(&'static str, Vec<&str>, Vec<&str>)> {
-    let line = line.trim_start().trim_start_matches(['$', '#']).trim_start();
-    let mut words = line.strip_prefix("sudo ").unwrap_or(line).split_whitespace();
-    let (program, groups) = match words.next()? {
-        "vpnctl" => {
-            (env!("CARGO_BIN_EXE_vpnctl"), ["policy", "pki", "crypto", "workers"].as_slice())
-        }
-        "vpnd" => (env!("CARGO_BIN_EXE_vpnd"), [].as_slice()),
-        _ => return None,
-    };
-    let is_command = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-    let mut words =
-        words.take_while(|word| !matches!(*word, "|" | "||" | "&&" | "#" | ">")).peekable();
-    let mut command = vec![words.next().filter(|word| is_command(word) && !word.starts_with('-'))?];
-    if groups.contains(&command[0]) {
-        command.extend(words.next_if(|word| is_command(word) && !word.starts_with('-')));
-    }
-    let options = words.map(|word| word.trim_start_matches('[')).filter(|w| w.starts_with("--"));
-    let options = options.map(|w| w.trim_end_matches(|c: char| !c.is_ascii_lowercase()));
-    Some((program, command, options.map(|w| w.split('=').next().unwrap_or(w)).collect()))
-}
-
-#[test]
-fn the_programs_have_every_command_and_option() {
-    let mut named = BTreeSet::new();
-    let mut wrong = Vec::new();
-    for (path, text) in documents() {
-        for code in lines_of_code(&text) {
-            let Some((program, command, options)) = invocation(&code) else { continue };
-            let key = format!("{program} {command:?} {options:?}");
-            if !named.insert(key) {
-                continue;
-            }
-            let output = Command::new(program).args(&command).arg("--help").output();
-            let output = output.expect("the program is built");
-            let help = String::from_utf8_lossy(&output.stdout);
-            let absent: Vec<_> = options.iter().filter(|option| !help.contains(**option)).collect();
-            if !output.status.success() || !absent.is_empty() {
-                wrong.push(format!("{}: {code} (absent: {absent:?})", path.display()));
-            }
-        }
-    }
-    assert!(named.len() > 60, "only {} commands were found", named.len());
-    assert!(wrong.is_empty(), "commands that do not exist:\n{}", wrong.join("\n"));
 }
 
 /// The libraries of `[workspace.dependencies]`, without the crates of the workspace.
