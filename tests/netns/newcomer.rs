@@ -1,5 +1,5 @@
-//! The commands of README.md, in the roots of two gateways that have nothing but a minimal Debian, and a host behind
-//! each.
+//! The commands of README.md, and of the pages that it begins with, in the roots of two gateways that have nothing but a
+//! minimal Debian, and a host behind each.
 //!
 //! Each gateway has a default route to the other one, so that traffic that no tunnel protects would arrive, too.
 
@@ -13,6 +13,8 @@ use testkit::space::Space;
 use testkit::{FILTERED, Need, test, until};
 
 const README: &str = include_str!("../../README.md");
+const INSTALL: &str = include_str!("../../docs/install.md");
+const FIRST: &str = include_str!("../../docs/first-tunnel.md");
 const CERTIFICATES: &str = include_str!("../../docs/certificates.md");
 const STRONGSWAN: &str = include_str!("../../docs/from-strongswan.md");
 const AIX: &str = include_str!("../../docs/from-aix.md");
@@ -100,10 +102,7 @@ impl Site {
 /// The commands of documents that were played.
 static PLAYED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Sections of the README of which each command is played, apart from those below.
-const SECTIONS: [&str; 2] = ["Install", "The first tunnel"];
-
-/// Commands of those sections that this test cannot play: they prepare and make the build that it uses, ask systemd, or
+/// Commands of [`to_play`] that this test cannot play: they prepare and make the build that it uses, ask systemd, or
 /// need a terminal, which `terminal.rs` has.
 const ELSEWHERE: [&str; 5] = [
     "sudo apt install rustup ca-certificates gcc libc6-dev nftables",
@@ -126,20 +125,28 @@ fn shown(document: &str, command: &'static str) -> &'static str {
     command
 }
 
-/// Each command of the README's sections has been played.
+/// The documents of which each command in a block is played, apart from those in [`ELSEWHERE`].
+fn to_play() -> [&'static str; 4] {
+    let section = |name: &str| {
+        let section = README.split("\n## ").find(|section| section.starts_with(name));
+        section.expect("a section")
+    };
+    [section("Install"), section("The first tunnel"), INSTALL, FIRST]
+}
+
+/// Each command of these documents has been played.
 fn all_are_played() {
     let played = PLAYED.lock().unwrap_or_else(PoisonError::into_inner);
-    for name in SECTIONS {
-        let section = README.split("\n## ").find(|section| section.starts_with(name));
-        let blocks = section.expect("a section").split("```sh\n").skip(1);
-        let lines = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
-        for line in lines {
-            let command = spaced(line.split(" #").next().unwrap_or_default());
-            let elsewhere = command.is_empty() || ELSEWHERE.contains(&&*command);
-            let known = elsewhere || played.contains(&command);
-            assert!(known, "this test does not play a command of README.md: {command}");
-        }
+    let blocks = to_play().into_iter().flat_map(|document| document.split("```sh\n").skip(1));
+    let mut count = 0;
+    for line in blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines()) {
+        let command = spaced(line.split(" #").next().unwrap_or_default());
+        let elsewhere = command.is_empty() || ELSEWHERE.contains(&&*command);
+        let known = elsewhere || played.contains(&command);
+        assert!(known, "this test does not play a command of the documents: {command}");
+        count += 1;
     }
+    assert!(count > 20, "only {count} lines were found");
 }
 
 fn newcomer() {
@@ -164,7 +171,7 @@ fn install(site: &Site) {
         let told = gateway.run(shown(README, "sudo target/release/vpnd install"));
         assert!(told.contains("vpnctl policy new") && told.contains("vpnd start"), "{told}");
         for setting in SETTINGS {
-            gateway.run(shown(README, setting));
+            gateway.run(shown(FIRST, setting));
         }
         let (_, told) = gateway.try_run("vpnctl list");
         assert!(told.contains("start one with: vpnd start"), "{told}");
@@ -174,7 +181,7 @@ fn install(site: &Site) {
         let (_, told) = gateway.try_run(shown(README, "sudo vpnd check /etc/vpnd/policy.xml"));
         assert!(told.contains("vpnctl policy new"), "{told}");
     }
-    site.hosts[0].sh(shown(README, "ip route add 10.2.0.0/24 via 10.1.0.1"));
+    site.hosts[0].sh(shown(FIRST, "ip route add 10.2.0.0/24 via 10.1.0.1"));
     site.await_echo();
 }
 
@@ -192,7 +199,7 @@ fn first_tunnel(site: &mut Site) {
     }
     site.await_echo();
     site.protects();
-    site.hosts[0].sh(shown(README, "ping -c 3 10.2.0.7"));
+    site.hosts[0].sh(shown(FIRST, "ping -c 3 10.2.0.7"));
     for (command, words) in [
         ("sudo vpnctl list", ["site_lan  established", "10.2.0.0/24"]),
         ("sudo vpnctl status site", ["site_lan established", "AES-GCM-16-256"]),
@@ -200,7 +207,7 @@ fn first_tunnel(site: &mut Site) {
         ("sudo vpnctl probe site", ["4 of 4 small packets", "octets inside the tunnel"]),
         ("vpnctl trace tcp 10.1.0.5:40000 10.2.0.7:443", ["protected by", "tunnel site_lan"]),
     ] {
-        let told = site.gateways[0].run(shown(README, command));
+        let told = site.gateways[0].run(shown(FIRST, command));
         assert!(words.iter().all(|word| told.contains(word)), "{command}: {told}");
     }
     let (_, told) = site.gateways[0].try_run("vpnctl certs");
