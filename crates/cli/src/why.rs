@@ -379,16 +379,23 @@ fn comparison(facts: &Facts) -> Vec<Row> {
 fn offered(offers: &Offers) -> Vec<Row> {
     let names = |offer: Option<&Offer>, kind: &str| -> Vec<String> {
         let of_kind = offer.and_then(|o| o.transforms.iter().find(|t| t.kind == kind));
-        of_kind.map_or_else(Vec::new, |t| t.names.clone())
+        match of_kind {
+            Some(of_kind) => of_kind.names.clone(),
+            // Only AH is named.
+            None if kind == "protocol" && offer.is_some() => vec!["ESP".to_owned()],
+            None => Vec::new(),
+        }
     };
     let meet = |ours: Option<&Offer>, theirs: Option<&Offer>, kind: &str| {
         let (ours, theirs) = (names(ours, kind), names(theirs, kind));
         ours.iter().any(|o| theirs.contains(o)) || ours.is_empty() && theirs.is_empty()
     };
-    const KINDS: [&str; 5] = ["encryption", "integrity", "PRF", "group", "sequence numbers"];
+    const KINDS: [&str; 6] =
+        ["protocol", "encryption", "integrity", "PRF", "group", "sequence numbers"];
     let theirs = offers.theirs.as_deref().unwrap_or_default();
     let alike = |(ours, theirs): &(&Offer, &Offer)| {
-        KINDS.iter().filter(|kind| meet(Some(ours), Some(theirs), kind)).count()
+        let meet = |kind: &str| meet(Some(ours), Some(theirs), kind);
+        (meet("protocol"), KINDS.iter().filter(|kind| meet(kind)).count())
     };
     // The first of those that are equally near.
     let pairs = offers.ours.iter().flat_map(|o| theirs.iter().map(move |t| (o, t)));
@@ -412,7 +419,9 @@ fn offered(offers: &Offers) -> Vec<Row> {
             (_, None) => None,
         };
         let is_wanted = kind == "group" && offers.wanted_group.is_some();
-        if ours.is_empty() && thens.is_empty() && !is_wanted {
+        // Nearly always ESP, on both sides.
+        let needs_no_words = kind == "protocol" && (their.is_none() || ours == thens);
+        if needs_no_words || ours.is_empty() && thens.is_empty() && !is_wanted {
             continue;
         }
         let optional = kind == "group" && offers.group_optional && thens.is_empty();
@@ -543,5 +552,17 @@ mod tests {
         let told = "set AH_Authentication in IPSecProposal to the peer's HMAC-SHA2-256-128 (write AH_SHA2_256), or the \
                     peer's to HMAC-SHA1-96";
         assert_eq!(cure(Layer::Child, &ah("HMAC-SHA1-96"), &ah("HMAC-SHA2-256-128"))[0], told);
+    }
+
+    #[test]
+    fn the_cure_for_ah_against_esp_is_one_protocol_for_both() {
+        let gcm = [["encryption", "AES-GCM-16-256"], ["sequence numbers", "32 bits"]];
+        let ah = [["protocol", "AH"], ["integrity", "HMAC-SHA1-96"]];
+        let told = "protect with AH as the peer does (IPSecAHProtocol in IPSecProposal), or have the peer protect \
+                    with ESP";
+        assert_eq!(cure(Layer::Child, &gcm, &ah), [told]);
+        let told = "protect with ESP as the peer does (IPSecESPProtocol in IPSecProposal), or have the peer protect \
+                    with AH";
+        assert_eq!(cure(Layer::Child, &ah, &gcm), [told]);
     }
 }

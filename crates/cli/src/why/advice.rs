@@ -200,6 +200,14 @@ impl Advice<'_> {
     }
 
     fn on_offers(&self, offers: &Offers, comparison: &[Row]) -> Vec<String> {
+        // The algorithms of one protocol do not fit the other: none of their rows has a cure.
+        let protocol = comparison.iter().find(|row| row.item == "protocol");
+        if let Some(Row { here, there: Some(there), differs: true, .. }) = protocol {
+            let place = self.place("IPSecProposal");
+            return vec![format!(
+                "protect with {there} as the peer does (IPSec{there}Protocol{place}), or have the peer protect with {here}"
+            )];
+        }
         let is_ah =
             offers.ours.first().is_some_and(|o| o.transforms.iter().any(|t| t.kind == "protocol"));
         let place = |item: &str| match (offers.layer, item) {
