@@ -28,8 +28,8 @@ mod sender;
 mod settings;
 pub mod stages;
 
-pub use crate::arrival::Arrival;
 pub use crate::queue::SaLookups;
+pub use crate::sa::Arrival;
 pub use crate::spd::Lookups;
 pub use paths::Defragmented;
 pub use sender::Sender;

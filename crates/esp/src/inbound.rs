@@ -20,7 +20,6 @@ mod unwrap;
 
 pub(crate) use ahead::Ahead;
 
-use crate::arrival::Arrival;
 use crate::discard::Discard;
 use crate::encap::{PathLimits, Room, clamp_mss};
 use crate::families::FamilySwitch;
@@ -32,6 +31,7 @@ use crate::plane::{
 use crate::prefetch;
 use crate::queue::ReceiveQueue;
 use crate::replay::Window;
+use crate::sa::Arrival;
 use crate::spd::Flow;
 use crate::trace::SaFacts;
 use crypto::{Aad, Amount, Cipher, CipherError, Direction, Keyed, KeyedSa, Provider, Suite};

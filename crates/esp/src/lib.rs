@@ -93,7 +93,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What is the seam to key management, and what can only some planes do? | `plane.rs`, `plane/`; rules, SAs and traffic are `rule.rs`, `sa.rs`, `traffic.rs` |
+//! | What is the seam to key management, and what can only some planes do? | `plane.rs`, `plane/`; SAs are in `sa.rs`, rules and traffic in `traffic.rs` |
 //! | Where do both directions start, and which settings and stages are there? | `datapath.rs`, `datapath/` |
 //! | Which rule and SA does an outbound packet get, and which packets wait for an SA? | `spd.rs`, `spd/` |
 //! | What happens to traffic of no tunnel, or of a family that is off? | `filter.rs`, `families.rs` |
@@ -109,7 +109,6 @@
 #![deny(unsafe_code)]
 
 pub mod ah;
-mod arrival;
 pub mod datapath;
 pub mod discard;
 pub mod encap;
@@ -137,7 +136,6 @@ mod rate;
 #[doc(hidden)]
 pub mod reassembly;
 mod replay;
-mod rule;
 mod sa;
 mod sad;
 #[cfg(test)]

@@ -6,9 +6,8 @@ use crypto::Suite;
 use std::fmt;
 use std::net::SocketAddr;
 
-pub use crate::rule::{Rule, RuleId};
 pub use crate::sa::{Encapsulation, InboundSa, Limits, OutboundSa, Path, SaId, Spi, Usage};
-pub use crate::traffic::{PacketSummary, TrafficSelectors};
+pub use crate::traffic::{PacketSummary, Rule, RuleId, TrafficSelectors};
 pub use capabilities::{
     BulkRules, Capabilities, CryptoAccounting, EarlyPackets, FamilySwitching, FilterReader,
     FilterWork, Filtering, Maintenance, ManualKeying, PathMtu, PeerExceptions, Preparation,

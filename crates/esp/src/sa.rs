@@ -2,8 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::rule::RuleId;
-use crate::traffic::TrafficSelectors;
+use crate::traffic::{RuleId, TrafficSelectors};
 use crypto::Suite;
 use policy::{Mode, Secret};
 use std::fmt;
@@ -64,6 +63,17 @@ pub struct Path {
     pub remote: SocketAddr,
     /// Native or in UDP.
     pub encapsulation: Encapsulation,
+}
+
+/// The outer fields with which an ESP packet arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Between which addresses, and how.
+    pub path: Path,
+    /// DSCP and ECN of the outer header, where the socket tells.
+    pub tos: Option<u8>,
+    /// TTL or hop limit of the outer header, where the socket tells.
+    pub ttl: Option<u8>,
 }
 
 /// Limits after which the plane reports [`Notice::Expiring`](crate::plane::Notice::Expiring) and, at the hard one,

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::filter::{Always, DefaultAction, FilterRule};
-use crate::rule::RuleId;
 use crate::sa::{Path, SaId, Spi};
+use crate::traffic::RuleId;
 use crypto::Suite;
 use policy::Mode;
 

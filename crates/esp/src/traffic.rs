@@ -1,4 +1,4 @@
-//! Traffic: the selectors of an SA pair, and the headers of one packet.
+//! Traffic: the selectors of an SA pair, the rules of the policy, and the headers of one packet.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,23 @@ pub struct TrafficSelectors {
     pub local: Vec<Selector>,
     /// The peer's.
     pub remote: Vec<Selector>,
+}
+
+/// Names one rule of the policy: the traffic of one child tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId(pub u32);
+
+/// Traffic that must be protected. While no outbound SA serves it, it is dropped and counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub id: RuleId,
+    /// Name of the child tunnel, for counters and messages.
+    pub tunnel: String,
+    /// Its traffic.
+    pub selectors: TrafficSelectors,
+    /// A packet without an SA asks for one ([`Notice::Acquire`](crate::plane::Notice::Acquire)).
+    pub trap: bool,
 }
 
 impl TrafficSelectors {

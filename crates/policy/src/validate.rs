@@ -5,12 +5,10 @@
 //! returns a [`Problem`]; the reader of XML calls the same functions earlier, where it knows the line, and words the
 //! problem in the terms of the file.
 
-mod limits;
 mod problem;
 pub(crate) mod rules;
 
-pub use limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
-pub use problem::Problem;
+pub use problem::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS, Problem};
 
 use crate::{ChildProposal, ChildTunnel, Credential, IkeTunnel, Mode, Pfs, Policy, Selector};
 use std::collections::BTreeSet;

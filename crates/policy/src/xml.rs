@@ -19,8 +19,7 @@ pub(crate) mod parse;
 pub(crate) mod report;
 pub(crate) mod schema;
 pub(crate) mod source;
-pub(crate) mod span;
-mod write;
+pub(crate) mod write;
 
 pub use definitions::{Definition, Definitions};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};

@@ -91,7 +91,7 @@
 //! | Which sockets are opened, and which of them gets the packets of an SA? | `port.rs`, `port/`, `socket.rs`, `queue_pair.rs`, `steering.rs` |
 //! | Where are ESP, AH, IKE and keepalives told apart? | `arriving.rs`, `ah.rs`, `ike.rs` |
 //! | Where do many datagrams go in one system call? | `datagrams.rs`, `datagrams/` |
-//! | Where is the DF bit set, and where are MTUs asked and routers heard? | `dont_fragment.rs`, `outer.rs` |
+//! | Where is the DF bit set, and where are MTUs asked and routers heard? | `port/open.rs`, `outer.rs` |
 //! | What happens to traffic of no tunnel? | `filter.rs`, `turns.rs` |
 //! | How do rules and SAs reach the plane, and whom does it call? | `plane.rs`, `plane/`, `hooks.rs` |
 //! | What are the settings and their defaults? | `config.rs`, `workers/settings.rs` |
@@ -105,7 +105,6 @@ mod arriving;
 mod config;
 mod datagrams;
 mod device;
-mod dont_fragment;
 mod engine;
 mod event_fd;
 mod filter;

@@ -2,10 +2,9 @@
 
 mod open;
 
-pub(super) use open::{for_families, udp};
+pub(super) use open::{for_families, let_fragment, udp};
 
 use super::datagrams::{Arena, Outgoing, set_option};
-use super::dont_fragment::let_fragment;
 use super::kernel_offload::KernelOffload;
 use super::refusal::refused;
 use super::steering::{self, SpiAt};

@@ -8,8 +8,7 @@
 //! agrees on which of them an SA uses (`crates/ike/src/config.rs`, `Encap`).
 
 use super::datagrams::{Arena, BATCH, Batch, Outgoing};
-use super::dont_fragment::let_fragment;
-use super::port::{Port, for_families, udp};
+use super::port::{Port, for_families, let_fragment, udp};
 use esp::plane::{Encapsulation, Path, PlaneError};
 use esp::queue::{Run, SendQueue};
 use host::netlink::Family;

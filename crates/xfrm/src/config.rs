@@ -1,9 +1,10 @@
-//! The settings of the plane in the kernel.
+//! The settings of the plane in the kernel, and its calls to its owner.
 
 #![forbid(unsafe_code)]
 
 use crate::placement::Placement;
 use crypto::CryptoProviders;
+use esp::plane::{Notice, SaId};
 use esp::trace::Binding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,4 +19,26 @@ pub struct Config {
     pub placement: Placement,
     /// Takes note of what kernel and network cards have done.
     pub crypto: Arc<CryptoProviders>,
+}
+
+/// Whom the plane tells what; called on its thread, so neither may block.
+#[derive(Clone)]
+pub struct Hooks {
+    /// Takes notices for key management.
+    pub notice: Arc<dyn Fn(Notice) + Send + Sync>,
+    /// Takes what was removed by others.
+    pub disturbance: Arc<dyn Fn(Disturbance) + Send + Sync>,
+}
+
+/// Something of this plane was removed from the kernel, and not by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// An SA.
+    State(SaId),
+    /// All SAs (`ip xfrm state flush`).
+    States,
+    /// A policy, or all of them.
+    Policies,
+    /// There was more to report than was read: anything may have happened.
+    Unknown,
 }

@@ -3,8 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::algorithm;
-use super::netlink::{self, Kernel, Refused};
-use super::refusal::refusal;
+use super::netlink::{self, Kernel, Refused, refusal};
 use super::state::{self, Form, Name};
 use esp::plane::PlaneError;
 use esp::trace::Binding;

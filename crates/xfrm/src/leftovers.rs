@@ -2,9 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::netlink::Kernel;
+use super::netlink::{Kernel, refusal};
 use super::ownership::Own;
-use super::refusal::refusal;
 use super::state::{binding_in, name_of};
 use esp::plane::PlaneError;
 use netlink_packet_xfrm::policy::DelGetMessage;

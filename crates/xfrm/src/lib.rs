@@ -67,16 +67,16 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where are the attributes of a state written? | `state.rs`, `algorithm.rs`, `binding.rs`, `offload.rs` |
+//! | Where are the attributes of a state written? | `state.rs`, `algorithm.rs`, `offload.rs` |
 //! | Which policies does a rule have, in which order, and how are they written? | `plane/policies.rs`, `spd.rs`, `policies.rs` |
 //! | How do selectors become prefixes and port masks? | `flow.rs` |
 //! | Where is a card's offload decided, tried and read back? | `placement.rs`, `placement/`, `plane/place.rs` |
 //! | Who waits for room in a card? | `waiting.rs`, `plane/room.rs` |
-//! | Which reports of the kernel become notices, and whom do they reach? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `hooks.rs` |
-//! | What is put back, what has a crash left, and whose is a state? | `plane/restore.rs`; `leftovers.rs`; `ownership.rs`, `ranges.rs` |
+//! | Which reports of the kernel become notices, and whom do they reach? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `config.rs` |
+//! | What is put back, what has a crash left, and whose is a state? | `plane/restore.rs`; `leftovers.rs`; `ownership.rs` |
 //! | How do rules and SAs reach the kernel? | `plane.rs`, `plane/data_plane.rs`, `plane/capabilities.rs`, `kernel_sa.rs` |
 //! | Where are packets, octets and sequence numbers read? | `plane/work.rs`; for the whole namespace `statistics.rs` |
-//! | How is an SA or a policy refused, and with which advice? | `refusal.rs` |
+//! | How is an SA or a policy refused, and with which advice? | `netlink.rs` |
 //! | What does this kernel support, and what does it do to a packet? | `probe.rs`; `plane/trace.rs`, `command.rs` |
 //! | How is the plane tested without a kernel? | `netlink.rs`, `tests/twin.rs` |
 //!
@@ -87,11 +87,9 @@
 #![deny(unsafe_code)]
 
 mod algorithm;
-mod binding;
 mod command;
 mod config;
 mod flow;
-mod hooks;
 mod kernel_sa;
 mod known;
 mod larval;
@@ -104,8 +102,6 @@ pub mod placement;
 mod plane;
 mod policies;
 mod probe;
-mod ranges;
-mod refusal;
 mod reports;
 mod spd;
 mod state;
@@ -115,13 +111,12 @@ mod tests;
 mod waiting;
 
 pub use command::commands;
-pub use config::Config;
+pub use config::{Config, Disturbance, Hooks};
 pub use esp::trace::Binding;
 pub use flow::{End, Flow, Port};
-pub use hooks::{Disturbance, Hooks};
 pub use netlink::{Kernel, Netlink, Refused};
 pub use offload::Offload;
+pub use ownership::{PRIORITIES, REQIDS};
 pub use plane::{KernelPlane, Xfrm, remove_leftovers};
 pub use probe::{Ability, probe};
-pub use ranges::{PRIORITIES, REQIDS};
 pub use statistics::{Statistic, statistics};

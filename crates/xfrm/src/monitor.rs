@@ -3,14 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+use super::config::{Disturbance, Hooks};
 use super::flow::address;
-use super::hooks::{Disturbance, Hooks};
 use super::known::Known;
 use super::larval::Larvae;
 use super::netlink::{Kernel, Netlink, messages, parse, wipe};
-use super::ownership::{has_our_rank, templates};
+use super::ownership::{REQIDS, has_our_rank, templates};
 use super::policies::rule_of;
-use super::ranges::REQIDS;
 use super::reports::{self, By};
 use super::state::Name;
 use esp::plane::{Notice, PacketSummary, PlaneError};

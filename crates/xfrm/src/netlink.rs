@@ -6,6 +6,7 @@
 
 use super::algorithm;
 use super::reports::{self, By};
+use esp::plane::PlaneError;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader,
     NetlinkMessage, NetlinkPayload, ParseableParametrized,
@@ -49,6 +50,22 @@ impl Refused {
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
         Self { errno: error.raw_os_error().unwrap_or(0), text: error.to_string() }
+    }
+}
+
+/// An error of the kernel, with advice where the cause is a common one. A card without room is `PlaneError::Full`.
+pub(super) fn refusal(what: String, error: &Refused) -> PlaneError {
+    let advice = match error.errno {
+        libc::EPERM | libc::EACCES => "; is CAP_NET_ADMIN granted?",
+        libc::ENOSYS | libc::EPROTONOSUPPORT | libc::ENOENT => {
+            "; does this kernel have the algorithm, and the modules esp4, esp6, ah4, ah6?"
+        }
+        _ => "",
+    };
+    let why = format!("the kernel says: {error}{advice}");
+    match error.errno {
+        libc::ENOSPC => PlaneError::Full { what, why },
+        _ => PlaneError::System { what, why },
     }
 }
 

@@ -6,7 +6,6 @@
 use super::flow::address;
 use super::netlink::{Kernel, Refused};
 use super::offload::{Offload, offload_of};
-use super::ranges::{PRIORITIES, REQIDS};
 use super::state::{Name, binding_in, is_larval};
 use netlink_packet_core::{Emitable, Nla};
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
@@ -17,6 +16,13 @@ use netlink_packet_xfrm::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// The reqids of this plane. strongSwan counts from 1, libreswan and the kernel itself from 0x4000.
+pub const REQIDS: RangeInclusive<u32> = 0x7600_0001..=0x76ff_ffff;
+
+/// The priorities of this plane's policies; 0, the first, is what `ip xfrm policy` gives by default.
+pub const PRIORITIES: RangeInclusive<u32> = 0x7600_0000..=0x76ff_ffff;
 
 /// This plane's states and policies, without keys, in the order in which they came.
 pub(super) struct Own {

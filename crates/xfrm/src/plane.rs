@@ -1,18 +1,16 @@
 //! The plane itself: what it owns, how it starts and goes, and how SAs get into it.
 
-use super::config::Config;
+use super::config::{Config, Hooks};
 use super::flow::Flow;
-use super::hooks::Hooks;
 use super::kernel_sa::read;
 use super::known::Known;
 use super::leftovers;
 use super::monitor::Monitor;
-use super::netlink::{Kernel, Netlink, Refused};
+use super::netlink::{Kernel, Netlink, Refused, refusal};
 use super::offload::Offload;
+use super::ownership::REQIDS;
 use super::placement::OffloadMode;
 use super::policies::{keys, priority, tell};
-use super::ranges::REQIDS;
-use super::refusal::refusal;
 use super::spd::{Change, PolicyDirection, Rank, Spd, Template};
 use super::state::{self, Form, Name};
 use super::waiting::Waiting;

@@ -3,9 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::flow::{self, Flow};
-use super::netlink::Kernel;
-use super::ranges::PRIORITIES;
-use super::refusal::refusal;
+use super::netlink::{Kernel, refusal};
+use super::ownership::PRIORITIES;
 use super::spd::{Change, Key, PolicyDirection};
 use esp::plane::{PlaneError, RuleId, TrafficSelectors};
 use esp::trace::Binding;

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::netlink::{Kernel, Netlink};
-use super::ranges::REQIDS;
+use super::ownership::REQIDS;
 use super::state::Form;
 use crypto::Suite;
 use esp::plane::{Encapsulation, Limits, Path, Spi};

@@ -5,11 +5,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::binding;
 use super::flow::{Flow, family};
 use super::offload::Offload;
 use super::ownership::PolicyName;
-use super::state::mode;
+use super::state::{binding_attributes, mode};
 use esp::plane::Spi;
 use esp::trace::Binding;
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage};
@@ -141,7 +140,7 @@ impl Change {
                     },
                     ..UserPolicyInfo::default()
                 };
-                let mut nlas = binding::attributes(key.binding);
+                let mut nlas = binding_attributes(key.binding);
                 if let Action::Protect(template) | Action::Tolerate(template) = action {
                     let optional = u8::from(matches!(action, Action::Tolerate(_)));
                     let wire = UserTemplate { optional, ..template.wire(&key.flow) };
@@ -154,7 +153,7 @@ impl Change {
             Self::Delete(key) => {
                 let (selector, direction) = (key.flow.wire(), key.direction.number());
                 let user_policy_id = UserPolicyId { selector, index: 0, direction };
-                let nlas = binding::attributes(key.binding);
+                let nlas = binding_attributes(key.binding);
                 XfrmMessage::DeletePolicy(DelGetMessage { user_policy_id, nlas })
             }
         }
@@ -165,7 +164,7 @@ impl Change {
     /// The fields by which the kernel finds the policy.
     pub(super) fn name(&self) -> PolicyName {
         let (Self::Put(key, ..) | Self::Delete(key)) = self;
-        PolicyName::new(key.flow.wire(), key.direction.number(), &binding::attributes(key.binding))
+        PolicyName::new(key.flow.wire(), key.direction.number(), &binding_attributes(key.binding))
     }
 }
 

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use super::algorithm;
-use super::binding;
 use super::flow::{Flow, address, family};
 use super::offload::Offload;
 use crypto::Suite;
@@ -11,9 +10,9 @@ use esp::plane::{Encapsulation, Limits, Path, PlaneError, Spi, Usage};
 use esp::trace::Binding;
 use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
-    Address, EncapTmpl, IPPROTO_AH, IPPROTO_ESP, Id, LifetimeConfig, ReplayEsn, UDP_ENCAP_ESPINUDP,
-    UserSaId, UserSaInfo, XFRM_INF, XFRM_MODE_TRANSPORT, XFRM_MODE_TUNNEL, XFRM_STATE_AF_UNSPEC,
-    XFRM_STATE_ALIGN4, XFRM_STATE_ESN, XfrmAttrs,
+    Address, EncapTmpl, IPPROTO_AH, IPPROTO_ESP, Id, LifetimeConfig, Mark, ReplayEsn,
+    UDP_ENCAP_ESPINUDP, UserSaId, UserSaInfo, XFRM_INF, XFRM_MODE_TRANSPORT, XFRM_MODE_TUNNEL,
+    XFRM_STATE_AF_UNSPEC, XFRM_STATE_ALIGN4, XFRM_STATE_ESN, XfrmAttrs,
 };
 use policy::{Mode, Secret};
 use std::net::IpAddr;
@@ -56,8 +55,18 @@ impl Name {
             family: family(self.destination),
             proto: self.protocol,
         };
-        DelGetMessage { user_sa_id, nlas: binding::mark(*binding).into_iter().collect() }
+        DelGetMessage { user_sa_id, nlas: binding_mark(*binding).into_iter().collect() }
     }
+}
+
+/// The attributes of a policy, or of an SA that sends, for a binding.
+pub(super) fn binding_attributes(binding: Binding) -> Vec<XfrmAttrs> {
+    binding_mark(binding).into_iter().chain(binding.if_id.map(XfrmAttrs::IfId)).collect()
+}
+
+/// The attribute of its mark alone.
+pub(super) fn binding_mark(binding: Binding) -> Option<XfrmAttrs> {
+    binding.mark.map(|(value, mask)| XfrmAttrs::Mark(Mark { value, mask }))
 }
 
 /// The attributes that bind a policy or an SA to a mark or an interface.
@@ -192,7 +201,7 @@ impl Form {
                 nlas.extend([XfrmAttrs::MarkVal(value), XfrmAttrs::MarkMask(mask)]);
                 nlas.extend(self.binding.if_id.map(XfrmAttrs::IfId));
             }
-            _ => nlas.extend(binding::attributes(self.binding)),
+            _ => nlas.extend(binding_attributes(self.binding)),
         }
         nlas.extend(self.offload.map(|offload| offload.attribute(self.inbound)));
         nlas.extend(algorithm::attributes(self.suite, key.expose())?);

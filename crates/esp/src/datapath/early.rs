@@ -5,8 +5,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::arrival::Arrival;
 use crate::plane::Spi;
+use crate::sa::Arrival;
 use crate::sync::{AtomicUsize, Mutex, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::Inbound;
-use crate::arrival::Arrival;
 use crate::discard::Discard;
 use crate::plane::Notice;
 use crate::queue::ReceiveQueue;
+use crate::sa::Arrival;
 use std::time::Duration;
 
 /// A packet that was opened before its turn.

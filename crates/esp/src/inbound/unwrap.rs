@@ -3,11 +3,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::arrival::Arrival;
 use crate::discard::Discard;
 use crate::header::{Fragment, Header};
 use crate::ip::{self, IPIP, IPV6, NO_NEXT_HEADER};
 use crate::plane::Encapsulation;
+use crate::sa::Arrival;
 
 /// Octets of the longest message that both families' length fields have room for.
 const MAX_MESSAGE: usize = u16::MAX as usize - ip::IPV4_LEN;

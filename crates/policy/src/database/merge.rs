@@ -3,10 +3,10 @@
 use super::object::{Kind, Object};
 use super::references::of_tunnel;
 use crate::wording::{did_you_mean, quoted};
+use crate::xml::diagnostic::Span;
 use crate::xml::element::Element;
 use crate::xml::report::Report;
 use crate::xml::source::Source;
-use crate::xml::span::Span;
 use crate::xml::{
     Diagnostic, Diagnostics, Node, Options, conformance, lower, mirror, parse, write,
 };

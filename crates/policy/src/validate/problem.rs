@@ -1,11 +1,18 @@
 //! The problems that a value can have: a sentence for each, and a sentence with the fix.
 
-use super::limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
 use crate::wording::quoted;
 use crate::{EspEncryption, Identity, IkeEncryption, Lifetime, MAX_ADDITIONAL, Ppk};
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
+
+/// Most proposals for an IKE SA, and most for a Child SA. A peer of this implementation reads no more than these from
+/// one message.
+pub const MAX_PROPOSALS: usize = 64;
+
+/// Most algorithms in all proposals for an IKE SA together. They travel in IKE_SA_INIT, which cannot be fragmented; a
+/// responder of this implementation ignores one above 10,000 octets.
+pub const MAX_IKE_ALGORITHMS: usize = 700;
 
 /// The reason why a value cannot be used. Its `Display` states the problem, [`Problem::help`] the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! One function for each rule. The reader of XML calls them, too.
 
-use super::limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
-use super::problem::Problem;
+use super::problem::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS, Problem};
 use crate::{
     AdditionalKe, AddressRange, Endpoint, EspEncryption, Identity, IkeProposal, Lifetime,
     LifetimeBounds, MAX_ADDITIONAL, Pfs, PortRange, Ppk, Protection, Role, Selector,

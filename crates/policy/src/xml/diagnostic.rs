@@ -1,6 +1,7 @@
 //! Errors and warnings about a file: the place, the reason and the fix.
 
 use std::fmt;
+use std::ops::Range;
 
 /// The severity of a finding: an error refuses the file, a warning does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,3 +117,18 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+/// A range of the text, with the element and the attribute that it belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Span {
+    pub range: Range<usize>,
+    pub element: Option<String>,
+    pub attribute: Option<String>,
+    pub value: Option<String>,
+}
+
+impl From<Range<usize>> for Span {
+    fn from(range: Range<usize>) -> Self {
+        Self { range, element: None, attribute: None, value: None }
+    }
+}

@@ -1,8 +1,8 @@
 //! The file as written: elements and attributes with their spans, nothing interpreted.
 
+use super::diagnostic::Span;
 use super::lexical::is_blank;
 use super::source::offset_in;
-use super::span::Span;
 use std::ops::Range;
 use zeroize::Zeroizing;
 

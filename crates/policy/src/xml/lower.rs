@@ -23,10 +23,10 @@ mod value;
 pub(in crate::xml) mod words;
 
 use super::conformance;
+use super::diagnostic::Span;
 use super::element::Element;
 use super::options::Options;
 use super::report::Report;
-use super::span::Span;
 use crate::{IkeTunnel, Invalid, Policy, Problem};
 use context::Context;
 use draft::Draft;

@@ -2,12 +2,12 @@
 
 mod tag;
 
+use super::diagnostic::Span;
 use super::element::{Attribute, Element};
 use super::lexical::{is_blank, is_name, is_name_character, is_xml_character};
 use super::report::Report;
 use super::schema;
 use super::source::Source;
-use super::span::Span;
 use quick_xml::Reader;
 use quick_xml::errors::{Error, SyntaxError};
 use quick_xml::events::Event;

@@ -1,8 +1,7 @@
 //! Collects findings while a file is read, and quotes its lines at the end.
 
-use super::diagnostic::{Diagnostic, Diagnostics, Severity};
+use super::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
 use super::source::Source;
-use super::span::Span;
 
 /// Errors, and warnings, after which further ones are only counted.
 const MAX_FINDINGS: usize = 50;

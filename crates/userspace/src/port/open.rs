@@ -1,7 +1,6 @@
 //! Opening sockets with the mark, the buffers and the options that all sockets of a port share.
 
 use crate::datagrams::set_option;
-use crate::dont_fragment::let_fragment;
 use crate::refusal::refused;
 use esp::plane::PlaneError;
 use host::netlink::Family;
@@ -40,6 +39,16 @@ pub(crate) fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Resu
     socket.set_reuse_port(joins)?;
     bind_patiently(|| socket.bind(&SocketAddr::new(any, port).into()))?;
     Ok(socket)
+}
+
+/// Says whether the packets of an IPv4 socket may be fragmented.
+///
+/// If not, the option is IP_PMTUDISC_PROBE: it sets Don't Fragment and ignores the kernel's own path MTU. The kernel's
+/// default (IP_PMTUDISC_WANT) leaves the bit out of packets that the kernel segments, and believes every message about
+/// a path's MTU.
+pub(crate) fn let_fragment(socket: &Socket, may: bool) -> io::Result<()> {
+    let value = if may { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
+    set_option(socket.as_fd(), IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
 }
 
 /// Sends whole packets, so that their headers are those that AH covers, and tells of the extension headers that the

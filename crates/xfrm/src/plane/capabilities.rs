@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::{Installed, Xfrm};
-use crate::ranges::REQIDS;
-use crate::refusal::refusal;
+use crate::netlink::refusal;
+use crate::ownership::REQIDS;
 use crate::state;
 use esp::families::Families;
 use esp::plane::{

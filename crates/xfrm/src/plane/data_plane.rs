@@ -4,9 +4,8 @@
 
 use super::{Installed, Ruled, Xfrm};
 use crate::flow::Flow;
-use crate::ownership::PolicyName;
+use crate::ownership::{PolicyName, REQIDS};
 use crate::policies::priority;
-use crate::ranges::REQIDS;
 use esp::plane::{
     DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId, Usage,
 };

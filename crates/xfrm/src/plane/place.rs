@@ -4,9 +4,9 @@
 
 use super::Xfrm;
 use crate::kernel_sa::give;
+use crate::netlink::refusal;
 use crate::offload::{Offload, offload_of};
 use crate::placement::{Need, OffloadMode, Placed, Reason, Step, Steps};
-use crate::refusal::refusal;
 use crate::spd::Template;
 use crate::state::Form;
 use esp::manual::SaDirection;

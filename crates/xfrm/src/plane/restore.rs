@@ -7,10 +7,10 @@
 
 use super::Xfrm;
 use crate::kernel_sa::give;
+use crate::netlink::refusal;
 use crate::offload::Offload;
 use crate::ownership;
 use crate::policies::tell;
-use crate::refusal::refusal;
 use crate::spd::Change;
 use crate::state::Name;
 use esp::plane::{PlaneError, SaId};

@@ -1,9 +1,9 @@
 //! The state that all readers of elements share.
 
 use super::ikev1::Ikev1;
+use crate::xml::diagnostic::Span;
 use crate::xml::options::Options;
 use crate::xml::report::Report;
-use crate::xml::span::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state that all functions of `lower` share.

@@ -1,6 +1,6 @@
 //! Tunnels while they are read: phase 1 tunnels that still take children, and stand for the peers of a group.
 
-use crate::xml::span::Span;
+use crate::xml::diagnostic::Span;
 use crate::{AddressRange, ChildTunnel, Credential, Endpoint, IkeTunnel, Selector};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use crate::validate::rules;
+use crate::xml::diagnostic::Span;
 use crate::xml::element::Element;
-use crate::xml::span::Span;
 use crate::{Endpoint, Identity, Secret};
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use super::draft::Draft;
 use super::table::Table;
 use crate::Policy;
 use crate::shadow::{Shadowed, covers, shadowed};
-use crate::xml::span::Span;
+use crate::xml::diagnostic::Span;
 
 /// The IPSecTunnels that the child tunnels of a policy are made of.
 pub(super) struct Origins {

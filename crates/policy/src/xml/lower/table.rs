@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use crate::wording::{did_you_mean, listed, quoted};
+use crate::xml::diagnostic::Span;
 use crate::xml::element::{Attribute, Element};
-use crate::xml::span::Span;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
