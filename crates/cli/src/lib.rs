@@ -36,7 +36,7 @@
 //! | Where do the policy, the stored objects and the certificates come from? | `daemon/source.rs`, `policy_file.rs`, `store.rs`, `certificates.rs` |
 //! | Where do values of the gateway become fields of the protocol? | `view.rs`, `view/` |
 //! | How is an answer printed? | `report.rs`, `report/` |
-//! | Where is the state of tunnels explained, judged, and gathered for support? | `why.rs`, `why/`, `src/findings.rs` of the package `vpn`; `health.rs`, `health/`; `support.rs`, `support/` |
+//! | Where is the state of tunnels explained, judged, and gathered for support? | `why.rs`, `why/`, `src/findings.rs` of the crate `vpn`; `health.rs`, `health/`; `support.rs`, `support/` |
 //! | Who warns of settings that do nothing, or shut somebody out? | `filter_advice.rs`, `guard_advice.rs`, `offload_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
 //! | Where do events, numbers and keys leave the daemon? | `daemon/logging.rs`, `daemon/metrics.rs`, `wireshark.rs` |
 //! | Where are AIX's commands? | `aix.rs`, `aix/` |

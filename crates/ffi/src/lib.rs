@@ -1,4 +1,4 @@
-//! The C ABI of the package `vpn`: a gateway in the process, and connections through its tunnels as descriptors that
+//! The C ABI of the crate `vpn`: a gateway in the process, and connections through its tunnels as descriptors that
 //! `poll`, `read` and `write` take.
 //!
 //! `vpn.h` is made of this file by cbindgen, and a test compares the two. `examples/fetch.c` is a program in C,

@@ -2,7 +2,7 @@
 //!
 //! The engine has no socket, clock or thread. It takes datagrams, notices of the data plane, the time and commands, and
 //! it gives datagrams, jobs, events and the next moment at which it wants to be woken. Its caller (the tokio driver of
-//! the package `vpn`, the simulation, a fuzz target) calls [`Engine::poll`] after each input.
+//! the crate `vpn`, the simulation, a fuzz target) calls [`Engine::poll`] after each input.
 //!
 //! ```text
 //!  handle_datagram ┐                                              ┌ Transmit

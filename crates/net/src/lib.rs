@@ -2,7 +2,7 @@
 //!
 //! [`Network`] has the sockets. [`InProcess`] is the [`DataPlane`](esp::plane::DataPlane) behind them, to which key
 //! management gives rules and SAs. Between the peers, IKE and ESP in UDP travel by [`datagrams::Datagrams`]: UDP
-//! sockets of this host, memory, or a transport of the embedder's. This crate knows no IKE; the package `vpn` connects
+//! sockets of this host, memory, or a transport of the embedder's. This crate knows no IKE; the crate `vpn` connects
 //! it to the engine (`Builder::in_process`).
 //!
 //! ```text

@@ -180,7 +180,7 @@ impl Site {
     }
 
     /// Both sides prove themselves by certificates of any kind of key. Their files, or values, are the gateway's:
-    /// `Builder::trust` of the package `vpn`.
+    /// `Builder::trust` of the crate `vpn`.
     pub fn certificates(mut self) -> Self {
         let keys = KeyKind::ALL.to_vec();
         self.credential =

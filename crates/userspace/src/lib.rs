@@ -21,7 +21,7 @@
 //! # Changes on the host
 //!
 //! All of these are undone at shutdown. If the kernel protects packets too ([`Config::beside_kernel`]), all but the
-//! last exist only while there is a rule. The nftables table that drops cleartext is not here, but in the package `vpn`
+//! last exist only while there is a rule. The nftables table that drops cleartext is not here, but in the crate `vpn`
 //! (`src/planes/guard.rs`):
 //!
 //! - a TUN device ([`Config::device`]) without addresses;
