@@ -92,9 +92,10 @@ impl Reassembly {
         if end > LONGEST || uneven || part.payload.is_empty() {
             return Err(Discard::TransportFragment);
         }
-        let known = self.waiting.contains_key(&part.name);
-        if self.octets + part.payload.len() > OCTETS || !known && self.waiting.len() >= PACKETS {
-            return Err(Discard::TransportFragment);
+        while !self.has_place(&part) {
+            if !self.displace(part.name, expired) {
+                return Err(Discard::TransportFragment);
+            }
         }
         let waiting = self.waiting.entry(part.name).or_insert_with(|| Waiting {
             since: now,
@@ -119,6 +120,26 @@ impl Reassembly {
             self.forget(part.name);
         }
         Ok(whole)
+    }
+
+    fn has_place(&self, part: &Part<'_>) -> bool {
+        let known = self.waiting.contains_key(&part.name);
+        self.octets + part.payload.len() <= OCTETS && (known || self.waiting.len() < PACKETS)
+    }
+
+    /// Forgets the oldest packet of the source that has most packets here, unless the source of this one has as many:
+    /// no source keeps the others out. Returns `false` if there is none to forget.
+    fn displace(&mut self, name: Name, expired: &dyn Fn()) -> bool {
+        let mut packets: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        self.waiting.keys().for_each(|name| *packets.entry(name.source).or_default() += 1);
+        let own = packets.get(&name.source).copied().unwrap_or(0);
+        let most = packets.into_iter().max_by_key(|(_, packets)| *packets);
+        let Some((source, _)) = most.filter(|(_, packets)| *packets > own + 1) else {
+            return false;
+        };
+        let of_source = self.waiting.iter().filter(|(name, _)| name.source == source);
+        let oldest = of_source.min_by_key(|(_, waiting)| waiting.since).map(|(name, _)| *name);
+        oldest.map(|name| (0..self.forget(name)).for_each(|_| expired())).is_some()
     }
 
     fn expire(&mut self, now: Duration, expired: &dyn Fn()) {
@@ -327,6 +348,35 @@ mod tests {
             }
         }
         assert!(refused > 0 && reassembly.octets <= OCTETS, "{refused} {}", reassembly.octets);
+    }
+
+    #[test]
+    fn one_source_does_not_keep_the_others_out() {
+        // As many packets as there is room for, and as many octets.
+        for (payload, identifications) in [(3000, 0..=255), (65_000, 0..=16)] {
+            let mut reassembly = Reassembly::default();
+            for identification in identifications {
+                let (_, parts) = fragments(false, payload, 1400, identification);
+                let header = Header::parse(&parts[1]).expect("whole");
+                parts[1..].iter().for_each(|part| {
+                    // Those that find no room are refused.
+                    let _ = reassembly.take(Duration::ZERO, part, &header, &|| {});
+                });
+            }
+            let before = reassembly.waiting.len();
+            let (_, mut parts) = fragments(false, 3000, 1400, 1);
+            parts.iter_mut().for_each(|part| part[15] ^= 1);
+            let displaced = Cell::new(0);
+            let mut whole = Vec::new();
+            for part in &parts {
+                let header = Header::parse(part).expect("whole");
+                let count = || displaced.set(displaced.get() + 1);
+                whole.push(reassembly.take(Duration::ZERO, part, &header, &count).expect("room"));
+            }
+            assert!(whole.last().is_some_and(Option::is_some), "{whole:?}");
+            assert!(displaced.get() > 0 && reassembly.waiting.len() == before - 1);
+            assert!(reassembly.octets <= OCTETS);
+        }
     }
 
     #[test]
