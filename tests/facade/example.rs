@@ -5,20 +5,30 @@ use libtest_mimic::{Completion, Failed, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use testkit::{FILTERED, missing, without};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use testkit::{FILTERED, Need, missing, without};
+
+const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl")];
 
 pub fn trials() -> Vec<Trial> {
     [
         ("the example of a gateway brings a tunnel up", "gateway", runs as Run),
         ("the example of a connection reaches a host behind the peer", "connect", connects),
+        ("the example of a server is reached from behind the peer", "serve", serves),
+        ("the example of events tells that a tunnel is up", "events", tells),
+        (
+            "the example of a reverse proxy fetches a page through the tunnel",
+            "reverse_proxy",
+            proxies,
+        ),
+        ("the example of a database's client is answered through the tunnel", "postgres", asks),
     ]
     .map(|(title, name, run)| {
         Trial::ignorable_test(title, move || {
             let example = example(name);
-            match missing(FILTERED) {
+            match missing(NEEDS) {
                 Some(reason) => without(&reason),
                 None if !example.exists() => without("it is not built; cargo build --examples"),
                 None => run(&example),
@@ -85,6 +95,177 @@ fn connects(example: &Path) -> Result<Completion, Failed> {
     assert!(output.status.success() && output.stdout == b"through the tunnel", "{told}");
     assert!(told.contains("connected from 10.1.0.1:"), "{told}");
     echoing.join().expect("no panic");
+    watch.nothing_in_the_clear();
+    right.run(async move { peer.stop().await });
+    Ok(Completion::Completed)
+}
+
+/// The arguments of curl for one page.
+const CURL: [&str; 6] = ["--silent", "--show-error", "--noproxy", "*", "--max-time", "300"];
+
+/// An example that runs on the left host, and what it prints.
+struct Running {
+    process: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(left: &Side, example: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(example);
+        command.arg("tests/policies/site/left.xml").args(arguments).stdout(Stdio::piped());
+        command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        let mut process = left.space.run(move || command.spawn()).expect("it is built");
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        Self { process, output }
+    }
+
+    /// The line that begins so.
+    fn line(&mut self, start: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let before = all.len();
+            assert_ne!(self.output.read_line(&mut all).expect("text"), 0, "it has ended\n{all}");
+            if let Some(line) = all[before..].strip_prefix(start) {
+                return line.trim_end().to_owned();
+            }
+        }
+    }
+
+    /// Interrupts it, and waits for its end.
+    fn interrupt(mut self) {
+        let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process"));
+        kill(id, Signal::SIGINT).expect("ours");
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).expect("text");
+        assert!(self.process.wait().expect("a child of ours").success(), "{rest}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended, unless an assertion has failed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn curl(side: &Side, arguments: &[&str]) -> String {
+    let mut command = Command::new("curl");
+    command.args(CURL).args(arguments);
+    let output = side.space.run(move || command.output()).expect("it is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn serves(example: &Path) -> Result<Completion, Failed> {
+    let [left, right] = Side::pair();
+    let watch = right.space.watch("wire");
+    let peer = right.start(right.builder()).expect("started");
+    let mut running = Running::start(&left, example, &["0.0.0.0:8080"]);
+    assert_eq!(running.line("serving at "), "10.1.0.1, port 8080");
+    let page = curl(&right, &["--interface", FAR, "http://10.1.0.1:8080/page"]);
+    assert_eq!(page, format!("/page through the tunnel, {FAR}\n"));
+    running.interrupt();
+    watch.nothing_in_the_clear();
+    right.run(async move { peer.stop().await });
+    Ok(Completion::Completed)
+}
+
+fn tells(example: &Path) -> Result<Completion, Failed> {
+    let [left, right] = Side::pair();
+    let peer = right.start(right.builder()).expect("started");
+    let mut running = Running::start(&left, example, &[]);
+    let suite = running.line("site/site_lan: up, ");
+    assert!(suite.contains("AES-GCM"), "{suite}");
+    running.interrupt();
+    right.run(async move { peer.stop().await });
+    Ok(Completion::Completed)
+}
+
+fn proxies(example: &Path) -> Result<Completion, Failed> {
+    let [left, right] = Side::pair();
+    let watch = right.space.watch("wire");
+    let peer = right.start(right.builder()).expect("started");
+    let listener = right.space.run(|| TcpListener::bind((FAR, 0))).expect("free");
+    let target = listener.local_addr().expect("bound").to_string();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accepted");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut octet = [0];
+            stream.read_exact(&mut octet).expect("a request");
+            head.extend(octet);
+        }
+        let page = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello";
+        stream.write_all(page.as_bytes()).expect("written");
+        String::from_utf8(head).expect("text")
+    });
+    let directory = tempfile::tempdir().expect("a directory");
+    let [chain, key] = ["chain.pem", "key.pem"].map(|name| directory.path().join(name));
+    let made = rcgen::generate_simple_self_signed(["proxy.example".to_owned()]).expect("made");
+    std::fs::write(&chain, made.cert.pem()).expect("written");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
+    let [chain, key] = [&chain, &key].map(|path| path.to_str().expect("text"));
+    let mut running = Running::start(&left, example, &["127.0.0.1:0", chain, key, &target]);
+    let at = running.line("https://127.0.0.1:");
+    let (to, page) =
+        (format!("proxy.example:{at}:127.0.0.1"), format!("https://proxy.example:{at}/a"));
+    let page = curl(&left, &["--cacert", chain, "--resolve", &to, &page]);
+    assert_eq!(page, "hello");
+    let head = server.join().expect("no panic");
+    assert!(head.starts_with("GET /a HTTP/1.1\r\n"), "{head}");
+    running.interrupt();
+    watch.nothing_in_the_clear();
+    right.run(async move { peer.stop().await });
+    Ok(Completion::Completed)
+}
+
+/// A message of PostgreSQL's protocol, version 3: a letter, the length of the rest, the rest.
+fn message(letter: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len() + 4).expect("short").to_be_bytes();
+    [&[letter][..], &length, body].concat()
+}
+
+/// Answers one query of a client with one row.
+fn answers(mut stream: TcpStream) -> String {
+    let mut length = [0; 4];
+    let mut read = |stream: &mut TcpStream| {
+        stream.read_exact(&mut length).expect("a length");
+        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+        stream.read_exact(&mut body).expect("a body");
+        body
+    };
+    read(&mut stream);
+    // AuthenticationOk; ReadyForQuery, idle.
+    let ready = message(b'Z', b"I");
+    stream.write_all(&[message(b'R', &[0; 4]), ready.clone()].concat()).expect("written");
+    let mut letter = [0];
+    stream.read_exact(&mut letter).expect("a query");
+    assert_eq!(&letter, b"Q");
+    let query = String::from_utf8(read(&mut stream)).expect("text");
+    // RowDescription with one column of type text, DataRow, CommandComplete.
+    let column =
+        [&b"\0\x01number\0"[..], &[0; 6], &25_u32.to_be_bytes(), &[0xff; 6], &[0; 2]].concat();
+    let row = [&b"\0\x01"[..], &2_u32.to_be_bytes(), b"42"].concat();
+    let answer = [message(b'T', &column), message(b'D', &row), message(b'C', b"SELECT 1\0"), ready];
+    stream.write_all(&answer.concat()).expect("written");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the end");
+    query
+}
+
+fn asks(example: &Path) -> Result<Completion, Failed> {
+    let [left, right] = Side::pair();
+    let watch = right.space.watch("wire");
+    let peer = right.start(right.builder()).expect("started");
+    let listener = right.space.run(|| TcpListener::bind((FAR, 0))).expect("free");
+    let to = listener.local_addr().expect("bound").to_string();
+    let server = std::thread::spawn(move || answers(listener.accept().expect("accepted").0));
+    let query = "SELECT count(*) FROM orders";
+    let mut running = Running::start(&left, example, &[&to, "user=reader dbname=orders", query]);
+    assert_eq!(running.line("4"), "2");
+    assert_eq!(server.join().expect("no panic"), format!("{query}\0"));
+    assert!(running.process.wait().expect("a child of ours").success());
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
     Ok(Completion::Completed)
