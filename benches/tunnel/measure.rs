@@ -3,6 +3,7 @@
 use crate::load::{datagrams, echoes};
 use crate::vpn::Running;
 use crate::wire::{Host, Placement, Wire};
+use lab::load::End;
 use lab::load::streams::Streams;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
@@ -74,6 +75,13 @@ const LOSS: f64 = 0.01;
 
 /// Name of a figure and its value.
 type Figures = Vec<(&'static str, f64)>;
+
+impl Host {
+    /// The end of traffic behind the tunnel.
+    fn end(&self) -> End<'_> {
+        End { space: &self.space, address: self.inner }
+    }
+}
 
 impl Subject<'_> {
     /// Takes one measurement.

@@ -27,6 +27,8 @@ command -v go >/dev/null || packages+=(golang-go)
 DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}" >/dev/null
 go_install golang.zx2c4.com/wireguard@v0.0.0-20250521234502-f333402bd9cb wireguard wireguard-go
 go_install github.com/tailscale/wireguard-go@v0.0.0-20250716170648-1d0488a3d7da wireguard-go wireguard-go-tailscale
+[[ -x $into/netstack ]] || (cd benches/sockets/netstack && GOFLAGS=-modcacherw go build -o "$into/netstack" .)
+cargo_install onetun 0.3.10 onetun
 cargo_install boringtun-cli 0.7.1 boringtun-cli
 cargo_install gotatun-cli 0.10.2 gotatun
 ls -l "$into"

@@ -2,7 +2,6 @@
 
 use crate::batch;
 use lab::isolation::Namespace;
-use lab::load::End;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use serde::{Deserialize, Serialize};
@@ -95,11 +94,6 @@ fn pin(core: usize) -> Result<(), String> {
 }
 
 impl Host {
-    /// Behind the tunnel.
-    pub fn end(&self) -> End<'_> {
-        End { space: &self.space, address: self.inner }
-    }
-
     /// Has `ip` carry out these lines.
     pub fn ip(&self, lines: String) -> Result<(), String> {
         batch::ip(&self.space, lines)

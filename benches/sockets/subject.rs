@@ -1,0 +1,398 @@
+//! The ways from a program on the left host to a server behind the right gateway.
+
+use crate::ends::{Clients, Traffic};
+use crate::wire::Host;
+use lab::load::processor;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+/// How long something may take until it is there.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+/// The port of the server.
+pub const PORT: u16 = 5000;
+/// The port on the left host that a program forwards.
+const FORWARDED: u16 = 5001;
+const WIREGUARD_PORT: u16 = 51_820;
+const DEVICE: &str = "wg-right";
+
+/// A way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A gateway in the process of the client.
+    Inside,
+    /// `vpnd proxy`, which forwards a port.
+    Proxy,
+    /// `vpnd` with its TUN device; the client uses the host's TCP.
+    Tun,
+    /// onetun, which forwards a port: boringtun and smoltcp.
+    OneTun,
+    /// The program `netstack` beside this file, which forwards a port: wireguard-go and gVisor's TCP.
+    Netstack,
+}
+
+impl Kind {
+    /// In the order of the tables.
+    pub const ALL: [Self; 5] = [Self::Inside, Self::Proxy, Self::Tun, Self::OneTun, Self::Netstack];
+
+    /// For the tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inside => "vpn, in the process",
+            Self::Proxy => "vpnd proxy",
+            Self::Tun => "vpnd, TUN device",
+            Self::OneTun => "onetun",
+            Self::Netstack => "wireguard-go, netstack",
+        }
+    }
+
+    /// Why it cannot be measured here, if it cannot.
+    pub fn lacking(self) -> Option<String> {
+        let needs: &[&str] = match self {
+            Self::Inside | Self::Proxy | Self::Tun => &[],
+            Self::OneTun => &["onetun", RIGHT_WIREGUARD, "wg"],
+            Self::Netstack => &["netstack", RIGHT_WIREGUARD, "wg"],
+        };
+        let missing = needs.iter().find(|name| program(name).is_none())?;
+        Some(format!("there is no {missing}; benches/tunnel/peers.sh installs it"))
+    }
+
+    fn is_wireguard(self) -> bool {
+        matches!(self, Self::OneTun | Self::Netstack)
+    }
+}
+
+/// The gateway of the right host for the programs that speak WireGuard: the fastest in userspace that is known.
+const RIGHT_WIREGUARD: &str = "wireguard-go-tailscale";
+
+/// A way that is up.
+pub struct Subject<'a> {
+    kind: Kind,
+    hosts: &'a [Host; 2],
+    left: Option<Child>,
+    right: Option<Child>,
+    directory: tempfile::TempDir,
+}
+
+impl<'a> Subject<'a> {
+    /// Starts the gateways and waits until a connection comes about.
+    pub fn up(kind: Kind, hosts: &'a [Host; 2]) -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let mut subject = Self { kind, hosts, left: None, right: None, directory };
+        match kind.is_wireguard() {
+            true => subject.wireguard()?,
+            false => subject.ipsec()?,
+        }
+        Ok(subject)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let path = self.path(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Starts a program on a host, its output in a file.
+    fn start(&self, host: &Host, mut command: Command) -> Result<Child, String> {
+        let log = fs::File::create(self.path(&format!("{}.log", host.name)));
+        let log = log.map_err(|error| error.to_string())?;
+        let errors = log.try_clone().map_err(|error| error.to_string())?;
+        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
+        let name = command.get_program().to_string_lossy().into_owned();
+        let process = host.space.run(move || command.spawn());
+        process.map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn target(&self) -> SocketAddr {
+        (self.hosts[1].inner, PORT).into()
+    }
+
+    fn ipsec(&mut self) -> Result<(), String> {
+        let [left, right] = self.hosts;
+        let mut new = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        new.current_dir(self.directory.path()).args(["policy", "new", "--suite", "aes128-gcm"]);
+        new.arg("--local").arg(left.outer.to_string());
+        new.arg("--remote").arg(right.outer.to_string());
+        new.arg("--protect").arg(format!("{}/32={}/32", left.inner, right.inner));
+        let made = new.output().map_err(|error| format!("vpnctl: {error}"))?;
+        if !made.status.success() {
+            return Err(String::from_utf8_lossy(&made.stderr).into_owned());
+        }
+        right.ip(format!("addr add {}/32 dev lo\n", right.inner))?;
+        self.right = Some(self.vpnd(right)?);
+        match self.kind {
+            Kind::Tun => {
+                left.ip(format!("addr add {}/32 dev lo\n", left.inner))?;
+                self.left = Some(self.vpnd(left)?);
+            }
+            Kind::Proxy => {
+                let mut proxy = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+                proxy.arg("proxy").arg("--policy").arg(self.path("left.xml"));
+                proxy.args(["--listen", "127.0.0.1:0", "-L"]);
+                proxy.arg(format!("{FORWARDED}:{}", self.target()));
+                self.left = Some(self.start(left, proxy)?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The daemon of a host, which answers commands when this returns.
+    fn vpnd(&self, host: &Host) -> Result<Child, String> {
+        let state = self.path(&format!("{}.state", host.name));
+        let config = format!("[esp]\nstate_dir = {state:?}\n");
+        let config = self.write(&format!("{}.toml", host.name), &config)?;
+        let control = self.path(&format!("{}.sock", host.name));
+        let mut daemon = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+        daemon.args(["start", "--exit-with-parent", "--policy"]);
+        daemon.arg(self.path(&format!("{}.xml", host.name))).arg("--config").arg(config);
+        daemon.arg("--control").arg(&control).env_remove("NOTIFY_SOCKET");
+        let process = self.start(host, daemon)?;
+        let answers = || {
+            let mut vpnctl = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+            vpnctl.arg("--control").arg(&control).arg("list");
+            vpnctl.output().is_ok_and(|output| output.status.success())
+        };
+        self.wait("vpnd answers", answers)?;
+        Ok(process)
+    }
+
+    fn wireguard(&mut self) -> Result<(), String> {
+        let [left, right] = self.hosts;
+        let keys = [keys()?, keys()?];
+        let device = format!("{DEVICE}{}", std::process::id() % 10_000);
+        let socket = PathBuf::from(format!("/var/run/wireguard/{device}.sock"));
+        let mut gateway = Command::new(known(RIGHT_WIREGUARD)?);
+        gateway.args(["-f", &device]).env("WG_LOG_LEVEL", "error");
+        self.right = Some(self.start(right, gateway)?);
+        self.wait("the socket of the device", || socket.exists())?;
+        let key = self.write("right.key", &keys[1].private)?;
+        right.run(&format!(
+            "wg set {device} private-key {} listen-port {WIREGUARD_PORT} peer {} allowed-ips {}/32",
+            key.display(),
+            keys[0].public,
+            left.inner,
+        ))?;
+        right.ip(format!(
+            "addr add {}/32 dev {device}\nlink set {device} mtu 1420 up\nroute add {}/32 dev {device}\n",
+            right.inner, left.inner,
+        ))?;
+        let endpoint = format!("{}:{WIREGUARD_PORT}", right.outer);
+        let command = match self.kind {
+            Kind::OneTun => {
+                let mut onetun = Command::new(known("onetun")?);
+                onetun.arg(format!("127.0.0.1:{FORWARDED}:{}:TCP", self.target()));
+                onetun.args(["--endpoint-addr", &endpoint, "--log", "error"]);
+                onetun.args(["--endpoint-public-key", &keys[1].public]);
+                onetun.args(["--private-key", &keys[0].private]);
+                onetun.args(["--source-peer-ip", &left.inner.to_string()]);
+                onetun
+            }
+            _ => {
+                let mut netstack = Command::new(known("netstack")?);
+                netstack.arg(format!("127.0.0.1:{FORWARDED}")).arg(left.inner.to_string());
+                netstack.args([&keys[0].private, &keys[1].public, &endpoint]);
+                netstack.arg(self.target().to_string());
+                netstack
+            }
+        };
+        self.left = Some(self.start(left, command)?);
+        Ok(())
+    }
+
+    fn wait(&self, what: &str, mut is_there: impl FnMut() -> bool) -> Result<(), String> {
+        let begun = Instant::now();
+        while !is_there() {
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("not within {PATIENCE:?}: {what}\n{}", self.last_words()));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn last_words(&self) -> String {
+        let logs = self.hosts.iter().map(|host| self.path(&format!("{}.log", host.name)));
+        let texts = logs.filter_map(|log| fs::read_to_string(log).ok());
+        texts.map(|text| text.lines().rev().take(8).collect::<Vec<_>>().join("\n")).collect()
+    }
+
+    /// Opens connections.
+    pub fn open(&self, traffic: Traffic, number: usize) -> Result<Open<'_>, String> {
+        if self.kind == Kind::Inside {
+            return self.open_inside(traffic, number);
+        }
+        let left = &self.hosts[0];
+        let (source, target) = match self.kind {
+            Kind::Tun => (left.inner, self.target()),
+            _ => (Ipv4Addr::LOCALHOST, (Ipv4Addr::LOCALHOST, FORWARDED).into()),
+        };
+        // The forward is there, and the tunnel up.
+        let connect = move || async move {
+            let connecting = timeout(PAUSE * 50, connect(source, target)).await;
+            let connected = connecting.map_err(|_| "no answer".to_owned())?;
+            connected.map_err(|error| error.to_string())
+        };
+        let runtime = left.space.run(Runtime::new).map_err(|error| error.to_string())?;
+        self.wait("the first connection", || {
+            runtime.block_on(async { tokio::spawn(connect()).await.is_ok_and(|c| c.is_ok()) })
+        })?;
+        let opening = async { tokio::spawn(Clients::open(number, traffic, connect)).await };
+        let opened = runtime.block_on(opening).map_err(|error| error.to_string())?;
+        let opened = opened.map(|clients| (runtime, clients));
+        let (runtime, clients) = opened.map_err(|e| format!("{e}\n{}", self.last_words()))?;
+        let client = Client::Outside { clients, runtime: Some(runtime) };
+        Ok(Open { subject: self, client })
+    }
+
+    fn open_inside(&self, traffic: Traffic, number: usize) -> Result<Open<'_>, String> {
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(this);
+        command.arg("inside").arg(self.path("left.xml")).arg(self.target().to_string());
+        command.arg(match traffic {
+            Traffic::Out => "out",
+            Traffic::In => "in",
+            Traffic::Echo => "echo",
+        });
+        command.arg(number.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process =
+            self.hosts[0].space.run(move || command.spawn()).map_err(|e| e.to_string())?;
+        let input = process.stdin.take().ok_or("it is piped")?;
+        let mut output = BufReader::new(process.stdout.take().ok_or("it is piped")?);
+        let mut line = String::new();
+        output.read_line(&mut line).map_err(|error| error.to_string())?;
+        let client = Client::Inside { process, input, output };
+        match line.trim() {
+            "open" => Ok(Open { subject: self, client }),
+            _ => Err(format!("the process of the connections has ended\n{}", self.last_words())),
+        }
+    }
+}
+
+impl Drop for Subject<'_> {
+    fn drop(&mut self) {
+        for process in [&mut self.left, &mut self.right].into_iter().flatten() {
+            // One that has ended already needs no signal.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// Open connections, with their clients.
+pub struct Open<'a> {
+    subject: &'a Subject<'a>,
+    client: Client,
+}
+
+enum Client {
+    Outside { clients: Clients, runtime: Option<Runtime> },
+    Inside { process: Child, input: ChildStdin, output: BufReader<ChildStdout> },
+}
+
+impl Open<'_> {
+    /// The process that has the left end of the connections, where one has.
+    fn left(&self) -> Option<u32> {
+        match &self.client {
+            Client::Inside { process, .. } => Some(process.id()),
+            Client::Outside { .. } => self.subject.left.as_ref().map(Child::id),
+        }
+    }
+
+    /// Processor time so far of both ends' programs: of a gateway in the process with the client's own.
+    pub fn used(&self) -> Result<Duration, String> {
+        let processes = self.left().into_iter().chain(self.subject.right.as_ref().map(Child::id));
+        processes.map(processor::used).sum()
+    }
+
+    /// Octets of memory that the left end's program has in use. The kernel's, which has the connections of
+    /// [`Kind::Tun`], do not count.
+    pub fn memory(&self) -> Option<u64> {
+        let left = self.left().filter(|_| self.subject.kind != Kind::Tun)?;
+        let status = fs::read_to_string(format!("/proc/{left}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+    }
+
+    /// Ends the connections. The median of the round trips, zero where there were none.
+    pub fn close(mut self) -> Result<Duration, String> {
+        match &mut self.client {
+            Client::Outside { clients, .. } => Ok(crate::median(&clients.trips())),
+            Client::Inside { input, output, .. } => {
+                writeln!(input, "end").map_err(|error| error.to_string())?;
+                let mut line = String::new();
+                output.read_line(&mut line).map_err(|error| error.to_string())?;
+                let nanoseconds = line.trim().parse();
+                let nanoseconds = nanoseconds.map_err(|_| format!("no round trip: {line}"))?;
+                Ok(Duration::from_nanos(nanoseconds))
+            }
+        }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        match &mut self.client {
+            Client::Outside { runtime, .. } => {
+                if let Some(runtime) = runtime.take() {
+                    runtime.shutdown_background();
+                }
+            }
+            Client::Inside { process, .. } => {
+                let _ = process.kill();
+                let _ = process.wait();
+            }
+        }
+    }
+}
+
+async fn connect(source: Ipv4Addr, target: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((source, 0).into())?;
+    let stream = socket.connect(target).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+struct Keys {
+    private: String,
+    public: String,
+}
+
+fn keys() -> Result<Keys, String> {
+    let error = |error: std::io::Error| format!("wg: {error}");
+    let output = Command::new("wg").arg("genkey").output().map_err(error)?;
+    let private = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let mut wg = Command::new("wg");
+    let mut process =
+        wg.arg("pubkey").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(error)?;
+    if let Some(mut input) = process.stdin.take() {
+        input.write_all(private.as_bytes()).map_err(error)?;
+    }
+    let output = process.wait_with_output().map_err(error)?;
+    Ok(Keys { private, public: String::from_utf8_lossy(&output.stdout).trim().to_owned() })
+}
+
+/// The program's path, if it is installed: by `benches/tunnel/peers.sh`, or on this machine.
+fn program(name: &str) -> Option<PathBuf> {
+    let peers = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    [peers.to_owned()].into_iter().chain(system).map(|d| d.join(name)).find(|p| p.exists())
+}
+
+fn known(name: &str) -> Result<PathBuf, String> {
+    program(name).ok_or_else(|| format!("there is no {name}"))
+}
