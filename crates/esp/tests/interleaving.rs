@@ -108,7 +108,7 @@ mod sync {
     }
 }
 
-mod arrival {
+mod sa {
     pub(crate) use esp::datapath::Arrival;
 }
 

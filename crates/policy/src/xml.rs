@@ -6,7 +6,7 @@
 
 pub(crate) mod conformance;
 mod definitions;
-mod diagnostic;
+pub(crate) mod diagnostic;
 mod dtd;
 pub(crate) mod element;
 mod lexical;
