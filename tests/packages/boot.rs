@@ -241,6 +241,23 @@ fn write_unit(machine: &Machine, name: &str, text: &str) {
     machine.run(&format!("cat > /etc/systemd/system/{name}.service <<'END'\n{text}END"));
 }
 
+/// The lines of the log about the tunnel are found by their fields, which vpnd's helper has sent.
+fn log_has_fields(site: &Site) {
+    let found = |fields: &str| {
+        let line = format!("journalctl --quiet --no-pager -o cat -u vpnd {fields}");
+        let lines = || Some(site.left.try_run(&line).1).filter(|lines| !lines.is_empty());
+        until(&format!("lines with {fields}"), lines, || site.state())
+    };
+    let up = found("TUNNEL=site CHILD=site_lan EVENT=established PEER=192.0.2.2");
+    let spi = up.split("SPIs ").nth(1).and_then(|text| text.split_whitespace().next());
+    let spi = spi.unwrap_or_else(|| panic!("no SPI in {up}"));
+    assert!(up.contains(found(&format!("SPI={spi} PRIORITY=6 SYSLOG_IDENTIFIER=vpnd")).trim()));
+    let ready = found("PRIORITY=6");
+    assert!(ready.contains("ready: 1 tunnel") && ready.contains(up.lines().next().unwrap_or(&up)));
+    let (_, other) = site.left.try_run("journalctl --no-pager -o cat TUNNEL=other");
+    assert!(!other.contains("site"), "{other}");
+}
+
 fn boot_to_power_off() {
     let mut site = Site::new();
     site.right.start();
@@ -251,6 +268,7 @@ fn boot_to_power_off() {
     // The next steps are about the units from their beginning.
     site.left.power_off();
     site.begin();
+    log_has_fields(&site);
     for line in [
         // More often than systemd allows by default within ten seconds.
         "for _ in 1 2 3 4 5 6 7; do systemctl restart vpnd || exit; done",

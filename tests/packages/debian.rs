@@ -243,7 +243,9 @@ fn purge(root: &'static str) {
     machine.run(NEW);
     machine.run("install -m 600 left.xml /etc/vpnd/policy.xml && rm left.xml right.xml vpnd.deb");
     machine.run("systemctl enable --now vpn-guard vpnd");
-    machine.run("touch /var/lib/vpnd/record /var/cache/vpnd/list /var/log/vpnd.log");
+    machine.run(
+        "touch /var/lib/vpnd/record /var/cache/vpnd/list /var/log/vpnd.log /var/log/vpnd.log.1",
+    );
     let told = machine.run("dpkg --remove vpnd");
     assert!(told.contains("released: "), "{told}");
     machine.space.is_as_before(&network);

@@ -1,6 +1,8 @@
 //! `vpnd start`: everything around the engine, from the first check to the last undone change.
 
 use self::confinement::{Paths, confine};
+use self::journald::Journal;
+use self::logging::Logging;
 use self::server::{Limits, SocketError, serve};
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, Found, LogFormat};
@@ -34,6 +36,7 @@ mod crypto;
 mod families;
 pub mod gateway;
 pub mod helper;
+mod journald;
 pub(crate) mod logging;
 mod manual;
 pub(crate) mod memory;
@@ -130,8 +133,8 @@ pub fn start(options: &Options) -> ExitCode {
         }
     };
     let options = &Options { config: file, ..options.clone() };
-    let levels = logging::start(&config.log);
-    match run_gateway(options, &config, levels) {
+    let logging = logging::start_daemon(&config.log);
+    match run_gateway(options, &config, logging) {
         Ok(()) => return ExitCode::SUCCESS,
         Err(error) if config.log.format == LogFormat::Json => error!("{error}"),
         Err(error) => eprintln!("vpnd: {error}"),
@@ -146,11 +149,8 @@ fn configure(options: &Options) -> Result<Found, StartupError> {
     Ok(Found { file, config })
 }
 
-fn run_gateway(
-    options: &Options,
-    config: &Config,
-    levels: LevelControl,
-) -> Result<(), StartupError> {
+fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(), StartupError> {
+    let Logging { levels, form, journal } = logging;
     privilege::check()?;
     let source = match options.policy.clone() {
         Some(path) => Source::File { path, lenient: options.lenient },
@@ -197,6 +197,11 @@ fn run_gateway(
         && let Err(error) = service_manager::connect()
     {
         warn!(%error, "cannot connect to the service manager");
+    }
+    if helper.is_ok()
+        && let Some(Err(error)) = journal.as_ref().map(Journal::leave_to_helper)
+    {
+        warn!(%error, "lines of the log have no fields (TUNNEL=): the helper does not reach the journal");
     }
     let mut confinement = confine(&paths, helper);
     // Modules of tokens are other people's code, with threads of their own: they are confined, too.
@@ -247,7 +252,7 @@ fn run_gateway(
         };
         let (events, counted) = (builder.subscribe(), builder.subscribe());
         let gateway = builder.start().await.map_err(|error| naming(error, holder))?;
-        let log = tokio::spawn(follow(events, config.log.format));
+        let log = tokio::spawn(follow(events, form));
         warn_of_lacks(&gateway, &policy).await;
         let providers = gateway.crypto().providers();
         let (crypto, remarks) =

@@ -150,7 +150,7 @@ pub fn run(options: &Options) -> Result<ExitCode, ExecError> {
         let (device, offloads) = inside.device()?;
         let device = Tun::new(device, offloads).map_err(system("read the tunnel's device"))?;
         keeper.keep(policy, Arc::clone(&certificates.trust));
-        let log = tokio::spawn(logging::follow(builder.subscribe(), config.log.format));
+        let log = tokio::spawn(logging::follow(builder.subscribe(), config.log.format.into()));
         let (gateway, network) = builder.packets_of(Arc::new(device)).start().await?;
         let outcome = inside.serve(&gateway, forwarding).await;
         gateway.stop().await;

@@ -142,7 +142,7 @@ pub fn run(options: &Options) -> Result<(), ProxyError> {
             .map_err(|source| StartupError::System { what: "listen for signals", source })?;
         let listeners = Listeners::bind(options).await?;
         keeper.keep(policy, Arc::clone(&certificates.trust));
-        let log = tokio::spawn(logging::follow(builder.subscribe(), config.log.format));
+        let log = tokio::spawn(logging::follow(builder.subscribe(), config.log.format.into()));
         let (gateway, network) = builder.start().await?;
         let (serving, line) = listeners.serve(options, &network)?;
         println!("{line}");

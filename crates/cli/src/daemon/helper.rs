@@ -1,12 +1,13 @@
 //! The helper: a process that runs `nft` for the daemon, so that the daemon itself need not be able to run any program.
-//! It also tells the service manager what the daemon has to say.
+//! It also tells the service manager what the daemon has to say, and sends its log to systemd's journal.
 //!
 //! ```text
 //!  vpnd start ── socket: a connection for each call ──► vpnd start --helper
 //!      │ confined: no programs, fixed code                  │ confined: no file to write, and only `nft` to run
 //!      ├── connection: arguments and input ────────────────►├──► nft
 //!      │    ◄── the number of the process, its output ──────┤
-//!      └── connection: scripts for a table ────────────────►├──► nft -i, which owns the table until the connection ends
+//!      ├── connection: scripts for a table ────────────────►├──► nft -i, which owns the table until the connection ends
+//!      └── connection: lines of the log ───────────────────►├──► journal
 //!                                                           └──► service manager
 //! ```
 //!
@@ -43,6 +44,8 @@ enum Call {
     Tell(String),
     /// To start a process that owns a table, until the connection ends. Its scripts follow.
     Own(String),
+    /// To send lines of the log to the journal, until the connection ends. They follow, and have no answers.
+    Journal,
 }
 
 /// A script for a process that owns a table.
@@ -127,6 +130,14 @@ pub(super) fn tell(text: &str) -> Option<io::Result<()>> {
     let helper = HELPER.get()?;
     let told = helper.call(&Call::Tell(text.to_owned()), Some(AT_ONCE), &mut |_| {});
     Some(told.map(drop))
+}
+
+/// A connection for lines of the log, which the helper sends to the journal.
+pub(super) fn journal() -> io::Result<UnixStream> {
+    let helper = HELPER.get().ok_or(io::ErrorKind::NotConnected)?;
+    let connection = helper.begin(&Call::Journal, Some(AT_ONCE))?;
+    answer(&connection, &mut |_| {})?;
+    Ok(connection)
 }
 
 static HELPER: OnceLock<Helper> = OnceLock::new();

@@ -1,8 +1,9 @@
 //! The log: what is written of the engine's events, and how the level is changed while the daemon runs.
 
+use super::journald::{self, Journal};
 use crate::config::{BadLevel, Log, LogFormat, LogLevel};
 use crate::view::event_name;
-use ike::event::{Event, EventKind};
+use ike::event::{Event, EventKind, Negotiated};
 use nix::sys::stat::{FileStat as Stat, fstat};
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use tracing::{Subscriber, info, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Layered, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -42,14 +43,59 @@ impl LevelControl {
     }
 }
 
+/// The form in which an event of the engine goes to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Its sentence.
+    Sentence,
+    /// Its sentence, and fields for systemd's journal.
+    Journal,
+    /// Fields for JSON.
+    Json,
+}
+
+impl From<LogFormat> for Form {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Human => Self::Sentence,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+/// The log of a daemon.
+pub(super) struct Logging {
+    /// Changes its level.
+    pub levels: LevelControl,
+    /// The form of the engine's events.
+    pub form: Form,
+    /// systemd's journal, where the log goes there with fields.
+    pub journal: Option<Journal>,
+}
+
 /// Starts to log to standard error for the whole process. Where a log is running already (an embedder's, a test's),
 /// that one stays.
 pub fn start(log: &Log) -> LevelControl {
     let colour = io::stderr().is_terminal() && console::colors_enabled_stderr();
-    let style = Style { colour, time: !is_journal() };
-    let (subscriber, levels) = subscriber(log, style, io::stderr);
+    let style = Style { colour, time: !journald::is_standard_error() };
+    let (subscriber, levels) = subscriber(log, lines(log.format, style, io::stderr));
     let _ = subscriber.try_init();
     levels
+}
+
+/// The same for a daemon, which logs to systemd's journal with fields if standard error is the journal. Objects of JSON
+/// have the fields in themselves: they go to standard error.
+pub(super) fn start_daemon(log: &Log) -> Logging {
+    let form = Form::from(log.format);
+    // Without a journal at its place, standard error is what there is.
+    let socket = journald::connect().ok().flatten().filter(|_| form == Form::Sentence);
+    let Some(socket) = socket else {
+        return Logging { levels: start(log), form, journal: None };
+    };
+    let journal = Journal::new(socket);
+    let (subscriber, levels) = subscriber(log, journal.clone().boxed());
+    let _ = subscriber.try_init();
+    Logging { levels, form: Form::Journal, journal: Some(journal) }
 }
 
 /// How a log for people looks.
@@ -59,34 +105,21 @@ struct Style {
     time: bool,
 }
 
-/// Returns `true` if standard error is the journal of systemd, which notes the time of each line itself.
-fn is_journal() -> bool {
-    let named = std::env::var("JOURNAL_STREAM").ok();
-    named.zip(fstat(io::stderr()).ok()).is_some_and(|(named, stat)| is_stream(&named, &stat))
-}
-
-/// Returns `true` if the text, a device and an inode, names the file of this status (systemd.exec(5)).
-fn is_stream(named: &str, stat: &Stat) -> bool {
-    named == format!("{}:{}", stat.st_dev, stat.st_ino)
-}
-
 /// Returns `true` if the log goes to the file, terminal or journal that is standard output as well.
 pub(super) fn shares_standard_output() -> bool {
     let same = |a: Stat, b: Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
     fstat(io::stdout()).ok().zip(fstat(io::stderr()).ok()).is_some_and(|(a, b)| same(a, b))
 }
 
+/// What an event of the log passes before the lines.
+type Filtered = Layered<reload::Layer<Targets, Registry>, Registry>;
+
 /// Builds the log with its lever.
-fn subscriber<W>(
+fn subscriber(
     log: &Log,
-    style: Style,
-    writer: W,
-) -> (impl Subscriber + Send + Sync + use<W>, LevelControl)
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+    lines: Box<dyn Layer<Filtered> + Send + Sync>,
+) -> (impl Subscriber + Send + Sync + use<>, LevelControl) {
     let (filter, handle) = reload::Layer::new(log.level.targets());
-    let lines = lines(log.format, style, writer);
     let set = move |targets| {
         // It fails only once the log itself is gone.
         let _ = handle.reload(targets);
@@ -110,16 +143,16 @@ where
 }
 
 /// Writes every event of the engine to the log until the engine is gone.
-pub async fn follow(mut events: Events, format: LogFormat) {
+pub async fn follow(mut events: Events, form: Form) {
     let mut before = None;
     while let Some(event) = events.recv().await {
         let count = events.missed();
         if count > 0 {
             warn!(count, "events came faster than the log took them");
         }
-        match before.filter(|before| format == LogFormat::Human && repeats(before, &event)) {
-            Some(_) => warn!("{}: failed for the same reason", event.tunnel),
-            None => write(&event, format),
+        match before.filter(|before| form != Form::Json && repeats(before, &event)) {
+            Some(_) => write_repetition(&event, form),
+            None => write(&event, form),
         }
         before = Some(event);
     }
@@ -136,18 +169,70 @@ fn repeats(before: &Event, event: &Event) -> bool {
         && event.child.is_none()
 }
 
+/// Writes that a tunnel has failed as its phase 2 tunnel has.
+fn write_repetition(event: &Event, form: Form) {
+    let tunnel = event.tunnel.as_str();
+    match form {
+        Form::Journal => {
+            let peer = event.peer.map(|peer| peer.to_string());
+            let (peer, kind) = (peer.as_deref(), event_name(event));
+            warn!(tunnel, peer, event = kind, "{tunnel}: failed for the same reason");
+        }
+        Form::Sentence | Form::Json => warn!("{tunnel}: failed for the same reason"),
+    }
+}
+
 /// Writes an event. For people its sentence says everything, also at the level `debug`; in JSON the fields follow.
-fn write(event: &Event, format: LogFormat) {
-    if format == LogFormat::Human {
-        let sentence = sentence(event);
-        return match &event.kind {
-            EventKind::Failed(_)
+fn write(event: &Event, form: Form) {
+    match form {
+        Form::Sentence => write_sentence(event),
+        Form::Journal => write_for_journal(event),
+        Form::Json => write_fields(event),
+    }
+}
+
+/// Returns `true` if an event is a warning.
+fn is_warning(event: &Event) -> bool {
+    matches!(
+        event.kind,
+        EventKind::Failed(_)
             | EventKind::TurnedAway(_)
             | EventKind::Restored(_)
-            | EventKind::Warning(_) => warn!("{sentence}"),
-            _ => info!("{sentence}"),
-        };
+            | EventKind::Warning(_)
+    )
+}
+
+fn write_sentence(event: &Event) {
+    let sentence = sentence(event);
+    match is_warning(event) {
+        true => warn!("{sentence}"),
+        false => info!("{sentence}"),
     }
+}
+
+fn write_for_journal(event: &Event) {
+    let (tunnel, child) = (event.tunnel.as_str(), event.child.as_deref());
+    let peer = event.peer.map(|peer| peer.to_string());
+    let (peer, kind) = (peer.as_deref(), event_name(event));
+    let spis = match &event.kind {
+        EventKind::Established { suite } | EventKind::Rekeyed { suite } => match suite {
+            Negotiated::Child { inbound_spi, outbound_spi, .. } => {
+                Some((inbound_spi.to_string(), outbound_spi.to_string()))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let (spi_in, spi_out) = spis.unzip();
+    let (spi_in, spi_out) = (spi_in.as_deref(), spi_out.as_deref());
+    let sentence = sentence(event);
+    match is_warning(event) {
+        true => warn!(tunnel, child, peer, event = kind, spi_in, spi_out, "{sentence}"),
+        false => info!(tunnel, child, peer, event = kind, spi_in, spi_out, "{sentence}"),
+    }
+}
+
+fn write_fields(event: &Event) {
     let (tunnel, child) = (event.tunnel.as_str(), event.child.as_deref());
     let peer = event.peer.map(|peer| peer.to_string());
     let (peer, kind) = (peer.as_deref(), event_name(event));
@@ -213,7 +298,8 @@ mod tests {
         let buffer = Buffer::default();
         let writer = buffer.clone();
         let log = Log { format, ..Log::default() };
-        let (subscriber, levels) = subscriber(&log, style, move || writer.clone());
+        let lines = lines(log.format, style, move || writer.clone());
+        let (subscriber, levels) = subscriber(&log, lines);
         tracing::subscriber::with_default(subscriber, || f(&levels));
         let octets = buffer.0.lock().expect("no test panics while writing").clone();
         String::from_utf8(octets).expect("the log is text")
@@ -237,8 +323,8 @@ mod tests {
         let detail = "the peer's \"key\"\nor identity differs".to_owned();
         let failure = Failure::new(FailureKind::AuthenticationFailed, detail);
         let text = logged(LogFormat::Json, |_| {
-            write(&event(None, EventKind::Failed(failure)), LogFormat::Json);
-            write(&event(Some("lan"), EventKind::Rekeyed { suite: suite() }), LogFormat::Json);
+            write(&event(None, EventKind::Failed(failure)), Form::Json);
+            write(&event(Some("lan"), EventKind::Rekeyed { suite: suite() }), Form::Json);
         });
         let lines: Vec<Value> = text
             .lines()
@@ -265,19 +351,10 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_is_known_by_its_file() {
-        let file = std::fs::File::open("/dev/null").expect("there");
-        let stat = fstat(&file).expect("open");
-        assert!(is_stream(&format!("{}:{}", stat.st_dev, stat.st_ino), &stat));
-        assert!(!is_stream(&format!("{}:{}", stat.st_dev, stat.st_ino + 1), &stat));
-        assert!(!is_stream("", &stat));
-    }
-
-    #[test]
     fn human_lines_carry_no_escape_sequences_of_a_peer() {
         let text = logged(LogFormat::Human, |_| {
             let warning = EventKind::Warning("\u{1b}]0;owned\u{7}".to_owned());
-            write(&event(None, warning), LogFormat::Human);
+            write(&event(None, warning), Form::Sentence);
         });
         assert!(text.contains("WARN"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
@@ -292,10 +369,10 @@ mod tests {
         let mut moved = event(None, EventKind::Moved { from, to });
         moved.peer = Some(to);
         let text = logged(LogFormat::Human, |levels| {
-            write(&rekeyed, LogFormat::Human);
-            write(&moved, LogFormat::Human);
+            write(&rekeyed, Form::Sentence);
+            write(&moved, Form::Sentence);
             levels.set("debug").expect("a level");
-            write(&rekeyed, LogFormat::Human);
+            write(&rekeyed, Form::Sentence);
         });
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("lan")).collect();
         assert_eq!(lines.len(), 2, "{text}");

@@ -3,12 +3,14 @@
 use super::{Call, Ready, Script, Told};
 use crate::channel::{receive, send};
 use crate::daemon::confinement::confine_helper;
+use crate::daemon::journald::{self, Entry};
 use crate::daemon::{memory, service_manager};
 use host::nft::{self, Owner, Process};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::process::ExitCode;
 
 /// Serves the daemon, whose socket is standard input, until it ends.
@@ -24,6 +26,13 @@ pub fn run() -> ExitCode {
     if let Err(error) = service_manager::connect() {
         eprintln!("vpnd: cannot connect to the service manager: {error}");
     }
+    // The daemon is told the error when it asks for it.
+    let journal = journald::connect().and_then(|journal| {
+        journal.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotConnected, "standard error is no journal")
+        })
+    });
+    let journal = &journal;
     nft::keep_script();
     let confinement = confine_helper();
     let missing = confinement.info().missing.clone();
@@ -37,7 +46,7 @@ pub fn run() -> ExitCode {
         while let Ok(((), Some(connection))) = receive(io::stdin()) {
             let answer = move || {
                 // The daemon has ended if it does not want to know.
-                let _ = answer(&connection);
+                let _ = answer(&connection, journal);
             };
             // Without a thread, the connection closes.
             let _ = std::thread::Builder::new().name("nft".to_owned()).spawn_scoped(scope, answer);
@@ -47,7 +56,7 @@ pub fn run() -> ExitCode {
 }
 
 /// Carries out one call.
-fn answer(connection: &OwnedFd) -> io::Result<()> {
+fn answer(connection: &OwnedFd, journal: &io::Result<UnixDatagram>) -> io::Result<()> {
     let outcome = match receive(connection)?.0 {
         Call::Nft { arguments, input } => {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -60,8 +69,23 @@ fn answer(connection: &OwnedFd) -> io::Result<()> {
             Ok(owner) => return own(connection, owner),
             Err(error) => Err(error),
         },
+        Call::Journal => match journal {
+            Ok(journal) => return log(connection, journal),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        },
     };
     tell(connection, outcome)
+}
+
+/// Sends lines of the log to the journal until the daemon ends, or the connection.
+fn log(connection: &OwnedFd, journal: &UnixDatagram) -> io::Result<()> {
+    tell(connection, Ok(String::new()))?;
+    while let Ok((entry, _)) = receive::<Entry>(connection) {
+        if journal.send(&entry.octets()).is_err() {
+            eprintln!("{}", entry.line());
+        }
+    }
+    Ok(())
 }
 
 fn tell(connection: &OwnedFd, outcome: io::Result<String>) -> io::Result<()> {
