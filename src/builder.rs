@@ -19,7 +19,6 @@ use crate::events::Events;
 use crate::gateway::Gateway;
 use crate::revocation::Lists;
 use esp::plane::DataPlane;
-use ike::Event;
 use ike::InvalidSettings;
 use ike::key_log::Sink;
 use ike::proof::trust::Trust;
@@ -27,7 +26,6 @@ use policy::Policy;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::broadcast;
 
 /// The settings of a gateway. `D` is its data plane: [`HostPlane`], the planes that come with this crate, or
 /// [`CustomPlane`].
@@ -45,7 +43,7 @@ struct EngineSettings {
     trust: Arc<Trust>,
     lists: Arc<Lists>,
     key_log: Option<Sink>,
-    events: broadcast::Sender<Event>,
+    events: driver::EventSenders,
 }
 
 impl Builder {
@@ -57,7 +55,7 @@ impl Builder {
             trust: Arc::default(),
             lists: Arc::default(),
             key_log: None,
-            events: driver::event_channel(),
+            events: driver::EventSenders::default(),
         };
         Self { engine, plane: HostPlane::default() }
     }
@@ -120,6 +118,12 @@ impl<D> Builder<D> {
     pub fn subscribe(&self) -> Events {
         self.engine.events.subscribe().into()
     }
+
+    /// Subscribes to the gateway's events, and to each step of its own exchanges
+    /// ([`EventKind::Exchange`](ike::EventKind::Exchange)), for those who measure them.
+    pub fn subscribe_with_exchanges(&self) -> Events {
+        self.engine.events.subscribe_with_exchanges().into()
+    }
 }
 
 impl EngineSettings {
@@ -131,19 +135,23 @@ impl EngineSettings {
         runtime::check()
     }
 
-    /// The constructor of the engine, the fetcher of revocation lists, and the channel of the events.
+    /// The constructor of the engine, the fetcher of revocation lists, and the channels of the events.
     fn into_parts<P: DataPlane>(
         self,
         plane: P,
         seed: [u8; 32],
-    ) -> (impl FnOnce(Instant) -> ike::Engine<P>, Fetcher, broadcast::Sender<Event>) {
+    ) -> (impl FnOnce(Instant) -> ike::Engine<P>, Fetcher, driver::EventSenders) {
         let Self { policy, ike, natt_port: _, trust, lists, key_log, events } = self;
+        let tells_exchanges = events.has_exchanges();
         let make = move |now| {
             let mut engine = ike::Engine::new(policy, ike, plane, seed, now)
                 .expect("the policy and the configuration were checked first");
             engine.replace_trust(trust);
             if let Some(sink) = key_log {
                 engine.log_keys(sink);
+            }
+            if tells_exchanges {
+                engine.tell_exchanges();
             }
             engine
         };

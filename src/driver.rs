@@ -1,6 +1,7 @@
 //! The tokio shell: sockets, clock and commands around an [`Engine`].
 
 mod addresses;
+mod event_senders;
 mod filter_change;
 mod handle;
 mod jobs;
@@ -12,6 +13,7 @@ mod selection;
 mod socket;
 mod waiting;
 
+pub use event_senders::EventSenders;
 pub use handle::{Activation, Begun, GatewayError, Handle, WeakHandle};
 pub use jobs::Fetcher;
 pub use nat_t::{EspSink, NatT, hear_icmp};
@@ -39,14 +41,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use waiting::Waiting;
 
 /// The time that peers have to answer the last Deletes.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// Events a slow listener may fall behind.
-const EVENTS: usize = 1024;
 /// Reads of the sockets before the next message is answered.
 const GATHERED: usize = 64;
 /// IKE messages that may wait for the engine; more are dropped, as a full socket would.
@@ -187,12 +187,7 @@ pub struct Surroundings<P> {
     /// The engine's policy.
     pub policy: Arc<Policy>,
     /// Where events go.
-    pub events: broadcast::Sender<ike::Event>,
-}
-
-/// A channel for events that retains as many as a slow listener may fall behind.
-pub fn event_channel() -> broadcast::Sender<ike::Event> {
-    broadcast::channel(EVENTS).0
+    pub events: EventSenders,
 }
 
 /// Runs an engine, which `make` makes, in the current tokio runtime.
@@ -255,7 +250,7 @@ struct Driver<P: DataPlane> {
     queue: PriorityQueue<Received>,
     overflow: Overflow,
     waiting: Waiting,
-    events: broadcast::Sender<ike::Event>,
+    events: EventSenders,
 }
 
 impl<P: DataPlane + Send + 'static> Driver<P> {
@@ -462,8 +457,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 Output::Event(event) => {
                     let under_way = self.engine.is_under_way(&event.tunnel);
                     self.waiting.see(&event, under_way);
-                    // Nobody may be listening.
-                    let _ = self.events.send(event);
+                    self.events.send(event);
                 }
                 Output::Wait(deadline) => return deadline.map(|deadline| deadline.at),
             }

@@ -50,6 +50,7 @@ mod stress;
 mod support;
 mod terminal;
 mod tokens;
+mod traces;
 mod wireshark;
 
 fn main() -> std::process::ExitCode {
@@ -90,6 +91,7 @@ fn main() -> std::process::ExitCode {
         support::trials(),
         tokens::trials(),
         terminal::trials(),
+        traces::trials(),
         kills::trials(),
         roaming::trials(),
         manual::trials(),

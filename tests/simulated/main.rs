@@ -17,6 +17,7 @@ mod datapath;
 mod delete;
 mod dropped;
 mod establish;
+mod exchange_steps;
 mod failure;
 mod families;
 mod forgery;

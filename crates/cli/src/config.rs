@@ -28,6 +28,7 @@ mod manual;
 mod metrics;
 mod ranges;
 mod span;
+mod traces;
 mod tunnel;
 mod workers;
 
@@ -35,6 +36,7 @@ pub use self::esp::{Df, Encap, Esp};
 pub use self::ike::{Ike, RestartAction};
 pub use self::log::{BadLevel, Log, LogFormat, LogLevel};
 pub use self::metrics::Metrics;
+pub use self::traces::Traces;
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
 pub use families::FamiliesSection;
@@ -59,6 +61,8 @@ pub struct Config {
     pub log: Log,
     /// `[metrics]`
     pub metrics: Metrics,
+    /// `[traces]`
+    pub traces: Traces,
     /// `[ike]`
     pub ike: Ike,
     /// `[esp]`

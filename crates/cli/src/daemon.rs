@@ -52,6 +52,8 @@ mod service;
 mod service_manager;
 mod source;
 mod stored;
+#[cfg(feature = "otlp")]
+mod traces;
 mod tunnels;
 mod undo;
 mod workers;
@@ -96,6 +98,12 @@ pub enum StartupError {
     /// The endpoint for metrics.
     #[error(transparent)]
     Metrics(#[from] ::metrics::BindError),
+    /// The collector of spans.
+    #[error(
+        "this vpnd was built without the feature otlp, and sends no spans to {0}: leave endpoint of [traces] in vpnd.toml empty, or \
+         build vpnd with that feature"
+    )]
+    Traces(::traces::Endpoint),
     /// Capabilities or devices.
     #[error(transparent)]
     Privilege(#[from] privilege::PrivilegeError),
@@ -183,6 +191,10 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
         warn!("{remark}");
     }
     let (socket, listener) = server::bind(&config.control.socket)?;
+    if let Some(endpoint) = config.traces.endpoint.as_ref().filter(|_| cfg!(not(feature = "otlp")))
+    {
+        return Err(StartupError::Traces(endpoint.clone()));
+    }
     let endpoint = config.metrics.listen.as_ref().map(metrics::listen).transpose()?;
 
     // The last moment with one thread. The gateway starts confined.
@@ -250,9 +262,16 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
             Some(sink) => builder.log_keys(sink),
             None => builder,
         };
+        #[cfg(feature = "otlp")]
+        let observed = {
+            let collector = config.traces.endpoint.as_ref();
+            collector.map(|place| (place, builder.subscribe_with_exchanges()))
+        };
         let (events, counted) = (builder.subscribe(), builder.subscribe());
         let gateway = builder.start().await.map_err(|error| naming(error, holder))?;
         let log = tokio::spawn(follow(events, form));
+        #[cfg(feature = "otlp")]
+        let observed = observed.map(|(place, events)| traces::start(place, events));
         warn_of_lacks(&gateway, &policy).await;
         let providers = gateway.crypto().providers();
         let (crypto, remarks) =
@@ -277,6 +296,11 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
         let metrics = endpoint.map(|endpoint| metrics::serve(endpoint, &daemon, counted));
         let metrics = metrics.unwrap_or_default();
         run(daemon, socket, listener, signals, log, metrics, &ready).await;
+        #[cfg(feature = "otlp")]
+        if let Some(traces) = observed {
+            // It has ended with the events, unless the collector is slow.
+            let _ = traces.await;
+        }
         Ok(())
     })
 }

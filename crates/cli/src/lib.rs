@@ -38,7 +38,7 @@
 //! | How is an answer printed? | `report.rs`, `report/` |
 //! | Where is the state of tunnels explained, judged, and gathered for support? | `why.rs`, `why/`, `src/findings.rs` of the crate `vpn`; `health.rs`, `health/`; `support.rs`, `support/` |
 //! | Who warns of settings that do nothing, or shut somebody out? | `filter_advice.rs`, `guard_advice.rs`, `offload_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
-//! | Where do events, numbers and keys leave the daemon? | `daemon/logging.rs`, `daemon/metrics.rs`, `wireshark.rs` |
+//! | Where do events, numbers and keys leave the daemon? | `daemon/logging.rs`, `daemon/metrics.rs`, `daemon/traces.rs`, `wireshark.rs` |
 //! | Where are AIX's commands? | `aix.rs`, `aix/` |
 //! | Where are manual pages and completions made? | `manual.rs`, `shell.rs`, `completions.rs` |
 #![forbid(unsafe_code)]

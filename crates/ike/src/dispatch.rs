@@ -10,6 +10,7 @@ use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
+use crate::event::Step;
 use crate::exchange::Answer;
 use crate::exchange::{
     address_update, auth, childless, create_child, delete, follow_up, follow_up_answer,
@@ -115,6 +116,7 @@ impl Session {
             let duration = cx.now.saturating_duration_since(since);
             cx.out.durations.note(active.measured_as(), duration);
         }
+        cx.out.exchange(&self.tunnel.name, || sa.told(Step::Answered));
         sa.window.concluded();
         self.heard(cx, index, datagram);
         self.take_answering_path(cx, datagram, retransmissions);
@@ -358,6 +360,7 @@ impl Session {
         index: usize,
         error: &WireError,
     ) -> Effects {
+        cx.out.exchange(&self.tunnel.name, || self.sas[index].told(Step::Answered));
         self.sas[index].window.concluded();
         let failure =
             Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"));
@@ -539,6 +542,7 @@ impl Session {
                     for (local, remote) in others {
                         cx.out.transmit_all(local, remote, datagrams);
                     }
+                    cx.out.exchange(&self.tunnel.name, || sa.told(Step::Repeated));
                 }
                 Retransmission::GiveUp => given_up.push(sa.local_spi),
             }

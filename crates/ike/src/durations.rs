@@ -41,6 +41,7 @@ impl Durations {
 
 /// A kind of exchange that this side begins on an IKE SA that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Exchange {
     /// The question whether the peer is there (RFC 7296 §2.4).

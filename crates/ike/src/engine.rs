@@ -204,6 +204,12 @@ impl<P: DataPlane> Engine<P> {
         self.out.key_sink = Some(sink);
     }
 
+    /// Has the engine tell of each step of its own exchanges ([`EventKind::Exchange`](crate::EventKind::Exchange)), for
+    /// those who measure them.
+    pub fn tell_exchanges(&mut self) {
+        self.out.tells_exchanges = true;
+    }
+
     // ---- inputs
 
     /// Takes a datagram from the network.

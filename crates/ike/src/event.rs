@@ -1,8 +1,11 @@
 //! Events: the engine's news for its owner.
 
 use crate::close_reason::CloseReason;
+use crate::durations::Exchange;
 use crate::failure::Failure;
 use crate::negotiation::suite::{ChildSuite, IkeSuite};
+use crate::wire::header::IkeSpi;
+use crate::wire::registry::ExchangeType;
 use esp::plane::{Restored, Spi};
 use policy::Mode;
 use std::fmt;
@@ -65,6 +68,62 @@ impl Event {
     }
 }
 
+/// A step of an exchange that this side has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ExchangeStep {
+    /// The step.
+    pub step: Step,
+    /// The type of the exchange.
+    pub exchange: ExchangeType,
+    /// Its purpose, if the IKE SA was up before.
+    pub purpose: Option<Exchange>,
+    /// The number of the request on its IKE SA.
+    pub message_id: u32,
+    /// This side's SPI of the IKE SA.
+    pub local_spi: IkeSpi,
+    /// The peer's SPI of the IKE SA; zero as long as it is unknown.
+    pub remote_spi: IkeSpi,
+}
+
+impl ExchangeStep {
+    /// A step of the IKE_SA_INIT of an IKE SA without SPIs, for tests of listeners.
+    pub fn first(step: Step) -> Self {
+        Self {
+            step,
+            exchange: ExchangeType::IKE_SA_INIT,
+            purpose: None,
+            message_id: 0,
+            local_spi: IkeSpi(0),
+            remote_spi: IkeSpi(0),
+        }
+    }
+}
+
+/// Steps of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum Step {
+    /// The request was sent for the first time. IKE_SA_INIT may begin again with another request.
+    Sent,
+    /// The request was sent again.
+    Repeated,
+    /// The peer has answered.
+    Answered,
+}
+
+impl fmt::Display for ExchangeStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let step = match self.step {
+            Step::Sent => "sent",
+            Step::Repeated => "sent again",
+            Step::Answered => "answered",
+        };
+        write!(f, "{} {step}", self.exchange)
+    }
+}
+
 /// Kinds of [`Event`].
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
@@ -112,6 +171,9 @@ pub enum EventKind {
     Restored(Restored),
     /// Something worth the operator's attention.
     Warning(String),
+    /// An exchange of this side has gone one step further. Only an engine that is asked to tells of these
+    /// ([`Engine::tell_exchanges`](crate::Engine::tell_exchanges)).
+    Exchange(ExchangeStep),
 }
 
 impl fmt::Display for Event {
@@ -149,6 +211,7 @@ impl fmt::Display for EventKind {
                 write!(f, "put back after others had removed or changed it: {restored}")
             }
             Self::Warning(text) => f.write_str(text),
+            Self::Exchange(step) => step.fmt(f),
         }
     }
 }

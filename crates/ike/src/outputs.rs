@@ -6,7 +6,7 @@ use crate::deadlines::{Deadline, after};
 use crate::discard::Discard;
 use crate::dropped::Dropped;
 use crate::durations::ExchangeDurations;
-use crate::event::{Event, EventKind};
+use crate::event::{Event, EventKind, ExchangeStep};
 use crate::failure::{Failure, FailureKind};
 use crate::key_log::{LoggedKeys, Sink};
 use crate::past_failures::Failures;
@@ -64,6 +64,8 @@ pub(crate) struct Outputs {
     sa_ids: u64,
     /// Where keys go, if they are to go anywhere.
     pub key_sink: Option<Sink>,
+    /// Whether the steps of exchanges are events.
+    pub tells_exchanges: bool,
 }
 
 impl Outputs {
@@ -111,6 +113,19 @@ impl Outputs {
     pub fn event(&mut self, tunnel: &str, child: Option<&str>, kind: EventKind) {
         let (tunnel, child) = (tunnel.into(), child.map(Into::into));
         self.events.push_back(Event { tunnel, child, peer: None, kind });
+    }
+
+    /// Tells of a step of an exchange of ours, with the child tunnel that it is for, if anybody wants to know.
+    pub fn exchange<'a>(
+        &mut self,
+        tunnel: &str,
+        told: impl FnOnce() -> Option<(Option<&'a str>, ExchangeStep)>,
+    ) {
+        if self.tells_exchanges
+            && let Some((child, step)) = told()
+        {
+            self.event(tunnel, child, EventKind::Exchange(step));
+        }
     }
 
     /// Tells of the end of an IKE tunnel or of one of its child tunnels, and remembers it.

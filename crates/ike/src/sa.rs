@@ -17,6 +17,7 @@ pub(crate) mod postponed;
 pub(crate) mod reassembly;
 pub(crate) mod window;
 
+use crate::event::{ExchangeStep, Step};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::registry::{ExchangeType, PayloadType};
 use active::Active;
@@ -106,6 +107,30 @@ impl IkeSa {
         } else {
             (self.remote_spi, self.local_spi)
         }
+    }
+
+    /// A step of the exchange of ours that is in flight, with the child tunnel that it sets up or rekeys, if the IKE SA
+    /// was up before.
+    pub fn told(&self, step: Step) -> Option<(Option<&str>, ExchangeStep)> {
+        let (exchange, active) = match &self.state {
+            State::InitSent(_) => (ExchangeType::IKE_SA_INIT, None),
+            State::IntermediateSent(_) => (ExchangeType::IKE_INTERMEDIATE, None),
+            State::AuthSent(_) => (ExchangeType::IKE_AUTH, None),
+            State::Established(established) => {
+                let active = established.active.as_ref()?;
+                (active.exchange(), Some(active))
+            }
+            State::Moving => return None,
+        };
+        let told = ExchangeStep {
+            step,
+            exchange,
+            purpose: active.map(Active::measured_as),
+            message_id: self.window.outstanding_id()?,
+            local_spi: self.local_spi,
+            remote_spi: self.remote_spi,
+        };
+        Some((active.and_then(Active::child), told))
     }
 
     pub fn established(&self) -> Option<&Established> {

@@ -18,7 +18,7 @@ use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::effect::{Lingering, Lost};
-use crate::event::{EventKind, Negotiated};
+use crate::event::{EventKind, Negotiated, Step};
 use crate::failure::Failure;
 use crate::impossible::impossible;
 use crate::negotiation::selectors;
@@ -512,6 +512,7 @@ impl Session {
         if let Some(established) = sa.established_mut() {
             established.active = active;
         }
+        cx.out.exchange(&self.tunnel.name, || self.sas[index].told(Step::Sent));
     }
 
     pub fn send_answer(

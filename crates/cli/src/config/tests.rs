@@ -121,6 +121,8 @@ fn mistakes_are_named_with_their_place_and_cure() {
         ("[esp]\ndevice = \"a name of a device\"", &["esp.device", "1 to 15"]),
         ("[esp]\ndevice = \"../x\"", &["esp.device"]),
         ("[log]\nlevel = \"loud\"", &["line 2", "\"loud\" is no log level", "debug"]),
+        ("[traces]\nendpoint = \"https://a/\"", &["line 2", "https, which vpnd does not speak"]),
+        ("[traces]\nendpoint = \"a:4318\"", &["line 2", "no http:// URL"]),
         ("[log]\nformat = \"xml\"", &["line 2", "xml", "json"]),
         ("[crypto]\nprovider = \"openssl\"", &["line 2", "\"openssl\"; there are aws-lc, ring"]),
         ("[crypto]\nalgorithms = { aes = \"ring\" }", &["line 2", "\"aes\"; there are aes-gcm"]),

@@ -14,7 +14,7 @@ use crate::crypto::prf;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
-use crate::event::EventKind;
+use crate::event::{EventKind, Step};
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
@@ -132,6 +132,7 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
     let request = Message::unprotected(init.request.clone());
     sa.window.restart(cx.now, cx.config, request);
+    cx.out.exchange(&session.tunnel.name, || sa.told(Step::Sent));
 }
 
 /// Tells a peer of the same kind that ESP may go in UDP without a NAT.
@@ -367,10 +368,11 @@ pub(crate) fn conclude(
     };
     cx.out.products.note(&session.tunnel.name, Product::of(&payloads));
     let sa = &mut session.sas[index];
+    sa.remote_spi = header.responder_spi;
+    cx.out.exchange(&session.tunnel.name, || sa.told(Step::Answered));
     let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else {
         impossible!(cx.out, "it was in this state a moment ago");
     };
-    sa.remote_spi = header.responder_spi;
     sa.window.concluded();
     let spis = sa.spis();
     let traverses = detect(spis, &mut session.path, &payloads);

@@ -50,6 +50,14 @@ impl Active {
         }
     }
 
+    /// The child tunnel that the exchange sets up or rekeys.
+    pub fn child(&self) -> Option<&str> {
+        match self {
+            Self::Child(pending) => Some(&pending.tunnel.name),
+            _ => None,
+        }
+    }
+
     /// Returns `true` if the exchange creates, rekeys or deletes a Child SA.
     pub fn concerns_child(&self) -> bool {
         matches!(self, Self::Child(_) | Self::DeleteChildren(_))

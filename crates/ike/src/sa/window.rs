@@ -186,6 +186,11 @@ impl Window {
         }
     }
 
+    /// The number of the request that is not answered.
+    pub fn outstanding_id(&self) -> Option<u32> {
+        self.outstanding.as_ref().map(|o| o.id)
+    }
+
     /// When the outstanding request was sent first.
     pub fn waits_since(&self) -> Option<Instant> {
         self.outstanding.as_ref().map(|o| o.since)
