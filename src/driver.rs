@@ -394,6 +394,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::StatusFrom(first, count, reply) => {
                 drop(reply.send(self.engine.status_from(now, first, count)))
             }
+            Command::StatusOf(name, reply) => drop(reply.send(self.engine.status_of(now, &name))),
             Command::Counters(reply) => self.tell_counters(reply),
             Command::ExchangeDurations(reply) => {
                 // The caller may be gone.

@@ -134,6 +134,7 @@ pub(super) enum Command {
     Rekey(String, Reply<Result<(), GatewayError>>),
     Status(Reply<Vec<IkeStatus>>),
     StatusFrom(usize, usize, Reply<Vec<IkeStatus>>),
+    StatusOf(String, Reply<Option<IkeStatus>>),
     Lacking(Reply<Vec<(String, Unsendable)>>),
     Counters(Reply<BTreeMap<String, u64>>),
     ExchangeDurations(Reply<ExchangeDurations>),
@@ -237,6 +238,14 @@ impl Handle {
         count: usize,
     ) -> Result<Vec<IkeStatus>, GatewayError> {
         self.ask(|reply| Command::StatusFrom(first, count, reply)).await
+    }
+
+    /// The IKE tunnel of this name, or the one with the child tunnel of this name, with that one alone.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    pub async fn status_of(&self, name: &str) -> Result<Option<IkeStatus>, GatewayError> {
+        self.ask(|reply| Command::StatusOf(name.into(), reply)).await
     }
 
     /// Discarded datagrams (`ike.…`) and packets (`esp.…`) by reason.

@@ -184,14 +184,7 @@ impl Tunnel<'_> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn status(&self) -> Result<Option<IkeStatus>, GatewayError> {
-        let all = self.handle.status().await?;
-        if let Some(tunnel) = all.iter().find(|tunnel| tunnel.name == self.name) {
-            return Ok(Some(tunnel.clone()));
-        }
-        Ok(all.into_iter().find_map(|mut tunnel| {
-            tunnel.children.retain(|child| child.name == self.name);
-            (!tunnel.children.is_empty()).then_some(tunnel)
-        }))
+        self.handle.status_of(self.name).await
     }
 }
 

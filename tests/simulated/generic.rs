@@ -111,6 +111,25 @@ fn a_child_that_the_policy_names_goes_first() {
 }
 
 #[test]
+fn a_child_alone_has_the_status_that_it_has_among_all() {
+    let site = Site { children: 2, ..Site::default() };
+    // One child of the policy, and one that the peer has asked for.
+    let (mut world, _, right) = up(&site, generic(&site, ANYTHING, &["net1"]));
+    let all = world.status(right);
+    let [tunnel] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(tunnel.children.len(), 2);
+    for child in &tunnel.children {
+        let alone = world.status_of(right, &child.name).expect("it is there");
+        assert_eq!(alone.name, tunnel.name);
+        let told: Vec<_> = alone.children.iter().map(|child| format!("{child:?}")).collect();
+        assert_eq!(told, [format!("{child:?}")]);
+    }
+    let whole = world.status_of(right, Site::TUNNEL).expect("it is there");
+    assert_eq!(format!("{whole:?}"), format!("{tunnel:?}"));
+    assert!(world.status_of(right, "nobody").is_none());
+}
+
+#[test]
 fn other_kinds_of_traffic_are_refused() {
     let site = Site::default();
     let (mut world, left, right) = up(&site, generic(&site, ADDRESSES, &[]));

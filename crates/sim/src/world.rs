@@ -294,6 +294,12 @@ impl World {
         self.hosts[host.0].engine.status(now)
     }
 
+    /// The state of a tunnel of a host, or of a child tunnel alone.
+    pub fn status_of(&mut self, host: HostId, name: &str) -> Option<IkeStatus> {
+        let now = self.instant();
+        self.hosts[host.0].engine.status_of(now, name)
+    }
+
     /// The plane of a host.
     pub fn plane(&mut self, host: HostId) -> &mut Recorder {
         self.hosts[host.0].engine.plane()

@@ -51,6 +51,12 @@ pub trait Gateway: Clone + Send + Sync + 'static {
         first: usize,
         count: usize,
     ) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
+    /// The phase 1 tunnel of this name, or the one with the phase 2 tunnel of this name, with that one alone. `None`:
+    /// there is none.
+    fn status_of(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<IkeStatus>, GatewayError>> + Send;
     /// Reasons why packets do not pass through a tunnel that is up, or may not pass. The knowledge of the packet filter
     /// may be as old as `age`.
     fn findings(
@@ -165,6 +171,10 @@ impl Gateway for vpn::Gateway {
         count: usize,
     ) -> Result<Vec<IkeStatus>, GatewayError> {
         self.tunnels().status_from(first, count).await
+    }
+
+    async fn status_of(&self, name: &str) -> Result<Option<IkeStatus>, GatewayError> {
+        self.tunnel(name).status().await
     }
 
     async fn findings(

@@ -160,7 +160,9 @@ impl<G: Gateway> Service for Daemon<G> {
     async fn answer(&self, command: Command) -> Result<Reply, Refusal> {
         let done = |()| Reply::Done;
         match command {
-            Command::Why { name } => self.why(&name).await.map(|why| Reply::Why(Box::new(why))),
+            Command::Why { name } => {
+                self.why(&name, Duration::ZERO).await.map(|why| Reply::Why(Box::new(why)))
+            }
             Command::Events { names } => self.know(&names).await.map(done),
             Command::Activate { names } => self.activate(names).await.map(Reply::Activations),
             Command::Deactivate { name } => self.deactivate(&name).await.map(done),

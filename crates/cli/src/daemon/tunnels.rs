@@ -15,7 +15,7 @@ use vpn::findings::Finding;
 use vpn::{GatewayError, Selection};
 
 /// For so long, a status does not read the packet filter again: programs ask often.
-const FILTER_KNOWN: Duration = Duration::from_secs(10);
+pub(super) const FILTER_KNOWN: Duration = Duration::from_secs(10);
 
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
@@ -49,11 +49,10 @@ impl<G: Gateway> Daemon<G> {
     /// As [`tunnel`](Self::tunnel), with the findings about its traffic.
     pub(super) async fn status(&self, name: &str) -> Result<Tunnel, Refusal> {
         let mut tunnel = self.tunnel(name).await?;
-        let status = self.gateway.status().await.map_err(refusal)?;
-        let Some(status) = status.iter().find(|status| status.name == tunnel.name) else {
+        let Some(status) = self.gateway.status_of(&tunnel.name).await.map_err(refusal)? else {
             return Ok(tunnel);
         };
-        let findings = self.findings(status, FILTER_KNOWN).await?;
+        let findings = self.findings(&status, FILTER_KNOWN).await?;
         for child in &mut tunnel.children {
             child.findings = view::findings(&findings, &child.name);
         }
@@ -64,18 +63,15 @@ impl<G: Gateway> Daemon<G> {
         self.gateway.findings(tunnel, &self.current(), age).await.map_err(refusal)
     }
 
-    pub(super) async fn why(&self, name: &str) -> Result<Explanation, Refusal> {
-        let status = self.gateway.status().await.map_err(refusal)?;
-        let named = status.iter().find(|tunnel| tunnel.name == name);
-        let carrying =
-            || status.iter().find(|tunnel| tunnel.children.iter().any(|c| c.name == name));
-        let Some(tunnel) = named.or_else(carrying) else {
+    /// Explains a phase 1 tunnel, or a phase 2 tunnel alone. The knowledge of the packet filter may be as old as `age`.
+    pub(super) async fn why(&self, name: &str, age: Duration) -> Result<Explanation, Refusal> {
+        let Some(tunnel) = self.gateway.status_of(name).await.map_err(refusal)? else {
             return Err(unknown_tunnel(name, &self.tunnels().await?));
         };
         let only = (tunnel.name != name).then_some(name);
-        let findings = self.findings(tunnel, Duration::ZERO).await?;
+        let findings = self.findings(&tunnel, age).await?;
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut explanation = explain(tunnel, only, &in_force.1, SystemTime::now());
+        let mut explanation = explain(&tunnel, only, &in_force.1, SystemTime::now());
         for child in &mut explanation.children {
             child.findings = view::findings(&findings, &child.name);
         }

@@ -217,6 +217,17 @@ impl Gateway for MemoryGateway {
         Ok(self.status().await?.into_iter().skip(first).take(count).collect())
     }
 
+    async fn status_of(&self, name: &str) -> Result<Option<IkeStatus>, GatewayError> {
+        let all = self.status().await?;
+        if let Some(tunnel) = all.iter().find(|tunnel| tunnel.name == name) {
+            return Ok(Some(tunnel.clone()));
+        }
+        Ok(all.into_iter().find_map(|mut tunnel| {
+            tunnel.children.retain(|child| child.name == name);
+            (!tunnel.children.is_empty()).then_some(tunnel)
+        }))
+    }
+
     async fn findings(
         &self,
         tunnel: &IkeStatus,

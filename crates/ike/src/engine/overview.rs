@@ -69,27 +69,51 @@ impl<P: DataPlane> Engine<P> {
     /// Every tunnel of the policy with its SAs.
     pub fn status(&mut self, now: Instant) -> Vec<IkeStatus> {
         let tunnels = self.policy.tunnels.clone();
-        tunnels.iter().map(|t| self.status_of(now, t)).collect()
+        tunnels.iter().map(|t| self.picture(now, t, None)).collect()
     }
 
     /// At most `count` tunnels of the policy with their SAs, from the one with this index on.
     pub fn status_from(&mut self, now: Instant, first: usize, count: usize) -> Vec<IkeStatus> {
         let page: Vec<_> = self.policy.tunnels.iter().skip(first).take(count).cloned().collect();
-        page.iter().map(|t| self.status_of(now, t)).collect()
+        page.iter().map(|t| self.picture(now, t, None)).collect()
     }
 
-    fn status_of(&mut self, now: Instant, tunnel: &IkeTunnel) -> IkeStatus {
+    /// The IKE tunnel of this name, or the one with the child tunnel of this name, which then lists that child tunnel
+    /// alone. `None`: there is no such tunnel.
+    pub fn status_of(&mut self, now: Instant, name: &str) -> Option<IkeStatus> {
+        if let Some(tunnel) = self.policy.tunnel(name).cloned() {
+            return Some(self.picture(now, &tunnel, None));
+        }
+        let of_peer = || {
+            let has_it = |s: &&Session| s.children.of_tunnel(name).next().is_some();
+            let session = self.sessions.iter().map(|(_, s)| s).find(has_it)?;
+            self.policy.tunnel(&session.tunnel.name)
+        };
+        let carrying = self.policy.child(name).map(|(tunnel, _)| tunnel).or_else(of_peer)?.clone();
+        let picture = self.picture(now, &carrying, Some(name));
+        (!picture.children.is_empty()).then_some(picture)
+    }
+
+    /// A tunnel with all its child tunnels, or with one of them.
+    fn picture(&mut self, now: Instant, tunnel: &IkeTunnel, only: Option<&str>) -> IkeStatus {
         let closing = || self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id);
         let id = self.session_of(&tunnel.name).or_else(closing);
         let session = id.and_then(|id| self.sessions.get(id));
         let succeeds = |s: &Session| id.is_some() && s.renewal.succeeds == id;
         let has_successor = self.sessions_of(&tunnel.name).any(|(_, s)| succeeds(s));
+        let defined: Vec<&ChildTunnel> = match only {
+            None => tunnel.children.iter().map(|c| &**c).collect(),
+            Some(name) => {
+                let found = self.policy.child(name).filter(|(t, _)| t.name == tunnel.name);
+                found.into_iter().map(|(_, c)| &**c).collect()
+            }
+        };
         let next: Vec<Option<Next>> =
-            tunnel.children.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
+            defined.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
         let closing_next =
             session.filter(|s| s.is_closing()).and_then(|s| answer_to(now, s, &self.config));
         let off_now = between_off(self.config.families, tunnel).map(present);
-        let children_off: Vec<_> = (tunnel.children.iter())
+        let children_off: Vec<_> = (defined.iter())
             .map(|child| off(self.config.families, tunnel, child).map(present))
             .collect();
         let plane = &mut self.plane;
@@ -119,21 +143,18 @@ impl<P: DataPlane> Engine<P> {
             unanswered: session
                 .filter(|s| !s.is_closing())
                 .and_then(|s| unanswered(now, s, &self.config)),
-            children: (tunnel
-                .children
-                .iter()
-                .map(|c| &**c)
-                .zip(next.into_iter().zip(children_off)))
-            .chain(asked_for(tunnel, session).into_iter().map(|c| (c, (None, None))))
-            .map(|(c, (next, off))| ChildStatus {
-                last_failure: last(&off).or_else(|| failures.last(&c.name).map(ago)),
-                failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
-                unprotected: unprotected.get(&c.name).map(|dropped| dropped.seen_from(now)),
-                next,
-                ..child(now, plane, (session, has_successor), c)
-            })
-            .map(|c| ChildStatus { ended: ended(&c.name).filter(|_| c.sa.is_none()), ..c })
-            .collect(),
+            children: (defined.into_iter().zip(next.into_iter().zip(children_off)))
+                .chain(asked_for(tunnel, session).into_iter().map(|c| (c, (None, None))))
+                .filter(|(c, _)| only.is_none_or(|name| c.name == name))
+                .map(|(c, (next, off))| ChildStatus {
+                    last_failure: last(&off).or_else(|| failures.last(&c.name).map(ago)),
+                    failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
+                    unprotected: unprotected.get(&c.name).map(|dropped| dropped.seen_from(now)),
+                    next,
+                    ..child(now, plane, (session, has_successor), c)
+                })
+                .map(|c| ChildStatus { ended: ended(&c.name).filter(|_| c.sa.is_none()), ..c })
+                .collect(),
             last_failure: last(&off_now)
                 .or_else(|| failures.last(&tunnel.name).or_else(stranger).map(ago)),
             failures: off_now.into_iter().chain(failures.of(now, &tunnel.name)).collect(),
