@@ -195,7 +195,8 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
     {
         return Err(StartupError::Traces(endpoint.clone()));
     }
-    let endpoint = config.metrics.listen.as_ref().map(metrics::listen).transpose()?;
+    let listen = |address| metrics::listen(address, config.metrics.page);
+    let endpoint = config.metrics.listen.as_ref().map(listen).transpose()?;
 
     // The last moment with one thread. The gateway starts confined.
     let paths = Paths::of(options, config);

@@ -44,6 +44,14 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// The address of the page in a browser; `None`: no browser connects to a Unix socket.
+    pub fn page(&self) -> Option<String> {
+        match self {
+            Self::Tcp(address) => Some(format!("http://{address}/")),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Returns `true` if other hosts may reach it.
     pub fn is_public(&self) -> bool {
         matches!(self, Self::Tcp(address) if !address.ip().is_loopback())

@@ -1,38 +1,68 @@
-//! The endpoint: HTTP/1.1, `GET /metrics` and nothing else.
+//! The endpoint: HTTP/1.1, `GET` of `/metrics` and of the page.
 //!
 //! A page in a browser can have the browser send requests to addresses of this machine, but not choose the Host header.
 //! So only a request that names an address, or a name from the settings, is answered (DNS rebinding).
+//!
+//! ```text
+//! accept ─▶ a connection's place ─▶ request ─▶ whose? ─▶ /metrics, page ─▶ answer, and the connection ends
+//!                   ▲                                └─▶ /api/events ──▶ a stream's place ─▶ stream
+//!                   └──────────────── given back ──────────────────────────────┘
+//! ```
 
 use crate::address::Bound;
+use crate::page::{self, Answer, words};
+use crate::source::Source;
 use host::socket_file::SocketFile;
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{ALLOW, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::http::uri::Authority;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
-use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-/// The type of the text.
+mod stream;
+mod visitor;
+
+/// The type of the text of a scrape.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The side that has the numbers.
-pub trait Source: Send + Sync + 'static {
-    /// The text of a scrape; `None`: the gateway has stopped.
-    fn scrape(&self) -> impl Future<Output = Option<Bytes>> + Send;
+/// The headers of every answer. The policy lets the page have what comes from this endpoint, and no script but the one
+/// in its file; that one cannot make markup of text.
+const HEADERS: [(&str, &str); 5] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+         frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; \
+         trusted-types 'none'",
+    ),
+    ("cache-control", "no-store"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("referrer-policy", "no-referrer"),
+    ("x-content-type-options", "nosniff"),
+];
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// The requests that are answered.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Over TCP, the Host header must be an address, `localhost` or one of these names.
+    pub hosts: Vec<String>,
+    /// Whether there is a page for browsers, too.
+    pub page: bool,
 }
 
 /// Limits on the resources that clients may use.
@@ -40,6 +70,10 @@ pub trait Source: Send + Sync + 'static {
 pub struct Limits {
     /// Connections at the same time; others wait until one of them ends.
     pub connections: usize,
+    /// Streams of events at the same time, which are not among these connections. Others are refused.
+    pub streams: usize,
+    /// For a stream of events; a browser then asks for another one.
+    pub stream: Duration,
     /// For the header of a request to arrive.
     pub header: Duration,
     /// For a request and its answer.
@@ -51,7 +85,9 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 8,
+            connections: 16,
+            streams: 8,
+            stream: Duration::from_secs(600),
             header: Duration::from_secs(5),
             all: Duration::from_secs(60),
             octets: 16 * 1024,
@@ -69,17 +105,27 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Serves clients until the future is dropped. Over TCP, the Host header must be an address, `localhost` or one of
-/// `hosts`.
+/// A running endpoint.
+struct Endpoint<S> {
+    source: Arc<S>,
+    /// `None`: whatever the Host header says.
+    hosts: Option<Vec<String>>,
+    page: bool,
+    limits: Limits,
+    streams: Arc<Semaphore>,
+}
+
+/// Serves clients until the future is dropped.
 ///
 /// # Errors
 /// If the runtime does not take the socket.
 pub async fn serve<S: Source>(
     bound: Bound,
-    hosts: Vec<String>,
+    access: Access,
     limits: Limits,
     source: Arc<S>,
 ) -> io::Result<()> {
+    let Access { hosts, page } = access;
     let (listener, hosts) = match bound {
         Bound::Tcp(listener) => (Listener::Tcp(TcpListener::from_std(listener)?), Some(hosts)),
         // No browser connects to a Unix socket.
@@ -87,45 +133,42 @@ pub async fn serve<S: Source>(
             (Listener::Unix(UnixListener::from_std(listener)?, file), None)
         }
     };
-    let hosts = Arc::new(hosts);
-    let slots = Arc::new(Semaphore::new(limits.connections));
+    let streams = Arc::new(Semaphore::new(limits.streams));
+    let endpoint = Arc::new(Endpoint { source, hosts, page, limits, streams });
+    let places = Arc::new(Semaphore::new(limits.connections));
     let mut clients = JoinSet::new();
     loop {
         while clients.try_join_next().is_some() {}
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return Ok(()) };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
         let accepted: io::Result<Box<dyn Stream>> = match &listener {
             Listener::Tcp(listener) => listener.accept().await.map(|(s, _)| Box::new(s) as _),
             Listener::Unix(listener, _) => listener.accept().await.map(|(s, _)| Box::new(s) as _),
         };
         match accepted {
-            Ok(stream) => {
-                let (source, hosts) = (Arc::clone(&source), Arc::clone(&hosts));
-                clients.spawn(async move {
-                    converse(stream, limits, source, hosts).await;
-                    drop(slot);
-                });
-            }
+            Ok(stream) => drop(clients.spawn(converse(stream, place, Arc::clone(&endpoint)))),
             Err(error) => {
                 // Out of descriptors: until one is freed, accept would fail again at once.
                 warn!(%error, "cannot accept a connection for metrics");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-/// Answers one request.
+/// Answers one request. A stream of events gives the connection's place back.
 async fn converse<S: Source>(
     stream: Box<dyn Stream>,
-    limits: Limits,
-    source: Arc<S>,
-    hosts: Arc<Option<Vec<String>>>,
+    place: OwnedSemaphorePermit,
+    endpoint: Arc<Endpoint<S>>,
 ) {
+    let lasting = Arc::new(Notify::new());
+    let limits = endpoint.limits;
+    let begun = Arc::clone(&lasting);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (source, hosts) = (Arc::clone(&source), Arc::clone(&hosts));
+        let (endpoint, begun) = (Arc::clone(&endpoint), Arc::clone(&begun));
         // No request needs its body.
         let (head, _) = request.into_parts();
-        async move { Ok::<_, Infallible>(answer(&head, &*source, hosts.as_deref()).await) }
+        async move { Ok::<_, Infallible>(endpoint.respond(&head, &begun).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -133,68 +176,97 @@ async fn converse<S: Source>(
         .max_buf_size(limits.octets)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    match timeout(limits.all, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a connection for metrics ended early"),
-        Err(_) => debug!("a connection for metrics took too long"),
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = sleep(limits.all) => return debug!("a connection for metrics took too long"),
+        () = lasting.notified() => {
+            drop(place);
+            // The stream ends before, but for a browser that does not take it.
+            match timeout(limits.stream + limits.all, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return debug!("a stream of events was not read"),
+            }
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection for metrics ended early");
     }
 }
 
-async fn answer<S: Source>(
-    request: &Parts,
-    source: &S,
-    hosts: Option<&[String]>,
-) -> Response<Full<Bytes>> {
-    if hosts.is_some_and(|hosts| !is_for_us(request, hosts)) {
-        let text = "the Host header names neither an address nor a host of the setting hosts of [metrics] in vpnd.toml\n";
-        return words(StatusCode::MISDIRECTED_REQUEST, text);
+impl<S: Source> Endpoint<S> {
+    /// `lasting` is told if the answer is a stream.
+    async fn respond(&self, request: &Parts, lasting: &Notify) -> Response<Body> {
+        if let Some(refusal) = self.refusal(request) {
+            return response(refusal);
+        }
+        match request.uri.path() {
+            "/metrics" => response(match self.source.scrape().await {
+                Some(body) => Answer { status: StatusCode::OK, content: OPENMETRICS, body },
+                None => words(StatusCode::SERVICE_UNAVAILABLE, "the gateway has stopped\n"),
+            }),
+            page::EVENTS if request.method == Method::HEAD => with_headers(
+                StatusCode::OK,
+                stream::EVENT_STREAM,
+                Full::<Bytes>::default().boxed_unsync(),
+            ),
+            page::EVENTS => match stream::begin(self.source.news(), &self.streams, self.limits) {
+                Some(body) => {
+                    lasting.notify_one();
+                    with_headers(StatusCode::OK, stream::EVENT_STREAM, body)
+                }
+                None => {
+                    let text = "too many browsers read the events already; close one of them\n";
+                    response(words(StatusCode::SERVICE_UNAVAILABLE, text))
+                }
+            },
+            _ => response(page::answer(request, &*self.source).await),
+        }
     }
-    if request.uri.path() != "/metrics" {
-        return words(StatusCode::NOT_FOUND, "the metrics are at /metrics\n");
-    }
-    if ![Method::GET, Method::HEAD].contains(&request.method) {
-        let mut refusal = words(StatusCode::METHOD_NOT_ALLOWED, "metrics can only be read\n");
-        refusal.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("plain ASCII"));
-        return refusal;
-    }
-    match source.scrape().await {
-        Some(text) => response(StatusCode::OK, OPENMETRICS, text),
-        None => words(StatusCode::SERVICE_UNAVAILABLE, "the gateway has stopped\n"),
+
+    /// The refusal of a request that nothing is asked for.
+    fn refusal(&self, request: &Parts) -> Option<Answer> {
+        if self.hosts.as_ref().is_some_and(|hosts| !visitor::is_for_us(request, hosts)) {
+            let text = "the Host header names neither an address nor a host of the setting hosts of [metrics] in vpnd.toml\n";
+            return Some(words(StatusCode::MISDIRECTED_REQUEST, text));
+        }
+        if visitor::is_cross_site(request) {
+            let text = "a page of another site has sent this request; enter the address yourself\n";
+            return Some(words(StatusCode::FORBIDDEN, text));
+        }
+        let path = request.uri.path();
+        if path != "/metrics" && !page::has(path) {
+            let text = "nothing is here: the metrics are at /metrics, and the page is at /\n";
+            return Some(words(StatusCode::NOT_FOUND, text));
+        }
+        if path != "/metrics" && !self.page {
+            let text = "the page is off: the setting page of [metrics] in vpnd.toml turns it on; the metrics are at /metrics\n";
+            return Some(words(StatusCode::NOT_FOUND, text));
+        }
+        let reads = [Method::GET, Method::HEAD].contains(&request.method);
+        (!reads).then(|| {
+            words(StatusCode::METHOD_NOT_ALLOWED, "metrics and the page can only be read\n")
+        })
     }
 }
 
-fn words(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
-    response(status, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
-}
-
-fn response(status: StatusCode, content: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    for (name, value) in
-        [(CONTENT_TYPE, content), (CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")]
-    {
-        headers.insert(name, hyper::header::HeaderValue::from_static(value));
+fn response(answer: Answer) -> Response<Body> {
+    let Answer { status, content, body } = answer;
+    let mut response = with_headers(status, content, Full::new(body).boxed_unsync());
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     response
 }
 
-/// Returns `true` if a request names an address, this host, or one of `hosts`, wherever it names a host.
-fn is_for_us(request: &Parts, hosts: &[String]) -> bool {
-    let mut named = request.headers.get_all(HOST).iter();
-    let (Some(host), None) = (named.next(), named.next()) else { return false };
-    let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
-    let of_target = request.uri.authority();
-    host.is_some_and(|host| is_ours(&host, hosts)) && of_target.is_none_or(|a| is_ours(a, hosts))
-}
-
-fn is_ours(authority: &Authority, hosts: &[String]) -> bool {
-    let host = authority.host();
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let known = bare.parse::<IpAddr>().is_ok()
-        || host.eq_ignore_ascii_case("localhost")
-        || hosts.iter().any(|ours| host.eq_ignore_ascii_case(ours));
-    known && !authority.as_str().contains('@')
+fn with_headers(status: StatusCode, content: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    for (name, value) in [("content-type", content)].into_iter().chain(HEADERS) {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! The tunnels of a scrape, and counts that outlive their SAs.
+//! All tunnels at one time, and counts that outlive their SAs.
 
 use ike::status::{ChildStatus, IkeStatus, State};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Counts of one child tunnel, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,7 @@ impl Round<'_> {
         let (own, new) = account.own.note(raw);
         *rekeys += new.rekeys;
         let fleet = &mut self.fleet;
+        fleet.lines.extend(Line::all_of(tunnel));
         fleet.states[0][tunnel.state.number()] += 1;
         let series = 1 + tunnel.children.len();
         let listed = series <= self.room;
@@ -172,6 +174,8 @@ pub struct Fleet {
     /// Those with series of their own.
     pub(crate) tunnels: Vec<Tunnel>,
     pub(crate) omitted: usize,
+    /// The lines of the page, in the order of the policy.
+    pub(crate) lines: Vec<Line>,
     /// The counts of all child tunnels, also of those that are gone.
     pub(crate) total: Counts,
     /// Rekeys of all IKE SAs.
@@ -200,6 +204,38 @@ pub(crate) struct Child {
     pub name: String,
     pub state: State,
     pub counts: Counts,
+}
+
+/// A line of the page: a phase 2 tunnel, or a phase 1 tunnel without any.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub tunnel: Arc<str>,
+    pub child: Option<String>,
+    pub state: State,
+    /// The peer's identity and address in lower case: text that a reader may look for.
+    pub peer: Arc<str>,
+}
+
+impl Line {
+    fn all_of(tunnel: &IkeStatus) -> impl Iterator<Item = Self> {
+        let name: Arc<str> = tunnel.name.as_str().into();
+        let address = tunnel.sa.as_ref().map(|sa| sa.remote.ip()).or(tunnel.remote_address);
+        let address = address.map(|address| address.to_string()).unwrap_or_default();
+        let peer: Arc<str> = format!("{} {address}", tunnel.remote_id.to_lowercase()).into();
+        let line = move |child: Option<&ChildStatus>| {
+            let state = match child {
+                // A child that waits for its IKE SA is being negotiated, too.
+                Some(child) if (child.state, tunnel.state) != (State::Down, State::Negotiating) => {
+                    child.state
+                }
+                _ => tunnel.state,
+            };
+            let (tunnel, peer) = (Arc::clone(&name), Arc::clone(&peer));
+            Self { tunnel, child: child.map(|child| child.name.clone()), state, peer }
+        };
+        let alone = tunnel.children.is_empty().then_some(None);
+        alone.into_iter().chain(tunnel.children.iter().map(Some)).map(line)
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 mod certificates;
@@ -30,7 +31,7 @@ pub struct Snapshot {
     /// The time of the daemon's start.
     pub started: SystemTime,
     /// The tunnels.
-    pub fleet: Fleet,
+    pub fleet: Arc<Fleet>,
     /// The times from requests of this side to the peers' answers.
     pub exchanges: ExchangeDurations,
     /// Discarded messages and packets, by the layer (`ike.`, `esp.` or `xfrm.`) and the reason.

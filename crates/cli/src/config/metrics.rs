@@ -3,7 +3,7 @@
 use metrics::Address;
 use serde::{Deserialize, Deserializer, de};
 
-/// `[metrics]`: the endpoint for monitoring systems.
+/// `[metrics]`: the endpoint for monitoring systems and browsers.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Metrics {
@@ -12,13 +12,15 @@ pub struct Metrics {
     pub listen: Option<Address>,
     /// Names by which clients may call this host.
     pub hosts: Vec<String>,
+    /// Whether browsers get a page there, too.
+    pub page: bool,
     /// Phase 1 and phase 2 tunnels with series of their own.
     pub tunnels: usize,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { listen: None, hosts: Vec::new(), tunnels: 2000 }
+        Self { listen: None, hosts: Vec::new(), page: true, tunnels: 2000 }
     }
 }
 

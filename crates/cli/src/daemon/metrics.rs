@@ -1,13 +1,17 @@
-//! The daemon's numbers for monitoring systems.
+//! The daemon's numbers for monitoring systems, and for the page that browsers are shown.
 //!
-//! A scrape asks the engine for a few tunnels at a time, so that it answers its peers meanwhile.
+//! A reading of all tunnels asks the engine for a few of them at a time, so that it answers its peers meanwhile.
 
 use super::refusal::refusal;
+use super::tunnels::FILTER_KNOWN;
 use super::{Daemon, Gateway};
+use crate::report::{self, Colour};
+use crate::{counters, view};
 use ::metrics::{
-    Address, BindError, Bound, Bytes, Fleet, Happenings, Ledger, Limits, Snapshot, Source,
+    About, Access, Address, BindError, Bound, Bytes, Drops, Fleet, Happenings, Ledger, Limits,
+    News, Reading, Reason, Snapshot, Source, Why,
 };
-use control::protocol::{GuardInfo, Refusal};
+use control::protocol::{CertificateInfo, GuardInfo, Refusal, Tunnel};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,106 +26,214 @@ const FRESH: Duration = Duration::from_secs(1);
 /// For so long, the guard is not looked at again: `nft` runs for that.
 const GUARD_FRESH: Duration = Duration::from_secs(10);
 
+/// The page is shown the last reading for so many times as long as the reading took: readings for pages take at most a
+/// twentieth of the time, however many tunnels there are and however many browsers ask.
+const SHARE: u32 = 20;
+/// It is never shown an older one than this.
+const OLDEST: Duration = Duration::from_secs(5);
+
 /// Listens at the address of the configuration, before the daemon is confined.
 ///
 /// # Errors
 /// If the address is taken, or the system refuses.
-pub fn listen(address: &Address) -> Result<Bound, BindError> {
+pub fn listen(address: &Address, page: bool) -> Result<Bound, BindError> {
     let bound = Bound::new(address)?;
     if address.is_public() {
         warn!(
             "{address} tells the names and the traffic of all tunnels to everybody who reaches it"
         );
     }
-    info!("metrics are served at {address}");
+    match address.page().filter(|_| page) {
+        Some(page) => info!("metrics are served at {address}, and a page for browsers at {page}"),
+        None => info!("metrics are served at {address}"),
+    }
     Ok(bound)
 }
 
 /// Serves metrics until the returned tasks are dropped. `events` are those of the gateway.
 pub fn serve<G: Gateway>(bound: Bound, daemon: &Arc<Daemon<G>>, events: Events) -> JoinSet<()> {
-    let happenings = Arc::new(Mutex::new(Happenings::default()));
-    let hosts = daemon.started_with.config.metrics.hosts.clone();
-    let metrics = Metrics {
+    let config = &daemon.started_with.config.metrics;
+    let access = Access { hosts: config.hosts.clone(), page: config.page };
+    let metrics = Arc::new(Metrics {
         daemon: Arc::clone(daemon),
-        happenings: Arc::clone(&happenings),
         started: SystemTime::now() - daemon.started.elapsed(),
-        kept: tokio::sync::Mutex::default(),
-    };
+        happenings: Mutex::default(),
+        news: News::default(),
+        text: tokio::sync::Mutex::default(),
+        readings: tokio::sync::Mutex::default(),
+        guard: tokio::sync::Mutex::default(),
+        explaining: tokio::sync::Mutex::default(),
+    });
     let mut tasks = JoinSet::new();
-    tasks.spawn(count(events, happenings));
+    tasks.spawn(follow(events, Arc::clone(&metrics)));
     tasks.spawn(async move {
-        let served = ::metrics::serve(bound, hosts, Limits::default(), Arc::new(metrics)).await;
-        if let Err(error) = served {
+        if let Err(error) = ::metrics::serve(bound, access, Limits::default(), metrics).await {
             warn!(%error, "cannot serve metrics");
         }
     });
     tasks
 }
 
-async fn count(mut events: Events, happenings: Arc<Mutex<Happenings>>) {
+/// Counts events, and tells browsers of them.
+async fn follow<G: Gateway>(mut events: Events, metrics: Arc<Metrics<G>>) {
     while let Some(event) = events.recv().await {
-        let mut happenings = happenings.lock().unwrap_or_else(PoisonError::into_inner);
-        happenings.miss(events.missed());
+        let (now, missed) = (SystemTime::now(), events.missed());
+        let mut happenings = metrics.happenings.lock().unwrap_or_else(PoisonError::into_inner);
+        happenings.miss(missed);
         happenings.see(&event, Instant::now());
+        drop(happenings);
+        if missed > 0 {
+            metrics.news.tell(&view::missed(missed, now));
+        }
+        metrics.news.tell(&view::happening(&event, now));
     }
 }
 
 struct Metrics<G> {
     daemon: Arc<Daemon<G>>,
-    happenings: Arc<Mutex<Happenings>>,
     started: SystemTime,
-    /// One scrape at a time.
-    kept: tokio::sync::Mutex<Kept>,
+    happenings: Mutex<Happenings>,
+    news: News,
+    /// The last text, and when it was made. One scrape at a time.
+    text: tokio::sync::Mutex<Option<(Instant, Bytes)>>,
+    /// One reading at a time.
+    readings: tokio::sync::Mutex<Readings>,
+    guard: tokio::sync::Mutex<Option<(Instant, Option<GuardInfo>)>>,
+    /// One explanation at a time: it looks at the host.
+    explaining: tokio::sync::Mutex<()>,
 }
 
-/// State that is kept from one scrape to the next.
+/// State that is kept from one reading of all tunnels to the next.
 #[derive(Default)]
-struct Kept {
+struct Readings {
     ledger: Ledger,
-    guard: Option<(Instant, Option<GuardInfo>)>,
-    text: Option<(Instant, Bytes)>,
+    last: Option<LastReading>,
+}
+
+struct LastReading {
+    ended: Instant,
+    took: Duration,
+    reading: Reading,
 }
 
 impl<G: Gateway> Source for Metrics<G> {
     async fn scrape(&self) -> Option<Bytes> {
-        let mut kept = self.kept.lock().await;
-        if let Some((at, text)) = &kept.text
+        let mut kept = self.text.lock().await;
+        if let Some((at, text)) = &*kept
             && at.elapsed() < FRESH
         {
             return Some(text.clone());
         }
-        let snapshot = self.daemon.snapshot(self.started, &mut kept).await.ok()?;
+        let snapshot = self.snapshot().await.ok()?;
         let tallies = self.happenings.lock().unwrap_or_else(PoisonError::into_inner).tallies();
         // Many tunnels make a long text.
         let text = tokio::task::spawn_blocking(move || Bytes::from(snapshot.text(tallies)));
         let text = text.await.ok()?;
-        kept.text = Some((Instant::now(), text.clone()));
+        *kept = Some((Instant::now(), text.clone()));
         Some(text)
+    }
+
+    fn about(&self) -> About {
+        About {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            up: self.daemon.started.elapsed(),
+            keys_exported: self.daemon.keys_exported_to.is_some(),
+        }
+    }
+
+    async fn fleet(&self) -> Option<Reading> {
+        self.read(SHARE).await.ok()
+    }
+
+    async fn tunnel(&self, name: &str) -> Option<Tunnel> {
+        let status = self.daemon.gateway.status_of(name).await.ok()??;
+        Some(view::tunnel(&status, SystemTime::now()))
+    }
+
+    async fn why(&self, name: &str) -> Result<Why, Refusal> {
+        let _one = self.explaining.lock().await;
+        let found = self.daemon.why(name, FILTER_KNOWN).await?;
+        let mut text = report::why(&found, false, Colour(false));
+        if let Some(tunnel) = self.tunnel(name).await.filter(|_| found.up_seconds.is_some()) {
+            let legacy = host::firewall::has_legacy_tables();
+            text.extend(report::quiet(&found, &tunnel, legacy));
+        }
+        Ok(Why { state: found.state, text })
+    }
+
+    fn certificates(&self) -> Vec<CertificateInfo> {
+        self.daemon.certificates.describe()
+    }
+
+    async fn drops(&self) -> Option<Drops> {
+        let counts = self.daemon.counters().await.ok()?.into_iter().filter(|(_, count)| *count > 0);
+        let reason = |(name, count): (String, u64)| {
+            let meaning = counters::explanation(&name).unwrap_or_default();
+            Reason { name, count, meaning }
+        };
+        let reasons = counts.map(reason).collect();
+        Some(Drops { reasons, unserved: self.unserved().await.ok()?, guard: self.guard().await })
+    }
+
+    fn news(&self) -> &News {
+        &self.news
+    }
+}
+
+impl<G: Gateway> Metrics<G> {
+    async fn snapshot(&self) -> Result<Snapshot, Refusal> {
+        let daemon = &self.daemon;
+        Ok(Snapshot {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: self.started,
+            fleet: self.read(0).await?.fleet,
+            exchanges: daemon.gateway.exchange_durations().await.map_err(refusal)?,
+            dropped: daemon.counters().await?,
+            unserved: self.unserved().await?,
+            guard: self.guard().await,
+            confinement: daemon.confinement.clone(),
+            keys_exported: daemon.keys_exported_to.is_some(),
+            workers: daemon.workers(),
+            crypto: daemon.crypto(),
+            crypto_work: daemon.crypto_stats().await?,
+            certificates: daemon.certificates.describe(),
+        })
+    }
+
+    /// All tunnels. A reading is used again for `share` times as long as it took.
+    async fn read(&self, share: u32) -> Result<Reading, Refusal> {
+        let mut readings = self.readings.lock().await;
+        let Readings { ledger, last } = &mut *readings;
+        if let Some(last) = last
+            && last.ended.elapsed() < OLDEST.min(last.took * share)
+        {
+            return Ok(last.reading.clone());
+        }
+        let begun = Instant::now();
+        let fleet = Arc::new(self.daemon.fleet(ledger).await?);
+        let reading = Reading { at: self.daemon.started.elapsed(), fleet };
+        let (ended, took) = (Instant::now(), begun.elapsed());
+        *last = Some(LastReading { ended, took, reading: reading.clone() });
+        Ok(reading)
+    }
+
+    /// Packets that no SA served, by phase 2 tunnel.
+    async fn unserved(&self) -> Result<BTreeMap<String, u64>, Refusal> {
+        let unserved = self.daemon.tunnel_counters().await?;
+        Ok(unserved.into_iter().map(|(tunnel, n)| (tunnel, n.into_values().sum())).collect())
+    }
+
+    /// The guard as it was a while ago at most.
+    async fn guard(&self) -> Option<GuardInfo> {
+        let mut seen = self.guard.lock().await;
+        match &*seen {
+            Some((at, guard)) if at.elapsed() < GUARD_FRESH => *guard,
+            _ => seen.insert((Instant::now(), self.daemon.guard().await)).1,
+        }
     }
 }
 
 impl<G: Gateway> Daemon<G> {
-    async fn snapshot(&self, started: SystemTime, kept: &mut Kept) -> Result<Snapshot, Refusal> {
-        let fleet = self.fleet(&mut kept.ledger).await?;
-        let unserved = self.tunnel_counters().await?;
-        let unserved = unserved.into_iter().map(|(tunnel, n)| (tunnel, n.into_values().sum()));
-        Ok(Snapshot {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started,
-            fleet,
-            exchanges: self.gateway.exchange_durations().await.map_err(refusal)?,
-            dropped: self.counters().await?,
-            unserved: unserved.collect::<BTreeMap<_, _>>(),
-            guard: self.guard_seen(&mut kept.guard).await,
-            confinement: self.confinement.clone(),
-            keys_exported: self.keys_exported_to.is_some(),
-            workers: self.workers(),
-            crypto: self.crypto(),
-            crypto_work: self.crypto_stats().await?,
-            certificates: self.certificates.describe(),
-        })
-    }
-
     /// Reads all tunnels. A reload need not wait for that: it may come between two pages, and then the reading begins
     /// again, since the pages are those of another policy.
     async fn fleet(&self, ledger: &mut Ledger) -> Result<Fleet, Refusal> {
@@ -139,17 +251,6 @@ impl<G: Gateway> Daemon<G> {
                     return Ok(round.finish());
                 }
             }
-        }
-    }
-
-    /// The guard as it was a while ago at most.
-    async fn guard_seen(
-        &self,
-        seen: &mut Option<(Instant, Option<GuardInfo>)>,
-    ) -> Option<GuardInfo> {
-        match seen {
-            Some((at, guard)) if at.elapsed() < GUARD_FRESH => *guard,
-            _ => seen.insert((Instant::now(), self.guard().await)).1,
         }
     }
 }

@@ -109,7 +109,7 @@ fn snapshot() -> Snapshot {
     Snapshot {
         version: "1.2.3".to_owned(),
         started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-        fleet: round.finish(),
+        fleet: round.finish().into(),
         exchanges: ExchangeDurations::default(),
         dropped: BTreeMap::from([
             ("esp.replayed".to_owned(), 3),
@@ -265,7 +265,7 @@ fn alerts_and_dashboard_ask_for_what_is_told() {
 
 #[test]
 fn a_daemon_without_anything_has_a_text_as_well() {
-    let fleet = Ledger::default().round(0).finish();
+    let fleet = Ledger::default().round(0).finish().into();
     let bare =
         Snapshot { fleet, guard: None, confinement: None, certificates: vec![], ..snapshot() };
     let text = bare.text(Happenings::default().tallies());
