@@ -35,6 +35,7 @@ mod networks;
 mod newcomer;
 mod no_traffic;
 mod output;
+mod page;
 mod path_mtu;
 mod planted;
 mod proxy;
@@ -67,6 +68,7 @@ fn main() -> std::process::ExitCode {
         foreign::trials(),
         networks::trials(),
         output::trials(),
+        page::trials(),
         path_mtu::trials(),
         proxy::trials(),
         exec::trials(),

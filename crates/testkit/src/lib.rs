@@ -26,9 +26,11 @@
 //! | How is one thread of a daemon stopped? | `stopped.rs` |
 //! | Which policies do the tests use? | `policies.rs` |
 //! | How is strongSwan started and commanded? | `strongswan.rs` |
+//! | How is Chromium started and commanded? | `browser.rs` |
 //! | Which losses does a busy host cause? | `losses.rs` |
 #![forbid(unsafe_code)]
 
+pub mod browser;
 pub mod gateway;
 mod guard_watch;
 mod losses;
