@@ -20,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
             confinement(DEBIAN_13);
         }),
         test("the packages: the same programs make the same octets", NEEDS, same_octets),
+        test("the packages: the licenses of all libraries", NEEDS, licenses),
         test("the Debian package: lintian finds no error", CHECKED, no_error),
     ]
 }
@@ -270,6 +271,33 @@ fn same_octets() {
         let [first, second] = [packages, &again]
             .map(|directory| std::fs::read(directory.join(name)).expect("it was made"));
         assert!(first == second, "{name} differs");
+    }
+}
+
+/// The names of the libraries that the programs contain stand in both packages, with licenses.
+fn licenses() {
+    let mut tree = Command::new(env!("CARGO"));
+    tree.args(["tree", "-q", "--frozen", "-p", "vpn-cli", "-e", "normal", "--prefix", "none"]);
+    let tree = testkit::output(tree);
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.len() > 150, "{names:?}");
+    let mut deb = Command::new("sh");
+    deb.args([
+        "-c",
+        "dpkg-deb --fsys-tarfile \"$0\" | tar --extract --to-stdout ./usr/share/doc/vpnd/copyright",
+    ]);
+    deb.arg(PACKAGES[0].join("vpnd.deb"));
+    let mut rpm = Command::new("sh");
+    rpm.args(["-c", "rpm2archive - <\"$0\" | tar --extract --gzip --to-stdout ./usr/share/licenses/vpnd/LICENSES-of-libraries"]);
+    rpm.arg(PACKAGES[0].join("vpnd.rpm"));
+    for text in [deb, rpm].map(testkit::output) {
+        let named: BTreeSet<&str> =
+            text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        let missing: Vec<&&str> = names.difference(&named).collect();
+        assert!(missing.is_empty(), "no license of {missing:?}");
+        for words in ["Permission is hereby granted", "Copyright (c) Tokio"] {
+            assert!(text.contains(words), "{words}");
+        }
     }
 }
 

@@ -27,6 +27,7 @@ const NEEDS: &[Need] = &[
     Need::Program("strip"),
     Need::File(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/bin/cargo-deb")),
     Need::File(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/bin/cargo-generate-rpm")),
+    Need::File(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/bin/cargo-about")),
     Need::Peer("debian", "usr/sbin/nft"),
 ];
 
