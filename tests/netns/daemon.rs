@@ -19,6 +19,11 @@ pub fn trials() -> Vec<Trial> {
         test("three capabilities are enough", GATEWAYS, three_capabilities_are_enough),
         test("the service manager is told", GATEWAYS, the_service_manager_is_told),
         test(
+            "the helper is the main process of a service",
+            GATEWAYS,
+            the_helper_is_the_main_process,
+        ),
+        test(
             "a worker that is stuck gives no sign of life",
             GATEWAYS,
             a_worker_that_is_stuck_gives_no_sign_of_life,
@@ -175,6 +180,41 @@ fn the_service_manager_is_told() {
     left.signal(Signal::SIGTERM);
     assert!(told().contains("STOPPING=1"));
     assert!(left.wait().success());
+}
+
+fn the_helper_is_the_main_process() {
+    let [mut left, _right] = two();
+    let path = left.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("a free path");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
+    let next = || {
+        let mut text = [0; 1024];
+        let length = manager.recv(&mut text).expect("vpnd tells");
+        String::from_utf8(text[..length].to_vec()).expect("text")
+    };
+    let mut service = Command::new("/bin/sh");
+    let inner = left.command();
+    service
+        .args(["-c", "SYSTEMD_EXEC_PID=$$ exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env("NOTIFY_SOCKET", &path);
+    left.start_as(service);
+    let told = next();
+    let main = told.strip_prefix("MAINPID=").and_then(|number| number.trim().parse::<u64>().ok());
+    let main = main.unwrap_or_else(|| panic!("no number in {told:?}"));
+    assert!(next().contains("READY=1"));
+    let process = left.json(&["status", "--json"])["pid"].as_u64().expect("a number");
+    assert_ne!(main, process);
+    assert_eq!((datagram_sockets(process), datagram_sockets(main)), (0, 1));
+    // A service manager takes over the children of processes that have ended.
+    assert_eq!(helpers_of(process), Vec::<u64>::new());
+    left.crash();
+    let ended = || {
+        let status = fs::read_to_string(format!("/proc/{main}/status")).unwrap_or_default();
+        (status.is_empty() || status.contains("State:\tZ")).then_some(())
+    };
+    until("the helper to end with the daemon", ended, || left.log());
 }
 
 fn a_worker_that_is_stuck_gives_no_sign_of_life() {

@@ -13,9 +13,14 @@
 //!
 //! It ends with the daemon, after the calls that the daemon has made. Signals to the process group or to the control
 //! group do not end it: the daemon needs it to undo its changes.
+//!
+//! If systemd has started the daemon, the helper becomes the main process of the service, so that nobody else in it can
+//! speak to systemd. For that it must be a child of systemd, which takes over the children of a process that has ended: the
+//! daemon starts a process that starts the helper and ends.
 
 pub mod inside;
 
+use super::service_manager;
 use crate::channel::{receive, send};
 use host::nft;
 use serde::{Deserialize, Serialize};
@@ -27,6 +32,17 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+/// The part of a process that is called by `vpnd start --helper`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The helper, a child of the daemon.
+    Child,
+    /// The helper, the main process of a service: its end tells systemd how the daemon has ended.
+    Main,
+    /// The process that starts the main process of a service, and ends.
+    Starter,
+}
 
 /// A helper runs.
 #[derive(Debug)]
@@ -100,6 +116,8 @@ struct Ready {
     /// The parts of its confinement that are not in force, each with the reason.
     missing: Vec<String>,
     has_nft: bool,
+    /// Its number.
+    process: u32,
 }
 
 /// Starts a helper, and has it run `nft` from now on. `program` is `vpnd`.
@@ -108,18 +126,26 @@ struct Ready {
 /// If it does not start. Then this process has to run `nft` itself.
 pub fn start(program: &str) -> io::Result<Helping> {
     let (socket, theirs) = UnixStream::pair()?;
+    let is_service = service_manager::has_started_this();
+    let part = if is_service { "--helper=starter" } else { "--helper=child" };
     // It ends with the socket; nobody waits for it.
-    Command::new(program)
+    let mut child = Command::new(program)
         .arg0("vpnd")
-        .args(["start", "--helper"])
+        .args(["start", part])
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         .spawn()?;
+    if is_service {
+        child.wait()?;
+    }
     let ready = receive::<Ready>(&socket).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => io::Error::other("the helper ended at once"),
         _ => error,
     });
-    let (Ready { missing, has_nft }, _) = ready?;
+    let (Ready { missing, has_nft, process }, _) = ready?;
+    if is_service {
+        service_manager::hand_over(process)?;
+    }
     let helper = HELPER.get_or_init(|| Helper { socket: Mutex::new(socket), has_nft });
     nft::leave_to(helper);
     Ok(Helping { missing })

@@ -1,7 +1,8 @@
 //! Messages of the daemon to the service manager that has started it, if there is one: sd_notify(3).
 //!
 //! The helper has the socket. By a socket for datagrams, a process can reach every other one that it may write to, so
-//! that the daemon has none.
+//! that the daemon has none. systemd listens to the main process of a service only (`NotifyAccess=main`): the daemon, which
+//! systemd has started, names the helper as that before it is confined.
 
 use super::gateway::Gateway;
 use super::helper;
@@ -14,6 +15,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
@@ -25,6 +27,24 @@ const NAME: &str = "NOTIFY_SOCKET";
 const WORDS: [&str; 6] = ["READY", "RELOADING", "STOPPING", "STATUS", "MONOTONIC_USEC", "WATCHDOG"];
 
 static MANAGER: OnceLock<UnixDatagram> = OnceLock::new();
+static STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Returns `true` if systemd has started this process, and wants to be told about it.
+pub(super) fn has_started_this() -> bool {
+    let started = std::env::var("SYSTEMD_EXEC_PID").ok();
+    std::env::var_os(NAME).is_some() && started == Some(std::process::id().to_string())
+}
+
+/// Names another process as the main one of this service, which speaks for it from now on. The service ends with it.
+pub(super) fn hand_over(process: u32) -> io::Result<()> {
+    let Some(name) = std::env::var_os(NAME) else { return Ok(()) };
+    socket(&name)?.send(format!("MAINPID={process}\n").as_bytes()).map(drop)
+}
+
+/// Returns `true` once the daemon has said that it stops: its end is none of a crash.
+pub(super) fn is_stopping() -> bool {
+    STOPPING.load(Ordering::Relaxed)
+}
 
 /// Connects this process to the service manager, if the environment names one. It is the one that tells it then.
 pub(super) fn connect() -> io::Result<()> {
@@ -65,6 +85,9 @@ pub(super) fn send(text: &str) -> io::Result<()> {
     let known = |line: &str| line.split_once('=').is_some_and(|(word, _)| WORDS.contains(&word));
     if !text.lines().all(known) {
         return Err(io::Error::other("no daemon says that"));
+    }
+    if text.lines().any(|line| line == "STOPPING=1") {
+        STOPPING.store(true, Ordering::Relaxed);
     }
     MANAGER.get().map_or(Ok(()), |socket| socket.send(text.as_bytes()).map(drop))
 }

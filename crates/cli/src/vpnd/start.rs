@@ -3,6 +3,7 @@
 use crate::commands::{Failure, Run, Session};
 use crate::config::LogFormat;
 use crate::daemon;
+use crate::daemon::helper::Part;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,14 +52,16 @@ pub struct Start {
     #[arg(long, hide = true)]
     exit_with_parent: bool,
     /// This is the process that runs nft
-    #[arg(long, hide = true)]
-    helper: bool,
+    #[arg(
+        long, hide = true, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "child"
+    )]
+    helper: Option<Part>,
 }
 
 impl Run for Start {
     fn run(&self, _: &mut Session) -> Result<ExitCode, Failure> {
-        if self.helper {
-            return Ok(daemon::helper::inside::run());
+        if let Some(part) = self.helper {
+            return Ok(daemon::helper::inside::run(part));
         }
         Ok(daemon::start(&daemon::Options {
             policy: self.policy.clone(),

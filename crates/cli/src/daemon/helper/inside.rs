@@ -1,6 +1,6 @@
 //! The helper's own process.
 
-use super::{Call, Ready, Script, Told};
+use super::{Call, Part, Ready, Script, Told};
 use crate::channel::{receive, send};
 use crate::daemon::confinement::confine_helper;
 use crate::daemon::journald::{self, Entry};
@@ -8,13 +8,42 @@ use crate::daemon::{memory, service_manager};
 use host::nft::{self, Owner, Process};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::net::{Shutdown, shutdown};
+use rustix::thread::set_name;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
-/// Serves the daemon, whose socket is standard input, until it ends.
-pub fn run() -> ExitCode {
+/// Does this part of the helper's work. Standard input is the daemon's socket.
+pub fn run(part: Part) -> ExitCode {
+    match part {
+        Part::Child => serve(),
+        Part::Main => {
+            let code = serve();
+            // A daemon that has not said that it stops has crashed, or could not start.
+            if service_manager::is_stopping() { code } else { ExitCode::FAILURE }
+        }
+        Part::Starter => start_main(),
+    }
+}
+
+/// Starts the helper as the main process of a service.
+fn start_main() -> ExitCode {
+    let mut main = Command::new("/proc/self/exe");
+    match main.arg0("vpnd").args(["start", "--helper=main"]).spawn() {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("vpnd: cannot start the helper: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves the daemon until it ends.
+fn serve() -> ExitCode {
+    // It is executed by a path that says nothing.
+    let _ = set_name(c"vpnd-helper");
     // A new thread blocks them, too, and so does `nft`.
     let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
     // It fails for no set of signals.
@@ -36,7 +65,7 @@ pub fn run() -> ExitCode {
     nft::keep_script();
     let confinement = confine_helper();
     let missing = confinement.info().missing.clone();
-    let ready = Ready { missing, has_nft: nft::available() };
+    let ready = Ready { missing, has_nft: nft::available(), process: std::process::id() };
     if send(io::stdin(), &ready, None).is_err() {
         eprintln!("vpnd: --helper is how vpnd start calls itself; leave it out");
         return ExitCode::FAILURE;
