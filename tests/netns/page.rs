@@ -190,6 +190,7 @@ fn page_of_many() {
     browser.press("Enter");
     browser
         .await_true("document.querySelector('#why[open] pre')?.textContent.includes('branch_140')");
+    browser.await_true(&text("#why-title", "branch_140: down"));
     for (width, scheme) in [(1280, "light"), (400, "dark")] {
         browser.look(width, 800, scheme);
         fits(&mut browser);

@@ -158,7 +158,9 @@ impl<G: Gateway> Source for Metrics<G> {
             let legacy = host::firewall::has_legacy_tables();
             text.extend(report::quiet(&found, &tunnel, legacy));
         }
-        Ok(Why { state: found.state, text })
+        // The explanation of a phase 2 tunnel begins with the phase 1 tunnel that carries it.
+        let child = found.children.iter().find(|child| child.name == name && found.name != name);
+        Ok(Why { state: child.unwrap_or(&found).state.clone(), text })
     }
 
     fn certificates(&self) -> Vec<CertificateInfo> {
