@@ -6,11 +6,13 @@ use futures_util::StreamExt;
 use std::error::Error;
 use std::pin::pin;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::interval;
 use vpn::{Gateway, Selection};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let path = std::env::args().nth(1).ok_or("usage: events POLICY")?;
     let text = std::fs::read_to_string(&path)?;
     let loaded = vpn::policy::xml::read(&path, &text).map_err(|errors| errors.to_string())?;
@@ -36,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     }
                 }
             }
-            _ = tokio::signal::ctrl_c() => break,
+            _ = interrupt.recv() => break,
         }
     }
     gateway.stop().await;

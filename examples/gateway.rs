@@ -1,10 +1,12 @@
 //! A gateway in thirty lines: `cargo run --example gateway -- policy.xml`, as root. Control-C stops it.
 
 use std::error::Error;
+use tokio::signal::unix::{SignalKind, signal};
 use vpn::{Gateway, Selection};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let path = std::env::args().nth(1).ok_or("usage: gateway POLICY")?;
     let text = std::fs::read_to_string(&path)?;
     let loaded = vpn::policy::xml::read(&path, &text).map_err(|errors| errors.to_string())?;
@@ -26,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Some(event) => println!("{event}"),
                 None => return Err(gateway.closed().await.to_string().into()),
             },
-            _ = tokio::signal::ctrl_c() => break,
+            _ = interrupt.recv() => break,
         }
     }
     gateway.stop().await;

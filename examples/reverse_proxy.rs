@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -22,6 +23,7 @@ use vpn::net::Network;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, at, chain, key, target] = &arguments[..] else {
         return Err("usage: reverse_proxy POLICY ADDRESS:PORT CHAIN KEY TARGET:PORT".into());
@@ -48,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                     }
                 });
             }
-            _ = tokio::signal::ctrl_c() => break,
+            _ = interrupt.recv() => break,
         }
     }
     gateway.stop().await;

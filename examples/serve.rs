@@ -11,11 +11,13 @@ use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
+use tokio::signal::unix::{SignalKind, signal};
 use vpn::net::TcpStream;
 use vpn::{Gateway, Selection};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let mut arguments = std::env::args().skip(1);
     let usage = "usage: serve POLICY ADDRESS:PORT";
     let (path, at) = (arguments.next().ok_or(usage)?, arguments.next().ok_or(usage)?);
@@ -40,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 let (stream, from) = accepted?;
                 tokio::spawn(serve(stream, from));
             }
-            _ = tokio::signal::ctrl_c() => break,
+            _ = interrupt.recv() => break,
         }
     }
     gateway.stop().await;
