@@ -50,22 +50,10 @@ fn runs(example: &Path) -> Result<Completion, Failed> {
     let [left, right] = Side::pair();
     let watch = right.space.watch("wire");
     let peer = right.start(right.builder()).expect("started");
-    let mut command = Command::new(example);
-    command.arg("tests/policies/site/left.xml").stdout(Stdio::piped());
-    // The sample is in the workspace's directory, above that of this package.
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    let mut process = left.space.run(move || command.spawn()).expect("it is built");
-    let mut output = BufReader::new(process.stdout.take().expect("it is piped"));
-    let mut lines = String::new();
-    while !lines.contains("site: ") {
-        assert_ne!(output.read_line(&mut lines).expect("text"), 0, "it has ended\n{lines}");
-    }
-    assert!(lines.contains("site: up\n"), "{lines}");
+    let mut running = Running::start(&left, example, &[]);
+    assert_eq!(running.line("site: "), "up");
     assert!(left.reaches(FAR));
-    let id = Pid::from_raw(i32::try_from(process.id()).expect("a process"));
-    kill(id, Signal::SIGINT).expect("ours");
-    output.read_to_string(&mut lines).expect("text");
-    assert!(process.wait().expect("a child of ours").success(), "{lines}");
+    let lines = running.interrupt();
     assert!(lines.ends_with("stopped\n"), "{lines}");
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
@@ -113,6 +101,7 @@ impl Running {
     fn start(left: &Side, example: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(example);
         command.arg("tests/policies/site/left.xml").args(arguments).stdout(Stdio::piped());
+        // The sample is in the workspace's directory, above that of this package.
         command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
         let mut process = left.space.run(move || command.spawn()).expect("it is built");
         let output = BufReader::new(process.stdout.take().expect("it is piped"));
@@ -131,13 +120,14 @@ impl Running {
         }
     }
 
-    /// Interrupts it, and waits for its end.
-    fn interrupt(mut self) {
+    /// Interrupts it, and waits for its end. Returns the lines that it has printed since.
+    fn interrupt(mut self) -> String {
         let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process"));
         kill(id, Signal::SIGINT).expect("ours");
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");
         assert!(self.process.wait().expect("a child of ours").success(), "{rest}");
+        rest
     }
 }
 
