@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// What a browser needs.
+/// The program that a browser's test needs.
 pub const BROWSER: Need = Need::Program("chromium");
 
 /// Standard input and output become the two pipes.

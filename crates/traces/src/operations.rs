@@ -247,7 +247,7 @@ impl Operations {
         done.push(end(span, Outcome::Ok, now));
     }
 
-    /// What is under way for a tunnel ends with it: that of child tunnels also with their IKE SA.
+    /// A tunnel's failure ends its operations under way; that of an IKE SA also ends those of its child tunnels.
     fn fail(
         &mut self,
         event: &Event,

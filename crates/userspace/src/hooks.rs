@@ -4,7 +4,7 @@ use esp::plane::Notice;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Whom the plane tells what; called on its worker threads, so neither may block.
+/// The functions by which the plane tells its owner; it calls them on its worker threads, so neither may block.
 #[derive(Clone)]
 pub struct Hooks {
     /// Takes notices for key management.

@@ -21,7 +21,7 @@ pub struct Config {
     pub crypto: Arc<CryptoProviders>,
 }
 
-/// Whom the plane tells what; called on its thread, so neither may block.
+/// The functions by which the plane tells its owner; it calls them on its thread, so neither may block.
 #[derive(Clone)]
 pub struct Hooks {
     /// Takes notices for key management.

@@ -111,7 +111,7 @@ pub(super) fn shares_standard_output() -> bool {
     fstat(io::stdout()).ok().zip(fstat(io::stderr()).ok()).is_some_and(|(a, b)| same(a, b))
 }
 
-/// What an event of the log passes before the lines.
+/// The layers that an event of the log passes before the lines.
 type Filtered = Layered<reload::Layer<Targets, Registry>, Registry>;
 
 /// Builds the log with its lever.

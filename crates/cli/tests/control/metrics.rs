@@ -39,7 +39,7 @@ fn scrape(socket: &Path) -> String {
     get(socket, "/metrics")
 }
 
-/// What the page is told.
+/// The answer of the page's API at a path.
 fn json(socket: &Path, path: &str) -> Value {
     let answer = get(socket, path);
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");

@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as T
 use prost::Message;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who sends spans.
+/// The service and the host that send spans.
 pub(super) struct Origin(Resource);
 
 /// Names the sender as OpenTelemetry's conventions do.
