@@ -77,20 +77,8 @@ fn message(json: &str) -> Bytes {
 }
 
 fn missed(count: u64) -> Bytes {
-    let happening = Happening {
-        time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-        event: "missed".to_owned(),
-        tunnel: String::new(),
-        child: None,
-        peer: None,
-        suite: None,
-        algorithms: None,
-        failure: None,
-        reason: None,
-        missed: Some(count),
-        message: format!("{count} events missed: they came faster than they were read"),
-    };
-    message(&serde_json::to_string(&happening).unwrap_or_default())
+    let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+    message(&serde_json::to_string(&Happening::missed(now, count)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -64,19 +64,7 @@ fn agreed(negotiated: &Negotiated) -> AlgorithmsInfo {
 
 /// Tells a slow reader how many events it has missed.
 pub fn missed(count: u64, at: SystemTime) -> Happening {
-    Happening {
-        time: stamp(at),
-        event: "missed".to_owned(),
-        tunnel: String::new(),
-        child: None,
-        peer: None,
-        suite: None,
-        algorithms: None,
-        failure: None,
-        reason: None,
-        missed: Some(count),
-        message: format!("{count} events missed: they came faster than they were read"),
-    }
+    Happening::missed(stamp(at), count)
 }
 
 fn stamp(at: SystemTime) -> String {

@@ -39,6 +39,23 @@ pub struct Happening {
 }
 
 impl Happening {
+    /// Tells a slow reader how many events it has missed; the time is one of [`Happening::time`].
+    pub fn missed(time: String, count: u64) -> Self {
+        Self {
+            time,
+            event: "missed".to_owned(),
+            tunnel: String::new(),
+            child: None,
+            peer: None,
+            suite: None,
+            algorithms: None,
+            failure: None,
+            reason: None,
+            missed: Some(count),
+            message: format!("{count} events missed: they came faster than they were read"),
+        }
+    }
+
     /// Returns `true` if the event concerns one of these tunnels; without names, it always does.
     pub fn concerns(&self, names: &[String]) -> bool {
         let named = |name: &String| *name == self.tunnel || self.child.as_ref() == Some(name);
