@@ -130,10 +130,24 @@ impl Operations {
             None => TraceId((u128::from((self.new_id)()) << 64) | u128::from((self.new_id)())),
         };
         let name = Cow::Borrowed(kind.name(event.child.is_some()));
-        let mut span = Span {
+        let mut span = self.blank(trace, parent.map(|(_, id)| id), name, now);
+        describe(&mut span, event);
+        span.set("ike.initiator", Value::Flag(initiator));
+        span
+    }
+
+    /// A span that begins now, without attributes.
+    fn blank(
+        &mut self,
+        trace: TraceId,
+        parent: Option<SpanId>,
+        name: Cow<'static, str>,
+        now: SystemTime,
+    ) -> Span {
+        Span {
             trace,
             id: SpanId((self.new_id)()),
-            parent: parent.map(|(_, id)| id),
+            parent,
             name,
             is_exchange: false,
             begun: now,
@@ -141,10 +155,7 @@ impl Operations {
             attributes: Vec::new(),
             moments: Vec::new(),
             outcome: Outcome::Ok,
-        };
-        describe(&mut span, event);
-        span.set("ike.initiator", Value::Flag(initiator));
-        span
+        }
     }
 
     fn take_step(
@@ -186,18 +197,9 @@ impl Operations {
         }
         // There are too many.
         let Some(operation) = self.under_way.get(&key) else { return };
-        let mut span = Span {
-            trace: operation.trace,
-            id: SpanId((self.new_id)()),
-            parent: Some(operation.id),
-            name: Cow::Owned(step.exchange.to_string()),
-            is_exchange: true,
-            begun: now,
-            ended: now,
-            attributes: Vec::new(),
-            moments: Vec::new(),
-            outcome: Outcome::Ok,
-        };
+        let (trace, parent) = (operation.trace, operation.id);
+        let name = Cow::Owned(step.exchange.to_string());
+        let mut span = Span { is_exchange: true, ..self.blank(trace, Some(parent), name, now) };
         describe(&mut span, event);
         span.set("ike.message_id", Value::Number(step.message_id.into()));
         span.set("ike.spi.local", step.local_spi.to_string());
