@@ -7,13 +7,13 @@ use std::path::{Component, Path, PathBuf};
 
 /// A link of a document: the path of the file, which is empty for the document itself, and the heading.
 #[derive(Debug)]
-struct Link<'a> {
-    file: &'a str,
+pub(crate) struct Link<'a> {
+    pub file: &'a str,
     heading: Option<&'a str>,
 }
 
 /// The Markdown links of a text, apart from those to other sites.
-fn links(text: &str) -> impl Iterator<Item = Link<'_>> {
+pub(crate) fn links(text: &str) -> impl Iterator<Item = Link<'_>> {
     let ends = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     ends.filter(|link| !link.contains("://")).map(|link| match link.split_once('#') {
         Some((file, heading)) => Link { file, heading: Some(heading) },

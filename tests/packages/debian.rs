@@ -21,6 +21,7 @@ pub fn trials() -> Vec<Trial> {
         }),
         test("the packages: the same programs make the same octets", NEEDS, same_octets),
         test("the packages: the licenses of all libraries", NEEDS, licenses),
+        test("the packages: the documents with their pictures and samples", NEEDS, documents),
         test("the Debian package: lintian finds no error", CHECKED, no_error),
     ]
 }
@@ -312,6 +313,31 @@ fn licenses() {
         assert!(missing.is_empty(), "no license of {missing:?}");
         for words in ["Permission is hereby granted", "Copyright (c) Tokio"] {
             assert!(text.contains(words), "{words}");
+        }
+    }
+}
+
+/// Links between these documents are checked in `tests/docs`.
+fn documents() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut make = Command::new(format!("{root}/packaging/documents"));
+    make.arg(directory.path());
+    testkit::output(make);
+    let mut find = Command::new("find");
+    find.arg(directory.path()).args(["-type", "f", "-printf", "/usr/share/doc/vpnd/%P\\n"]);
+    let made = testkit::output(find);
+    let mut of_deb = Command::new("sh");
+    of_deb.args(["-c", "dpkg-deb --fsys-tarfile \"$0\" | tar t | sed 's/^[.]//'"]);
+    of_deb.arg(PACKAGES[0].join("vpnd.deb"));
+    let mut of_rpm = Command::new("rpm");
+    of_rpm.args(["-qpl"]).arg(PACKAGES[0].join("vpnd.rpm"));
+    for installed in [of_deb, of_rpm].map(testkit::output) {
+        let installed: BTreeSet<&str> = installed.lines().collect();
+        let missing: Vec<&str> = made.lines().filter(|path| !installed.contains(path)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        for path in ["docs/recordings/why.svg", "docs/page/wide.webp", "config/left.xml"] {
+            assert!(installed.contains(&*format!("/usr/share/doc/vpnd/{path}")), "{path}");
         }
     }
 }

@@ -197,3 +197,23 @@ fn a_missing_program_is_told_before_anything_is_installed() {
     assert!(error.to_string().contains("vpnctl is missing"), "{error}");
     assert!(!machine.path("root").exists(), "nothing is half done");
 }
+
+/// Package managers do not run this program: their scripts make the directories.
+#[test]
+fn the_scripts_of_packages_make_the_same_directories() {
+    for (package, script) in [
+        ("debian", include_str!("../../../../packaging/debian/postinst")),
+        ("rpm", include_str!("../../../../packaging/rpm/post")),
+    ] {
+        for (name, mode) in DIRECTORIES.iter().filter(|(name, _)| !name.is_empty()) {
+            let command = format!("install -d -m {mode:o} ");
+            let path = format!("{CONFIGURATION}/{name}");
+            let makes = |line: &str| {
+                line.trim()
+                    .strip_prefix(&command)
+                    .is_some_and(|rest| rest.split(' ').any(|word| word == path))
+            };
+            assert!(script.lines().any(makes), "{package}: {path} with mode {mode:o}");
+        }
+    }
+}
