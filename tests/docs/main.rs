@@ -1,10 +1,12 @@
 //! Checks the documents against the repository: every path and link in Markdown exists, also in the documents of a
-//! package, the book has every page, and the programs have every command that a document shows. The front pages of
-//! crates and of test targets name files that exist, and few of them.
+//! package, the book has every page, and the programs have every command that a document shows. The figures of the
+//! README are those that were measured. The front pages of crates and of test targets name files that exist, and few of
+//! them.
 #![forbid(unsafe_code)]
 
 mod book;
 mod commands;
+mod figures;
 mod installed;
 
 use std::collections::BTreeSet;
