@@ -16,6 +16,7 @@ use vpn::{OffloadSettings, PlaneSettings};
 use xfrm::placement;
 use zeroize::Zeroizing;
 
+mod advice;
 mod certificates;
 mod crypto;
 mod esp;
@@ -121,12 +122,14 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// It is no TOML, or has a field of another name or type.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {}{}", .path.display(), .source.to_string().trim_end(), lines_of(.advice.as_ref()))]
     Syntax {
         /// The file.
         path: PathBuf,
         /// The parser's error, with the line of the file.
-        source: toml::de::Error,
+        source: Box<toml::de::Error>,
+        /// What to change, where the parser's error does not tell it.
+        advice: Option<String>,
     },
     /// The same in a line with a key, which is not shown.
     #[error("{}: TOML parse error at line {line}: {message}", .path.display())]
@@ -179,11 +182,17 @@ impl ConfigError {
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let shown = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
         if !shown.contains("key") {
-            return Self::Syntax { path, source };
+            let advice = advice::advice(text, source.message(), source.span());
+            return Self::Syntax { path, source: Box::new(source), advice };
         }
         let line = before.lines().count() + usize::from(start == before.len());
         Self::Secret { path, line, message: source.message().to_owned() }
     }
+}
+
+/// A line of advice below an error.
+fn lines_of(advice: Option<&String>) -> String {
+    advice.map(|advice| format!("\n  {advice}")).unwrap_or_default()
 }
 
 impl Config {
