@@ -90,12 +90,13 @@ fn a_tunnel_from_first_to_last() {
 fn a_failed_start_tells_the_reason(planted: &Planted) {
     let [mut left, _right] = two();
     left.start();
-    let refused = |mut command: Command| {
+    let refused_with = |status: i32, mut command: Command| {
         let output = left.space.run(move || command.output()).expect("vpnd is built");
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
         assert!(output.stdout.is_empty(), "not ready: {output:?}");
         String::from_utf8(output.stderr).expect("text")
     };
+    let refused = |command: Command| refused_with(1, command);
     let error = refused(left.command());
     let error = json(&error);
     let message = error["message"].as_str().expect("a text");
@@ -116,7 +117,14 @@ fn a_failed_start_tells_the_reason(planted: &Planted) {
     no_policy
         .args(["start", "--config", "none", "--policy", "/nonexistent.xml", "--control"])
         .arg(left.path("other"));
-    assert!(refused(no_policy).contains("cannot read the policy /nonexistent.xml"));
+    let error = refused_with(78, no_policy);
+    assert!(error.contains("cannot read the policy /nonexistent.xml"), "{error}");
+    let wrong = left.path("wrong.toml");
+    std::fs::write(&wrong, "[metric]\n").expect("writable");
+    let mut misconfigured = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+    misconfigured.args(["start", "--config"]).arg(&wrong).arg("--control").arg(left.path("other"));
+    let error = refused_with(78, misconfigured);
+    assert!(error.contains("did you mean metrics?"), "{error}");
 
     let mut bare = Command::new("setpriv");
     bare.args(["--bounding-set", "-net_raw", "--inh-caps", "-all", "--"])

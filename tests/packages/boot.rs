@@ -365,6 +365,11 @@ fn unreadable() {
         "{told}"
     );
     assert!(site.left.run("nft list table inet vpn_guard_vpn0").contains("10.2.0.0"));
+    // vpnd is not started again and again, and its status tells the cause.
+    let show = |property| site.left.run(&format!("systemctl show vpnd -P {property}"));
+    assert_eq!(show("ActiveState") + &show("ExecMainStatus"), "failed\n78\n");
+    let (_, told) = site.left.try_run("systemctl status --no-pager --full vpnd");
+    assert!(told.contains("Status: \"/etc/vpnd/policy.xml:1:1: error: "), "{told}");
     let (_, told) = site.left.try_run("vpnd guard --policy /etc/vpnd/policy.xml; echo status $?");
     assert!(told.contains("nonsense") || told.contains("policy.xml"), "{told}");
     assert!(told.contains("the last good guard") && told.contains("status 4"), "{told}");

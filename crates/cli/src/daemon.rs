@@ -64,6 +64,10 @@ pub use privilege::PrivilegeError;
 pub use service::Daemon;
 pub use source::Source;
 
+/// The exit status if the configuration or the policy has an error (EX_CONFIG of sysexits.h): only the operator can help, and
+/// systemd does not start `vpnd` again (`RestartPreventExitStatus=`).
+const MISCONFIGURED: u8 = 78;
+
 /// The options of `vpnd start`.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -126,6 +130,18 @@ pub enum StartupError {
     },
 }
 
+impl StartupError {
+    /// Tells the service manager, which shows it: the log of a process that ended at once may lack its name there. Returns
+    /// the exit status.
+    fn end(&self) -> ExitCode {
+        service_manager::tell_failure(&self.to_string());
+        match self {
+            Self::Config(_) | Self::Policy(_) => ExitCode::from(MISCONFIGURED),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
 /// Runs the daemon until it is told to stop by a signal or through its socket.
 ///
 /// Prints one line to standard output when it is ready, and logs to standard error; there it also says why it cannot
@@ -137,17 +153,17 @@ pub fn start(options: &Options) -> ExitCode {
         Ok(found) => found,
         Err(error) => {
             eprintln!("vpnd: {error}");
-            return ExitCode::FAILURE;
+            return error.end();
         }
     };
     let options = &Options { config: file, ..options.clone() };
     let logging = logging::start_daemon(&config.log);
-    match run_gateway(options, &config, logging) {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(error) if config.log.format == LogFormat::Json => error!("{error}"),
-        Err(error) => eprintln!("vpnd: {error}"),
+    let Err(error) = run_gateway(options, &config, logging) else { return ExitCode::SUCCESS };
+    match config.log.format {
+        LogFormat::Json => error!("{error}"),
+        LogFormat::Human => eprintln!("vpnd: {error}"),
     }
-    ExitCode::FAILURE
+    error.end()
 }
 
 fn configure(options: &Options) -> Result<Found, StartupError> {

@@ -80,6 +80,17 @@ pub(super) fn tell(state: &[NotifyState<'_>]) {
     }
 }
 
+/// Tells the service manager why the daemon ends, in one line.
+pub(super) fn tell_failure(text: &str) {
+    if std::env::var_os(NAME).is_none() {
+        return;
+    }
+    let line = text.lines().next().unwrap_or_default();
+    let state = format!("STATUS={line}\n");
+    // Before there is a helper, this process speaks for itself. The text is in the log in any case.
+    let _ = helper::tell(&state).unwrap_or_else(|| connect().and_then(|()| send(&state)));
+}
+
 /// Sends what this process or, if this is the helper, the daemon has to say.
 pub(super) fn send(text: &str) -> io::Result<()> {
     let known = |line: &str| line.split_once('=').is_some_and(|(word, _)| WORDS.contains(&word));

@@ -179,6 +179,10 @@ mod tests {
             assert!(values(daemon, setting).contains(&"vpn-guard.service"), "{setting}");
         }
         assert_eq!(values(daemon, "Also"), ["vpn-guard.service"]);
+        // Errors of the operator, which another start does not mend.
+        for unit in [daemon, guard] {
+            assert_eq!(values(unit, "RestartPreventExitStatus"), ["78"]);
+        }
     }
 
     #[test]

@@ -23,7 +23,13 @@ Signals:
   SIGTERM, SIGINT  deletes all tunnels, undoes every change to the system and ends; the traffic of the tunnels then takes
                    other routes, unless vpnd guard, or on_stop = \"block\" after SIGTERM, keeps it blocked
 
-vpnd needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and /dev/net/tun.")]
+vpnd needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and /dev/net/tun.
+
+Exit status:
+  0   stopped by a signal or by vpnctl stop
+  1   failed; the reason is on standard error
+  2   wrong arguments
+  78  the configuration or the policy has an error, or cannot be read; the systemd service does not start vpnd again then")]
 pub struct Start {
     /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]
