@@ -249,6 +249,6 @@ fn reload() {
         text.replace("[esp]", "[esp]\nreplay_window = 64")
     ));
     let warned = String::from_utf8(right.ctl(&["reload"]).stderr).expect("text");
-    assert!(warned.contains("only [filter] counts at once; restart vpnd for the rest"), "{warned}");
+    assert!(warned.contains("restart vpnd for the other changes there"), "{warned}");
     right.stop();
 }

@@ -194,7 +194,8 @@ fn tunnel() {
         left.log()
     );
 
-    left.run("vpnctl support --output support.tar.gz");
+    let told = left.run("vpnctl support --output support.tar.gz");
+    assert!(!told.contains("log.txt"), "the journal is the log: {told}");
     let journal = left.run("tar xzOf support.tar.gz --wildcards '*/journal.txt'");
     assert!(journal.contains("ready: 1 tunnel"), "{journal}");
     let service = left.run("tar xzOf support.tar.gz --wildcards '*/service.txt'");

@@ -53,7 +53,7 @@ impl fmt::Display for Effect {
             Self::Untouched => "untouched",
             Self::Kept => "stays as it is until its next rekey or start",
             Self::Rekeyed => "rekeyed if it is up",
-            Self::Reestablished => "deleted, and set up anew if it is up",
+            Self::Reestablished => "deleted, and established again if it is up",
             Self::Added => "new",
             Self::Removed => "deleted",
         })

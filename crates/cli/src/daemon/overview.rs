@@ -195,8 +195,7 @@ impl<G: Gateway> Daemon<G> {
         };
         let changed = same(config) != same(started_with);
         let file = self.started_with.file.as_ref().filter(|_| changed)?;
-        let text =
-            "of what has changed there only [filter] counts at once; restart vpnd for the rest";
+        let text = "a change of [filter] is in force now; restart vpnd for the other changes there";
         Some(format!("{}: {text}", file.display()))
     }
 

@@ -18,7 +18,7 @@ const IKE_PORT: u32 = 500;
 pub enum PrivilegeError {
     /// Capabilities.
     #[error(
-        "vpnd lacks {}: run it as root (sudo vpnd start …), or as the service that config/vpnd.service describes\n  a \
+        "vpnd lacks {}: run it as root (sudo vpnd start …), or as the service (systemctl start vpnd)\n  a \
          container needs {}",
         join(.0, ", ", |lack| lack.name),
         join(.0, " ", |lack| lack.option)

@@ -50,8 +50,13 @@ impl Program {
             path(&config.policy.directory),
             "The policy store, which vpnd reads if it is started without --policy.",
         );
+        let book = entry(
+            "/usr/share/doc/vpnd".to_owned(),
+            "The book (docs) and samples of policies (config), where a package has installed vpnd. docs/first-tunnel.md leads \
+             to the first tunnel, docs/troubleshooting.md to the cause of a fault.",
+        );
         match self {
-            Self::Vpnctl => vec![socket, store],
+            Self::Vpnctl => vec![socket, store, book],
             Self::Vpnd => vec![
                 entry(
                     "/etc/vpnd/policy.xml".to_owned(),
@@ -71,6 +76,7 @@ impl Program {
                     path(&config.esp.state_dir),
                     "The changes of vpnd to the system, which the next start undoes after a crash.",
                 ),
+                book,
             ],
         }
     }

@@ -81,7 +81,13 @@ pub(super) fn collect(daemon: Option<u32>, all: &mut Collection) {
     for (name, lines) in COMMANDS {
         all.add(name, together(lines, output));
     }
+    // With systemd, the journal is the log, and nobody misses the file.
+    let is_log_elsewhere =
+        !Path::new(LOG_FILE).exists() && Path::new("/run/systemd/system").is_dir();
     for (name, paths) in FILES {
+        if is_log_elsewhere && paths.contains(&LOG_FILE) {
+            continue;
+        }
         all.add(name, together(paths, |path| end_of(Path::new(path))));
     }
     all.add("sysctl.txt", settings());

@@ -202,7 +202,7 @@ the policy store store has changed: 1 replaced; 6 other objects unchanged
       IPSecRemoteIdentity/IPV4_Address_Range/From_IPAddr: \"10.4.0.0\" → \"10.5.0.0\"
       IPSecRemoteIdentity/IPV4_Address_Range/To_IPAddr: \"10.4.0.255\" → \"10.5.0.255\"
 tunnels have changed
-  site/second  remote traffic: deleted, and set up anew if it is up
+  site/second  remote traffic: deleted, and established again if it is up
   2 untouched
 "
     );
