@@ -390,9 +390,8 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             }
             Command::Rekey(name, reply) => self.waiting.rekey(&mut self.engine, now, name, reply),
             Command::Lacking(reply) => drop(reply.send(self.lacking())),
-            Command::Status(reply) => drop(reply.send(self.engine.status(now))),
-            Command::StatusFrom(first, count, reply) => {
-                drop(reply.send(self.engine.status_from(now, first, count)))
+            Command::StatusPage(start, count, reply) => {
+                drop(reply.send(self.engine.status_page(now, start, count)))
             }
             Command::StatusOf(name, reply) => drop(reply.send(self.engine.status_of(now, &name))),
             Command::Counters(reply) => self.tell_counters(reply),

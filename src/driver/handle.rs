@@ -14,7 +14,7 @@ use ike::event::Event;
 use ike::failure::Failure;
 use ike::failure::facts::Unsendable;
 use ike::proof::trust::Trust;
-use ike::status::IkeStatus;
+use ike::status::{IkeStatus, PageStart, StatusPage};
 use policy::{InvalidPolicy, Policy};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,8 +132,7 @@ pub(super) enum Command {
     Deactivate(String, Reply<Result<(), GatewayError>>),
     StartDeactivate(String, Reply<Result<(), GatewayError>>),
     Rekey(String, Reply<Result<(), GatewayError>>),
-    Status(Reply<Vec<IkeStatus>>),
-    StatusFrom(usize, usize, Reply<Vec<IkeStatus>>),
+    StatusPage(Option<PageStart>, usize, Reply<Option<StatusPage>>),
     StatusOf(String, Reply<Option<IkeStatus>>),
     Lacking(Reply<Vec<(String, Unsendable)>>),
     Counters(Reply<BTreeMap<String, u64>>),
@@ -219,25 +218,16 @@ impl Handle {
         self.ask(|reply| Command::Rekey(name.into(), reply)).await?
     }
 
-    /// Every tunnel of the policy.
+    /// A page of the policy's tunnels, as [`StatusPage::of`] makes it.
     ///
     /// # Errors
     /// If the engine has stopped.
-    pub async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
-        self.ask(Command::Status).await
-    }
-
-    /// At most `count` tunnels of the policy, from the one with this index on. Messages are answered between two such
-    /// requests.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn status_from(
+    pub async fn status_page(
         &self,
-        first: usize,
+        start: Option<PageStart>,
         count: usize,
-    ) -> Result<Vec<IkeStatus>, GatewayError> {
-        self.ask(|reply| Command::StatusFrom(first, count, reply)).await
+    ) -> Result<Option<StatusPage>, GatewayError> {
+        self.ask(|reply| Command::StatusPage(start, count, reply)).await
     }
 
     /// The IKE tunnel of this name, or the one with the child tunnel of this name, with that one alone.

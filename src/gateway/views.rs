@@ -10,10 +10,13 @@ use esp::filter::{Filter, FilterStatus};
 use esp::plane::{CryptoAccounting, Maintenance, PacketSummary, Resynced};
 use esp::trace::Trace;
 use ike::failure::facts::Unsendable;
-use ike::status::IkeStatus;
+use ike::status::{IkeStatus, PageStart, StatusPage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfrm::placement::{Choice, Placed, Placement, Report as OffloadReport};
+
+/// Child tunnels that the engine is asked for at a time where all are read.
+const PAGE: usize = 64;
 
 /// The tunnels of a gateway's policy.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +34,8 @@ impl<'a> Tunnels<'a> {
         Tunnel { handle: self.handle, name }
     }
 
-    /// The state of every tunnel of the policy.
+    /// The state of every tunnel of the policy. Many tunnels are read one page after the other, as by
+    /// [`status_page`](Self::status_page), and all belong to one policy.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -39,20 +43,36 @@ impl<'a> Tunnels<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
-        self.handle.status().await
+        let (mut all, mut start) = (Vec::new(), None);
+        loop {
+            match self.status_page(start.take(), PAGE).await? {
+                None => all.clear(),
+                Some(mut page) => {
+                    start = page.next.take();
+                    page.join(&mut all);
+                    if start.is_none() {
+                        return Ok(all);
+                    }
+                }
+            }
+        }
     }
 
-    /// At most `count` tunnels of the policy, from the one with this index on. The gateway answers its peers between
-    /// two such requests: so a program that asks often does not hold it up.
+    /// A page of the policy's tunnels with at most `count` child tunnels: the first one, or the one that begins where
+    /// another ends ([`StatusPage::next`]). `None`: the policy has been replaced since, and the reading has to begin
+    /// again. The gateway answers its peers between two pages, so that a program which asks often does not hold it up.
     ///
     /// # Errors
-    /// If the gateway has stopped.
-    pub async fn status_from(
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn status_page(
         &self,
-        first: usize,
+        start: Option<PageStart>,
         count: usize,
-    ) -> Result<Vec<IkeStatus>, GatewayError> {
-        self.handle.status_from(first, count).await
+    ) -> Result<Option<StatusPage>, GatewayError> {
+        self.handle.status_page(start, count).await
     }
 
     /// Starts the tunnels of these names, or with [`Selection::All`] all that this side may start, and waits until each

@@ -104,6 +104,11 @@ impl PolicyIndex {
         Self { policy, tunnels, children, families }
     }
 
+    /// The policy itself.
+    pub fn whole(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
     /// The IKE tunnel of that name.
     pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
         let tunnels = self.tunnels.at(number_of(name));

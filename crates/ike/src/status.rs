@@ -14,6 +14,10 @@ use policy::{Lifetime, Mode, Selector};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+mod page;
+
+pub use page::{PageStart, StatusPage};
+
 /// State of an IKE SA or Child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]

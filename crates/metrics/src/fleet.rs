@@ -75,7 +75,14 @@ struct TunnelAccount {
     /// The round in which the tunnel was met last.
     round: u64,
     own: Account,
-    children: HashMap<String, Account>,
+    children: HashMap<String, ChildAccount>,
+}
+
+#[derive(Debug, Default)]
+struct ChildAccount {
+    /// The round in which the child tunnel was met last.
+    round: u64,
+    own: Account,
 }
 
 /// Counts that go on when a tunnel comes up again: the gateway counts from 0 then, and a counter of OpenMetrics must
@@ -105,7 +112,7 @@ pub struct Round<'l> {
 }
 
 impl Round<'_> {
-    /// Takes in some of the tunnels, in the order of the policy.
+    /// Takes in some of the tunnels, in the order of the policy. The first of them may be the rest of the last one before.
     pub fn add(&mut self, tunnels: &[IkeStatus]) {
         for tunnel in tunnels {
             self.add_one(tunnel);
@@ -118,40 +125,42 @@ impl Round<'_> {
             Some(account) => account,
             None => tunnels.entry(tunnel.name.clone()).or_default(),
         };
-        // No series may be told twice.
-        if std::mem::replace(&mut account.round, *round) == *round {
-            return;
-        }
-        let raw =
-            Counts { rekeys: tunnel.sa.as_ref().map_or(0, |sa| sa.rekeys), ..Counts::default() };
-        let (own, new) = account.own.note(raw);
-        *rekeys += new.rekeys;
         let fleet = &mut self.fleet;
-        fleet.lines.extend(Line::all_of(tunnel));
-        fleet.states[0][tunnel.state.number()] += 1;
-        let series = 1 + tunnel.children.len();
-        let listed = series <= self.room;
-        let mut children = Vec::new();
+        let room = &mut self.room;
+        let lines = Lines::of(tunnel);
+        // No series may be told twice.
+        if std::mem::replace(&mut account.round, *round) != *round {
+            let own = tunnel.sa.as_ref().map_or(0, |sa| sa.rekeys);
+            let (own, new) = account.own.note(Counts { rekeys: own, ..Counts::default() });
+            *rekeys += new.rekeys;
+            fleet.states[0][tunnel.state.number()] += 1;
+            if fleet.lists_one_more(room) {
+                let (name, state) = (tunnel.name.clone(), tunnel.state);
+                let children = Vec::new();
+                fleet.tunnels.push(Tunnel { name, state, rekeys: own.rekeys, children });
+            }
+            if tunnel.children.is_empty() {
+                fleet.lines.push(lines.line(None));
+            }
+        }
         for child in &tunnel.children {
             let of_child = match account.children.get_mut(&child.name) {
                 Some(account) => account,
                 None => account.children.entry(child.name.clone()).or_default(),
             };
-            let (counts, new) = of_child.note(Counts::of(child));
+            if std::mem::replace(&mut of_child.round, *round) == *round {
+                continue;
+            }
+            let (counts, new) = of_child.own.note(Counts::of(child));
             all.add(new);
             fleet.states[1][child.state.number()] += 1;
-            if listed {
-                children.push(Child { name: child.name.clone(), state: child.state, counts });
+            fleet.lines.push(lines.line(Some(child)));
+            if fleet.lists_one_more(room)
+                && let Some(tunnel) = fleet.tunnels.last_mut()
+            {
+                let (name, state) = (child.name.clone(), child.state);
+                tunnel.children.push(Child { name, state, counts });
             }
-        }
-        // Peers may name children of their own.
-        account.children.retain(|name, _| tunnel.children.iter().any(|c| c.name == *name));
-        if listed {
-            self.room -= series;
-            let (name, state) = (tunnel.name.clone(), tunnel.state);
-            fleet.tunnels.push(Tunnel { name, state, rekeys: own.rekeys, children });
-        } else {
-            fleet.omitted += series;
         }
     }
 
@@ -160,6 +169,10 @@ impl Round<'_> {
         let Self { ledger, mut fleet, .. } = self;
         let round = ledger.round;
         ledger.tunnels.retain(|_, account| account.round == round);
+        // Peers may name children of their own.
+        for account in ledger.tunnels.values_mut() {
+            account.children.retain(|_, child| child.round == round);
+        }
         fleet.total = ledger.children;
         fleet.ike_rekeys = ledger.rekeys;
         fleet
@@ -183,6 +196,14 @@ pub struct Fleet {
 }
 
 impl Fleet {
+    /// Returns `true` if there is room for one more series. Otherwise the tunnel is omitted.
+    fn lists_one_more(&mut self, room: &mut usize) -> bool {
+        let left = room.checked_sub(1);
+        self.omitted += usize::from(left.is_none());
+        *room = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// The number of phase 1 and phase 2 tunnels without series of their own.
     pub fn omitted(&self) -> usize {
         self.omitted
@@ -216,25 +237,33 @@ pub(crate) struct Line {
     pub peer: Arc<str>,
 }
 
-impl Line {
-    fn all_of(tunnel: &IkeStatus) -> impl Iterator<Item = Self> {
-        let name: Arc<str> = tunnel.name.as_str().into();
-        let address = tunnel.sa.as_ref().map(|sa| sa.remote.ip()).or(tunnel.remote_address);
+/// Makes the lines of a phase 1 tunnel.
+struct Lines<'t> {
+    status: &'t IkeStatus,
+    tunnel: Arc<str>,
+    peer: Arc<str>,
+}
+
+impl<'t> Lines<'t> {
+    fn of(status: &'t IkeStatus) -> Self {
+        let address = status.sa.as_ref().map(|sa| sa.remote.ip()).or(status.remote_address);
         let address = address.map(|address| address.to_string()).unwrap_or_default();
-        let peer: Arc<str> = format!("{} {address}", tunnel.remote_id.to_lowercase()).into();
-        let line = move |child: Option<&ChildStatus>| {
-            let state = match child {
-                // A child that waits for its IKE SA is being negotiated, too.
-                Some(child) if (child.state, tunnel.state) != (State::Down, State::Negotiating) => {
-                    child.state
-                }
-                _ => tunnel.state,
-            };
-            let (tunnel, peer) = (Arc::clone(&name), Arc::clone(&peer));
-            Self { tunnel, child: child.map(|child| child.name.clone()), state, peer }
+        let peer = format!("{} {address}", status.remote_id.to_lowercase()).into();
+        Self { status, tunnel: status.name.as_str().into(), peer }
+    }
+
+    fn line(&self, child: Option<&ChildStatus>) -> Line {
+        let state = match child {
+            // A child that waits for its IKE SA is being negotiated, too.
+            Some(child)
+                if (child.state, self.status.state) != (State::Down, State::Negotiating) =>
+            {
+                child.state
+            }
+            _ => self.status.state,
         };
-        let alone = tunnel.children.is_empty().then_some(None);
-        alone.into_iter().chain(tunnel.children.iter().map(Some)).map(line)
+        let (tunnel, peer) = (Arc::clone(&self.tunnel), Arc::clone(&self.peer));
+        Line { tunnel, child: child.map(|child| child.name.clone()), state, peer }
     }
 }
 
@@ -293,12 +322,41 @@ pub(crate) mod tests {
     #[test]
     fn tunnels_beyond_the_limit_are_in_the_sums() {
         let all = ["a", "b", "c"].map(|name| tunnel(name, Some(10)));
-        for (limit, listed, omitted) in [(6, 3, 0), (5, 2, 2), (3, 1, 4), (1, 0, 6)] {
+        for (limit, listed, omitted) in [(6, 3, 0), (5, 3, 1), (3, 2, 3), (1, 1, 5), (0, 0, 6)] {
             let fleet = scrape(&mut Ledger::default(), limit, &all);
             assert_eq!((fleet.tunnels.len(), fleet.omitted()), (listed, omitted), "{limit}");
             assert_eq!(fleet.total.packets, [30, 60]);
             assert_eq!(fleet.states[1][State::Established.number()], 3);
         }
+    }
+
+    #[test]
+    fn the_pieces_of_a_tunnel_are_one_tunnel() {
+        let mut whole = tunnel("site", Some(1));
+        let child = |number| {
+            let mut child = whole.children[0].clone();
+            child.name = format!("net{number}");
+            child
+        };
+        whole.children = (0..5).map(child).collect();
+        let piece = |children: std::ops::Range<usize>| {
+            let mut piece = whole.clone();
+            piece.children = whole.children[children].to_vec();
+            piece
+        };
+        let pieces =
+            [tunnel("before", None), piece(0..2), piece(2..4), piece(4..5), tunnel("z", None)];
+        let told = |limit, tunnels: &[IkeStatus]| {
+            let mut ledger = Ledger::default();
+            let rounds = [0; 2].map(|_| scrape(&mut ledger, limit, tunnels));
+            rounds.map(|fleet| format!("{fleet:?}"))
+        };
+        for limit in 0..10 {
+            let all = [tunnel("before", None), whole.clone(), tunnel("z", None)];
+            assert_eq!(told(limit, &pieces), told(limit, &all), "{limit}");
+        }
+        let fleet = scrape(&mut Ledger::default(), 10, &pieces);
+        assert_eq!((fleet.lines.len(), fleet.total.packets, fleet.tunnels.len()), (7, [5, 10], 3));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use esp::trace::Trace;
 use ike::durations::ExchangeDurations;
 use ike::failure::facts::Unsendable;
 use ike::proof::trust::Trust;
-use ike::status::IkeStatus;
+use ike::status::{IkeStatus, PageStart, StatusPage};
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -45,12 +45,12 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn rekey(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// Every tunnel of the policy.
     fn status(&self) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
-    /// At most `count` tunnels of the policy, from the one with this index on.
-    fn status_from(
+    /// A page of them with at most `count` child tunnels. `None`: the policy has been replaced since the page before.
+    fn status_page(
         &self,
-        first: usize,
+        start: Option<PageStart>,
         count: usize,
-    ) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
+    ) -> impl Future<Output = Result<Option<StatusPage>, GatewayError>> + Send;
     /// The phase 1 tunnel of this name, or the one with the phase 2 tunnel of this name, with that one alone. `None`:
     /// there is none.
     fn status_of(
@@ -165,12 +165,12 @@ impl Gateway for vpn::Gateway {
         self.tunnels().status().await
     }
 
-    async fn status_from(
+    async fn status_page(
         &self,
-        first: usize,
+        start: Option<PageStart>,
         count: usize,
-    ) -> Result<Vec<IkeStatus>, GatewayError> {
-        self.tunnels().status_from(first, count).await
+    ) -> Result<Option<StatusPage>, GatewayError> {
+        self.tunnels().status_page(start, count).await
     }
 
     async fn status_of(&self, name: &str) -> Result<Option<IkeStatus>, GatewayError> {

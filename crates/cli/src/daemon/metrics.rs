@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 use vpn::Events;
 
-/// Tunnels that the engine is asked for at a time.
+/// Child tunnels that the engine is asked for at a time.
 const PAGE: usize = 64;
 /// For so long, another client gets the same text.
 const FRESH: Duration = Duration::from_secs(1);
@@ -236,20 +236,19 @@ impl<G: Gateway> Metrics<G> {
 }
 
 impl<G: Gateway> Daemon<G> {
-    /// Reads all tunnels. A reload need not wait for that: it may come between two pages, and then the reading begins
-    /// again, since the pages are those of another policy.
+    /// Reads all tunnels of one policy: after a reload the reading begins again.
     async fn fleet(&self, ledger: &mut Ledger) -> Result<Fleet, Refusal> {
-        loop {
+        'again: loop {
             let mut round = ledger.round(self.started_with.config.metrics.tunnels);
-            let policy = self.current();
-            for first in (0..).step_by(PAGE) {
-                let _guard = self.reloading.lock().await;
-                if !Arc::ptr_eq(&policy, &self.current()) {
-                    break;
-                }
-                let page = self.gateway.status_from(first, PAGE).await.map_err(refusal)?;
-                round.add(&page);
-                if page.len() < PAGE {
+            let mut start = None;
+            loop {
+                let Some(page) = self.gateway.status_page(start, PAGE).await.map_err(refusal)?
+                else {
+                    continue 'again;
+                };
+                round.add(&page.tunnels);
+                start = page.next;
+                if start.is_none() {
                     return Ok(round.finish());
                 }
             }

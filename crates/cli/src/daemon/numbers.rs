@@ -23,6 +23,17 @@ impl Numbers {
         *self.phases.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
     }
 
+    /// Numbers some of the tunnels. `false`: one of them has no number yet, so that all must be numbered first.
+    pub fn apply_known(&self, tunnels: &mut [Tunnel]) -> bool {
+        let phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
+        let [first, second] = &*phases;
+        tunnels.iter_mut().all(|tunnel| {
+            let mut children = tunnel.children.iter_mut();
+            first.tell(&tunnel.name, &mut tunnel.number)
+                && children.all(|child| second.tell(&child.name, &mut child.number))
+        })
+    }
+
     /// Numbers these tunnels, which are all there are.
     pub fn apply(&self, tunnels: &mut [Tunnel]) {
         let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,6 +45,10 @@ impl Numbers {
 }
 
 impl Phase {
+    fn tell(&self, name: &str, number: &mut u32) -> bool {
+        self.by_name.get(name).map(|known| *number = *known).is_some()
+    }
+
     fn renew<'t>(&mut self, tunnels: impl Iterator<Item = (&'t String, &'t mut u32)>) {
         let before = std::mem::take(&mut self.by_name);
         for (name, number) in tunnels {

@@ -20,38 +20,36 @@ pub(super) const FILTER_KNOWN: Duration = Duration::from_secs(10);
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
         let status = self.gateway.status().await.map_err(refusal)?;
+        let mut tunnels = self.seen(&status);
+        self.numbers.apply(&mut tunnels);
+        Ok(tunnels)
+    }
+
+    /// These tunnels without their numbers.
+    fn seen(&self, status: &[IkeStatus]) -> Vec<Tunnel> {
         let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
         let now = SystemTime::now();
         let tunnel =
             |status| Tunnel { keys_exported_to: directory.clone(), ..view::tunnel(status, now) };
         let mut tunnels: Vec<Tunnel> = status.iter().map(tunnel).collect();
-        self.numbers.apply(&mut tunnels);
         self.place(&mut tunnels);
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         view::describe(&mut tunnels, &in_force.0, &in_force.1);
-        Ok(tunnels)
+        tunnels
     }
 
-    /// Finds a phase 1 tunnel, or a phase 2 tunnel with the phase 1 tunnel that carries it and no other child.
-    pub(super) async fn tunnel(&self, name: &str) -> Result<Tunnel, Refusal> {
-        let tunnels = self.tunnels().await?;
-        if let Some(tunnel) = tunnels.iter().find(|t| t.name == name) {
-            return Ok(tunnel.clone());
-        }
-        for tunnel in &tunnels {
-            if let Some(child) = tunnel.children.iter().find(|c| c.name == name) {
-                return Ok(Tunnel { children: vec![child.clone()], ..tunnel.clone() });
-            }
-        }
-        Err(unknown_tunnel(name, &tunnels))
-    }
-
-    /// As [`tunnel`](Self::tunnel), with the findings about its traffic.
+    /// A phase 1 tunnel, or a phase 2 tunnel with the phase 1 tunnel that carries it and no other child, with the
+    /// findings about its traffic.
     pub(super) async fn status(&self, name: &str) -> Result<Tunnel, Refusal> {
-        let mut tunnel = self.tunnel(name).await?;
-        let Some(status) = self.gateway.status_of(&tunnel.name).await.map_err(refusal)? else {
-            return Ok(tunnel);
+        let Some(status) = self.gateway.status_of(name).await.map_err(refusal)? else {
+            return Err(unknown_tunnel(name, &self.tunnels().await?));
         };
+        let mut tunnel = self.seen(std::slice::from_ref(&status));
+        if !self.numbers.apply_known(&mut tunnel) {
+            self.tunnels().await?;
+            self.numbers.apply_known(&mut tunnel);
+        }
+        let mut tunnel = tunnel.swap_remove(0);
         let findings = self.findings(&status, FILTER_KNOWN).await?;
         for child in &mut tunnel.children {
             child.findings = view::findings(&findings, &child.name);

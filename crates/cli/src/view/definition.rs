@@ -15,8 +15,10 @@ pub fn describe(tunnels: &mut [Tunnel], policy: &Policy, definitions: &Definitio
     for tunnel in tunnels {
         let Some(defined) = by_name.get(tunnel.name.as_str()) else { continue };
         tunnel.policy = Some(tunnel_policy(defined, definitions));
+        let children: BTreeMap<&str, &ChildTunnel> =
+            defined.children.iter().map(|child| (child.name.as_str(), child.as_ref())).collect();
         for child in &mut tunnel.children {
-            let definition = defined.children.iter().find(|defined| defined.name == child.name);
+            let definition = children.get(child.name.as_str());
             child.policy = definition.map(|defined| child_policy(defined, definitions));
         }
     }

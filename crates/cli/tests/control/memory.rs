@@ -14,7 +14,10 @@ use ike::failure::Failure;
 use ike::failure::facts::Unsendable;
 use ike::negotiation::suite::{ChildSuite, IkeSuite};
 use ike::proof::trust::Trust;
-use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, PastFailure, State};
+use ike::status::{
+    ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, PageStart, PastFailure, State,
+    StatusPage,
+};
 use ike::wire::header::IkeSpi;
 use ike::{CloseReason, CommandError};
 use policy::{ChildTunnel, IkeTunnel, Policy};
@@ -112,6 +115,22 @@ impl MemoryGateway {
 }
 
 impl Inner {
+    fn page(
+        &self,
+        start: Option<PageStart>,
+        count: usize,
+    ) -> Result<Option<StatusPage>, GatewayError> {
+        if self.stopped {
+            return Err(GatewayError::Stopped);
+        }
+        Ok(StatusPage::of(&self.policy, start, count, |tunnel, children| {
+            let (up, failure) = (self.up.get(&tunnel.name), self.failing.get(&tunnel.name));
+            let mut whole = picture(tunnel, up.copied(), failure);
+            whole.children = whole.children.drain(children).collect();
+            whole
+        }))
+    }
+
     fn find(&self, name: &str) -> Result<Arc<IkeTunnel>, GatewayError> {
         if self.stopped {
             return Err(GatewayError::Stopped);
@@ -195,26 +214,18 @@ impl Gateway for MemoryGateway {
     }
 
     async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
-        let inner = self.lock();
-        if inner.stopped {
-            return Err(GatewayError::Stopped);
-        }
-        let status = |tunnel: &Arc<IkeTunnel>| {
-            let failure = inner.failing.get(&tunnel.name);
-            picture(tunnel, inner.up.get(&tunnel.name).copied(), failure)
-        };
-        Ok(inner.policy.tunnels.iter().map(status).collect())
+        Ok(self.lock().page(None, usize::MAX)?.expect("the first page").tunnels)
     }
 
-    async fn status_from(
+    async fn status_page(
         &self,
-        first: usize,
+        start: Option<PageStart>,
         count: usize,
-    ) -> Result<Vec<IkeStatus>, GatewayError> {
+    ) -> Result<Option<StatusPage>, GatewayError> {
         let (pages, wanted) = &*self.pages;
         wanted.notify_one();
         pages.acquire().await.expect("nobody closes it").forget();
-        Ok(self.status().await?.into_iter().skip(first).take(count).collect())
+        self.lock().page(start, count)
     }
 
     async fn status_of(&self, name: &str) -> Result<Option<IkeStatus>, GatewayError> {

@@ -12,13 +12,15 @@ use crate::sa::child::{ChildSa, ChildState, History, RenewalForm};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{
-    ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PastFailure, Renewal, State,
-    Unanswered,
+    ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PageStart, PastFailure,
+    Renewal, State, StatusPage, Unanswered,
 };
 use crate::unreachable::UNPROTECTED;
 use esp::plane::{DataPlane, Maintenance, PathMtu, Usage};
 use policy::{ChildTunnel, IkeTunnel};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl<P: DataPlane> Engine<P> {
@@ -68,21 +70,28 @@ impl<P: DataPlane> Engine<P> {
 
     /// Every tunnel of the policy with its SAs.
     pub fn status(&mut self, now: Instant) -> Vec<IkeStatus> {
-        let tunnels = self.policy.tunnels.clone();
-        tunnels.iter().map(|t| self.picture(now, t, None)).collect()
+        let policy = Arc::clone(self.policy.whole());
+        policy.tunnels.iter().map(|t| self.picture(now, t, &Shown::of_all(t))).collect()
     }
 
-    /// At most `count` tunnels of the policy with their SAs, from the one with this index on.
-    pub fn status_from(&mut self, now: Instant, first: usize, count: usize) -> Vec<IkeStatus> {
-        let page: Vec<_> = self.policy.tunnels.iter().skip(first).take(count).cloned().collect();
-        page.iter().map(|t| self.picture(now, t, None)).collect()
+    /// A page of them, as [`StatusPage::of`] makes it.
+    pub fn status_page(
+        &mut self,
+        now: Instant,
+        start: Option<PageStart>,
+        count: usize,
+    ) -> Option<StatusPage> {
+        let policy = Arc::clone(self.policy.whole());
+        StatusPage::of(&policy, start, count, |tunnel, children| {
+            self.picture(now, tunnel, &Shown::Places(children))
+        })
     }
 
     /// The IKE tunnel of this name, or the one with the child tunnel of this name, which then lists that child tunnel
     /// alone. `None`: there is no such tunnel.
     pub fn status_of(&mut self, now: Instant, name: &str) -> Option<IkeStatus> {
         if let Some(tunnel) = self.policy.tunnel(name).cloned() {
-            return Some(self.picture(now, &tunnel, None));
+            return Some(self.picture(now, &tunnel, &Shown::of_all(&tunnel)));
         }
         let of_peer = || {
             let has_it = |s: &&Session| s.children.of_tunnel(name).next().is_some();
@@ -90,24 +99,25 @@ impl<P: DataPlane> Engine<P> {
             self.policy.tunnel(&session.tunnel.name)
         };
         let carrying = self.policy.child(name).map(|(tunnel, _)| tunnel).or_else(of_peer)?.clone();
-        let picture = self.picture(now, &carrying, Some(name));
+        let picture = self.picture(now, &carrying, &Shown::Named(name));
         (!picture.children.is_empty()).then_some(picture)
     }
 
-    /// A tunnel with all its child tunnels, or with one of them.
-    fn picture(&mut self, now: Instant, tunnel: &IkeTunnel, only: Option<&str>) -> IkeStatus {
+    /// A tunnel with some of its child tunnels.
+    fn picture(&mut self, now: Instant, tunnel: &IkeTunnel, shown: &Shown<'_>) -> IkeStatus {
         let closing = || self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id);
         let id = self.session_of(&tunnel.name).or_else(closing);
         let session = id.and_then(|id| self.sessions.get(id));
         let succeeds = |s: &Session| id.is_some() && s.renewal.succeeds == id;
         let has_successor = self.sessions_of(&tunnel.name).any(|(_, s)| succeeds(s));
-        let defined: Vec<&ChildTunnel> = match only {
-            None => tunnel.children.iter().map(|c| &**c).collect(),
-            Some(name) => {
+        let defined: Vec<&ChildTunnel> = match shown {
+            Shown::Places(places) => tunnel.children[places.clone()].iter().map(|c| &**c).collect(),
+            Shown::Named(name) => {
                 let found = self.policy.child(name).filter(|(t, _)| t.name == tunnel.name);
                 found.into_iter().map(|(_, c)| &**c).collect()
             }
         };
+        let asked_for = asked_for(tunnel, shown, session);
         let next: Vec<Option<Next>> =
             defined.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
         let closing_next =
@@ -144,8 +154,7 @@ impl<P: DataPlane> Engine<P> {
                 .filter(|s| !s.is_closing())
                 .and_then(|s| unanswered(now, s, &self.config)),
             children: (defined.into_iter().zip(next.into_iter().zip(children_off)))
-                .chain(asked_for(tunnel, session).into_iter().map(|c| (c, (None, None))))
-                .filter(|(c, _)| only.is_none_or(|name| c.name == name))
+                .chain(asked_for.into_iter().map(|c| (c, (None, None))))
                 .map(|(c, (next, off))| ChildStatus {
                     last_failure: last(&off).or_else(|| failures.last(&c.name).map(ago)),
                     failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
@@ -220,6 +229,20 @@ impl<P: DataPlane> Engine<P> {
     /// The data plane.
     pub fn plane(&mut self) -> &mut P {
         &mut self.plane
+    }
+}
+
+/// The child tunnels of a tunnel that its picture has.
+enum Shown<'n> {
+    /// Those at these places in the policy's list; behind its last one, those that the peer has asked for, too.
+    Places(Range<usize>),
+    /// The one of this name, also if the peer has asked for it.
+    Named(&'n str),
+}
+
+impl Shown<'_> {
+    fn of_all(tunnel: &IkeTunnel) -> Self {
+        Self::Places(0..tunnel.children.len())
     }
 }
 
@@ -324,19 +347,23 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa) -> IkeSaStatus {
     }
 }
 
-/// The child tunnels that the peer has and the policy has not, each once.
-fn asked_for<'s>(tunnel: &IkeTunnel, session: Option<&'s Session>) -> Vec<&'s ChildTunnel> {
-    let mut found: Vec<&ChildTunnel> = Vec::new();
-    if tunnel.generic.is_none() {
-        return found;
-    }
-    for child in session.into_iter().flat_map(|s| s.children.iter()).map(|c| &*c.tunnel) {
-        let known = tunnel.children.iter().map(|c| &**c).chain(found.iter().copied());
-        if known.clone().all(|other| other.name != child.name) {
-            found.push(child);
-        }
-    }
-    found
+/// The child tunnels that the peer has and the policy has not, each once. Those of all are told behind the last one of
+/// the policy.
+fn asked_for<'s>(
+    tunnel: &IkeTunnel,
+    shown: &Shown<'_>,
+    session: Option<&'s Session>,
+) -> Vec<&'s ChildTunnel> {
+    let only = match shown {
+        Shown::Places(places) if places.end < tunnel.children.len() => return Vec::new(),
+        Shown::Places(_) => None,
+        Shown::Named(name) => Some(*name),
+    };
+    let Some(session) = session.filter(|_| tunnel.generic.is_some()) else { return Vec::new() };
+    let mut known: BTreeSet<&str> = tunnel.children.iter().map(|c| &*c.name).collect();
+    let present = session.children.iter().map(|c| &*c.tunnel);
+    let shown = present.filter(|child| only.is_none_or(|name| child.name == name));
+    shown.filter(|child| known.insert(&child.name)).collect()
 }
 
 fn child(
