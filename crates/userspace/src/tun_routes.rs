@@ -17,6 +17,10 @@ use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+mod wanted;
+
+use wanted::{Released, WantedRoutes};
+
 const DEVICE_METRIC: u32 = 10;
 const BLACKHOLE_METRIC: u32 = 20;
 
@@ -42,19 +46,8 @@ pub(super) struct TunRoutes {
     mark: u32,
     priority: u32,
     families: Vec<Family>,
-    /// Every routed prefix, and the rules that want it.
-    wanted: BTreeMap<Prefix, BTreeSet<RuleId>>,
-    rules: BTreeMap<RuleId, Routed>,
+    wanted: WantedRoutes,
     loosened: BTreeSet<String>,
-}
-
-/// A rule, as far as routes are concerned.
-#[derive(Default)]
-struct Routed {
-    /// The local selectors: preferred source addresses come from them.
-    local: Vec<Selector>,
-    /// Those of [`TunRoutes::wanted`] that it wants.
-    prefixes: BTreeSet<Prefix>,
 }
 
 impl TunRoutes {
@@ -92,8 +85,7 @@ impl TunRoutes {
             mark,
             priority,
             families,
-            wanted: BTreeMap::new(),
-            rules: BTreeMap::new(),
+            wanted: WantedRoutes::default(),
             loosened: BTreeSet::new(),
         })
     }
@@ -102,16 +94,10 @@ impl TunRoutes {
     /// nothing of the rule remains.
     pub(super) fn add(&mut self, rule: &Rule) -> Result<(), PlaneError> {
         let prefixes = self.prefixes(&rule.selectors.remote);
-        let routed = self.rules.entry(rule.id).or_default();
-        routed.local.clone_from(&rule.selectors.local);
-        let former = routed.prefixes.clone();
-        routed.prefixes.extend(&prefixes);
+        self.look_at_addresses();
+        let former = self.wanted.add(rule.id, &rule.selectors.local, &prefixes);
         for prefix in &prefixes {
-            self.wanted.entry(*prefix).or_default().insert(rule.id);
-        }
-        let owned = self.owned();
-        for prefix in &prefixes {
-            if let Err(e) = self.put(*prefix, &owned) {
+            if let Err(e) = self.put(*prefix) {
                 self.remove(rule.id);
                 return Err(refused(
                     format!("routing {prefix} to the tunnel device for {}", rule.tunnel),
@@ -120,43 +106,30 @@ impl TunRoutes {
             }
         }
         for prefix in former.difference(&prefixes) {
-            self.release(*prefix, rule.id, &owned);
-        }
-        if let Some(routed) = self.rules.get_mut(&rule.id) {
-            routed.prefixes = prefixes;
+            self.release(*prefix, rule.id);
         }
         Ok(())
     }
 
     /// A rule goes on under another name.
     pub(super) fn rename(&mut self, rule: RuleId, to: RuleId) {
-        let Some(routed) = self.rules.remove(&rule) else { return };
-        for prefix in &routed.prefixes {
-            if let Some(rules) = self.wanted.get_mut(prefix) {
-                rules.remove(&rule);
-                rules.insert(to);
-            }
-        }
-        self.rules.insert(to, routed);
+        self.wanted.rename(rule, to);
     }
 
     /// Withdraws the routes no other rule wants.
     pub(super) fn remove(&mut self, rule: RuleId) {
-        let Some(routed) = self.rules.remove(&rule) else { return };
-        let owned = self.owned();
-        for prefix in routed.prefixes {
-            self.release(prefix, rule, &owned);
+        self.look_at_addresses();
+        for prefix in self.wanted.of(rule) {
+            self.release(prefix, rule);
         }
     }
 
     /// Puts a rule's routes again: its source addresses may have come or gone since it was added, and the kernel
     /// deletes the routes that prefer an address which goes.
     pub(super) fn refresh(&mut self, rule: RuleId) {
-        let Some(routed) = self.rules.get(&rule) else { return };
-        let prefixes = routed.prefixes.clone();
-        let owned = self.owned();
-        for prefix in prefixes {
-            if let Err(error) = self.put(prefix, &owned) {
+        self.look_at_addresses();
+        for prefix in self.wanted.of(rule) {
+            if let Err(error) = self.put(prefix) {
                 tracing::warn!(%error, "renewing the route to {prefix}");
             }
         }
@@ -171,7 +144,7 @@ impl TunRoutes {
     pub(super) fn sweep(&mut self) -> io::Result<()> {
         for family in self.families.clone() {
             for route in self.netlink.routes(family, self.table)? {
-                if !self.wanted.contains_key(&route.prefix) {
+                if !self.wanted.contains(&route.prefix) {
                     self.netlink.delete_route(&route)?;
                 }
             }
@@ -195,14 +168,14 @@ impl TunRoutes {
         for family in &self.families {
             let (routes, unwanted): (Vec<_>, Vec<_>) = (self.netlink.routes(*family, table)?)
                 .into_iter()
-                .partition(|route| self.wanted.contains_key(&route.prefix));
+                .partition(|route| self.wanted.contains(&route.prefix));
             unwanted.iter().try_for_each(|route| self.netlink.delete_route(route))?;
             there.extend(routes.into_iter().map(|r| ((r.prefix, r.metric), r.target)));
         }
-        let owned = self.owned();
+        self.look_at_addresses();
         let mut missing = Vec::new();
-        for prefix in self.wanted.keys() {
-            let routes = self.routes_for(*prefix, &owned);
+        for prefix in self.wanted.prefixes() {
+            let routes = self.routes_for(prefix);
             let lacks = |r: &Route| there.get(&(r.prefix, r.metric)) != Some(&r.target);
             missing.extend(routes.into_iter().filter(lacks));
         }
@@ -230,7 +203,7 @@ impl TunRoutes {
         // The kernel filters reverse paths of IPv4 only.
         let IpAddr::V4(_) = peer else { return };
         // However many rules there are: every SA asks.
-        if !(0..=32).any(|length| self.wanted.contains_key(&Prefix::holding(peer, length))) {
+        if !(0..=32).any(|length| self.wanted.contains(&Prefix::holding(peer, length))) {
             return;
         }
         let interface = match self.netlink.egress(peer, self.mark) {
@@ -266,34 +239,25 @@ impl TunRoutes {
     }
 
     /// Takes a prefix from a rule: the others keep the route, the last one takes it along.
-    fn release(&mut self, prefix: Prefix, rule: RuleId, owned: &[IpAddr]) {
-        let Some(rules) = self.wanted.get_mut(&prefix) else { return };
-        rules.remove(&rule);
-        let outcome = if rules.is_empty() {
-            self.wanted.remove(&prefix);
-            self.withdraw(prefix)
-        } else {
-            self.put(prefix, owned)
+    fn release(&mut self, prefix: Prefix, rule: RuleId) {
+        let outcome = match self.wanted.release(prefix, rule) {
+            Released::Nothing => return,
+            Released::LastOne => self.withdraw(prefix),
+            Released::OneOfMany => self.put(prefix),
         };
         if let Err(error) = outcome {
             tracing::warn!(%error, "withdrawing the route to {prefix}");
         }
     }
 
-    fn put(&mut self, prefix: Prefix, owned: &[IpAddr]) -> io::Result<()> {
-        let routes = self.routes_for(prefix, owned);
+    fn put(&mut self, prefix: Prefix) -> io::Result<()> {
+        let routes = self.routes_for(prefix);
         routes.iter().try_for_each(|route| self.netlink.put_route(route))
     }
 
     /// The routes for a prefix. The blackhole comes first and goes last: there is no moment without a route.
-    fn routes_for(&self, prefix: Prefix, owned: &[IpAddr]) -> [Route; 2] {
-        let source = self.wanted.get(&prefix).and_then(|rules| {
-            rules
-                .iter()
-                .filter_map(|r| self.rules.get(r))
-                .flat_map(|routed| &routed.local)
-                .find_map(|s| preferred(s, Family::of(prefix.address), owned))
-        });
+    fn routes_for(&mut self, prefix: Prefix) -> [Route; 2] {
+        let source = self.wanted.source(prefix);
         let (table, index) = (self.table, self.device);
         [(BLACKHOLE_METRIC, Target::Blackhole), (DEVICE_METRIC, Target::Device { index, source })]
             .map(|(metric, target)| Route { table, prefix, metric, target })
@@ -313,11 +277,13 @@ impl TunRoutes {
         self.netlink.delete_route(&Route { table, prefix, metric: BLACKHOLE_METRIC, target })
     }
 
-    fn owned(&mut self) -> Vec<IpAddr> {
-        self.netlink.addresses().unwrap_or_else(|error| {
+    /// Preferred sources are chosen among the addresses that the host has now.
+    fn look_at_addresses(&mut self) {
+        let owned = self.netlink.addresses().unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot list this host's addresses; routes prefer no source");
             Vec::new()
-        })
+        });
+        self.wanted.set_addresses(owned);
     }
 
     fn prefixes(&self, remote: &[Selector]) -> BTreeSet<Prefix> {
@@ -327,14 +293,6 @@ impl TunRoutes {
             .filter(|p| self.families.contains(&Family::of(p.address)))
             .collect()
     }
-}
-
-/// The first address this host owns that a selector holds.
-fn preferred(selector: &Selector, family: Family, owned: &[IpAddr]) -> Option<IpAddr> {
-    owned
-        .iter()
-        .copied()
-        .find(|a| Family::of(*a) == family && !a.is_loopback() && selector.addresses.contains(*a))
 }
 
 /// Turns strict reverse path filtering of an interface into loose. A container may not change it, but may have `all` be
