@@ -102,6 +102,11 @@ pub fn all(tunnels: &[u16], beside: &[PathBuf]) -> Vec<Vpn> {
             Part::Variant,
             vpnd::Setup { config: "encap = \"never\"", ..plain() },
         ),
+        vpnd(
+            "vpnd, metrics read every second",
+            Part::Variant,
+            vpnd::Setup { is_watched: true, ..plain() },
+        ),
         vpnd(VPND_NULL, Part::Stream, vpnd::Setup { build: Build::NullCipher, ..plain() }),
         vpnd(VPND_256, Part::Stream, gcm_256()),
         vpnd(VPND_PORTABLE, Part::Stream, vpnd::Setup { config: off, ..gcm_256() }),

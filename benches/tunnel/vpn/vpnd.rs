@@ -3,9 +3,13 @@
 use super::{Running, wait};
 use crate::wire::Host;
 use std::fmt::Write as _;
+use std::io::{Read, Write as _};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::{sleep, spawn};
+use std::time::Duration;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -14,6 +18,8 @@ pub struct Setup {
     pub esp: &'static str,
     /// Lines of `[esp]` in its configuration.
     pub config: &'static str,
+    /// It serves metrics, and somebody reads them every second.
+    pub is_watched: bool,
     /// Variables of its environment.
     pub environment: &'static [(&'static str, &'static str)],
     /// The build of `vpnd` that runs.
@@ -64,6 +70,7 @@ impl Default for Setup {
         Self {
             esp: "ESP_AES128_GCM_16",
             config: "",
+            is_watched: false,
             environment: &[],
             build: Build::Product,
             tunnels: None,
@@ -103,7 +110,7 @@ fn null_cipher() -> Result<PathBuf, String> {
 
 pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(), String> {
     let program = program(&setup.build)?;
-    let mut sockets = Vec::new();
+    let (mut sockets, mut watched) = (Vec::new(), Vec::new());
     for (at, host) in hosts.iter().enumerate() {
         host.add_inner()?;
         host.ip("route add local 10.201.0.0/16 dev lo\n".repeat(at))?;
@@ -111,8 +118,13 @@ pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(),
         let policy = policy(setup, host, &hosts[1 - at], at == 0);
         let policy = running.write(&file("xml"), &policy)?;
         let state = running.path(&file("state"));
-        let config =
+        let mut config =
             format!("[esp]\nstate_dir = {state:?}\n{}\n[ike]\nmobike = false\n", setup.config);
+        if setup.is_watched {
+            let metrics = running.path(&file("metrics"));
+            config += &format!("[metrics]\nlisten = {metrics:?}\n");
+            watched.push(metrics);
+        }
         let config = running.write(&file("toml"), &config)?;
         let socket = running.path(&file("sock"));
         let mut command = Command::new(&program);
@@ -130,7 +142,20 @@ pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(),
     for socket in &sockets {
         wait("vpnd answers", || vpnctl(socket, "workers").is_ok())?;
     }
-    vpnctl(&sockets[0], "activate").map(drop)
+    vpnctl(&sockets[0], "activate")?;
+    watched.into_iter().for_each(|socket| drop(spawn(move || watch(&socket))));
+    Ok(())
+}
+
+/// Reads metrics as a monitoring system does, but more often, until the endpoint is gone.
+fn watch(socket: &Path) {
+    while let Ok(mut stream) = UnixStream::connect(socket) {
+        let asked = stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: vpnd\r\n\r\n");
+        if asked.and_then(|()| stream.read_to_end(&mut Vec::new())).is_err() {
+            return;
+        }
+        sleep(Duration::from_secs(1));
+    }
 }
 
 fn vpnctl(socket: &PathBuf, command: &str) -> Result<String, String> {

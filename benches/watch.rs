@@ -1,0 +1,246 @@
+//! The time that a scrape takes, and a page of the list, where very many tunnels are up; and how long the engine and
+//! packets have to wait meanwhile.
+//!
+//! `cargo bench -p vpn-cli --bench watch [-- TUNNELS ROUNDS]`, as root. With `-- --test`, a few tunnels are read once.
+//!
+//! One gateway has a series for each tunnel, the other as many as it has by default. An engine answers a command as it
+//! answers a message: a command of a client that asks all the time shows how long a peer may wait. Packets are echoed
+//! through one of the tunnels.
+
+use control::client::Client;
+use control::protocol::Command;
+use lab::statistics::percentile;
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+use testkit::gateway::{Gateway, PATIENT};
+use testkit::{GATEWAYS, missing};
+
+/// Between two readings: a text is told again for a second.
+const PAUSE: Duration = Duration::from_millis(1_500);
+/// Between two questions of a watcher.
+const OFTEN: Duration = Duration::from_millis(1);
+/// An echo that is not there by then is lost.
+const LOST: Duration = Duration::from_secs(2);
+/// A gateway with very many tunnels needs so long at most.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The address on the left, and the first one on the right; each tunnel has the next one.
+const LEFT: &str = "10.1.0.1";
+const RIGHT: &str = "10.201.0.0";
+
+fn main() -> ExitCode {
+    if let Some(reason) = missing(GATEWAYS) {
+        eprintln!("watch: {reason}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let once = arguments.iter().any(|argument| argument == "--test");
+    let mut numbers = arguments.iter().filter_map(|argument| argument.parse::<u16>().ok());
+    let (few, many) = ((40, 1), (20_000, 20));
+    let (tunnels, rounds) = if once { few } else { many };
+    let [tunnels, rounds] = [tunnels, rounds].map(|usual| numbers.next().unwrap_or(usual));
+
+    let policies = [true, false].map(|is_left| policy(tunnels, is_left));
+    let [mut left, mut right] = Gateway::pair(&policies, [1, 2], PATIENT);
+    right.space.ip("route add local 10.201.0.0/16 dev lo");
+    left.space.ip(&format!("addr add {LEFT}/32 dev lo"));
+    for (gateway, series) in [(&left, "tunnels = 100000\n"), (&right, "")] {
+        let socket = gateway.path("metrics.sock");
+        gateway.configure(&format!("[metrics]\nlisten = {socket:?}\n{series}"));
+    }
+    right.start();
+    left.start();
+    let begun = Instant::now();
+    left.ctl_ok(&["activate"]);
+    println!("{tunnels} tunnels were up after {:.1} s\n", begun.elapsed().as_secs_f64());
+
+    let server = right.space.run(|| UdpSocket::bind((RIGHT, 7)).expect("its address"));
+    spawn(move || echo(&server));
+    let client = left.space.run(|| UdpSocket::bind((LEFT, 0)).expect("its address"));
+    client.connect((RIGHT, 7)).expect("there is a route");
+    client.set_read_timeout(Some(LOST)).expect("a time");
+    let watchers = [
+        ("command to the engine", Watcher::begin(asking(&left.path("control.sock")))),
+        ("echo through a tunnel", Watcher::begin(move || echoed(&client))),
+    ];
+
+    let quiet = Instant::now();
+    sleep(PAUSE * u32::from(rounds.min(10)));
+    let quiet = quiet..Instant::now();
+    let [socket, usual] = [&left, &right].map(|gateway| gateway.path("metrics.sock"));
+    let last = format!("/api/tunnels?page={}", tunnels.div_ceil(50));
+    let read = [
+        ("scrape, a series for each tunnel", &socket, "/metrics"),
+        ("scrape, as many series as by default", &usual, "/metrics"),
+        ("first page of the list", &socket, "/api/tunnels"),
+        ("last page of the list", &socket, &last),
+    ];
+    let mut readings: [Vec<Reading>; 4] = Default::default();
+    for _ in 0..rounds {
+        for (readings, (_, socket, path)) in readings.iter_mut().zip(read) {
+            sleep(PAUSE);
+            readings.push(Reading::of(socket, path));
+        }
+    }
+    println!("| | octets | median | 90 % | longest |\n|---|---|---|---|---|");
+    for ((name, ..), readings) in read.iter().zip(&readings) {
+        let octets = readings.last().map_or(0, |reading| reading.octets);
+        let times = readings.iter().map(|reading| reading.end - reading.begin);
+        let [median, most, longest] = shares(times.collect(), [0.5, 0.9, 1.0]);
+        println!("| {name} | {octets} | {median} | {most} | {longest} |");
+    }
+    println!("\n| | | number | median | 99 % | longest |\n|---|---|---|---|---|---|");
+    for (name, watcher) in watchers {
+        let answers = watcher.end();
+        let within = |begin: Instant, end: Instant| {
+            answers.iter().filter(move |(at, took)| *at < end && *at + *took > begin)
+        };
+        let scrapes = readings[0].iter().flat_map(|reading| within(reading.begin, reading.end));
+        for (when, answers) in [
+            ("nobody reads", within(quiet.start, quiet.end).map(|(_, took)| *took).collect()),
+            ("during scrapes", scrapes.map(|(_, took)| *took).collect::<Vec<_>>()),
+        ] {
+            let number = answers.len();
+            let [median, nearly_all, longest] = shares(answers, [0.5, 0.99, 1.0]);
+            println!("| {name} | {when} | {number} | {median} | {nearly_all} | {longest} |");
+        }
+    }
+    left.stop();
+    right.stop();
+    ExitCode::SUCCESS
+}
+
+/// These shares of the times, in milliseconds.
+fn shares<const N: usize>(times: Vec<Duration>, shares: [f64; N]) -> [String; N] {
+    let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    times.sort_by(f64::total_cmp);
+    shares.map(|share| percentile(&times, share).map_or("-".into(), |ms| format!("{ms:.2} ms")))
+}
+
+/// An answer of the endpoint.
+struct Reading {
+    begin: Instant,
+    end: Instant,
+    octets: usize,
+}
+
+impl Reading {
+    fn of(socket: &Path, path: &str) -> Self {
+        let begin = Instant::now();
+        let mut stream = UnixStream::connect(socket).expect("the endpoint listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: vpnd\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is taken");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("text");
+        assert!(text.starts_with("HTTP/1.0 200 "), "{path}: {text}");
+        Self { begin, end: Instant::now(), octets: text.len() }
+    }
+}
+
+/// Asks again and again, and keeps the time of each question and until its answer.
+struct Watcher {
+    over: Arc<AtomicBool>,
+    asking: JoinHandle<Vec<(Instant, Duration)>>,
+}
+
+impl Watcher {
+    fn begin(mut ask: impl FnMut() + Send + 'static) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&over);
+        let asking = spawn(move || {
+            let mut answers = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                let begin = Instant::now();
+                ask();
+                answers.push((begin, begin.elapsed()));
+                sleep(OFTEN);
+            }
+            answers
+        });
+        Self { over, asking }
+    }
+
+    fn end(self) -> Vec<(Instant, Duration)> {
+        self.over.store(true, Ordering::Relaxed);
+        self.asking.join().expect("no panic")
+    }
+}
+
+/// A command that the engine answers.
+fn asking(control: &Path) -> impl FnMut() + Send + 'static {
+    let control = PathBuf::from(control);
+    let mut client = Client::connect(&control).expect("vpnd listens");
+    move || drop(client.ask(Command::ManualSas).expect("an answer"))
+}
+
+fn echo(server: &UdpSocket) {
+    let mut octets = [0; 64];
+    // The namespace goes with the gateway.
+    while let Ok((length, from)) = server.recv_from(&mut octets) {
+        let _ = server.send_to(&octets[..length], from);
+    }
+}
+
+fn echoed(client: &UdpSocket) {
+    client.send(b"echo").expect("there is room");
+    client.recv(&mut [0; 64]).expect("no echo is lost");
+}
+
+/// A policy with so many tunnels, each to an address of its own on the right.
+fn policy(tunnels: u16, is_left: bool) -> String {
+    let mut ends = ["192.0.2.1", "192.0.2.2"];
+    if !is_left {
+        ends.reverse();
+    }
+    let [here, there] = ends;
+    let mut text = format!(
+        r#"<?xml version="1.0"?>
+<AIX_VPN Version="2.1">
+<IKEProtection IKE_ProtectionName="p1" IKE_Role="Both" IKE_Version="2">
+<IKETransform IKE_Encryption="AES-GCM-16-128"/>
+<IKETransform IKE_PRF="PRF_HMAC_SHA2_256"/>
+<IKETransform IKE_DHGroup="31"/>
+<IKETransform IKE_AuthenticationMethod="Preshared_key"/>
+<IKETransform IKE_KeyRefreshMinutes="480"/>
+</IKEProtection>
+<IKETunnel IKE_TunnelName="site" IKE_ProtectionRef="p1">
+<IKELocalIdentity><IPV4_Address Value="{here}"/></IKELocalIdentity>
+<IKERemoteIdentity><IPV4_Address Value="{there}"/></IKERemoteIdentity>
+</IKETunnel>
+<IKEPresharedKey Format="ASCII" Value="preshared-key-of-the-bench">
+<IKEPresharedRemoteID><PK_IPV4_Address Value="{there}"/></IKEPresharedRemoteID>
+</IKEPresharedKey>
+<IPSecProposal IPSec_ProposalName="esp">
+<IPSecESPProtocol ESP_Encryption="ESP_AES128_GCM_16" ESP_Authentication="NONE" ESP_EncapsulationMode="Tunnel"
+ ESP_ExtendedSeqNum="0" ESP_KeyRefreshMinutes="480"/>
+</IPSecProposal>
+<IPSecProtection IPSec_ProtectionName="p2" IPSec_ProposalRefs="esp" IPSec_Role="Both"
+ IPSec_InitiatorDHGroup="0" IPSec_ResponderDHGroup="NO_PFS"/>
+"#
+    );
+    for number in 0..tunnels {
+        let [high, low] = number.to_be_bytes();
+        let right = format!("10.201.{high}.{low}");
+        let [local, remote] = if is_left { [LEFT, &right] } else { [&right, LEFT] };
+        let side = |name, address| {
+            format!(
+                r#"<IPSec{name}Identity Protocol="0" Port="0" EndPort="65535"><IPV4_Address Value="{address}"/></IPSec{name}Identity>"#
+            )
+        };
+        let [local, remote] = [side("Local", local), side("Remote", remote)];
+        let _ = writeln!(
+            text,
+            r#"<IPSecTunnel IPSec_TunnelName="net{number}" IKE_TunnelName="site" IPSec_ProtectionRef="p2">{local}{remote}</IPSecTunnel>"#
+        );
+    }
+    text + "</AIX_VPN>\n"
+}
