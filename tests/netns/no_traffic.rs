@@ -30,6 +30,11 @@ pub fn trials() -> Vec<Trial> {
         }),
         test("no traffic: packets stop to come back", FILTERED, stops),
         plants("no traffic: an MTU black hole", FILTERED, black_hole),
+        test(
+            "no traffic: a filter judges packets that are sent together",
+            FILTERED,
+            judged_together,
+        ),
         plants("no traffic: a narrow path of which a router tells", FILTERED, narrow_path),
         plants("no traffic: no network behind, and one on both sides", FILTERED, networks_behind),
         plants("no traffic: the peer has narrowed the selectors", PINGED, narrowed),
@@ -269,10 +274,10 @@ fn stops() {
 }
 
 /// Probes from the left gateway.
-fn probe(row: &Row) -> Value {
+fn probe(left: &Gateway) -> Value {
     // On a busy host, answers may be late.
     let arguments = ["--to", FAR, "--count", "2", "--timeout", "20", "--json"];
-    let (_, text) = row.gateways[0].ctl_inside(&[&["probe", "site_lan"], &arguments[..]].concat());
+    let (_, text) = left.ctl_inside(&[&["probe", "site_lan"], &arguments[..]].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
@@ -283,7 +288,7 @@ fn black_hole(planted: &Planted) {
     row.router.sh("nft add rule inet silent out meta l4proto { icmp, icmpv6 } drop");
     row.start();
     planted.now();
-    let probed = probe(&row);
+    let probed = probe(&row.gateways[0]);
     assert_eq!(of(&probed["findings"]), [("mtu_black_hole".to_owned(), true)], "{probed}");
     let hint = row.gateways[0].ctl_ok(&["why", "site_lan"]);
     assert!(hint.contains("do large packets vanish? vpnctl probe site_lan"), "{hint}");
@@ -305,8 +310,25 @@ fn black_hole(planted: &Planted) {
     }
     row.start();
     // A size whose packets are late counts as lost.
-    let cured = || probe(&row)["findings"].as_array().is_some_and(Vec::is_empty).then_some(());
-    until("a probe without a finding", cured, || probe(&row).to_string());
+    let cured =
+        || probe(&row.gateways[0])["findings"].as_array().is_some_and(Vec::is_empty).then_some(());
+    until("a probe without a finding", cured, || probe(&row.gateways[0]).to_string());
+}
+
+/// The peer's packet filter drops by length, and packets that are sent together come to it as one long packet.
+fn judged_together() {
+    let pair = Pair::up("encap = \"always\"\n");
+    let right = &pair.gateways[1].space;
+    right.sh("nft add table inet short");
+    right.sh("nft add chain inet short in { type filter hook prerouting priority 0 ; }");
+    right.sh(&format!("nft add rule inet short in udp dport 4500 meta length > {NARROW} drop"));
+    let probed = probe(&pair.gateways[0]);
+    assert_eq!(of(&probed["findings"]), [("mtu_black_hole".to_owned(), true)], "{probed}");
+    let inside = probed["path_mtu"].as_u64().expect("a number");
+    let overhead =
+        probed["outer_mtu"].as_u64().expect("one") - probed["inner_mtu"].as_u64().expect("one");
+    // The padding of ESP makes some lengths equal.
+    assert!((NARROW - 15..=NARROW).contains(&(inside + overhead)), "{probed}");
 }
 
 /// An upload gets no further than its first full packet. The probe is advised before firewalls are blamed.
@@ -329,7 +351,7 @@ fn narrow_path(planted: &Planted) {
     row.start();
     planted.now();
     let learned = || {
-        let probed = probe(&row);
+        let probed = probe(&row.gateways[0]);
         (probed["outer_mtu_learned"] == true).then_some(probed)
     };
     let probed = until("the router's word", learned, String::new);

@@ -22,8 +22,8 @@ use std::time::Duration;
 const SMALL: usize = 84;
 /// Octets of the longest packet that is tried if the data plane does not tell what fits.
 const USUAL: usize = 1500;
-/// Requests of one size that are sent together: one answer shows that the size passes.
-const TOGETHER: usize = 3;
+/// Most requests of one size: one answer shows that the size passes.
+const REQUESTS: usize = 3;
 /// The shortest wait for a packet of another size.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -97,7 +97,7 @@ pub fn probe(
         let patience = PATIENCE.max(*longest * 10).min(plan.timeout);
         let fits = child.child_sa.as_ref().and_then(|sa| sa.inner_mtu);
         let asked = fits.and_then(|fits| usize::try_from(fits).ok()).unwrap_or(USUAL);
-        let mut tries = |size| echo.exchange(size, TOGETHER, patience);
+        let mut tries = |size| echo.exchange(size, REQUESTS, patience);
         let (largest, told) = largest(asked, &mut tries).map_err(system)?;
         measured.asked = Some(asked);
         measured.largest = Some(largest);

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Octets of ICMP's header of an echo.
 const HEADER: usize = 8;
+/// The time between two requests. Packets that are sent together travel as one long packet through the hosts that offload
+/// segmentation, and a packet filter there judges the length of that one.
+const APART: Duration = Duration::from_millis(50);
 
 /// The outcome of an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,8 @@ impl Echo {
         Ok(Self { socket, ipv4, identifier, sequence: 0 })
     }
 
-    /// Sends `number` requests in packets of `size` octets, and waits for the first answer.
+    /// Sends up to `number` requests in packets of `size` octets, one after another, until one is answered. The last
+    /// one is waited for as long as `timeout`.
     pub(super) fn exchange(
         &mut self,
         size: usize,
@@ -63,7 +67,7 @@ impl Echo {
         let sent = Instant::now();
         // Errors may be about earlier requests, so that an answer is worth more than an error.
         let mut otherwise = Answer::Nothing;
-        for _ in 0..number {
+        for left in (0..number).rev() {
             self.sequence = self.sequence.wrapping_add(1);
             let request = self.request(size);
             let mut outcome = self.socket.send(&request);
@@ -73,24 +77,34 @@ impl Echo {
             if let Err(error) = outcome {
                 return told(&error).ok_or(error);
             }
+            let until = Instant::now() + if left == 0 { timeout } else { APART.min(timeout) };
+            if self.is_answered(first, until, &mut otherwise)? {
+                return Ok(Answer::Reply(sent.elapsed()));
+            }
         }
+        Ok(otherwise)
+    }
+
+    /// Waits for an answer to one of the requests from `first` on.
+    fn is_answered(&self, first: u16, until: Instant, otherwise: &mut Answer) -> io::Result<bool> {
         let mut buffer = [0; 1 << 16];
         loop {
-            let left = timeout.saturating_sub(sent.elapsed());
+            let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(otherwise);
+                return Ok(false);
             }
             self.socket.set_read_timeout(Some(left))?;
             match (&self.socket).read(&mut buffer) {
                 Ok(length) => {
                     let sequence = self.answered(&buffer[..length]);
                     let since = sequence.map(|sequence| sequence.wrapping_sub(first));
-                    if since.is_some_and(|since| usize::from(since) < number) {
-                        return Ok(Answer::Reply(sent.elapsed()));
+                    let sent = self.sequence.wrapping_sub(first);
+                    if since.is_some_and(|since| since <= sent) {
+                        return Ok(true);
                     }
                 }
                 Err(error) if is_late(&error) => {}
-                Err(error) => otherwise = told(&error).ok_or(error)?,
+                Err(error) => *otherwise = told(&error).ok_or(error)?,
             }
         }
     }
