@@ -74,6 +74,8 @@ fn no_answer(planted: &Planted) {
     left.ctl_ok(&["activate", "--no-wait"]);
     unanswered(&left, "nothing listens on UDP 500");
     planted.is_named("nothing listens on the peer's port", &left, &["why", "site"]);
+    let waits = left.json(&["why", "site", "--json"])["children"][0]["waits"].to_string();
+    assert!(!waits.contains("ICMP"), "the phase 1 tunnel tells of it: {waits}");
     let told = left.ctl_fails(&["activate"], 1);
     let words =
         ["site: failed: no answer from the peer", "IKE_SA_INIT", "3 times", "192.0.2.2:500"];

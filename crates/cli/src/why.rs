@@ -59,7 +59,10 @@ pub fn explain(
             up_since: since(up_for(child)),
             down: child.ended.as_ref().map(|ended| down(ended, &child.name, now)),
             fault: child.fault.clone(),
-            waits: child.next.as_ref().map(waits),
+            waits: child.next.as_ref().map(|next| match &status.unanswered {
+                Some(_) => waits(&without_obstacle(next)),
+                None => waits(next),
+            }),
             unanswered: None,
             renewal: child.renewal.and_then(renewal),
             failures: child.failures.iter().filter(new).map(story).collect(),
@@ -225,6 +228,15 @@ pub(crate) fn waits(next: &Next) -> Waits {
         _ => None,
     };
     Waits { what: what.to_owned(), message, seconds, sent }
+}
+
+/// The same event for a phase 2 tunnel whose phase 1 tunnel tells already what is in the way.
+fn without_obstacle(next: &Next) -> Next {
+    let mut next = next.clone();
+    if let Next::Answer { obstacle, .. } = &mut next {
+        *obstacle = None;
+    }
+    next
 }
 
 /// `once`, `twice`, `3 times`.

@@ -98,7 +98,7 @@ impl Stage {
         self.world.command(self.hosts[0], "icmp", |e, _| {
             e.handle_unreachable(remote, &transmit.octets[..16], unreachable);
         });
-        self.fails()
+        self
     }
 
     /// The first message of the left side.
@@ -205,7 +205,7 @@ fn printed() -> BTreeMap<&'static str, String> {
     printed.insert("silent", stage.why(0, "site"));
 
     let icmp = Unreachable { by: [192, 0, 2, 2].into(), what: Obstacle::Port };
-    let mut stage = Stage::sites(LEFT, RIGHT).unreachable("site", icmp);
+    let mut stage = Stage::sites(LEFT, RIGHT).unreachable("site", icmp).fails();
     printed.insert("port-unreachable", stage.why(0, "site"));
     let mut stage = Stage::sites(LEFT, RIGHT).cannot_send("site", Lack::Address);
     printed.insert("no-address", stage.why(0, "site"));
@@ -314,6 +314,17 @@ fn printed() -> BTreeMap<&'static str, String> {
     let no_tun = cli::daemon::PrivilegeError::Tun(absent);
     printed.insert("no-tun", format!("vpnd: {}\n", cli::daemon::StartupError::Privilege(no_tun)));
     printed
+}
+
+#[test]
+fn an_icmp_message_is_told_once_while_the_request_is_repeated() {
+    let icmp = Unreachable { by: [192, 0, 2, 2].into(), what: Obstacle::Port };
+    let mut stage = Stage::sites(LEFT, RIGHT).unreachable("site", icmp);
+    stage.world.run_for(Duration::from_secs(4));
+    let text = stage.why(0, "site");
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("waits for the peer's answer to IKE_SA_INIT, sent 3 times"), "{text}");
+    assert_eq!(text.matches("nothing listens on UDP 500").count(), 1, "{text}");
 }
 
 #[test]
