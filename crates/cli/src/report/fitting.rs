@@ -1,7 +1,7 @@
 //! A table that fits on a terminal: columns that would make it too wide become lines below each row.
 
 use super::Colour;
-use super::terminal::width;
+use super::terminal::{width, wrapped};
 use console::measure_text_width;
 
 /// The indentation of the lines below a row.
@@ -54,7 +54,7 @@ impl<const N: usize> Fitting<N> {
             line(&mut text, row, &columns, &widths);
             moved.iter().rev().for_each(|group| self.below(&mut text, row, group, most));
             let remarks = self.remarks.iter().filter(|(below, _)| *below == number);
-            remarks.for_each(|(_, words)| wrapped(&mut text, words, most));
+            remarks.for_each(|(_, words)| below(&mut text, words, most));
         }
         text
     }
@@ -82,7 +82,7 @@ impl<const N: usize> Fitting<N> {
         } else if INDENT.len() + measure_text_width(&together) <= most {
             text.push_str(&format!("{INDENT}{together}\n"));
         } else {
-            pairs.iter().for_each(|pair| wrapped(text, pair, most));
+            pairs.iter().for_each(|pair| below(text, pair, most));
         }
     }
 }
@@ -102,25 +102,9 @@ fn line<const N: usize>(
     text.push('\n');
 }
 
-/// Writes words as lines of at most so many columns. A word is never cut.
-fn wrapped(text: &mut String, words: &str, most: usize) {
-    let mut line = INDENT.to_owned();
-    let mut empty = true;
-    for word in words.split(' ') {
-        if !empty && measure_text_width(&line) + 1 + measure_text_width(word) > most {
-            text.push_str(&line);
-            text.push('\n');
-            line = format!("{INDENT}  ");
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    text.push_str(&line);
-    text.push('\n');
+/// Writes words below a row.
+fn below(text: &mut String, words: &str, most: usize) {
+    wrapped(text, INDENT, INDENT.len() + 2, words, most);
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ fn phase1(text: &mut String, tunnel: &Tunnel, colour: Colour) {
     let mut fields = Fields::new("  ");
     fields.add("Status", colour.state(&tunnel.state));
     if let Some(unanswered) = &tunnel.unanswered {
-        fields.add("Unanswered", colour.bad(&plain(&unanswered.message)));
+        fields.tell_bad("Unanswered", plain(&unanswered.message).into_owned());
     }
     add_down(&mut fields, tunnel.down.as_ref());
     if let Some(policy) = &tunnel.policy {
@@ -264,7 +264,7 @@ fn key_lifetime(policy: &TunnelPolicy, sa: Option<&IkeSa>) -> String {
 
 fn add_down(fields: &mut Fields, down: Option<&Down>) {
     if let Some(down) = down {
-        fields.add("Down", since::down(down));
+        fields.tell("Down", since::down(down));
     }
 }
 
@@ -275,7 +275,7 @@ fn end(
     colour: Colour,
 ) {
     if let Some(failure) = failure {
-        fields.add("Last Failure", plain(&failure.message).into_owned());
+        fields.tell("Last Failure", plain(&failure.message).into_owned());
     }
     fields.write(text, colour);
     text.push('\n');

@@ -2,9 +2,9 @@
 
 use super::offload::place as placement;
 use super::since;
+use super::why::wrapped;
 use super::{Colour, Fields, bytes, count, duration, narrowed, plain};
 use control::protocol::{Activation, Child, ChildSa, FailureInfo, IkeSa, ResponderWindow, Tunnel};
-use std::fmt::Write;
 use std::time::Duration;
 
 /// A warning, if the keys of this tunnel are written to files.
@@ -18,15 +18,12 @@ pub(super) fn keys_exported(tunnel: &Tunnel, colour: Colour) -> Option<String> {
 
 /// Everything there is to know about one tunnel.
 pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
-    let mut text = format!(
-        "{} {}{}\n",
-        colour.heading(&plain(&tunnel.name)),
-        colour.state(&tunnel.state),
-        since::behind(&tunnel.state, tunnel.down.as_ref())
-    );
+    let mut text = String::new();
+    let head = format!("{} {}", colour.heading(&plain(&tunnel.name)), colour.state(&tunnel.state));
+    wrapped(&mut text, "", &head, &since::behind(&tunnel.state, tunnel.down.as_ref()));
     let mut fields = Fields::new("  ");
     if let Some(unanswered) = &tunnel.unanswered {
-        fields.add("unanswered", colour.bad(&plain(&unanswered.message)));
+        fields.tell_bad("unanswered", plain(&unanswered.message).into_owned());
     }
     let side = |id: &str, address: Option<std::net::IpAddr>| match address {
         Some(address) if address.to_string() == id => id.to_owned(),
@@ -43,19 +40,15 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
     }
     let bounds = tunnel.policy.as_ref().and_then(|policy| policy.responder_window.as_ref());
     bounds.into_iter().for_each(|bounds| fields.add("window", window(bounds)));
-    last_failure(&mut fields, tunnel.last_failure.as_ref(), &tunnel.state, colour);
+    last_failure(&mut fields, tunnel.last_failure.as_ref(), &tunnel.state);
     if let Some(remark) = keys_exported(tunnel, colour) {
         fields.add("keys", remark);
     }
     fields.write(&mut text, colour);
     for child in &tunnel.children {
-        let _ = writeln!(
-            text,
-            "  {} {}{}",
-            colour.heading(&plain(&child.name)),
-            colour.state(&child.state),
-            since::behind(&child.state, child.down.as_ref())
-        );
+        let head =
+            format!("{} {}", colour.heading(&plain(&child.name)), colour.state(&child.state));
+        wrapped(&mut text, "  ", &head, &since::behind(&child.state, child.down.as_ref()));
         let mut fields = Fields::new("    ");
         fields.add("mode", child.mode.clone());
         fields.add("local", narrowed::local(child, ", "));
@@ -66,12 +59,12 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         let bounds = child.policy.as_ref().and_then(|policy| policy.responder_window.as_ref());
         bounds.into_iter().for_each(|bounds| fields.add("window", window(bounds)));
         if let Some(fault) = &child.fault {
-            fields.add("no packet passes", colour.bad(&plain(fault)));
+            fields.tell_bad("no packet passes", plain(fault).into_owned());
         }
         if let Some(hint) = hint(child) {
-            fields.add("traffic", colour.bad(&hint));
+            fields.tell_bad("traffic", hint);
         }
-        last_failure(&mut fields, child.last_failure.as_ref(), &child.state, colour);
+        last_failure(&mut fields, child.last_failure.as_ref(), &child.state);
         fields.write(&mut text, colour);
     }
     text
@@ -196,7 +189,7 @@ fn range(
     }
 }
 
-fn last_failure(fields: &mut Fields, failure: Option<&FailureInfo>, state: &str, colour: Colour) {
+fn last_failure(fields: &mut Fields, failure: Option<&FailureInfo>, state: &str) {
     let Some(failure) = failure else { return };
     let ago = failure
         .seconds_ago
@@ -205,9 +198,9 @@ fn last_failure(fields: &mut Fields, failure: Option<&FailureInfo>, state: &str,
     let text = format!("{}{ago}", plain(&failure.message));
     // A failed rekey or an earlier attempt is history while the SA is up.
     if state == "established" {
-        fields.add("last failure", text);
+        fields.tell("last failure", text);
     } else {
-        fields.add("down because", colour.bad(&text));
+        fields.tell_bad("down because", text);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Text on a terminal: colours, and the escaping of text that came from a peer or a file.
+//! Text on a terminal: its columns and colours, and the escaping of text that came from a peer or a file.
 
-use console::Style;
+use console::{Style, measure_text_width};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +21,28 @@ pub fn fit_stdout() {
         let [most, least] = COLUMNS;
         WIDTH.store(usize::from(columns).clamp(least, most), Ordering::Relaxed);
     }
+}
+
+/// Appends words as lines of at most so many columns. The first line begins with `first`, which may be coloured; the others
+/// are indented by so many columns. A word is never cut.
+pub(super) fn wrapped(text: &mut String, first: &str, indent: usize, words: &str, most: usize) {
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in words.split(' ') {
+        if !empty && measure_text_width(&line) + 1 + measure_text_width(word) > most {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(indent);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
 }
 
 /// Colours text, or leaves it plain (`false`).

@@ -377,6 +377,7 @@ fn a_request_without_an_answer_is_told_with_the_tunnel() {
     });
     let silent = [silent];
     for text in [list(&silent, PLAIN), verbose(&silent, PLAIN), status(&silent[0], PLAIN)] {
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(text.matches(told).count(), 1, "{text}");
     }

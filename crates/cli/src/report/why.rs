@@ -1,7 +1,7 @@
 //! The output of `vpnctl why` and `vpnctl events`.
 
 use super::since::{self, clock};
-use super::terminal::width;
+use super::terminal::{self, width};
 use super::{Colour, duration, plain};
 use crate::why::times;
 use control::protocol::{Explanation, FindingInfo, Happening, Row, Story};
@@ -44,14 +44,8 @@ fn probed_as(explanation: &Explanation) -> Option<&str> {
 fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool, colour: Colour) {
     let Explanation { name, phase, state, fault, waits, failures, .. } = explanation;
     let unanswered = explanation.unanswered.as_ref();
-    // Writing to a String cannot fail, here and below.
-    let _ = writeln!(
-        text,
-        "{indent}{}  phase {phase}, {}{}",
-        colour.heading(&plain(name)),
-        colour.state(state),
-        plain(&since(explanation))
-    );
+    let head = format!("{}  phase {phase}, {}", colour.heading(&plain(name)), colour.state(state));
+    wrapped(text, indent, &head, &plain(&since(explanation)));
     let deeper = format!("{indent}  ");
     if let Some(down) = explanation.down.as_ref().filter(|_| is_all(explanation)) {
         to_do(text, &down.cure, &deeper, colour);
@@ -60,6 +54,7 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool
         Some(fault) => {
             let mut told = String::new();
             wrapped(&mut told, &deeper, "no packet passes: ", &plain(fault));
+            // Writing to a String cannot fail, here and below.
             let _ = write!(text, "{}", colour.bad_lines(&told));
         }
         None if is_in_order(explanation) => {
@@ -245,24 +240,11 @@ fn compared(text: &mut String, rows: &[Row], indent: &str, colour: Colour) {
     }
 }
 
-/// Appends words as lines of a readable width; those after the first are indented as far as `mark` reaches.
+/// Appends words as lines of a readable width, behind a mark that may be coloured. The lines after the first are
+/// indented by two columns more if there is a mark.
 pub(super) fn wrapped(text: &mut String, indent: &str, mark: &str, words: &str) {
-    let hanging = " ".repeat(mark.len().min(2));
-    let mut line = format!("{indent}{mark}");
-    let mut empty = true;
-    for word in words.split(' ') {
-        if !empty && line.chars().count() + 1 + word.chars().count() > width() {
-            let _ = writeln!(text, "{}", line.trim_end());
-            line = format!("{indent}{hanging}");
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
-    }
-    let _ = writeln!(text, "{}", line.trim_end());
+    let hanging = indent.len() + mark.len().min(2);
+    terminal::wrapped(text, &format!("{indent}{mark}"), hanging, words, width());
 }
 
 /// One line of `vpnctl events`.
@@ -288,6 +270,7 @@ pub fn happening(happening: &Happening, colour: Colour) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use console::measure_text_width;
     use control::protocol::Down;
 
     fn explanation() -> Explanation {
@@ -344,6 +327,22 @@ mod tests {
         assert!(said(&down).contains("negotiating; down since 14:18:21 UTC (3m 2s): deleted"));
         down.down.as_mut().expect("it is down").seconds_ago = 100_000;
         assert!(said(&down).contains("since 2026-11-23 14:18:21 UTC (1d 3h)"), "{}", said(&down));
+    }
+
+    #[test]
+    fn a_long_reason_goes_on_below_the_head_line() {
+        let mut down = explanation();
+        down.name = "a-tunnel-with-a-longer-name".into();
+        let ended = down.down.as_mut().expect("it is down");
+        ended.reason = "taken down with vpnctl deactivate".into();
+        ended.seconds_ago = 100_000;
+        for colour in [false, true] {
+            let said = why(&down, false, Colour(colour));
+            let lines: Vec<_> = said.lines().collect();
+            assert!(lines.iter().all(|line| measure_text_width(line) <= 100), "{said}");
+            assert_eq!(lines.len(), 2, "{said}");
+            assert_eq!(lines[1], "  vpnctl deactivate");
+        }
     }
 
     #[test]
