@@ -288,11 +288,6 @@ fn black_hole(planted: &Planted) {
     row.router.sh("nft add rule inet silent out meta l4proto { icmp, icmpv6 } drop");
     row.start();
     planted.now();
-    let probed = probe(&row.gateways[0]);
-    assert_eq!(of(&probed["findings"]), [("mtu_black_hole".to_owned(), true)], "{probed}");
-    let hint = row.gateways[0].ctl_ok(&["why", "site_lan"]);
-    assert!(hint.contains("do large packets vanish? vpnctl probe site_lan"), "{hint}");
-    upload(&row);
     let (passed, text) = row.gateways[0].ctl_inside(&["probe", "site_lan", "--to", FAR]);
     assert!(!passed, "{text}");
     planted.is_said(
@@ -301,6 +296,11 @@ fn black_hole(planted: &Planted) {
         &text,
     );
     shown("host-black-hole", &text);
+    let probed = probe(&row.gateways[0]);
+    assert_eq!(of(&probed["findings"]), [("mtu_black_hole".to_owned(), true)], "{probed}");
+    let hint = row.gateways[0].ctl_ok(&["why", "site_lan"]);
+    assert!(hint.contains("do large packets vanish? vpnctl probe site_lan"), "{hint}");
+    upload(&row);
     let setting = cure(&probed["findings"][0], "outer_mtu = ");
     let outer: u64 = setting.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
     assert!(outer <= NARROW, "{probed}");
