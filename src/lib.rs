@@ -66,7 +66,7 @@
 //! |---|---|
 //! | `pkcs11` | private keys in PKCS#11 tokens; off by default, on in `vpnd` |
 //! | `ring`, `portable` | crypto providers next to AWS-LC; both are on by default |
-//! | `serde` | `serde::Serialize` for the states of tunnels and SAs ([`ike::status`]), suites, events, failures, close reasons, the status of the filter, [`Activation`] and [`Closed`]; off by default |
+//! | `serde` | `Serialize` for [`ike::status`], events, failures, [`Activation`], [`Closed`] and their parts; off by default |
 //!
 //! In serialized form enum variants are in snake case and have the same names as `State::name` and `FailureKind::name`.
 //! Algorithms, selectors, modes, and SPIs in hexadecimal are the strings that `Display` gives. A `Duration` has the
@@ -79,10 +79,10 @@
 //! | How does a gateway start, and which settings has it? | `src/builder.rs`, `src/builder/` |
 //! | How does a program look at a running gateway and change it? | `src/gateway.rs`, `src/gateway/`, `src/events.rs` |
 //! | How do commands, messages, signatures and changed addresses reach the engine? | `src/driver.rs`, `src/driver/` |
-//! | How does a gateway end, and what becomes of the traffic then? | the end of `Driver::run` in `src/driver.rs`, `src/closed.rs` |
+//! | How does a gateway end, and its traffic? | the end of `Driver::run` in `src/driver.rs`, `src/closed.rs` |
 //! | Which plane serves a tunnel, and how do rules and SAs get there? | `src/planes.rs`, `src/planes/` |
-//! | What keeps traffic from leaving in the clear, also without a gateway? | `src/planes/guard.rs`, `src/planes/guard/`; `src/guard.rs`, `src/guard/` |
-//! | Who puts back what other programs remove from the host? | `crates/ike/src/engine/restoration.rs`, then `src/planes/capabilities.rs` and `crates/userspace/src/plane/capabilities.rs` |
+//! | What keeps traffic from leaving in the clear, also without a gateway? | `src/planes/guard/`; `src/guard/` |
+//! | Who repairs what others remove? | `crates/ike/src/engine/restoration.rs`, `src/planes/capabilities.rs` |
 //! | How are certificates, keys and tokens read? | `src/certificates.rs`, `src/certificates/`, `crates/token` |
 //! | How are revocation lists downloaded and kept? | `src/revocation.rs`, `src/revocation/` |
 //! | Where is the stored policy? | `src/store.rs`; its objects are `crates/policy/src/database.rs` |

@@ -29,16 +29,16 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What does a command do, and where does a new one go? | `commands.rs`, `commands/` (`vpnctl`), `vpnd.rs`, `vpnd/`; large ones go on in a file and a folder of their own beside these |
-//! | Where does the daemon start, reload, stop, and carry a command out? | `daemon.rs`, `daemon/`; `daemon/service.rs` has the table of commands |
-//! | Who may connect to the daemon, and what may the daemon itself do? | `daemon/server.rs`, `daemon/privilege.rs`, `daemon/confinement.rs`, `daemon/memory.rs` |
-//! | Where are the settings of `vpnd.toml`, and the rule for the control socket? | `config.rs`, `config/`, `control_socket.rs` |
-//! | Where do the policy, the stored objects and the certificates come from? | `daemon/source.rs`, `policy_file.rs`, `store.rs`, `certificates.rs` |
+//! | Where is a command, and where does a new one go? | `commands/` (`vpnctl`), `vpnd/` |
+//! | Where does the daemon start, reload and stop? | `daemon/`; `daemon/service.rs` has its commands |
+//! | Who may connect, and what may the daemon do? | `daemon/server.rs`, `daemon/privilege.rs`, `daemon/confinement.rs` |
+//! | Where are the settings of `vpnd.toml`, and the rule for the control socket? | `config/`, `control_socket.rs` |
+//! | Where are policy and certificates read? | `daemon/source.rs`, `policy_file.rs`, `store.rs`, `certificates.rs` |
 //! | Where do values of the gateway become fields of the protocol? | `view.rs`, `view/` |
 //! | How is an answer printed? | `report.rs`, `report/` |
-//! | Where is the state of tunnels explained, judged, and gathered for support? | `why.rs`, `why/`, `src/findings.rs` of the crate `vpn`; `health.rs`, `health/`; `support.rs`, `support/` |
-//! | Who warns of settings that do nothing, or shut somebody out? | `filter_advice.rs`, `guard_advice.rs`, `offload_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
-//! | Where do events, numbers and keys leave the daemon? | `daemon/logging.rs`, `daemon/metrics.rs`, `daemon/traces.rs`, `wireshark.rs` |
+//! | Where is a state explained, or judged? | `why/`, `health/`, `support/`; `src/findings/` of crate `vpn` |
+//! | Who warns of settings that do nothing or lock out? | `*_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
+//! | Where do events, numbers and keys leave it? | `daemon/`, files of their names; `wireshark.rs` |
 //! | Where are AIX's commands? | `aix.rs`, `aix/` |
 //! | Where are manual pages and completions made? | `manual.rs`, `shell.rs`, `completions.rs` |
 #![forbid(unsafe_code)]

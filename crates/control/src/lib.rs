@@ -44,7 +44,7 @@
 //! | Where are the fields of one answer, or of an event? | `protocol/`, one file per subject |
 //! | How is a bad request or another version refused? | `protocol/request.rs`, `protocol/refusal.rs` |
 //! | Where does the daemon fill the fields in? | `crates/cli/src/view/` |
-//! | Where does the daemon carry a command out, and limit its clients? | `crates/cli/src/daemon/service.rs`, `crates/cli/src/daemon/server.rs` |
+//! | Where is a command carried out? | `crates/cli/src/daemon/service.rs`, `crates/cli/src/daemon/server.rs` |
 //! | How does a client wait, and what do its errors say? | `client.rs` |
 //! | Which path and which sizes hold? | `protocol.rs`, `client.rs` |
 //! | How are durations, octets and rates written for people? | `quantity.rs` |

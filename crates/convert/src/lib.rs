@@ -44,14 +44,14 @@
 //! | Where is an option of ipsec.conf read, and its syntax? | `ipsec.rs`, `ipsec/` |
 //! | What becomes of a setting that has no counterpart? | `finding.rs`, `gap.rs` |
 //! | How are files opened, and included ones followed? | `source.rs`, `include.rs` |
-//! | Where are proposals, identities, traffic and times translated? | `proposal.rs`, `identity.rs`, `traffic.rs`, `quantity.rs` |
+//! | Where are values translated? | `proposal.rs`, `identity.rs`, `traffic.rs`, `quantity.rs` |
 //! | Where do drafts become tunnels, and which side becomes local? | `draft.rs`, `assemble.rs` |
 //! | Where are preshared keys found for a connection? | `keys.rs` |
 //! | Which settings go into vpnd.toml? | `settings.rs`, `kernel.rs` |
 //! | In which order do tunnels stand? | `order.rs` |
 //! | How is the document written? | `write.rs` |
 //! | What does `vpnctl policy convert` print? | `crates/cli/src/convert.rs` |
-//! | Where are the samples of conversions? | `crates/cli/tests/convert/`, compared by `crates/cli/tests/texts/convert.rs` |
+//! | Where are samples of conversions? | `crates/cli/tests/convert/`, for `crates/cli/tests/texts/convert.rs` |
 #![forbid(unsafe_code)]
 
 pub mod finding;

@@ -55,7 +55,7 @@
 //! | How is a cipher added, and which lengths and names has it? | `suite.rs`, `name.rs` |
 //! | Which octets are authenticated but not encrypted? | `cipher.rs` |
 //! | How is a MAC added? | `mac.rs`, `mac/` |
-//! | How is a provider added, and which suites does it lack? | `provider.rs`, and a file beside `aws_lc.rs` and `ring.rs` |
+//! | How is a provider added? What does it lack? | `provider.rs`, and a file beside `aws_lc.rs` and `ring.rs` |
 //! | Which provider makes a suite, and how does a running SA change it? | `choice.rs`, `providers.rs`, `keyed.rs` |
 //! | Where are encrypt-then-MAC, and AEADs that work in place? | `with_mac.rs`, `in_place.rs` |
 //! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/`, `mac/` |

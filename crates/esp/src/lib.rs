@@ -93,15 +93,15 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What is the seam to key management, and what can only some planes do? | `plane.rs`, `plane/`; SAs are in `sa.rs`, rules and traffic in `traffic.rs` |
+//! | What is the seam to key management? | `plane/`; SAs are in `sa.rs`, rules and traffic in `traffic.rs` |
 //! | Where do both directions start, and which settings and stages are there? | `datapath.rs`, `datapath/` |
 //! | Which rule and SA does an outbound packet get, and which packets wait for an SA? | `spd.rs`, `spd/` |
 //! | What happens to traffic of no tunnel, or of a family that is off? | `filter.rs`, `families.rs` |
 //! | Where is a packet numbered and sealed? | `outbound.rs`, `outbound/`, `sequence.rs` |
 //! | Where is a packet found by its SPI, opened and checked? | `sad.rs`, `inbound.rs`, `inbound/`, `replay.rs` |
 //! | Where is AH? | `ah.rs`, `outbound/ah.rs`, `inbound/ah.rs` |
-//! | Where are super-packets split, segments joined, and packets laid out for system calls? | `gso.rs`, `segment.rs`, `coalesce.rs`, `queue.rs` |
-//! | How long may a packet be, and what happens to a longer one? | `path_mtu.rs`, `encap.rs`, `outbound/fit_to_mtu.rs`, `fragment.rs`, `reassembly.rs`, `icmp.rs` |
+//! | Where are packets split, joined and laid out? | `gso.rs`, `segment.rs`, `coalesce.rs`, `queue.rs` |
+//! | How long may a packet be? | `path_mtu.rs`, `encap.rs`, `outbound/fit_to_mtu.rs`, `fragment.rs`, `icmp.rs` |
 //! | Where are headers of IP packets read, written and summed? | `header.rs`, `ip.rs`, `ip/` |
 //! | Why is a packet dropped, and what would become of one? | `discard.rs`; `trace.rs`, `datapath/trace.rs` |
 //! | How is an SA without IKE installed? | `manual.rs` |

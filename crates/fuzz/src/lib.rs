@@ -8,8 +8,8 @@
 //! | question | file |
 //! |---|---|
 //! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs` |
-//! | How is a target added? | a file here, a line in `TARGETS`, and a file in `fuzz/fuzz_targets/` of the repository with its entry in `fuzz/Cargo.toml` |
-//! | How does the target `engine` forge messages and make certificates? | `engine/forger.rs`, `engine/certificates.rs` |
+//! | How is a target added? | a file here, a line in `TARGETS`, `fuzz/fuzz_targets/`, `fuzz/Cargo.toml` |
+//! | How does the target `engine` forge messages? | `engine/forger.rs`, `engine/certificates.rs` |
 //! | How do octets become decisions? | `octets.rs` |
 //! | How is a target run, and the corpus alone? | `docs/fuzzing.md`; `tests/corpus.rs` |
 #![forbid(unsafe_code)]

@@ -3,7 +3,7 @@
 use crate::rejection::Rejection;
 use crate::sa::active::Active;
 use crate::sa::child::ChildState;
-use crate::sa::{Established, Phase};
+use crate::sa::{IkeSa, Phase};
 use crate::session::Session;
 use crate::wire::registry::ProtocolId;
 use esp::plane::Spi;
@@ -21,11 +21,8 @@ pub(crate) enum Request {
 }
 
 /// Checks that a request on an IKE SA can be answered now. Deletes always can.
-pub(crate) fn admit(
-    session: &Session,
-    ike: &Established,
-    request: Request,
-) -> Result<(), Rejection> {
+pub(crate) fn admit(session: &Session, sa: &IkeSa, request: Request) -> Result<(), Rejection> {
+    let ike = &sa.state;
     if ike.phase == Phase::Superseded
         || matches!(ike.active, Some(Active::DeleteIke))
         || session.is_closing()
@@ -61,10 +58,11 @@ pub(crate) fn admit(
 /// - if it has got TEMPORARY_FAILURE meanwhile, not at all: it takes the replaced one for current again.
 pub(crate) fn waits_for_delete(
     session: &Session,
-    ike: &Established,
+    sa: &IkeSa,
     protocol: ProtocolId,
     spi_out: Spi,
 ) -> bool {
+    let ike = &sa.state;
     // The Delete may never be sent, or not on this IKE SA, or it waits for an answer of the peer, which may wait, too.
     let ends = ike.phase == Phase::Superseded
         || matches!(ike.active, Some(Active::DeleteIke | Active::Rekey(_) | Active::Child(_)))

@@ -13,19 +13,21 @@ use crate::effect::{Effect, Effects};
 use crate::event::Step;
 use crate::exchange::Answer;
 use crate::exchange::{
-    address_update, auth, childless, create_child, delete, follow_up, follow_up_answer,
-    informational, intermediate, rekey_ike, sa_init,
+    address_update, auth, create_child, delete, follow_up, follow_up_answer, informational,
+    intermediate, rekey_ike, sa_init,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
 use crate::proof::Proved;
 use crate::rejection::{Rejection, unasked};
 use crate::sa::active::{Active, Purpose};
+use crate::sa::attempt::Attempt;
 use crate::sa::message::Message;
+use crate::sa::path::Path;
 use crate::sa::postponed::{Postponed, Until};
-use crate::sa::reassembly::Received;
+use crate::sa::reassembly::{Body, Fragments, Received};
 use crate::sa::window::{Request, Retransmission};
-use crate::sa::{IkeSa, Phase, State};
+use crate::sa::{Established, IkeSa, Keyed, Phase, State};
 use crate::session::{Ending, Session};
 use crate::task::Task;
 use crate::wire::fragment;
@@ -34,6 +36,7 @@ use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
+use policy::IkeTunnel;
 use std::time::Duration;
 
 impl Session {
@@ -45,6 +48,9 @@ impl Session {
         header: &Header,
         datagram: Datagram<'_>,
     ) -> Effects {
+        if let Some(attempt) = self.attempt.take() {
+            return self.handle_attempt(cx, attempt, header, datagram);
+        }
         let Some(index) = self.position(spi) else {
             impossible!(cx.out, "the engine has found the session by this SPI");
         };
@@ -52,11 +58,7 @@ impl Session {
         if header.from_initiator == sa.initiator {
             return cx.discard(Discard::WrongInitiatorFlag);
         }
-        if let State::InitSent(_) = sa.state {
-            return sa_init::conclude(self, cx, index, header, datagram);
-        }
-        let (initiator_spi, responder_spi) = sa.spis();
-        if (header.initiator_spi, header.responder_spi) != (initiator_spi, responder_spi) {
+        if (header.initiator_spi, header.responder_spi) != sa.spis() {
             return cx.discard(Discard::UnknownSpi);
         }
         if header.response {
@@ -64,6 +66,34 @@ impl Session {
         } else {
             self.handle_request(cx, index, header, datagram)
         }
+    }
+
+    /// Takes a message for the IKE SA that is being set up.
+    fn handle_attempt(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: Attempt,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) -> Effects {
+        let spis = (header.initiator_spi, header.responder_spi);
+        let reason = match attempt {
+            _ if header.from_initiator => Discard::WrongInitiatorFlag,
+            Attempt::InitSent(sa) => return sa_init::conclude(self, cx, sa, header, datagram),
+            _ if spis != attempt.sa().spis() => Discard::UnknownSpi,
+            Attempt::IntermediateSent(sa) if header.response => {
+                return intermediate::conclude(self, cx, sa, header, datagram);
+            }
+            Attempt::AuthSent(sa) if header.response => {
+                return auth::conclude(self, cx, sa, header, datagram);
+            }
+            _ => match attempt.sa().window.classify(header.message_id) {
+                Request::Foreign => Discard::MessageId,
+                Request::New | Request::Repeated => Discard::TooEarly,
+            },
+        };
+        self.attempt = Some(attempt);
+        cx.discard(reason)
     }
 
     fn handle_response(
@@ -74,72 +104,21 @@ impl Session {
         datagram: Datagram<'_>,
     ) -> Effects {
         let sa = &mut self.sas[index];
-        if !sa.window.awaits(header.message_id) {
-            return cx.discard(Discard::UnexpectedResponse);
-        }
-        let keys = match &sa.state {
-            State::IntermediateSent(sent) => &sent.keys,
-            State::AuthSent(auth) => &auth.keys,
-            State::Established(established) => &established.keys,
-            State::InitSent(_) | State::Moving => {
-                return cx.discard(Discard::UnexpectedResponse);
-            }
+        let Some(answer) = sa.read_answer(cx, (&self.tunnel, &self.path), header, datagram) else {
+            return Effects::none();
         };
-        let answers = &mut sa.window.answers;
-        let received = answers.receive(cx.now, &self.path, keys, header, datagram.octets);
-        let (payloads, content, fragments) = match received {
-            Err(reason) => return cx.discard(reason),
-            Ok(Received::Fragment) => return Effects::none(),
-            Ok(Received::Message { payloads: Err(error), .. }) => {
-                return self.end_on_bad_response(cx, index, &error);
-            }
-            Ok(Received::Message { payloads: Ok(payloads), content, fragments }) => {
-                (payloads, content, fragments)
-            }
+        let Answered { body, retransmissions, .. } = answer;
+        let payloads = match body {
+            Ok(body) => body.payloads,
+            Err(error) => return self.end_on_bad_response(cx, index, &error),
         };
-        let expected = match &sa.state {
-            State::IntermediateSent(_) => ExchangeType::IKE_INTERMEDIATE,
-            State::AuthSent(_) => ExchangeType::IKE_AUTH,
-            State::Established(e) => {
-                e.active.as_ref().map_or(ExchangeType::INFORMATIONAL, Active::exchange)
-            }
-            State::InitSent(_) | State::Moving => {
-                impossible!(cx.out, "a state without keys has been discarded above")
-            }
-        };
-        if header.exchange != expected {
-            return cx.discard(Discard::WrongExchange);
-        }
-        let retransmissions = sa.window.retransmissions();
-        let active = sa.established().and_then(|e| e.active.as_ref());
-        if let (Some(active), Some(since)) = (active, sa.window.waits_since()) {
-            let duration = cx.now.saturating_duration_since(since);
-            cx.out.durations.note(active.measured_as(), duration);
-        }
-        cx.out.exchange(&self.tunnel.name, || sa.told(Step::Answered));
-        sa.window.concluded();
-        self.heard(cx, index, datagram);
+        sa.state.unproven = false;
+        self.heard(cx, datagram);
         self.take_answering_path(cx, datagram, retransmissions);
-        if let State::IntermediateSent(_) = self.sas[index].state {
-            let Some(content) = content else {
-                impossible!(cx.out, "a message that was read has a content");
-            };
-            let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
-            return intermediate::conclude(self, cx, index, &payloads, octets, &content);
-        }
-        if let State::AuthSent(auth) = &self.sas[index].state {
-            if childless::is_wanted(auth, &payloads) && !self.is_closing() {
-                return childless::begin(self, cx, index);
-            }
-            return auth::conclude(self, cx, index, payloads);
-        }
         if let Some(effects) = self.end_if_disowned(cx, &payloads) {
             return effects;
         }
-        let Some(established) = self.sas[index].established_mut() else {
-            impossible!(cx.out, "an answer to a new IKE SA has been concluded above");
-        };
-        match established.active.take() {
+        match self.sas[index].state.active.take() {
             Some(Active::Child(pending)) => {
                 create_child::conclude(self, cx, index, *pending, payloads)
             }
@@ -179,22 +158,21 @@ impl Session {
         if sa.window.postponed.is_some() {
             return cx.discard(Discard::AnswerPending);
         }
-        let State::Established(established) = &sa.state else {
-            return cx.discard(Discard::TooEarly);
-        };
-        let (keys, requests) = (&established.keys, &mut sa.window.requests);
+        let (keys, requests) = (&sa.state.keys, &mut sa.window.requests);
         requests.forget(cx.now, cx.config.patience());
         let received = requests.receive(cx.now, &self.path, keys, header, datagram.octets);
-        let (payloads, fragments) = match received {
+        let (body, fragments) = match received {
             Err(reason) => return cx.discard(reason),
             Ok(Received::Fragment) => return Effects::none(),
-            Ok(Received::Message { payloads, fragments, .. }) => (payloads, fragments),
+            Ok(Received::Message { body, fragments }) => (body, fragments),
         };
         if let Some(fragments) = &fragments {
             self.path.follow_fragments(fragments.largest);
         }
-        self.heard(cx, index, datagram);
+        sa.state.unproven = false;
+        self.heard(cx, datagram);
         let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+        let payloads = body.map(|body| body.payloads);
         self.respond(cx, index, header, Datagram { octets, ..datagram }, payloads)
     }
 
@@ -214,7 +192,7 @@ impl Session {
                     self.postpone(index, header, datagram, payloads, Until::Prepared(child));
                     return Effect::Postponed(self.sas[index].local_spi).into();
                 }
-                if create_child::waits_for_delete(self, index, &payloads) {
+                if create_child::waits_for_delete(self, &self.sas[index], &payloads) {
                     self.postpone(index, header, datagram, payloads, Until::Deleted);
                     return Effects::none();
                 }
@@ -246,13 +224,15 @@ impl Session {
             }
         };
         if fatal || self.deleted.is_some() {
-            self.keep_answer(cx, header, index, &answer);
             let pause = self.pause_before_farewell(cx);
-            let IkeSa { local_spi, window, .. } = &self.sas[index];
-            let answer = window.kept_answer().unwrap_or_default();
-            cx.out.farewell(cx.now, *local_spi, datagram, answer, pause);
+            let sa = &mut self.sas[index];
+            let spi = sa.local_spi;
+            let answer = sa.answer(cx, &self.path, header, &answer);
+            cx.out.farewell(cx.now, spi, datagram, answer, pause);
         } else {
-            self.send_answer(cx, header, index, datagram, &answer);
+            let answer = self.sas[index].answer(cx, &self.path, header, &answer);
+            // RFC 7296 §2.11: to where the request came from.
+            cx.out.transmit_all(datagram.local, datagram.remote, answer);
         }
         if fatal {
             let failure = Failure::new(
@@ -282,15 +262,16 @@ impl Session {
 
     /// Answers requests that wait no longer: their time has come, or the peer has answered the Delete.
     fn respond_to_ready(&mut self, cx: &mut Context<'_>) -> Effects {
-        let is_ready = |index: usize, request: &Postponed| match request.until {
+        let is_ready = |sa: &IkeSa, request: &Postponed| match request.until {
             Until::Prepared(_) => false,
-            Until::Deleted => !create_child::waits_for_delete(self, index, &request.payloads),
+            Until::Deleted => !create_child::waits_for_delete(self, sa, &request.payloads),
             Until::Time(due) => due <= cx.now,
         };
-        let ready = self.sas.iter().enumerate().filter(|(index, sa)| {
-            sa.window.postponed.as_ref().is_some_and(|request| is_ready(*index, request))
-        });
-        let ready: Vec<IkeSpi> = ready.map(|(_, sa)| sa.local_spi).collect();
+        let ready = self
+            .sas
+            .iter()
+            .filter(|sa| sa.window.postponed.as_ref().is_some_and(|request| is_ready(sa, request)));
+        let ready: Vec<IkeSpi> = ready.map(|sa| sa.local_spi).collect();
         let mut effects = Effects::none();
         for spi in ready {
             // One may end the session.
@@ -331,8 +312,7 @@ impl Session {
         header: &Header,
         datagram: Datagram<'_>,
     ) {
-        let IkeSa { window, state, .. } = &mut self.sas[index];
-        let Some(keys) = state.keys_mut() else { return cx.out.discard(Discard::TooEarly) };
+        let IkeSa { window, state: Established { keys, .. }, .. } = &mut self.sas[index];
         // RFC 7383 §2.6.1: once for all fragments of the request.
         let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
         if fragment::place(header, datagram.octets).is_ok_and(rest) {
@@ -360,16 +340,10 @@ impl Session {
         index: usize,
         error: &WireError,
     ) -> Effects {
-        cx.out.exchange(&self.tunnel.name, || self.sas[index].told(Step::Answered));
-        self.sas[index].window.concluded();
-        let failure =
-            Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"));
+        let failure = malformed(error);
         let reason = CloseReason::MalformedAnswer;
         // RFC 7296 §2.21, §2.4: no error is sent, but the peer is not left with an IKE SA that is gone here.
-        let Some(established) = self.sas[index].established_mut() else {
-            return self.end(cx, reason, Some(failure));
-        };
-        if let Some(Active::Child(pending)) = established.active.take() {
+        if let Some(Active::Child(pending)) = self.sas[index].state.active.take() {
             cx.release_spi(pending.spi_in);
         }
         if self.is_closing() {
@@ -387,21 +361,17 @@ impl Session {
         Some(self.end(cx, CloseReason::RequestUnread, Some(failure)))
     }
 
-    /// Takes what came of a job for the IKE SA with this local SPI.
-    pub fn resume(
-        &mut self,
-        cx: &mut Context<'_>,
-        spi: IkeSpi,
-        outcome: Result<Proved, Failure>,
-    ) -> Effects {
-        let Some(index) = self.position(spi) else {
-            impossible!(cx.out, "the engine has found the session by this SPI");
-        };
-        auth::resume(self, cx, index, outcome)
+    /// Takes what came of a job for the IKE SA that is being set up.
+    pub fn resume(&mut self, cx: &mut Context<'_>, outcome: Result<Proved, Failure>) -> Effects {
+        auth::resume(self, cx, outcome)
     }
 
     /// Starts what can be started.
     pub fn pump(&mut self, cx: &mut Context<'_>) -> Effects {
+        // A handshake has to end before anything else is asked.
+        if self.attempt.is_some() {
+            return Effects::none();
+        }
         self.renew_numbers();
         let mut effects = self.respond_to_ready(cx);
         let mut index = 0;
@@ -450,7 +420,7 @@ impl Session {
     /// Returns `true` if an exchange of ours can begin on an IKE SA.
     fn may_ask(&self, index: usize) -> bool {
         let sa = self.sas.get(index);
-        sa.is_some_and(|sa| sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free())
+        sa.is_some_and(|sa| !sa.state.unproven && sa.window.is_free())
     }
 
     /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).
@@ -459,9 +429,8 @@ impl Session {
         let Some(sa) = self.sas.get(self.current_index()) else { return };
         let task = Task::RekeyIke(sa.local_spi);
         let worn = sa.window.is_worn()
-            && sa.established().is_some_and(|e| {
-                e.phase == Phase::Serving && !matches!(e.active, Some(Active::Rekey(_)))
-            });
+            && sa.state.phase == Phase::Serving
+            && !matches!(sa.state.active, Some(Active::Rekey(_)));
         let delayed = self.delayed.iter().any(|(_, t)| *t == task);
         if worn && !delayed && !self.is_closing() {
             self.queue(task);
@@ -521,17 +490,19 @@ impl Session {
 
     fn retransmit(&mut self, cx: &mut Context<'_>) -> Effects {
         let mut given_up = Vec::new();
-        let others = |s: &IkeSa| {
-            let retransmissions = s.window.retransmissions();
+        let others = |sa: &IkeSa<dyn State>| {
+            let retransmissions = sa.window.retransmissions();
             self.other_paths(cx.addresses, cx.config.natt_port, retransmissions)
         };
-        let others: Vec<_> = self.sas.iter().map(others).collect();
-        for (sa, others) in self.sas.iter_mut().zip(others) {
+        let others: Vec<_> = self.each_sa().map(others).collect();
+        let in_use = self.sas.iter_mut().map(|sa| sa as &mut IkeSa<dyn State>);
+        let each = self.attempt.iter_mut().map(Attempt::sa_mut).chain(in_use);
+        for (sa, others) in each.zip(others) {
             let IkeSa { window, state, .. } = sa;
             let path = &mut self.path;
             let rng = &mut *cx.rng;
             let smaller = |message: &Message| {
-                let (size, message) = message.smaller(state.keys_mut()?, path, rng)?;
+                let (size, message) = message.smaller(state.keys_if_any()?, path, rng)?;
                 path.fragment_size = Some(size);
                 Some(message)
             };
@@ -549,20 +520,76 @@ impl Session {
         }
         let mut effects = Effects::none();
         for spi in given_up {
-            let Some(index) = self.position(spi) else { continue };
-            let superseded =
-                self.sas[index].established().is_some_and(|e| e.phase == Phase::Superseded);
-            if superseded && spi != self.current {
+            let superseded = |sa: &IkeSa| sa.state.phase == Phase::Superseded;
+            if let Some(index) = self.position(spi)
+                && superseded(&self.sas[index])
+                && spi != self.current
+            {
                 effects += delete::drop_ike(self, cx, index);
                 continue;
             }
+            let Some(sa) = self.each_sa().find(|sa| sa.local_spi == spi) else { continue };
             if self.is_closing() {
                 return effects.and(self.end(cx, CloseReason::NoAnswer, None));
             }
-            let failure = Some(self.silence(&self.sas[index]).into());
+            let failure = Some(self.silence(sa).into());
             (self.unsent, self.icmp) = (None, None);
             return effects.and(self.end(cx, CloseReason::NoAnswer, failure));
         }
         effects
     }
+}
+
+/// An answer to a request of ours.
+pub(crate) struct Answered {
+    pub body: Result<Body, WireError>,
+    pub fragments: Option<Fragments>,
+    /// The number of times that the request had been sent again.
+    pub retransmissions: u32,
+}
+
+impl<S: Keyed> IkeSa<S> {
+    /// Reads the answer to the request of ours that is in flight. `None`: the datagram is ignored, or one of several
+    /// fragments.
+    pub fn read_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        (tunnel, path): (&IkeTunnel, &Path),
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) -> Option<Answered> {
+        if !self.window.awaits(header.message_id) {
+            cx.out.discard(Discard::UnexpectedResponse);
+            return None;
+        }
+        let answers = &mut self.window.answers;
+        let received = answers.receive(cx.now, path, self.state.keys(), header, datagram.octets);
+        let (body, fragments) = match received {
+            Err(reason) => {
+                cx.out.discard(reason);
+                return None;
+            }
+            Ok(Received::Fragment) => return None,
+            Ok(Received::Message { body, fragments }) => (body, fragments),
+        };
+        if body.is_ok() {
+            if header.exchange != self.state.exchange() {
+                cx.out.discard(Discard::WrongExchange);
+                return None;
+            }
+            if let (Some(active), Some(since)) = (self.state.active(), self.window.waits_since()) {
+                let duration = cx.now.saturating_duration_since(since);
+                cx.out.durations.note(active.measured_as(), duration);
+            }
+        }
+        let retransmissions = self.window.retransmissions();
+        cx.out.exchange(&tunnel.name, || self.told(Step::Answered));
+        self.window.concluded();
+        Some(Answered { body, fragments, retransmissions })
+    }
+}
+
+/// The failure of an exchange whose answer cannot be read.
+pub(crate) fn malformed(error: &WireError) -> Failure {
+    Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"))
 }

@@ -247,7 +247,7 @@ impl<P: DataPlane> Engine<P> {
     pub fn handle_done(&mut self, now: Instant, done: Done) {
         let Done { spi, outcome } = done;
         if let Some(id) = self.sessions.of_spi(spi) {
-            return self.with_session(now, id, |session, cx| session.resume(cx, spi, outcome));
+            return self.with_session(now, id, |session, cx| session.resume(cx, outcome));
         }
         let Some(half) = self.half_open.remove(&spi) else { return };
         match auth::resume_answer(&mut self.cx(now), *half, outcome) {

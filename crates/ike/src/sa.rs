@@ -2,12 +2,10 @@
 //! [`crate::session`].
 
 pub(crate) mod active;
-pub(crate) mod auth_sent;
+pub(crate) mod attempt;
 pub(crate) mod child;
 pub(crate) mod follow_up;
-pub(crate) mod init_sent;
 pub(crate) mod int_auth;
-pub(crate) mod intermediate_sent;
 pub(crate) mod keys;
 pub(crate) mod lowest_nonce;
 pub(crate) mod message;
@@ -17,46 +15,54 @@ pub(crate) mod postponed;
 pub(crate) mod reassembly;
 pub(crate) mod window;
 
+use crate::context::Context;
 use crate::event::{ExchangeStep, Step};
 use crate::wire::header::{Header, IkeSpi};
+use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, PayloadType};
 use active::Active;
-use auth_sent::AuthSent;
 use follow_up::Awaited;
-use init_sent::InitSent;
-use intermediate_sent::IntermediateSent;
 use keys::Keys;
-use policy::ChildTunnel;
-use std::sync::Arc;
+use message::Message;
+use path::Path;
+use policy::IkeTunnel;
 use std::time::Instant;
 use window::Window;
 
-/// An IKE SA, or the attempt to set one up.
-pub(crate) struct IkeSa {
+/// An IKE SA. Its state owns what is true in it: at first one of those of an [`Attempt`](attempt::Attempt), then
+/// [`Established`]. A transition takes the IKE SA in one state and makes it in another.
+pub(crate) struct IkeSa<S: ?Sized = Established> {
     pub local_spi: IkeSpi,
     /// Zero until the peer has answered IKE_SA_INIT.
     pub remote_spi: IkeSpi,
     /// This side is its original initiator.
     pub initiator: bool,
     pub window: Window,
-    pub state: State,
+    pub state: S,
 }
 
-/// Each state owns what is true in it.
-pub(crate) enum State {
-    /// IKE_SA_INIT is asked.
-    InitSent(Box<InitSent>),
-    /// IKE_INTERMEDIATE is asked.
-    IntermediateSent(Box<IntermediateSent>),
-    /// IKE_AUTH is asked.
-    AuthSent(Box<AuthSent>),
-    /// Both have proved who they are.
-    Established(Box<Established>),
-    /// Between two states; never seen from outside a transition.
-    Moving,
+/// A state of an IKE SA, as far as all of them are alike.
+pub(crate) trait State {
+    /// The exchange of ours whose answer is awaited, if there is one; an idle IKE SA names the exchange of its next
+    /// sign of life.
+    fn exchange(&self) -> ExchangeType;
+
+    /// The exchange of ours in flight on an established IKE SA.
+    fn active(&self) -> Option<&Active> {
+        None
+    }
+
+    /// The keys, once there are any.
+    fn keys_if_any(&mut self) -> Option<&mut Keys>;
 }
 
-/// An IKE SA in use.
+/// A state in which both sides have keys.
+pub(crate) trait Keyed: State {
+    fn keys(&self) -> &Keys;
+    fn keys_mut(&mut self) -> &mut Keys;
+}
+
+/// Both have proved who they are: the IKE SA is in use.
 pub(crate) struct Established {
     pub keys: Keys,
     /// The exchange of ours in flight.
@@ -79,7 +85,31 @@ pub(crate) enum Phase {
     Superseded,
 }
 
-impl IkeSa {
+impl State for Established {
+    fn exchange(&self) -> ExchangeType {
+        self.active.as_ref().map_or(ExchangeType::INFORMATIONAL, Active::exchange)
+    }
+
+    fn active(&self) -> Option<&Active> {
+        self.active.as_ref()
+    }
+
+    fn keys_if_any(&mut self) -> Option<&mut Keys> {
+        Some(&mut self.keys)
+    }
+}
+
+impl Keyed for Established {
+    fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    fn keys_mut(&mut self) -> &mut Keys {
+        &mut self.keys
+    }
+}
+
+impl<S: ?Sized> IkeSa<S> {
     /// The header of a message of ours.
     pub fn header(&self, exchange: ExchangeType, message_id: u32, response: bool) -> Header {
         let (initiator_spi, responder_spi) = if self.initiator {
@@ -108,23 +138,32 @@ impl IkeSa {
             (self.remote_spi, self.local_spi)
         }
     }
+}
 
+impl<S> IkeSa<S> {
+    /// Parts the IKE SA from its state, which another one is made of.
+    pub fn part(self) -> (IkeSa<()>, S) {
+        let Self { local_spi, remote_spi, initiator, window, state } = self;
+        (IkeSa { local_spi, remote_spi, initiator, window, state: () }, state)
+    }
+}
+
+impl IkeSa<()> {
+    /// The IKE SA in its next state.
+    pub fn with<S>(self, state: S) -> IkeSa<S> {
+        let Self { local_spi, remote_spi, initiator, window, state: () } = self;
+        IkeSa { local_spi, remote_spi, initiator, window, state }
+    }
+}
+
+impl<S: State + ?Sized> IkeSa<S> {
     /// A step of the exchange of ours that is in flight, with the child tunnel that it sets up or rekeys, if the IKE SA
     /// was up before.
     pub fn told(&self, step: Step) -> Option<(Option<&str>, ExchangeStep)> {
-        let (exchange, active) = match &self.state {
-            State::InitSent(_) => (ExchangeType::IKE_SA_INIT, None),
-            State::IntermediateSent(_) => (ExchangeType::IKE_INTERMEDIATE, None),
-            State::AuthSent(_) => (ExchangeType::IKE_AUTH, None),
-            State::Established(established) => {
-                let active = established.active.as_ref()?;
-                (active.exchange(), Some(active))
-            }
-            State::Moving => return None,
-        };
+        let active = self.state.active();
         let told = ExchangeStep {
             step,
-            exchange,
+            exchange: self.state.exchange(),
             purpose: active.map(Active::measured_as),
             message_id: self.window.outstanding_id()?,
             local_spi: self.local_spi,
@@ -132,39 +171,36 @@ impl IkeSa {
         };
         Some((active.and_then(Active::child), told))
     }
+}
 
-    pub fn established(&self) -> Option<&Established> {
-        match &self.state {
-            State::Established(e) => Some(e),
-            _ => None,
-        }
-    }
-
-    pub fn established_mut(&mut self) -> Option<&mut Established> {
-        match &mut self.state {
-            State::Established(e) => Some(e),
-            _ => None,
-        }
+impl<S: Keyed> IkeSa<S> {
+    /// Sends a protected request.
+    pub fn request(
+        &mut self,
+        cx: &mut Context<'_>,
+        (tunnel, path): (&IkeTunnel, &Path),
+        exchange: ExchangeType,
+        payloads: &[Payload],
+    ) {
+        let header = self.header(exchange, self.window.next_id(), false);
+        let message = Message::seal(header, payloads, self.state.keys_mut(), path, cx.rng);
+        cx.out.transmit_all(path.local, path.remote, message.datagrams());
+        self.window.sent(cx.now, cx.config, message);
+        cx.out.exchange(&tunnel.name, || self.told(Step::Sent));
     }
 }
 
-impl State {
-    /// The keys, once there are any.
-    pub fn keys_mut(&mut self) -> Option<&mut Keys> {
-        match self {
-            Self::Established(e) => Some(&mut e.keys),
-            Self::IntermediateSent(i) => Some(&mut i.keys),
-            Self::AuthSent(a) => Some(&mut a.keys),
-            Self::InitSent(_) | Self::Moving => None,
-        }
-    }
-
-    /// The first Child SA of an IKE SA that this side sets up, before it has sent a proof.
-    pub fn intended_child(&mut self) -> Option<&mut Arc<ChildTunnel>> {
-        match self {
-            Self::InitSent(i) => Some(&mut i.child),
-            Self::IntermediateSent(i) => Some(&mut i.child),
-            Self::AuthSent(_) | Self::Established(_) | Self::Moving => None,
-        }
+impl IkeSa {
+    /// Makes the answer to a request, and keeps it. Returns the datagrams, which are not sent yet.
+    pub fn answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        path: &Path,
+        request: &Header,
+        payloads: &[Payload],
+    ) -> &[Vec<u8>] {
+        let header = self.header(request.exchange, request.message_id, true);
+        let message = Message::seal(header, payloads, &mut self.state.keys, path, cx.rng);
+        self.window.answered(message)
     }
 }

@@ -18,23 +18,22 @@ use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::effect::{Lingering, Lost};
-use crate::event::{EventKind, Negotiated, Step};
+use crate::event::{EventKind, Negotiated};
 use crate::failure::Failure;
-use crate::impossible::impossible;
 use crate::negotiation::selectors;
 use crate::negotiation::suite::IkeSuite;
 use crate::sa::active::Active;
+use crate::sa::attempt::Attempt;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::follow_up::Awaited;
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::LowestNonce;
-use crate::sa::message::Message;
 use crate::sa::mobility::Mobility;
 use crate::sa::path::Path;
 use crate::sa::{IkeSa, State};
 use crate::task::Task;
 use crate::unreachable::{Unreachable, Unsent};
-use crate::wire::header::{Header, IkeSpi};
+use crate::wire::header::IkeSpi;
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, ProtocolId};
 use esp::plane::{PacketSummary, Spi};
@@ -70,7 +69,9 @@ pub(crate) struct Session {
     pub renewal: Renewal,
     /// The addresses last told of to the operator.
     reported: (SocketAddr, SocketAddr),
-    /// Oldest first.
+    /// The IKE SA that this side sets up, until it is the first of `sas`. Then this is empty for good.
+    pub attempt: Option<Attempt>,
+    /// The IKE SAs in use, oldest first.
     pub sas: Vec<IkeSa>,
     /// The IKE SA, by local SPI, that carries new exchanges of ours.
     pub current: IkeSpi,
@@ -112,10 +113,28 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub fn new(
+    /// A session that this side begins. Its attempt is still to come.
+    pub fn begin(tunnel: Arc<IkeTunnel>, path: Path, spi: IkeSpi, now: Instant) -> Self {
+        Self::new(tunnel, path, spi, true, now, now)
+    }
+
+    /// A session that a peer has begun, and that both sides have agreed on.
+    pub fn adopt(
         tunnel: Arc<IkeTunnel>,
         path: Path,
         sa: IkeSa,
+        begun_at: Instant,
+        now: Instant,
+    ) -> Self {
+        let mut session = Self::new(tunnel, path, sa.local_spi, false, begun_at, now);
+        session.sas.push(sa);
+        session
+    }
+
+    fn new(
+        tunnel: Arc<IkeTunnel>,
+        path: Path,
+        current: IkeSpi,
         begun_here: bool,
         begun_at: Instant,
         now: Instant,
@@ -126,8 +145,9 @@ impl Session {
             mobility: Mobility::default(),
             renewal: Renewal::default(),
             reported: (path.local, path.remote),
-            current: sa.local_spi,
-            sas: vec![sa],
+            attempt: None,
+            sas: Vec::new(),
+            current,
             children: Children::default(),
             tasks: Tasks::default(),
             delayed: Vec::new(),
@@ -179,6 +199,21 @@ impl Session {
         self.established_at.is_some()
     }
 
+    /// Every IKE SA: the one that is being set up, or those in use.
+    pub fn each_sa(&self) -> impl Iterator<Item = &IkeSa<dyn State>> {
+        let in_use = self.sas.iter().map(|sa| sa as &IkeSa<dyn State>);
+        self.attempt.iter().map(Attempt::sa).chain(in_use)
+    }
+
+    /// The IKE SA that is being set up, or that carries new exchanges; `None`: the session is over.
+    pub fn current_sa(&self) -> Option<&IkeSa<dyn State>> {
+        match &self.attempt {
+            Some(attempt) => Some(attempt.sa()),
+            None => self.sas.get(self.current_index()).map(|sa| sa as &IkeSa<dyn State>),
+        }
+    }
+
+    /// The index of an IKE SA in use.
     pub fn position(&self, spi: IkeSpi) -> Option<usize> {
         self.sas.iter().position(|s| s.local_spi == spi)
     }
@@ -218,7 +253,7 @@ impl Session {
 
     /// Returns `true` if an exchange is under way that may replace the Child SA of a child tunnel.
     pub fn is_renewing(&self, name: &str) -> bool {
-        self.sas.iter().filter_map(IkeSa::established).any(|e| match &e.active {
+        self.sas.iter().any(|sa| match &sa.state.active {
             Some(Active::Child(p)) => p.tunnel.name == name && p.rekeys.is_some() && !p.unwanted,
             _ => false,
         })
@@ -230,14 +265,9 @@ impl Session {
         self.serving_child(name).is_some()
             || self.tasks.create(name)
             || self.delayed.iter().any(|(_, t)| wants(t))
-            || self.sas.iter().any(|s| match &s.state {
-                State::InitSent(i) => i.child.name == name,
-                State::IntermediateSent(i) => i.child.name == name,
-                State::AuthSent(a) => a.child.name == name && !a.unwanted,
-                State::Established(e) => {
-                    matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
-                }
-                State::Moving => false,
+            || self.attempt.as_ref().and_then(Attempt::wanted_child).is_some_and(|c| c.name == name)
+            || self.sas.iter().any(|sa| {
+                matches!(&sa.state.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
             })
     }
 
@@ -248,15 +278,12 @@ impl Session {
 
     /// Inbound SPIs of Child SAs that are being asked for.
     pub fn pending_spis(&self) -> usize {
-        let pending = |s: &IkeSa| match &s.state {
-            State::AuthSent(a) => usize::from(a.spi_in.is_some()),
-            State::Established(e) => {
-                let asked = usize::from(matches!(e.active, Some(Active::Child(_))));
-                asked + e.awaited.iter().filter_map(Awaited::spi_in).count()
-            }
-            State::InitSent(_) | State::IntermediateSent(_) | State::Moving => 0,
+        let pending = |sa: &IkeSa| {
+            let asked = usize::from(matches!(sa.state.active, Some(Active::Child(_))));
+            asked + sa.state.awaited.iter().filter_map(Awaited::spi_in).count()
         };
-        self.sas.iter().map(pending).sum()
+        let first = usize::from(self.attempt.as_ref().and_then(Attempt::spi_in).is_some());
+        first + self.sas.iter().map(pending).sum::<usize>()
     }
 
     // ---- inputs
@@ -291,12 +318,9 @@ impl Session {
     }
 
     /// Notes that the peer lives, and where it is now.
-    pub fn heard(&mut self, cx: &mut Context<'_>, index: usize, datagram: Datagram<'_>) {
+    pub fn heard(&mut self, cx: &mut Context<'_>, datagram: Datagram<'_>) {
         self.last_heard = cx.now;
         self.icmp = None;
-        if let Some(established) = self.sas[index].established_mut() {
-            established.unproven = false;
-        }
         // RFC 4555 §3.8: with MOBIKE only an update moves it.
         if !self.mobility.supported && self.follows(datagram.remote) {
             self.move_to(cx, datagram.remote);
@@ -452,9 +476,9 @@ impl Session {
         let delete = Task::DeleteChild(spi_in);
         self.tasks.contains(&delete)
             || self.delayed.iter().any(|(_, task)| *task == delete)
-            || (self.sas.iter().filter_map(IkeSa::established)).any(
-                |e| matches!(&e.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi_in)),
-            )
+            || self.sas.iter().any(|sa| {
+                matches!(&sa.state.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi_in))
+            })
     }
 
     /// Returns `true` if this side is about to delete the Child SA that this one has replaced.
@@ -499,51 +523,10 @@ impl Session {
         index: usize,
         exchange: ExchangeType,
         payloads: &[Payload],
-        active: Option<Active>,
+        active: Active,
     ) {
         let sa = &mut self.sas[index];
-        let header = sa.header(exchange, sa.window.next_id(), false);
-        let Some(keys) = sa.state.keys_mut() else {
-            impossible!(cx.out, "protected messages go on IKE SAs with keys only");
-        };
-        let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
-        cx.out.transmit_all(self.path.local, self.path.remote, message.datagrams());
-        sa.window.sent(cx.now, cx.config, message);
-        if let Some(established) = sa.established_mut() {
-            established.active = active;
-        }
-        cx.out.exchange(&self.tunnel.name, || self.sas[index].told(Step::Sent));
-    }
-
-    pub fn send_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        request: &Header,
-        index: usize,
-        datagram: Datagram<'_>,
-        payloads: &[Payload],
-    ) {
-        self.keep_answer(cx, request, index, payloads);
-        if let Some(answer) = self.sas[index].window.kept_answer() {
-            // RFC 7296 §2.11: to where the request came from.
-            cx.out.transmit_all(datagram.local, datagram.remote, answer);
-        }
-    }
-
-    /// Makes the answer to a request, which is not sent yet.
-    pub fn keep_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        request: &Header,
-        index: usize,
-        payloads: &[Payload],
-    ) {
-        let sa = &mut self.sas[index];
-        let header = sa.header(request.exchange, request.message_id, true);
-        let Some(keys) = sa.state.keys_mut() else {
-            impossible!(cx.out, "protected messages go on IKE SAs with keys only");
-        };
-        let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
-        sa.window.answered(message);
+        sa.state.active = Some(active);
+        sa.request(cx, (&self.tunnel, &self.path), exchange, payloads);
     }
 }

@@ -35,13 +35,13 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | How is a namespace made, which packets count as sent in the clear, and which traffic checks that nothing is lost or altered? | `crates/namespaces` |
+//! | Where are namespaces, traffic, and the watch on the wire? | `crates/namespaces` |
 //! | How are two namespaces connected? | `network.rs` |
 //! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
 //! | How is a daemon started and stopped? | `node.rs`; two of them: `site.rs`, `site/` |
 //! | What does the demo do, and when does it fail? | `demo.rs`, `demo/` |
 //! | Where is an experiment added? | `experiment.rs`, `experiment/` |
-//! | What must be there before an experiment starts, and what is its effort? | `experiment/readiness.rs`, `experiment/lab.rs` |
+//! | What does an experiment need, and take? | `experiment/readiness.rs`, `experiment/lab.rs` |
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
 //! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs` |
 //! | Where are the machine, its cards and the repetitions described? | `machine.rs`, `nic.rs`, `statistics.rs` |

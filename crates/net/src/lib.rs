@@ -79,7 +79,7 @@
 //! | Which tunnel does a connection take, and which address has this end? | `routes.rs` |
 //! | How does `connect` wait for a tunnel, and which errors has it? | `network.rs`, `error.rs` |
 //! | How are names resolved? | `names.rs` |
-//! | Where does a packet of a tunnel find its socket, and what is smoltcp asked to do? | `stack.rs`, `stack/`, `packet.rs` |
+//! | Where does a packet of a tunnel find its socket, and what is smoltcp asked to do? | `stack/`, `packet.rs` |
 //! | Who has a turn to send, and where do super-packets get their segment length? | `stack.rs`, `outlet.rs` |
 //! | When does the task wake up? | `driver.rs` |
 //! | How much memory can connections and sockets take? | `budget.rs`, `received.rs` |

@@ -57,16 +57,16 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What is a tunnel, and which defaults has one that is built in code? | `tunnel.rs`, `proposal.rs`, `lifetime.rs`, `site.rs` |
+//! | What is a tunnel, and its defaults in code? | `tunnel.rs`, `proposal.rs`, `lifetime.rs`, `site.rs` |
 //! | What does a change of the policy do to SAs that are up? | `change.rs` |
-//! | Which rules does every value obey, and what is said of one that does not? | `validate.rs`, `validate/`, `wording.rs` |
-//! | How are identities, names, keys and secrets held and compared? | `identity.rs`, `name.rs`, `credential.rs`, `ppk.rs` |
-//! | Which traffic does a tunnel protect, and which tunnel is never used? | `selector.rs`, `shadow.rs`, `traffic_index.rs` |
+//! | Which rules does every value obey, and what is said of one that does not? | `validate/`, `wording.rs` |
+//! | How are identities, names and secrets held? | `identity.rs`, `name.rs`, `credential.rs`, `ppk.rs` |
+//! | Which traffic has a tunnel, and which has none? | `selector.rs`, `shadow.rs`, `traffic_index.rs` |
 //! | Which elements and attributes has AIX_VPN? | `xml/schema.rs`, `xml/conformance.rs` |
-//! | How does an element become a value, and what if an attribute is left out? | `xml/lower.rs`, `xml/lower/`, one file per element |
-//! | How is text read, and how is a mistake shown with line and caret? | `xml/parse.rs`, `xml/source.rs`, `xml/report.rs` |
+//! | How does an element become a value, and what if an attribute is left out? | `xml/lower/`, one file per element |
+//! | How is text read, and a mistake shown? | `xml/parse.rs`, `xml/source.rs`, `xml/report.rs` |
 //! | On which line is a tunnel defined? | `xml/definitions.rs` |
-//! | How is a policy written: as XML, as a DTD, for the other side? | `xml/of_policy.rs`, `xml/node.rs`, `xml/write.rs`, `xml/dtd.rs`, `xml/mirror.rs` |
+//! | How is a policy written, or mirrored? | `xml/of_policy.rs`, `xml/write.rs`, `xml/dtd.rs`, `xml/mirror.rs` |
 //! | How does the policy store keep objects and their references? | `database.rs`, `database/` |
 //! | How is a value serialized? | `serialize.rs` |
 //!

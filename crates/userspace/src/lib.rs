@@ -85,10 +85,10 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Which thread takes which step of a packet? | `worker.rs` (run to completion); `pipeline.rs`, `pipeline/`, `order.rs` |
-//! | How many workers are there, where do they run, and how do they wait? | `workers.rs`, `workers/`, `waiting.rs`, `sched_policy.rs` |
+//! | Which thread takes which step of a packet? | `worker.rs` (run to completion); `pipeline/`, `order.rs` |
+//! | How many workers are there, and where do they run? | `workers/`, `waiting.rs`, `sched_policy.rs` |
 //! | Who makes the device, and which routes lead to it? | `device.rs`, `tun.rs`, `tun_routes.rs` |
-//! | Which sockets are opened, and which of them gets the packets of an SA? | `port.rs`, `port/`, `socket.rs`, `queue_pair.rs`, `steering.rs` |
+//! | Which sockets are there, and which has an SA? | `port/`, `socket.rs`, `queue_pair.rs`, `steering.rs` |
 //! | Where are ESP, AH, IKE and keepalives told apart? | `arriving.rs`, `ah.rs`, `ike.rs` |
 //! | Where do many datagrams go in one system call? | `datagrams.rs`, `datagrams/` |
 //! | Where is the DF bit set, and where are MTUs asked and routers heard? | `port/open.rs`, `outer.rs` |
@@ -96,7 +96,7 @@
 //! | How do rules and SAs reach the plane, and whom does it call? | `plane.rs`, `plane/`, `hooks.rs` |
 //! | What are the settings and their defaults? | `config.rs`, `workers/settings.rs` |
 //! | Why is a start refused? | `refusal.rs` |
-//! | How are batches used again, threads woken, and their work counted? | `pool.rs`; `event_fd.rs`, `requests.rs`; `stage.rs` |
+//! | How are batches reused, and threads woken? | `pool.rs`; `event_fd.rs`, `requests.rs`; `stage.rs` counts |
 
 #![deny(unsafe_code)]
 

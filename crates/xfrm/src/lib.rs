@@ -68,13 +68,13 @@
 //! | question | file |
 //! |---|---|
 //! | Where are the attributes of a state written? | `state.rs`, `algorithm.rs`, `offload.rs` |
-//! | Which policies does a rule have, in which order, and how are they written? | `plane/policies.rs`, `spd.rs`, `policies.rs` |
+//! | Which policies has a rule, in which order? | `plane/policies.rs`, `spd.rs`, `policies.rs` |
 //! | How do selectors become prefixes and port masks? | `flow.rs` |
 //! | Where is a card's offload decided, tried and read back? | `placement.rs`, `placement/`, `plane/place.rs` |
 //! | Who waits for room in a card? | `waiting.rs`, `plane/room.rs` |
-//! | Which reports of the kernel become notices, and whom do they reach? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `config.rs` |
-//! | What is put back, what has a crash left, and whose is a state? | `plane/restore.rs`; `leftovers.rs`; `ownership.rs` |
-//! | How do rules and SAs reach the kernel? | `plane.rs`, `plane/data_plane.rs`, `plane/capabilities.rs`, `kernel_sa.rs` |
+//! | Which reports of the kernel become notices? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `config.rs` |
+//! | What is put back, or left by a crash? | `plane/restore.rs`; `leftovers.rs`; `ownership.rs` |
+//! | How do rules and SAs reach the kernel? | `plane.rs`, `plane/data_plane.rs`, `kernel_sa.rs` |
 //! | Where are packets, octets and sequence numbers read? | `plane/work.rs`; for the whole namespace `statistics.rs` |
 //! | How is an SA or a policy refused, and with which advice? | `netlink.rs` |
 //! | What does this kernel support, and what does it do to a packet? | `probe.rs`; `plane/trace.rs`, `command.rs` |

@@ -7,8 +7,8 @@ use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
 use crate::proof::trust::Trust;
-use crate::sa::State;
 use crate::sa::active::Active;
+use crate::sa::attempt::Attempt;
 use crate::sa::child::ChildState;
 use crate::sa::path::Path;
 use crate::session::Session;
@@ -181,8 +181,10 @@ impl Session {
             _ => None,
         });
         let waiting = waiting.cloned();
-        for sa in &mut self.sas {
-            match (sa.state.intended_child(), &waiting) {
+        match &mut self.attempt {
+            Some(Attempt::AuthSent(sa)) if sa.state.child.name == name => sa.state.unwanted = true,
+            Some(Attempt::AuthSent(sa)) => return waiting.is_some() || !sa.state.unwanted,
+            Some(attempt) => match (attempt.first_child_to_be(), &waiting) {
                 (Some(child), Some(next_child)) if child.name == name => {
                     *child = Arc::clone(next_child);
                     self.tasks
@@ -191,12 +193,8 @@ impl Session {
                 }
                 (Some(child), None) if child.name != name => return true,
                 _ => {}
-            }
-            match (&mut sa.state, &waiting) {
-                (State::AuthSent(a), _) if a.child.name == name => a.unwanted = true,
-                (State::AuthSent(a), None) if !a.unwanted => return true,
-                _ => {}
-            }
+            },
+            None => {}
         }
         waiting.is_some()
     }
@@ -213,7 +211,7 @@ impl Session {
         let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.tasks.retain(|t| !creates(t));
         self.delayed.retain(|(_, t)| !creates(t));
-        let pending = self.sas.iter_mut().filter_map(|s| match &mut s.established_mut()?.active {
+        let pending = self.sas.iter_mut().filter_map(|sa| match &mut sa.state.active {
             Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
             _ => None,
         });

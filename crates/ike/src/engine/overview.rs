@@ -37,7 +37,7 @@ impl<P: DataPlane> Engine<P> {
     /// IKE SAs of all kinds (half-open, redundant, closing) and inbound SPIs in use: what a leak would show in.
     pub fn inventory(&self) -> Inventory {
         Inventory {
-            ike_sas: self.sessions.iter().map(|(_, s)| s.sas.len()).sum(),
+            ike_sas: self.sessions.iter().map(|(_, s)| s.each_sa().count()).sum(),
             half_open: self.half_open.len(),
             strangers: self.by_init.len(),
             contacts: self.contacts.sessions(),
@@ -136,7 +136,7 @@ impl<P: DataPlane> Engine<P> {
         let ago = |(f, at): (&Failure, Instant)| (f.clone(), now.saturating_duration_since(at));
         let last =
             |off: &Option<PastFailure>| Some((off.as_ref()?.failure.clone(), Duration::ZERO));
-        let sa = session.and_then(|s| Some((s, s.sas.get(s.current_index())?)));
+        let sa = session.and_then(|s| Some((s, s.current_sa()?)));
         let up = session.is_some_and(Session::is_established);
         let stranger = || failures.last_stranger(tunnel).filter(|_| !up);
         IkeStatus {
@@ -284,23 +284,23 @@ pub struct Inventory {
     pub stale_deadlines: usize,
 }
 
-fn ike_state(session: &Session, sa: &IkeSa) -> State {
-    match &sa.state {
+fn ike_state(session: &Session, sa: &IkeSa<dyn SaState>) -> State {
+    match sa.state.active() {
         _ if session.is_closing() => State::Closing,
-        SaState::Established(e) if matches!(e.active, Some(Active::Rekey(_))) => State::Rekeying,
-        SaState::Established(_) => State::Established,
-        _ => State::Negotiating,
+        _ if session.attempt.is_some() => State::Negotiating,
+        Some(Active::Rekey(_)) => State::Rekeying,
+        _ => State::Established,
     }
 }
 
 /// The answer that a session waits for.
 fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
-    let sa = session.sas.get(session.current_index())?;
+    let sa = session.current_sa()?;
     let again_in = sa.window.due().map(|at| left(now, at));
     let sent = sa.window.retransmissions() + 1;
     let icmp = || Some(format!("{} ({UNPROTECTED})", session.icmp?.about(session.path.remote)));
     Some(Next::Answer {
-        request: sa.awaited().to_string(),
+        request: sa.state.exchange().to_string(),
         sent,
         most: sa.window.attempts(config).map_or(config.retransmissions + 1, |a| a.most),
         obstacle: session.unsent.as_ref().map(ToString::to_string).or_else(icmp),
@@ -310,7 +310,7 @@ fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
 
 /// The request that a session has sent in vain so far.
 fn unanswered(now: Instant, session: &Session, config: &Config) -> Option<Unanswered> {
-    let sa = session.sas.get(session.current_index())?;
+    let sa = session.current_sa()?;
     let (since, attempts) = (sa.window.waits_since()?, sa.window.attempts(config)?);
     let silence = session.silence(sa);
     let in_vain = silence.sent > 1 || silence.unsent.is_some() || silence.icmp.is_some();
@@ -326,9 +326,9 @@ fn left(now: Instant, at: Instant) -> Duration {
     at.saturating_duration_since(now)
 }
 
-fn ike_sa(now: Instant, session: &Session, sa: &IkeSa) -> IkeSaStatus {
+fn ike_sa(now: Instant, session: &Session, sa: &IkeSa<dyn SaState>) -> IkeSaStatus {
     let (initiator_spi, responder_spi) = sa.spis();
-    let established = sa.established();
+    let established = session.sas.get(session.current_index()).map(|sa| &sa.state);
     IkeSaStatus {
         initiator: sa.initiator,
         initiator_spi,
@@ -376,7 +376,7 @@ fn child(
     let negotiating =
         || session.is_some_and(|s| !s.is_closing() && s.has_or_wants_child(&tunnel.name));
     let attempt = sa.zip(session).and_then(|(c, session)| {
-        session.sas.iter().find_map(|s| match &s.established()?.active {
+        session.sas.iter().find_map(|s| match &s.state.active {
             Some(Active::Child(p)) if p.rekeys == Some(c.spi_in) => Some(p.form),
             _ => None,
         })
@@ -425,7 +425,7 @@ fn child_sa(
 ) -> ChildSaStatus {
     let (inbound, outbound) = usage(plane, child);
     let total = total(plane, session, child, session.children.len());
-    let shield = session.sas[session.current_index()].established().map(|e| e.keys.shield);
+    let shield = session.sas.get(session.current_index()).map(|sa| sa.state.keys.shield);
     let lifetime = child.choice.lifetime;
     let used = inbound.bytes.max(outbound.bytes);
     ChildSaStatus {

@@ -9,6 +9,7 @@ use crate::deadlines::{Deadline, Waiter};
 use crate::effect::Effects;
 use crate::failure::FailureKind;
 use crate::failure::facts::{Silence, Unsendable};
+use crate::sa::attempt::Attempt;
 use crate::sa::{IkeSa, State};
 use crate::session::Session;
 use crate::unreachable::{Lack, Unreachable, Unsent};
@@ -132,9 +133,9 @@ impl Retry {
 
 impl Session {
     /// The request of an IKE SA of this session that is not answered.
-    pub(crate) fn silence(&self, sa: &IkeSa) -> Silence {
+    pub(crate) fn silence(&self, sa: &IkeSa<dyn State>) -> Silence {
         Silence {
-            request: sa.awaited().to_string(),
+            request: sa.state.exchange().to_string(),
             sent: sa.window.retransmissions() + 1,
             local: self.path.local.ip(),
             remote: self.path.remote,
@@ -159,11 +160,8 @@ impl Session {
 
     /// Returns `true` if all that this attempt has done is to send its first message once.
     fn has_only_begun(&self) -> bool {
-        let fresh = |sa: &IkeSa| {
-            let untouched =
-                matches!(&sa.state, State::InitSent(i) if i.restarts == 0 && i.refusal.is_none());
-            untouched && sa.window.retransmissions() == 0
-        };
-        !self.is_closing() && self.sas.iter().all(fresh)
+        let Some(Attempt::InitSent(sa)) = &self.attempt else { return false };
+        let untouched = sa.state.restarts == 0 && sa.state.refusal.is_none();
+        !self.is_closing() && untouched && sa.window.retransmissions() == 0
     }
 }

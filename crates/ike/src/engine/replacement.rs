@@ -6,6 +6,7 @@ use crate::close_reason::CloseReason;
 use crate::effect::Effects;
 use crate::failure::{Failure, FailureKind};
 use crate::policy_index::PolicyIndex;
+use crate::sa::IkeSa;
 use crate::sa::active::Active;
 use crate::session::Session;
 use crate::session_id::SessionId;
@@ -239,18 +240,14 @@ fn rule(id: RuleId, tunnel: &IkeTunnel, child: &ChildTunnel) -> Rule {
 impl Session {
     /// Whether its IKE SA is up and not being replaced.
     fn is_settled(&self) -> bool {
-        let rekeys = |e: &crate::sa::Established| matches!(e.active, Some(Active::Rekey(_)));
-        self.sas.iter().all(|s| s.established().is_some_and(|e| !rekeys(e)))
+        let rekeys = |sa: &IkeSa| matches!(sa.state.active, Some(Active::Rekey(_)));
+        self.attempt.is_none() && !self.sas.iter().any(rekeys)
     }
 
     /// Whether a child tunnel is up, and nothing about it is under way.
     fn has_settled_child(&self, name: &str) -> bool {
-        let about = |s: &crate::sa::IkeSa| match s.established().map(|e| &e.active) {
-            Some(Some(Active::Child(pending))) => pending.tunnel.name == name,
-            Some(_) => false,
-            None => true,
-        };
-        self.serving_child(name).is_some() && !self.sas.iter().any(about)
+        let about = |sa: &IkeSa| matches!(&sa.state.active, Some(Active::Child(pending)) if pending.tunnel.name == name);
+        self.serving_child(name).is_some() && self.attempt.is_none() && !self.sas.iter().any(about)
     }
 
     /// Gives the Child SAs of a child tunnel its new version; with `rekey` the one that serves is replaced.

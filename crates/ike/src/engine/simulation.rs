@@ -41,6 +41,10 @@ impl<P: DataPlane> Engine<P> {
             return Some(&mut half.begun.keys);
         }
         let session = self.sessions.get_mut(self.sessions.of_spi(local)?)?;
-        session.sas.iter_mut().find(|sa| sa.local_spi == local)?.state.keys_mut()
+        if let Some(attempt) = &mut session.attempt {
+            return attempt.sa_mut().state.keys_if_any();
+        }
+        let sa = session.sas.iter_mut().find(|sa| sa.local_spi == local)?;
+        Some(&mut sa.state.keys)
     }
 }

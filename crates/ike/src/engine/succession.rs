@@ -42,7 +42,7 @@ impl<P: DataPlane> Engine<P> {
         self.next_session += 1;
         let id = SessionId(self.next_session);
         self.out.name_peer(&session.tunnel.name, session.path.remote);
-        let taken: Effects = session.sas.iter().map(|s| Effect::SpiTaken(s.local_spi)).collect();
+        let taken: Effects = session.each_sa().map(|sa| Effect::SpiTaken(sa.local_spi)).collect();
         self.sessions.enter(id, &session);
         self.put_back(now, id, Box::new(session), taken.and(effects));
         id

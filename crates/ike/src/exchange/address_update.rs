@@ -13,6 +13,7 @@ use crate::sa::mobility::{PEER_ADDRESSES, SeenAs};
 use crate::sa::path::{announce, detect};
 use crate::session::Session;
 use crate::task::Task;
+use crate::wire::header::IkeSpi;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, NotifyType};
@@ -104,7 +105,7 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, pur
         cookie = Some(random);
     }
     let pending = PendingAddresses { purpose, moves: session.mobility.moves, cookie };
-    let active = Some(Active::Addresses(pending));
+    let active = Active::Addresses(pending);
     session.send_request(cx, index, ExchangeType::INFORMATIONAL, &payloads, active);
 }
 
@@ -264,17 +265,17 @@ fn conclude_update(
     session.settle_path(cx);
 }
 
-fn seen_as(
-    spis: (crate::wire::header::IkeSpi, crate::wire::header::IkeSpi),
-    parts: &Parts<'_>,
-) -> Option<SeenAs> {
+fn seen_as(spis: (IkeSpi, IkeSpi), parts: &Parts<'_>) -> Option<SeenAs> {
     let hash = parts.notify(NotifyType::NAT_DETECTION_DESTINATION_IP)?.data.as_slice();
     Some(SeenAs { spis, hash: hash.try_into().ok()? })
 }
 
 /// Notes how IKE_SA_INIT's answer sees our address.
-pub(crate) fn note_first_mapping(session: &mut Session, index: usize, payloads: &[Payload]) {
-    let spis = session.sas[index].spis();
+pub(crate) fn note_first_mapping(
+    session: &mut Session,
+    spis: (IkeSpi, IkeSpi),
+    payloads: &[Payload],
+) {
     session.mobility.seen_as = seen_as(spis, &Parts::of(payloads));
 }
 

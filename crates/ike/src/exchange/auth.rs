@@ -4,26 +4,26 @@ mod ppk;
 pub(crate) mod preparing;
 pub(crate) mod proving;
 
-use super::address_update;
 use super::child_sa::{self, ChildRequest};
 use super::half_open::{Begun, Checking, HalfOpen, Init, Request, Stage, Unproven};
+use super::{address_update, childless};
 use crate::admission::HALF_OPEN_FOR;
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::discard::Discard;
+use crate::dispatch::malformed;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
-use crate::impossible::impossible;
 use crate::negotiation::description::describe;
 use crate::negotiation::proposal::{Offered, accept_child, offer_child};
 use crate::proof::wishes::Wanted;
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
-use crate::sa::auth_sent::{self, AuthSent, Handshake};
+use crate::sa::attempt::{self, Attempt, AuthSent, Handshake};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Mixed, Nonces, PpkUse, ProofKeys};
 use crate::sa::lowest_nonce::LowestNonce;
@@ -31,7 +31,7 @@ use crate::sa::message::Message;
 use crate::sa::path::Path;
 use crate::sa::reassembly::Received;
 use crate::sa::window::Window;
-use crate::sa::{Established, IkeSa, Phase, State};
+use crate::sa::{Established, IkeSa, Phase};
 use crate::session::Session;
 use crate::task::Task;
 use crate::wire::header::Header;
@@ -44,6 +44,9 @@ use proving::{Proving, Said};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The index of a session's first IKE SA.
+const FIRST: usize = 0;
 
 /// The time that work with certificates may take, including the download of revocation lists.
 const WORK_FOR: Duration = Duration::from_secs(60);
@@ -66,7 +69,7 @@ pub(crate) struct First {
 pub(crate) fn ask(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
+    sa: IkeSa<()>,
     keys: Keys,
     first: First,
     handshake: Handshake,
@@ -75,36 +78,29 @@ pub(crate) fn ask(
     let First { child, childless } = first;
     if session.path.carries(&child.proposals).is_empty() {
         let failure = child_sa::ah_and_nat(session, &child);
-        return session.end(cx, CloseReason::AhBehindNat, Some(failure));
+        return session.give_up(cx, sa, CloseReason::AhBehindNat, failure);
     }
-    let auth_id = session.sas[index].window.next_id();
+    let auth_id = sa.window.next_id();
     let begun = ppk::choose(&tunnel, cx.trust, &keys, &handshake).and_then(|mixed| {
         let proof_keys = mixed.as_ref().map_or(&handshake.proof_keys, |m| &m.proof_keys);
         Ok((prove_to_responder(&tunnel, &keys, &handshake, auth_id, proof_keys)?, mixed))
     });
     let (proving, mixed) = match begun {
         Ok(begun) => begun,
-        Err(failure) => return session.end(cx, CloseReason::NoProof, Some(failure)),
+        Err(failure) => return session.give_up(cx, sa, CloseReason::NoProof, failure),
     };
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
     // RFC 6023 §3: only if the responder has said that it supports this.
     let childless = childless && handshake.childless;
     let spi_in = (!childless).then(|| cx.offer_spi(session.path.remote.ip()));
-    let stage = auth_sent::Stage::Proving { until: cx.now + WORK_FOR, mixed: None };
-    let sa = &mut session.sas[index];
-    sa.state = State::AuthSent(Box::new(AuthSent {
-        keys,
-        child,
-        spi_in,
-        unwanted: false,
-        handshake,
-        mixed,
-        stage,
-    }));
+    let stage = attempt::Stage::Proving { until: cx.now + WORK_FOR, mixed: None };
+    let auth = AuthSent { keys, child, spi_in, unwanted: false, handshake, mixed, stage };
+    let sa = Box::new(sa.with(auth));
     match proving {
-        Proving::Ready(proof) => proved(session, cx, index, proof),
+        Proving::Ready(proof) => proved(session, cx, sa, proof),
         Proving::Signing(signing) => {
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
+            session.attempt = Some(Attempt::AuthSent(sa));
             Effects::none()
         }
     }
@@ -129,33 +125,36 @@ fn prove_to_responder(
 }
 
 /// Goes on with a proof of ours. If it needs a PPK that the responder may lack, another one without it is made, too.
-fn proved(session: &mut Session, cx: &mut Context<'_>, index: usize, proof: Evidence) -> Effects {
+fn proved(
+    session: &mut Session,
+    cx: &mut Context<'_>,
+    mut sa: Box<IkeSa<AuthSent>>,
+    proof: Evidence,
+) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
-    let auth_id = session.sas[index].window.next_id();
-    let spi = session.sas[index].local_spi;
-    let State::AuthSent(auth) = &mut session.sas[index].state else {
-        impossible!(cx.out, "a proof is made in IKE_AUTH only")
-    };
+    let auth_id = sa.window.next_id();
+    let auth = &mut sa.state;
     let first = match &mut auth.stage {
-        auth_sent::Stage::Proving { mixed, .. } => mixed.take(),
+        attempt::Stage::Proving { mixed, .. } => mixed.take(),
         _ => None,
     };
     if auth.mixed.is_none() || !ppk::may_do_without(&tunnel) {
-        return send(session, cx, index, &proof, None);
+        return send(session, cx, sa, &proof, None);
     }
     if let Some(first) = first {
-        return send(session, cx, index, &first, Some(&proof));
+        return send(session, cx, sa, &first, Some(&proof));
     }
     let plain = &auth.handshake.proof_keys;
     match prove_to_responder(&tunnel, &auth.keys, &auth.handshake, auth_id, plain) {
-        Ok(Proving::Ready(without)) => send(session, cx, index, &proof, Some(&without)),
+        Ok(Proving::Ready(without)) => send(session, cx, sa, &proof, Some(&without)),
         Ok(Proving::Signing(signing)) => {
             let until = cx.now + WORK_FOR;
-            auth.stage = auth_sent::Stage::Proving { until, mixed: Some(proof) };
-            proving::hand_out(cx, spi, None, Some(signing));
+            auth.stage = attempt::Stage::Proving { until, mixed: Some(proof) };
+            proving::hand_out(cx, sa.local_spi, None, Some(signing));
+            session.attempt = Some(Attempt::AuthSent(sa));
             Effects::none()
         }
-        Err(failure) => session.end(cx, CloseReason::NoProof, Some(failure)),
+        Err(failure) => session.fail(cx, Attempt::AuthSent(sa), CloseReason::NoProof, failure),
     }
 }
 
@@ -163,15 +162,13 @@ fn proved(session: &mut Session, cx: &mut Context<'_>, index: usize, proof: Evid
 fn send(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
+    mut sa: Box<IkeSa<AuthSent>>,
     proof: &Evidence,
     without: Option<&Evidence>,
 ) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
-    let State::AuthSent(auth) = &mut session.sas[index].state else {
-        impossible!(cx.out, "a proof is sent in IKE_AUTH only")
-    };
-    auth.stage = auth_sent::Stage::Asked;
+    let auth = &mut sa.state;
+    auth.stage = attempt::Stage::Asked;
     let child = Arc::clone(&auth.child);
     let spi_in = auth.spi_in;
     // RFC 8784 §3: the method of both proofs is the same. It is not if the certificates were replaced between them.
@@ -200,7 +197,8 @@ fn send(
     if session.path.traverses && session.may_be_mobile(cx) {
         payloads.extend(address_update::introduction(session, cx));
     }
-    session.send_request(cx, index, ExchangeType::IKE_AUTH, &payloads, None);
+    sa.request(cx, (&tunnel, &session.path), ExchangeType::IKE_AUTH, &payloads);
+    session.attempt = Some(Attempt::AuthSent(sa));
     Effects::none()
 }
 
@@ -208,23 +206,37 @@ fn send(
 pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
-    payloads: Vec<Payload>,
+    mut sa: Box<IkeSa<AuthSent>>,
+    header: &Header,
+    datagram: Datagram<'_>,
 ) -> Effects {
-    let spi = session.sas[index].local_spi;
-    // Its answer is here, so the next number is one further.
-    let auth_id = session.sas[index].window.next_id() - 1;
-    let State::AuthSent(auth) = &mut session.sas[index].state else {
-        impossible!(cx.out, "the dispatcher has seen that IKE_AUTH is asked");
+    let line = (&*session.tunnel, &session.path);
+    let Some(answer) = sa.read_answer(cx, line, header, datagram) else {
+        session.attempt = Some(Attempt::AuthSent(sa));
+        return Effects::none();
     };
-    match check(cx, &session.tunnel, auth, auth_id, &payloads) {
-        Ok(None) => finish(session, cx, index, &payloads, Ok(None)),
+    let payloads = match answer.body {
+        Ok(body) => body.payloads,
+        Err(error) => {
+            let (attempt, reason) = (Attempt::AuthSent(sa), CloseReason::MalformedAnswer);
+            return session.fail(cx, attempt, reason, malformed(&error));
+        }
+    };
+    session.heard(cx, datagram);
+    if childless::is_wanted(&sa.state, &payloads) && !session.is_closing() {
+        return childless::begin(session, cx, *sa);
+    }
+    // Its answer is here, so the next number is one further.
+    let auth_id = sa.window.next_id() - 1;
+    match check(cx, &session.tunnel, &sa.state, auth_id, &payloads) {
+        Ok(None) => finish(session, cx, *sa, &payloads, Ok(None)),
         Ok(Some(claim)) => {
-            auth.stage = auth_sent::Stage::Checking { until: cx.now + WORK_FOR, payloads };
-            proving::hand_out(cx, spi, Some(claim), None);
+            sa.state.stage = attempt::Stage::Checking { until: cx.now + WORK_FOR, payloads };
+            proving::hand_out(cx, sa.local_spi, Some(claim), None);
+            session.attempt = Some(Attempt::AuthSent(sa));
             Effects::none()
         }
-        Err(failure) => finish(session, cx, index, &payloads, Err(failure)),
+        Err(failure) => finish(session, cx, *sa, &payloads, Err(failure)),
     }
 }
 
@@ -232,24 +244,30 @@ pub(crate) fn conclude(
 pub(crate) fn resume(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
     outcome: Result<Proved, Failure>,
 ) -> Effects {
-    // The job was given up, and its IKE SA has gone on.
-    let State::AuthSent(auth) = &mut session.sas[index].state else { return Effects::none() };
-    match (std::mem::replace(&mut auth.stage, auth_sent::Stage::Asked), outcome) {
-        (stage @ auth_sent::Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
-            auth.stage = stage;
-            proved(session, cx, index, proof)
+    let mut sa = match session.attempt.take() {
+        Some(Attempt::AuthSent(sa)) => sa,
+        // The job was given up, and its IKE SA has gone on.
+        other => {
+            session.attempt = other;
+            return Effects::none();
         }
-        (auth_sent::Stage::Proving { .. }, Err(failure)) => {
-            session.end(cx, CloseReason::NoProof, Some(failure))
+    };
+    match (std::mem::replace(&mut sa.state.stage, attempt::Stage::Asked), outcome) {
+        (stage @ attempt::Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
+            sa.state.stage = stage;
+            proved(session, cx, sa, proof)
         }
-        (auth_sent::Stage::Checking { payloads, .. }, outcome) => {
-            finish(session, cx, index, &payloads, outcome.map(|proved| proved.warning))
+        (attempt::Stage::Proving { .. }, Err(failure)) => {
+            session.fail(cx, Attempt::AuthSent(sa), CloseReason::NoProof, failure)
+        }
+        (attempt::Stage::Checking { payloads, .. }, outcome) => {
+            finish(session, cx, *sa, &payloads, outcome.map(|proved| proved.warning))
         }
         (stage, _) => {
-            auth.stage = stage;
+            sa.state.stage = stage;
+            session.attempt = Some(Attempt::AuthSent(sa));
             Effects::none()
         }
     }
@@ -257,14 +275,14 @@ pub(crate) fn resume(
 
 /// Gives up on jobs that nobody does.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
-    let late = session.sas.iter().position(|s| match &s.state {
-        State::AuthSent(auth) => auth.working_until().is_some_and(|until| until <= cx.now),
-        _ => false,
-    });
-    if let Some(index) = late {
-        return resume(session, cx, index, Err(too_late()));
+    match &session.attempt {
+        Some(Attempt::AuthSent(sa))
+            if sa.state.working_until().is_some_and(|until| until <= cx.now) =>
+        {
+            resume(session, cx, Err(too_late()))
+        }
+        _ => Effects::none(),
     }
-    Effects::none()
 }
 
 fn too_late() -> Failure {
@@ -279,15 +297,12 @@ fn too_late() -> Failure {
 fn finish(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
+    sa: IkeSa<AuthSent>,
     payloads: &[Payload],
     verdict: Result<Option<String>, Failure>,
 ) -> Effects {
-    let State::AuthSent(auth) = std::mem::replace(&mut session.sas[index].state, State::Moving)
-    else {
-        impossible!(cx.out, "an answer of IKE_AUTH is concluded in IKE_AUTH only");
-    };
-    let AuthSent { mut keys, child, spi_in, unwanted, handshake, mixed, .. } = *auth;
+    let (sa, auth) = sa.part();
+    let AuthSent { mut keys, child, spi_in, unwanted, handshake, mixed, .. } = auth;
     let parts = Parts::of(payloads);
     if let Some(mixed) = mixed.filter(|_| parts.notify(NotifyType::PPK_IDENTITY).is_some()) {
         keys.adopt(&mixed);
@@ -295,7 +310,7 @@ fn finish(
     let has_ppk = keys.ppk.is_some();
     let tunnel = Arc::clone(&session.tunnel);
     let suite = keys.suite;
-    session.sas[index].state = State::Established(Box::new(established(cx, tunnel.lifetime, keys)));
+    session.sas.push(sa.with(established(cx, tunnel.lifetime, keys)));
     let warning = match verdict {
         Ok(warning) => warning,
         Err(failure) => {
@@ -307,7 +322,7 @@ fn finish(
                 .is_some_and(|e| parts.sa.is_none() && e.kind == NotifyType::AUTHENTICATION_FAILED);
             if !told {
                 // RFC 7296 §2.21.2: the responder believes the IKE SA is up; it is told otherwise.
-                super::delete::ask_refused(session, cx, index);
+                super::delete::ask_refused(session, cx, FIRST);
             }
             return session.end(cx, CloseReason::ProofRefused, Some(failure));
         }
@@ -339,7 +354,7 @@ fn finish(
         }
         return effects;
     }
-    match conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
+    match conclude_child(session, cx, &child, spi_in, nonces, &parts) {
         Ok(installed) => effects += installed,
         Err(failure) => {
             cx.release_spi(spi_in);
@@ -439,7 +454,6 @@ fn check(
 fn conclude_child(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
     child: &Arc<ChildTunnel>,
     spi_in: Spi,
     nonces: Nonces<'_>,
@@ -457,10 +471,7 @@ fn conclude_child(
             })?;
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let Some(established) = session.sas[index].established() else {
-        cx.out.bug("the caller has established the IKE SA");
-        return Ok(Effects::none());
-    };
+    let keys = &session.sas[FIRST].state.keys;
     let blueprint = Blueprint {
         tunnel: child,
         choice,
@@ -468,7 +479,7 @@ fn conclude_child(
         selectors: agreed.selectors,
         spi_in,
         spi_out,
-        keys: established.keys.child(suite, &[], nonces, None),
+        keys: keys.child(suite, &[], nonces, None),
         initiator: true,
         standby: false,
         path: session.child_path(),
@@ -533,8 +544,8 @@ pub(crate) fn answer(
     }
     let requests = &mut unproven.window.requests;
     let received = requests.receive(cx.now, &begun.path, &begun.keys, header, datagram.octets);
-    let (payloads, fragments) = match received {
-        Ok(Received::Message { payloads, fragments, .. }) => (payloads, fragments),
+    let (body, fragments) = match received {
+        Ok(Received::Message { body, fragments }) => (body, fragments),
         Ok(Received::Fragment) => return waits(begun, Stage::Waiting(unproven)),
         Err(reason) => {
             cx.out.discard(reason);
@@ -551,8 +562,8 @@ pub(crate) fn answer(
         ends: (datagram.local, datagram.remote),
         octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
     };
-    let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
-    let judged = payloads.and_then(|p| {
+    let payloads = body.map(|body| body.payloads);
+    let judged = payloads.map_err(|error| Rejection::unreadable(&error)).and_then(|p| {
         let id = header.message_id;
         Ok((authenticate(cx, &begun, &unproven, (id, &p), datagram)?, p))
     });
@@ -799,9 +810,9 @@ fn establish(
         remote_spi,
         initiator: false,
         window: Window::default(),
-        state: State::Established(Box::new(established(cx, tunnel.lifetime.of(false), keys))),
+        state: established(cx, tunnel.lifetime.of(false), keys),
     };
-    let mut session = Session::new(Arc::clone(&tunnel), path, sa, false, begun_at, cx.now);
+    let mut session = Session::adopt(Arc::clone(&tunnel), path, sa, begun_at, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
     cx.out.products.note(&tunnel.name, unproven.product.clone());
     if let Some(warning) = ppk::warning(&tunnel, has_ppk) {
@@ -830,7 +841,7 @@ fn establish(
     let childless =
         parts.sa.is_none() && parts.ts_initiator.is_none() && parts.ts_responder.is_none();
     if !childless {
-        match child_sa::grant(&mut session, cx, 0, &parts, &child) {
+        match child_sa::grant(&mut session, cx, FIRST, &parts, &child) {
             Ok(granted) => {
                 answer.extend(granted.payloads);
                 effects += granted.effects;
@@ -839,15 +850,10 @@ fn establish(
             Err(rejection) => answer.push(rejection.payload()),
         }
     }
-    let mut datagrams = Vec::new();
-    match session.sas[0].state.keys_mut() {
-        Some(keys) => {
-            let message = Message::seal(request.reply, &answer, keys, &path, cx.rng);
-            datagrams.extend_from_slice(message.datagrams());
-            session.sas[0].window = Window::after_auth_answered(request.reply.message_id, message);
-        }
-        None => cx.out.bug("an established IKE SA has keys"),
-    }
+    let sa = &mut session.sas[FIRST];
+    let message = Message::seal(request.reply, &answer, &mut sa.state.keys, &path, cx.rng);
+    let datagrams = message.datagrams().to_vec();
+    sa.window = Window::after_auth_answered(request.reply.message_id, message);
     Answer::Established {
         init,
         session: Box::new(session),

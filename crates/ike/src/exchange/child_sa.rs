@@ -211,9 +211,11 @@ fn fresh_ppk(
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
 ) -> Option<(Base, Payload)> {
-    let (nonce, spis) = (request.nonces.initiator, session.sas[index].spis());
-    let keys = &session.sas[index].established().filter(|_| !request.in_auth)?.keys;
-    ppk::for_new_sa(&session.tunnel, cx.trust, keys, nonce, spis, parts)
+    if request.in_auth {
+        return None;
+    }
+    let (sa, nonce) = (&session.sas[index], request.nonces.initiator);
+    ppk::for_new_sa(&session.tunnel, cx.trust, &sa.state.keys, nonce, sa.spis(), parts)
 }
 
 /// The payload KE of a key exchange of the Child SA's own.
@@ -250,10 +252,7 @@ pub(super) fn complete(
     let nonces = nonces.as_nonces();
     let suite =
         agreed.choice.suite().expect("a chosen proposal has cipher and integrity that go together");
-    let keys = match session.sas[index].established() {
-        Some(established) => established.keys.child(suite, shared, nonces, base.as_ref()),
-        None => return Err(Rejection::temporary()),
-    };
+    let keys = session.sas[index].state.keys.child(suite, shared, nonces, base.as_ref());
     generic::add_rule(&session.tunnel, cx, &tunnel)?;
     let history = successor_history(session, cx, rekeys);
     let blueprint = Blueprint {
@@ -284,8 +283,7 @@ pub(super) fn complete(
 fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: LowestNonce) {
     let Some(new) = session.children.last().map(|c| c.spi_in) else { return };
     session.set_state(old, ChildState::Replaced(new));
-    if let Some(established) = session.sas[index].established_mut()
-        && let Some(Active::Child(pending)) = &mut established.active
+    if let Some(Active::Child(pending)) = &mut session.sas[index].state.active
         && pending.rekeys == Some(old)
     {
         pending.rival = Some(ChildRival { child: new, lowest_nonce });

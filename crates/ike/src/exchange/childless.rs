@@ -4,14 +4,12 @@ use crate::context::Context;
 use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::exchange::{auth, sa_init};
-use crate::impossible::impossible;
-use crate::sa::State;
-use crate::sa::auth_sent::AuthSent;
+use crate::sa::IkeSa;
+use crate::sa::attempt::AuthSent;
 use crate::session::Session;
 use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::registry::NotifyType;
-use std::sync::Arc;
 
 /// Returns `true` if the responder may have refused IKE_AUTH only because of the Child SA in it. It has said in
 /// IKE_SA_INIT that it can do without. RFC 6023 names no error for this; strongSwan (`childless = force`) sends
@@ -24,14 +22,11 @@ pub(crate) fn is_wanted(auth: &AuthSent, payloads: &[Payload]) -> bool {
 }
 
 /// Starts over: the responder has dropped the IKE SA. The IKE_AUTH request of the next one asks for no Child SA.
-pub(crate) fn begin(session: &mut Session, cx: &mut Context<'_>, index: usize) -> Effects {
-    let State::AuthSent(auth) = &session.sas[index].state else {
-        impossible!(cx.out, "IKE_AUTH is refused in IKE_AUTH only")
-    };
-    let child = Arc::clone(&auth.child);
-    auth::release(cx, auth.spi_in);
+pub(crate) fn begin(session: &mut Session, cx: &mut Context<'_>, sa: IkeSa<AuthSent>) -> Effects {
+    let child = sa.state.child;
+    auth::release(cx, sa.state.spi_in);
     let refuses = "the peer refuses a Child SA in IKE_AUTH: the IKE SA is set up again without one";
     let warning = EventKind::Warning(refuses.into());
     cx.out.event(&session.tunnel.name, Some(&child.name), warning);
-    sa_init::begin_childless(session, cx, index, child)
+    sa_init::begin_childless(session, cx, sa.local_spi, child)
 }

@@ -22,6 +22,7 @@ use crate::negotiation::proposal::{Offered, accept_child, offer_child};
 use crate::negotiation::selectors;
 use crate::negotiation::transforms::group_of;
 use crate::rejection::{Rejection, SHORT_NONCE};
+use crate::sa::IkeSa;
 use crate::sa::active::{Active, PendingChild};
 use crate::sa::child::{Blueprint, ChildSa, ChildState, History, RenewalForm};
 use crate::sa::keys::Nonces;
@@ -112,9 +113,8 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) ->
     let spi_in = cx.offer_spi(session.child_path().remote.ip());
     let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
-    let spis = session.sas[index].spis();
-    let keys = session.sas[index].established().map(|established| &established.keys);
-    let fresh = keys.and_then(|keys| ppk::fresh(&session.tunnel, cx.trust, keys, &nonce, spis));
+    let sa = &session.sas[index];
+    let fresh = ppk::fresh(&session.tunnel, cx.trust, &sa.state.keys, &nonce, sa.spis());
     let (base, proposed) = fresh.unzip();
     let mut payloads = Vec::new();
     payloads.extend(rekeys.filter(|_| form != RenewalForm::NewChildSa).map(|spi| {
@@ -152,7 +152,7 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) ->
         rival: None,
         deleted: Vec::new(),
     };
-    let active = Some(Active::Child(Box::new(pending)));
+    let active = Active::Child(Box::new(pending));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
     Effects::none()
 }
@@ -173,13 +173,11 @@ pub(crate) fn unprepared(
 
 /// Returns `true` if the answer to a CREATE_CHILD_SA request has to wait until the peer has answered a Delete of this
 /// side.
-pub(crate) fn waits_for_delete(session: &Session, index: usize, payloads: &[Payload]) -> bool {
-    let (Some(ike), Ok(Some((protocol, spi)))) =
-        (session.sas[index].established(), rekeyed(&Parts::of(payloads)))
-    else {
-        return false;
-    };
-    collision::waits_for_delete(session, ike, protocol, spi)
+pub(crate) fn waits_for_delete(session: &Session, sa: &IkeSa, payloads: &[Payload]) -> bool {
+    match rekeyed(&Parts::of(payloads)) {
+        Ok(Some((protocol, spi))) => collision::waits_for_delete(session, sa, protocol, spi),
+        _ => false,
+    }
 }
 
 /// The Child SA that a request is to rekey, by the SPI on which this side sends.
@@ -226,13 +224,11 @@ fn answer_child(
     let rekeys = rekeyed(parts)?;
     let request =
         rekeys.map_or(Request::CreateChild, |(protocol, spi)| Request::RekeyChild(protocol, spi));
-    let Some(established) = session.sas[index].established() else {
-        return Err(Rejection::temporary());
-    };
-    if !prf::is_long_enough(established.keys.suite.prf, initiator_nonce) {
+    let sa = &session.sas[index];
+    if !prf::is_long_enough(sa.state.keys.suite.prf, initiator_nonce) {
         return Err(Rejection::short_nonce());
     }
-    collision::admit(session, established, request)?;
+    collision::admit(session, sa, request)?;
     let old = rekeys.and_then(|(protocol, spi)| session.child_by_outbound(protocol, spi));
     let old = old.map(|c| c.spi_in);
     let nonce = cx.rng.nonce();
@@ -262,7 +258,7 @@ pub(crate) fn conclude(
         }
         Step::Ask(follow_up, request) => {
             pending.follow_up = Some(follow_up);
-            let active = Some(Active::Child(Box::new(pending)));
+            let active = Active::Child(Box::new(pending));
             session.send_request(cx, index, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
             return Effects::none();
         }
@@ -364,16 +360,13 @@ fn conclude_success(
     });
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let Some(established) = session.sas[index].established() else {
-        cx.out.bug("CREATE_CHILD_SA is asked on an established IKE SA only");
-        return Ok(Effects::none());
-    };
-    if !prf::is_long_enough(established.keys.suite.prf, nonce) {
+    let parent = &session.sas[index].state.keys;
+    if !prf::is_long_enough(parent.suite.prf, nonce) {
         return Err(broken(SHORT_NONCE.into()));
     }
     let shared: Vec<Secret> = shared.into_iter().chain(additional).collect();
     let base = ppk::base_of(pending.base.as_ref(), parts).map_err(|e| broken(e.into()))?;
-    let keys = established.keys.child(suite, &shared, nonces, base);
+    let keys = parent.child(suite, &shared, nonces, base);
     let waits = survives && pending.rekeys.is_some() && handover::waits(session, cx);
     let history = History { form: pending.form, ..successor_history(session, cx, pending.rekeys) };
     let blueprint = Blueprint {

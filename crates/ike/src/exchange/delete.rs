@@ -4,9 +4,9 @@ use super::{create_child, follow_up, rekey_ike};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::effect::{Effect, Effects};
-use crate::sa::Phase;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::{IkeSa, Phase};
 use crate::session::{Ending, Session};
 use crate::task::Task;
 use crate::wire::parts::status;
@@ -52,7 +52,7 @@ fn ask(
     payloads: &[Payload],
     active: Active,
 ) {
-    session.send_request(cx, index, ExchangeType::INFORMATIONAL, payloads, Some(active));
+    session.send_request(cx, index, ExchangeType::INFORMATIONAL, payloads, active);
 }
 
 /// The peer has deleted its halves.
@@ -133,8 +133,8 @@ pub(crate) fn answer_children(
     protocol: ProtocolId,
     spis: &[u32],
 ) -> (Option<Payload>, Effects) {
-    let ours: Vec<Spi> = match session.sas[index].established().map(|e| &e.active) {
-        Some(Some(Active::DeleteChildren(spis))) => spis.clone(),
+    let ours: Vec<Spi> = match &session.sas[index].state.active {
+        Some(Active::DeleteChildren(spis)) => spis.clone(),
         _ => Vec::new(),
     };
     let mut deleted = Vec::new();
@@ -157,7 +157,7 @@ pub(crate) fn answer_children(
 
 /// The peer deletes what this side does not know: it may be what an answer still on its way would create.
 fn note_unknown(session: &mut Session, spi_out: Spi) {
-    for active in session.sas.iter_mut().filter_map(|s| s.established_mut()?.active.as_mut()) {
+    for active in session.sas.iter_mut().filter_map(|sa| sa.state.active.as_mut()) {
         if let Active::Child(pending) = active
             && pending.deleted.len() < DELETED_UNKNOWN
         {
@@ -184,13 +184,12 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Context<'_>, index: usize
     if session.sas.len() == 1 {
         return session.end(cx, CloseReason::Deleted, None);
     }
-    let mut sa = session.sas.remove(index);
+    let sa = session.sas.remove(index);
     let mut effects = Effects::from(Effect::SpiGivenUp(sa.local_spi));
-    let awaited = sa.established_mut().map(|e| std::mem::take(&mut e.awaited));
-    awaited.iter().flatten().for_each(|awaited| follow_up::give_up(cx, awaited));
+    sa.state.awaited.iter().for_each(|awaited| follow_up::give_up(cx, awaited));
     // A peer that deletes the predecessor knows the new one; if no peer does, waiting is over, too.
-    session.sas.iter_mut().filter_map(|s| s.established_mut()).for_each(|e| e.unproven = false);
-    match sa.established_mut().and_then(|e| e.active.take()) {
+    session.sas.iter_mut().for_each(|sa| sa.state.unproven = false);
+    match sa.state.active {
         // RFC 7296 §2.25.2: the peer's rekey of the same IKE SA stands, ours is forgotten.
         Some(Active::Rekey(pending)) => {
             if let Some(rival) = &pending.rival {
@@ -205,8 +204,7 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Context<'_>, index: usize
         _ => {}
     }
     if session.current == sa.local_spi {
-        let serving =
-            |s: &&crate::sa::IkeSa| s.established().is_some_and(|e| e.phase == Phase::Serving);
+        let serving = |sa: &&IkeSa| sa.state.phase == Phase::Serving;
         let heir = session.sas.iter().rfind(serving).or(session.sas.last());
         session.current = heir.map_or(session.current, |s| s.local_spi);
     }

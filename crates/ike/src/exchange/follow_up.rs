@@ -109,9 +109,7 @@ pub(super) fn expect(
 ) -> Result<Payload, Rejection> {
     let link = new_link(cx);
     let until = after(cx.now, cx.config.patience());
-    let Some(established) = session.sas[index].established_mut() else {
-        return Err(Rejection::temporary());
-    };
+    let established = &mut session.sas[index].state;
     if established.awaited.len() >= MOST_AWAITED {
         return Err(Rejection::temporary());
     }
@@ -128,9 +126,7 @@ pub(crate) fn give_up(cx: &mut Context<'_>, awaited: &Awaited) {
 /// Gives up on those that are too late.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) {
     for sa in &mut session.sas {
-        let Some(established) = sa.established_mut() else { continue };
-        let late: Vec<Awaited> =
-            established.awaited.extract_if(.., |a| a.until <= cx.now).collect();
+        let late: Vec<Awaited> = sa.state.awaited.extract_if(.., |a| a.until <= cx.now).collect();
         late.iter().for_each(|awaited| give_up(cx, awaited));
     }
 }

@@ -27,9 +27,7 @@ pub(crate) fn answer(
         let detail = "IKE_FOLLOWUP_KE does not say what it follows";
         return Err(Rejection::invalid_syntax(detail.into()));
     };
-    let Some(established) = session.sas[index].established_mut() else {
-        return Err(Rejection::temporary());
-    };
+    let established = &mut session.sas[index].state;
     let place = established.awaited.iter().position(|a| a.link == link.data);
     let Some(mut awaited) = place.map(|place| established.awaited.remove(place)) else {
         return Err(Rejection::state_not_found());
@@ -38,9 +36,7 @@ pub(crate) fn answer(
         Ok((own, Some(next))) => {
             awaited.link = next.clone();
             awaited.until = after(cx.now, cx.config.patience());
-            if let Some(established) = session.sas[index].established_mut() {
-                established.awaited.push(awaited);
-            }
+            session.sas[index].state.awaited.push(awaited);
             let payloads = vec![own, status(NotifyType::ADDITIONAL_KEY_EXCHANGE, next)];
             Ok(Granted { payloads, effects: Effects::none() })
         }
@@ -63,9 +59,6 @@ fn go_on(
     awaited: &mut Awaited,
     parts: &Parts<'_>,
 ) -> Result<(Payload, Option<Vec<u8>>), Rejection> {
-    let Some(established) = session.sas[index].established() else {
-        return Err(Rejection::temporary());
-    };
     // Much may have happened since CREATE_CHILD_SA.
     let request = match &awaited.purpose {
         Purpose::Rekey(_) => Request::RekeyIke,
@@ -77,7 +70,7 @@ fn go_on(
             },
         },
     };
-    collision::admit(session, established, request)?;
+    collision::admit(session, &session.sas[index], request)?;
     // The first secret is that of CREATE_CHILD_SA.
     let done = awaited.shared.len() - 1;
     let mut rest = awaited.additional.methods().skip(done);
@@ -105,7 +98,7 @@ fn complete(
     let spi_in = awaited.spi_in();
     let Awaited { shared, purpose, .. } = awaited;
     let made = match purpose {
-        Purpose::Rekey(ike) => Ok(rekey_ike::complete(session, cx, index, &ike, &shared)?),
+        Purpose::Rekey(ike) => Ok(rekey_ike::complete(session, cx, index, &ike, &shared)),
         Purpose::Child(child) => child_sa::complete(session, cx, index, *child, &shared),
     };
     if made.is_err() {

@@ -20,7 +20,7 @@ pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Context<'_>, index: u
         return address_update::ask(session, cx, index, Purpose::Liveness);
     }
     let check = Active::Liveness(session.standing_by());
-    session.send_request(cx, index, ExchangeType::INFORMATIONAL, &[], Some(check));
+    session.send_request(cx, index, ExchangeType::INFORMATIONAL, &[], check);
 }
 
 /// Answers an INFORMATIONAL request.

@@ -10,20 +10,19 @@ use crate::context::Context;
 use crate::crypto::key_exchange::{PrivateKey, respond};
 use crate::datagram::Datagram;
 use crate::discard::Discard;
+use crate::dispatch::malformed;
 use crate::effect::Effects;
 use crate::failure::facts::PpkLack;
 use crate::failure::{Failure, FailureKind};
-use crate::impossible::impossible;
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::proof::trust::Trust;
 use crate::rejection::{Asked, Rejection, failure_of};
-use crate::sa::State;
-use crate::sa::auth_sent::Handshake;
+use crate::sa::IkeSa;
+use crate::sa::attempt::{Attempt, Handshake, IntermediateSent};
 use crate::sa::int_auth::Covered;
-use crate::sa::intermediate_sent::IntermediateSent;
 use crate::sa::keys::{Keys, PpkUse, ProofKeys};
 use crate::sa::message::Message;
-use crate::sa::reassembly::Received;
+use crate::sa::reassembly::{Body, Received};
 use crate::sa::window;
 use crate::session::Session;
 use crate::wire::fragment;
@@ -40,7 +39,7 @@ use std::sync::Arc;
 pub(crate) fn ask(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
+    sa: IkeSa<()>,
     keys: Keys,
     first: First,
     handshake: Handshake,
@@ -52,7 +51,7 @@ pub(crate) fn ask(
     };
     let proposes = is_last && handshake.ppk == PpkUse::BeforeProofs;
     if group.is_none() && !proposes {
-        return auth::ask(session, cx, index, keys, first, handshake);
+        return auth::ask(session, cx, sa, keys, first, handshake);
     }
     let ppks = match proposes {
         true => ppk::to_propose(&session.tunnel, cx.trust),
@@ -60,9 +59,8 @@ pub(crate) fn ask(
     };
     let ppks = match ppks {
         Ok(ppks) => ppks,
-        Err(failure) => return session.end(cx, CloseReason::NoProof, Some(failure)),
+        Err(failure) => return session.give_up(cx, sa, CloseReason::NoProof, failure),
     };
-    let sa = &mut session.sas[index];
     let nonces = handshake.nonces();
     let nonces = [nonces.initiator, nonces.responder];
     let proposal = |(id, ppk): &(String, Secret)| {
@@ -78,7 +76,7 @@ pub(crate) fn ask(
     let header = sa.header(ExchangeType::IKE_INTERMEDIATE, sa.window.next_id(), false);
     let First { child, childless } = first;
     let request = (Vec::new(), Content::of(&header, &payloads));
-    sa.state = State::IntermediateSent(Box::new(IntermediateSent {
+    let mut sa = Box::new(sa.with(IntermediateSent {
         keys,
         child,
         childless,
@@ -88,42 +86,52 @@ pub(crate) fn ask(
         done,
         request,
     }));
-    session.send_request(cx, index, ExchangeType::IKE_INTERMEDIATE, &payloads, None);
-    let sa = &mut session.sas[index];
-    if let (State::IntermediateSent(sent), Some(datagrams)) =
-        (&mut sa.state, sa.window.outstanding())
-    {
-        sent.request.0 = datagrams[0].clone();
+    let exchange = ExchangeType::IKE_INTERMEDIATE;
+    sa.request(cx, (&session.tunnel, &session.path), exchange, &payloads);
+    if let Some(datagrams) = sa.window.outstanding() {
+        sa.state.request.0 = datagrams[0].clone();
     }
+    session.attempt = Some(Attempt::IntermediateSent(sa));
     Effects::none()
 }
 
-/// Takes the responder's answer. `datagram` is the message or its fragment 1, and `content` what is in it.
+/// Takes the responder's answer.
 pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
-    payloads: &[Payload],
-    datagram: &[u8],
-    content: &Content,
+    mut sa: Box<IkeSa<IntermediateSent>>,
+    header: &Header,
+    datagram: Datagram<'_>,
 ) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
-    let sa = &mut session.sas[index];
-    let spis = sa.spis();
-    let State::IntermediateSent(sent) = &mut sa.state else {
-        impossible!(cx.out, "the dispatcher has seen that IKE_INTERMEDIATE is asked");
+    let Some(answer) = sa.read_answer(cx, (&tunnel, &session.path), header, datagram) else {
+        session.attempt = Some(Attempt::IntermediateSent(sa));
+        return Effects::none();
     };
-    let parts = Parts::of(payloads);
-    let agreed = agree(&tunnel, sent, &parts, Covered { datagram, content })
-        .and_then(|shared| Ok((shared, chosen_ppk(&tunnel, sent, &parts)?)));
+    let Body { payloads, content } = match answer.body {
+        Ok(body) => body,
+        Err(error) => {
+            let attempt = Attempt::IntermediateSent(sa);
+            return session.fail(cx, attempt, CloseReason::MalformedAnswer, malformed(&error));
+        }
+    };
+    session.heard(cx, datagram);
+    // The message or its fragment 1.
+    let datagram = answer.fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+    let covered = Covered { datagram, content: &content };
+    let spis = sa.spis();
+    let parts = Parts::of(&payloads);
+    let agreed = agree(&tunnel, &mut sa.state, &parts, covered)
+        .and_then(|shared| Ok((shared, chosen_ppk(&tunnel, &sa.state, &parts)?)));
     let (shared, place) = match agreed {
         Ok(agreed) => agreed,
-        Err(failure) => return session.end(cx, CloseReason::Refused, Some(failure)),
+        Err(failure) => {
+            let attempt = Attempt::IntermediateSent(sa);
+            return session.fail(cx, attempt, CloseReason::Refused, failure);
+        }
     };
-    let State::IntermediateSent(sent) = std::mem::replace(&mut sa.state, State::Moving) else {
-        impossible!(cx.out, "it was in this state a moment ago");
-    };
-    let IntermediateSent { mut keys, child, childless, mut handshake, ppks, done, .. } = *sent;
+    let (sa, sent) = sa.part();
+    let IntermediateSent { mut keys, child, childless, mut handshake, ppks, done, .. } = sent;
     if let Some((method, shared)) = shared {
         let made = (method, &shared);
         (keys, handshake.proof_keys) = keys.after_additional(made, handshake.nonces(), spis, true);
@@ -136,7 +144,7 @@ pub(crate) fn conclude(
         handshake.ppk = PpkUse::None;
     }
     cx.out.log_keys(|| keys.logged(spis, true));
-    ask(session, cx, index, keys, First { child, childless }, handshake, done + 1)
+    ask(session, cx, sa, keys, First { child, childless }, handshake, done + 1)
 }
 
 /// The place of the PPK that an answer selects; an error if it selects none, and one is required.
@@ -230,8 +238,8 @@ pub(crate) fn answer(
     }
     let requests = &mut unproven.window.requests;
     let received = requests.receive(cx.now, &begun.path, &begun.keys, header, datagram.octets);
-    let (payloads, content, fragments) = match received {
-        Ok(Received::Message { payloads, content, fragments }) => (payloads, content, fragments),
+    let (body, fragments) = match received {
+        Ok(Received::Message { body, fragments }) => (body, fragments),
         Ok(Received::Fragment) => return waits(begun, Stage::Waiting(unproven)),
         Err(reason) => {
             cx.out.discard(reason);
@@ -246,12 +254,11 @@ pub(crate) fn answer(
     let first = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
     let reply = begun.answer_header(ExchangeType::IKE_INTERMEDIATE, header.message_id);
     let ends = (datagram.local, datagram.remote);
-    let made = match (payloads, content) {
-        (Ok(payloads), Some(content)) => {
+    let made = match body {
+        Ok(Body { payloads, content }) => {
             exchange(cx.trust, &begun, &unproven, &payloads).map(|made| (made, content))
         }
-        (Err(error), _) => Err(Rejection::unreadable(&error)),
-        (Ok(_), None) => Err(Rejection::invalid_syntax("IKE_INTERMEDIATE without SK".into())),
+        Err(error) => Err(Rejection::unreadable(&error)),
     };
     let (Made { payloads, shared, ppk, settled }, content) = match made {
         Ok(made) => made,

@@ -11,7 +11,6 @@ use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::event::{EventKind, Negotiated};
 use crate::failure::{Failure, FailureKind};
-use crate::impossible::impossible;
 use crate::negotiation::description::describe;
 use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
 use crate::negotiation::suite::IkeSuite;
@@ -22,7 +21,7 @@ use crate::sa::follow_up::{AwaitedIke, OwnNonces, Purpose};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::sa::window::Window;
-use crate::sa::{Established, IkeSa, Phase, State};
+use crate::sa::{Established, IkeSa, Phase};
 use crate::session::Session;
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
@@ -37,15 +36,13 @@ const RESTARTS: u8 = 3;
 
 /// Asks for the successor of an IKE SA.
 pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize) {
-    let Some(established) = session.sas[index].established() else {
-        impossible!(cx.out, "a task starts on an established IKE SA only")
-    };
-    if established.phase != Phase::Serving || session.sas[index].local_spi != session.current {
+    let sa = &session.sas[index];
+    if sa.state.phase != Phase::Serving || sa.local_spi != session.current {
         return;
     }
     // The policy may have changed since.
     let offered = || session.tunnel.proposals.iter().flat_map(|p| &p.groups).copied();
-    let now = established.keys.suite.group;
+    let now = sa.state.keys.suite.group;
     // A new policy without key exchanges for it: the IKE SA stays until its lifetime ends.
     let Some(group) = offered().find(|g| *g == now).or_else(|| offered().next()) else { return };
     send(session, cx, index, group, 0);
@@ -55,9 +52,8 @@ fn send(session: &mut Session, cx: &mut Context<'_>, index: usize, group: Group,
     let spi = cx.new_ike_spi();
     let nonce = cx.rng.nonce();
     let key_exchange = PrivateKey::generate(group);
-    let spis = session.sas[index].spis();
-    let keys = session.sas[index].established().map(|established| &established.keys);
-    let fresh = keys.and_then(|keys| ppk::fresh(&session.tunnel, cx.trust, keys, &nonce, spis));
+    let sa = &session.sas[index];
+    let fresh = ppk::fresh(&session.tunnel, cx.trust, &sa.state.keys, &nonce, sa.spis());
     let (base, proposed) = fresh.unzip();
     let mut payloads = vec![
         Payload::Sa(offer_ike(&session.tunnel.proposals, &spi.0.to_be_bytes())),
@@ -67,7 +63,7 @@ fn send(session: &mut Session, cx: &mut Context<'_>, index: usize, group: Group,
     payloads.extend(proposed);
     let (follow_up, rival) = (None, None);
     let pending = PendingRekey { spi, nonce, key_exchange, base, follow_up, restarts, rival };
-    let active = Some(Active::Rekey(Box::new(pending)));
+    let active = Active::Rekey(Box::new(pending));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
 }
 
@@ -96,10 +92,8 @@ fn try_answer(
     index: usize,
     parts: &Parts<'_>,
 ) -> Result<Granted, Rejection> {
-    let Some(established) = session.sas[index].established() else {
-        return Err(Rejection::temporary());
-    };
-    collision::admit(session, established, Request::RekeyIke)?;
+    let sa = &session.sas[index];
+    collision::admit(session, sa, Request::RekeyIke)?;
     let (Some(theirs), Some((sent, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
@@ -127,8 +121,7 @@ fn try_answer(
     let made = made.map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
     let our_nonce = cx.rng.nonce();
     let nonces = OwnNonces { initiator: nonce.to_vec(), responder: our_nonce.clone() };
-    let spis = session.sas[index].spis();
-    let keys = &established.keys;
+    let (keys, spis) = (&sa.state.keys, sa.spis());
     let fresh = ppk::for_new_sa(&session.tunnel, cx.trust, keys, nonce, spis, parts);
     let (base, selected) = fresh.unzip();
     let awaited = AwaitedIke { suite, spi, remote_spi, nonces, base };
@@ -140,7 +133,7 @@ fn try_answer(
     payloads.extend(selected);
     let shared = vec![made.shared];
     if suite.additional.is_empty() {
-        let effects = complete(session, cx, index, &awaited, &shared)?;
+        let effects = complete(session, cx, index, &awaited, &shared);
         return Ok(Granted { payloads, effects });
     }
     let purpose = Purpose::Rekey(Box::new(awaited));
@@ -155,24 +148,20 @@ pub(super) fn complete(
     index: usize,
     awaited: &AwaitedIke,
     shared: &[Secret],
-) -> Result<Effects, Rejection> {
+) -> Effects {
     let &AwaitedIke { suite, spi, remote_spi, ref nonces, ref base } = awaited;
     let base = base.as_ref();
-    let Some(established) = session.sas[index].established() else {
-        return Err(Rejection::temporary());
-    };
+    let sa = &session.sas[index];
     let nonces = nonces.as_nonces();
-    let keys = established.keys.successor(suite, shared, nonces, (remote_spi, spi), false, base);
-    let old = session.sas[index].local_spi;
+    let keys = sa.state.keys.successor(suite, shared, nonces, (remote_spi, spi), false, base);
+    let old = sa.local_spi;
     let effects = take_in(session, cx, spi, remote_spi, false, keys);
     let lowest_nonce = LowestNonce::of(nonces);
-    match session.sas[index].established_mut().map(|e| &mut e.active) {
-        Some(Some(Active::Rekey(pending))) => {
-            pending.rival = Some(IkeRival { sa: spi, lowest_nonce })
-        }
+    match &mut session.sas[index].state.active {
+        Some(Active::Rekey(pending)) => pending.rival = Some(IkeRival { sa: spi, lowest_nonce }),
         _ => succeed(session, cx, old, spi, suite),
     }
-    Ok(effects)
+    effects
 }
 
 fn take_in(
@@ -200,7 +189,7 @@ fn take_in(
         remote_spi,
         initiator,
         window: Window::default(),
-        state: State::Established(Box::new(established)),
+        state: established,
     });
     Effect::SpiTaken(spi).into()
 }
@@ -220,15 +209,10 @@ pub(crate) fn yield_to(
     old: IkeSpi,
     rival: &IkeRival,
 ) -> bool {
-    let suite =
-        session.position(rival.sa).and_then(|i| session.sas[i].established()).map(|e| e.keys.suite);
-    match suite {
-        Some(suite) => {
-            succeed(session, cx, old, rival.sa, suite);
-            true
-        }
-        None => false,
-    }
+    let theirs = session.sas.iter().find(|sa| sa.local_spi == rival.sa);
+    let Some(suite) = theirs.map(|sa| sa.state.keys.suite) else { return false };
+    succeed(session, cx, old, rival.sa, suite);
+    true
 }
 
 /// Takes the answer to a request of ours.
@@ -248,7 +232,7 @@ pub(crate) fn conclude(
         Step::Ask(..) if session.is_closing() => return Effects::none(),
         Step::Ask(follow_up, request) => {
             pending.follow_up = Some(follow_up);
-            let active = Some(Active::Rekey(Box::new(pending)));
+            let active = Active::Rekey(Box::new(pending));
             session.send_request(cx, index, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
             return Effects::none();
         }
@@ -332,10 +316,10 @@ fn read(
     let mut shared = vec![pending.key_exchange.agree(public).map_err(|e| e.to_string())?];
     shared.extend(additional);
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
-    let established = session.sas[index].established().ok_or("the IKE SA is gone")?;
     let base = ppk::base_of(pending.base.as_ref(), parts)?;
     let spis = (pending.spi, remote_spi);
-    let keys = established.keys.successor(suite, &shared, nonces, spis, true, base);
+    let keys = &session.sas[index].state.keys;
+    let keys = keys.successor(suite, &shared, nonces, spis, true, base);
     Ok((keys, remote_spi, LowestNonce::of(nonces)))
 }
 
@@ -385,8 +369,7 @@ fn fail(
     let asked = Asked::ike(&session.tunnel.proposals).again(true);
     cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, asked));
     let now = cx.now;
-    if let Some(established) = session.sas[index].established_mut() {
-        let left = established.expire_at.saturating_duration_since(now);
-        established.rekey_at = now + (left / 2).max(Duration::from_secs(5));
-    }
+    let sa = &mut session.sas[index].state;
+    let left = sa.expire_at.saturating_duration_since(now);
+    sa.rekey_at = now + (left / 2).max(Duration::from_secs(5));
 }

@@ -17,29 +17,28 @@ use crate::effect::{Effect, Effects};
 use crate::event::{EventKind, Step};
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
-use crate::impossible::impossible;
 use crate::negotiation::description::{describe, describe_group};
 use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
+use crate::negotiation::suite::IkeSuite;
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::policy_index::Candidates;
 use crate::product::{Product, VENDOR_ID};
 use crate::proof::wishes::{Wanted, Wishes};
 use crate::rejection::{Asked, Rejection, failure_of};
-use crate::sa::auth_sent::Handshake;
-use crate::sa::init_sent::InitSent;
+use crate::sa::IkeSa;
+use crate::sa::attempt::{Attempt, Handshake, InitSent};
 use crate::sa::int_auth::IntAuth;
 use crate::sa::keys::{Keys, Nonces, PpkUse};
 use crate::sa::message::Message;
 use crate::sa::path::{Path, announce, detect};
 use crate::sa::window::Window;
-use crate::sa::{IkeSa, State};
 use crate::session::Session;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload, Proposal};
 use crate::wire::registry::{ExchangeType, GroupId, NotifyType, ProtocolId};
-use policy::{ChildTunnel, IkeProposal, IkeTunnel};
+use policy::{ChildTunnel, IkeProposal, IkeTunnel, Secret};
 use std::sync::Arc;
 
 /// The number of times that a peer may send us back to the start (cookie, other group).
@@ -54,27 +53,26 @@ pub(crate) fn begin(
 ) -> Session {
     path.pretended = cx.config.encap == Encap::Always;
     let sa = new_sa(cx, tunnel, Arc::clone(child), false);
-    let mut session = Session::new(Arc::clone(tunnel), path, sa, true, cx.now, cx.now);
+    let mut session = Session::begin(Arc::clone(tunnel), path, sa.local_spi, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: true });
-    ask(&mut session, cx, 0);
+    ask(&mut session, cx, sa);
     session
 }
 
-/// Begins again with a new IKE SA, whose IKE_AUTH asks for no Child SA (RFC 6023).
+/// Begins again with a new IKE SA in place of `old`, whose IKE_AUTH asks for no Child SA (RFC 6023).
 pub(crate) fn begin_childless(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
+    old: IkeSpi,
     child: Arc<ChildTunnel>,
 ) -> Effects {
     session.path = session.path.for_another(cx.config.first_port());
     session.path.pretended = cx.config.encap == Encap::Always;
     let sa = new_sa(cx, &session.tunnel, child, true);
     let new = sa.local_spi;
-    let old = std::mem::replace(&mut session.sas[index], sa);
     session.current = new;
-    ask(session, cx, index);
-    Effects::from(Effect::SpiGivenUp(old.local_spi)).and(Effect::SpiTaken(new))
+    ask(session, cx, sa);
+    Effects::from(Effect::SpiGivenUp(old)).and(Effect::SpiTaken(new))
 }
 
 fn new_sa(
@@ -82,7 +80,7 @@ fn new_sa(
     tunnel: &IkeTunnel,
     child: Arc<ChildTunnel>,
     childless: bool,
-) -> IkeSa {
+) -> Box<IkeSa<InitSent>> {
     let local_spi = cx.new_ike_spi();
     let init = InitSent {
         child,
@@ -94,23 +92,20 @@ fn new_sa(
         restarts: 0,
         refusal: None,
     };
-    IkeSa {
+    Box::new(IkeSa {
         local_spi,
         remote_spi: IkeSpi(0),
         initiator: true,
         window: Window::default(),
-        state: State::InitSent(Box::new(init)),
-    }
+        state: init,
+    })
 }
 
-fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize) {
-    let sa = &mut session.sas[index];
+fn ask(session: &mut Session, cx: &mut Context<'_>, mut sa: Box<IkeSa<InitSent>>) {
     sa.remote_spi = IkeSpi(0);
     let header = sa.header(ExchangeType::IKE_SA_INIT, 0, false);
     let spis = sa.spis();
-    let State::InitSent(init) = &mut sa.state else {
-        impossible!(cx.out, "IKE_SA_INIT is asked by a new IKE SA only")
-    };
+    let init = &mut sa.state;
     let mut payloads = Vec::new();
     payloads.extend(init.cookie.clone().map(|c| status(NotifyType::COOKIE, c)));
     payloads.push(Payload::Sa(offer_ike(&session.tunnel.proposals, &[])));
@@ -133,6 +128,7 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize) {
     let request = Message::unprotected(init.request.clone());
     sa.window.restart(cx.now, cx.config, request);
     cx.out.exchange(&session.tunnel.name, || sa.told(Step::Sent));
+    session.attempt = Some(Attempt::InitSent(sa));
 }
 
 /// Tells a peer of the same kind that ESP may go in UDP without a NAT.
@@ -296,160 +292,192 @@ pub(crate) fn answer(
     Some(Answer::HalfOpen(Box::new(HalfOpen { begun, stage })))
 }
 
+/// The meaning of an answer.
+enum Outcome {
+    /// None: the datagram is ignored.
+    Ignored(Discard),
+    /// The responder wants a cookie or another group, or our key is spent: the request is sent once more.
+    Again,
+    /// A refusal that anyone could have sent: a real answer may still come.
+    Refused(Failure),
+    Agreed(Agreed),
+}
+
+/// The parts of an answer on which the keys of the IKE SA rest.
+struct Agreed {
+    suite: IkeSuite,
+    shared: Secret,
+    responder_nonce: Vec<u8>,
+    ppk: PpkUse,
+}
+
 /// Takes the answer to our request.
 pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Context<'_>,
-    index: usize,
+    mut sa: Box<IkeSa<InitSent>>,
     header: &Header,
     datagram: Datagram<'_>,
 ) -> Effects {
-    if !header.response || header.exchange != ExchangeType::IKE_SA_INIT || header.message_id != 0 {
-        return cx.discard(Discard::UnexpectedResponse);
-    }
-    let Ok(payloads) = message::decode(header, datagram.octets) else {
-        return cx.discard(Discard::Malformed);
+    let expected =
+        header.response && header.exchange == ExchangeType::IKE_SA_INIT && header.message_id == 0;
+    let read = match expected {
+        true => message::decode(header, datagram.octets).map_err(|_| Discard::Malformed),
+        false => Err(Discard::UnexpectedResponse),
+    };
+    let payloads = match read {
+        Ok(payloads) => payloads,
+        Err(reason) => {
+            session.attempt = Some(Attempt::InitSent(sa));
+            return cx.discard(reason);
+        }
     };
     let parts = Parts::of(&payloads);
-    let State::InitSent(init) = &mut session.sas[index].state else {
-        impossible!(cx.out, "the dispatcher has seen that IKE_SA_INIT is asked")
-    };
+    match judge(&session.tunnel, cx, &mut sa.state, header, &parts) {
+        Outcome::Agreed(agreed) => {
+            cx.out.products.note(&session.tunnel.name, Product::of(&payloads));
+            sa.remote_spi = header.responder_spi;
+            return go_on(session, cx, *sa, agreed, datagram, &payloads);
+        }
+        Outcome::Again => {
+            sa.state.restarts += 1;
+            ask(session, cx, sa);
+            return Effects::none();
+        }
+        Outcome::Ignored(reason) => cx.out.discard(reason),
+        Outcome::Refused(failure) => {
+            cx.out.discard(Discard::UnauthenticatedRefusal);
+            sa.state.refusal.get_or_insert_with(|| (failure.unauthenticated(), cx.now));
+        }
+    }
+    session.attempt = Some(Attempt::InitSent(sa));
+    Effects::none()
+}
+
+/// Reads an answer.
+fn judge(
+    tunnel: &IkeTunnel,
+    cx: &mut Context<'_>,
+    init: &mut InitSent,
+    header: &Header,
+    parts: &Parts<'_>,
+) -> Outcome {
     if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.sa.is_none()) {
         if !(1..=64).contains(&cookie.data.len()) || init.restarts >= RESTARTS {
-            return cx.discard(Discard::Malformed);
+            return Outcome::Ignored(Discard::Malformed);
         }
-        init.restarts += 1;
         init.cookie = Some(cookie.data.clone());
-        ask(session, cx, index);
-        return Effects::none();
+        return Outcome::Again;
     }
     if let Some(wanted) = parts.wanted_group().filter(|_| parts.sa.is_none()) {
-        change_group(session, cx, index, wanted);
-        return Effects::none();
+        return change_group(tunnel, init, wanted);
     }
     if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
-        let asked = Asked::ike(&session.tunnel.proposals);
-        refuse(session, cx, index, failure_of(error, asked));
-        return Effects::none();
+        return Outcome::Refused(failure_of(error, Asked::ike(&tunnel.proposals)));
     }
     let (Some(chosen), Some((group, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
-        return cx.discard(Discard::Malformed);
+        return Outcome::Ignored(Discard::Malformed);
     };
     if header.responder_spi == IkeSpi(0) {
-        return cx.discard(Discard::Malformed);
+        return Outcome::Ignored(Discard::Malformed);
     }
     let goes_on_there = parts.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
-    let Some(suite) = accept_ike(&session.tunnel.proposals, chosen)
+    let Some(suite) = accept_ike(&tunnel.proposals, chosen)
         .filter(|s| group_id(s.group) == group && init.key_exchange.group() == s.group)
         .filter(|s| s.additional.is_empty() || goes_on_there)
     else {
         let detail = format!("the peer chose {}, which was not offered", describe(chosen));
-        refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
-        return Effects::none();
+        return Outcome::Refused(Failure::new(FailureKind::ProtocolError, detail));
     };
-    let ppk = match ppk::agreed(&session.tunnel, cx.trust, cx.config, &parts) {
+    let ppk = match ppk::agreed(tunnel, cx.trust, cx.config, parts) {
         Ok(ppk) => ppk,
-        Err(failure) => {
-            refuse(session, cx, index, failure);
-            return Effects::none();
-        }
+        Err(failure) => return Outcome::Refused(failure),
     };
     if !prf::is_long_enough(suite.prf, nonce) {
-        return cx.discard(Discard::ShortNonce);
+        return Outcome::Ignored(Discard::ShortNonce);
     }
     let fresh = PrivateKey::generate(suite.group);
-    let Ok(shared) = std::mem::replace(&mut init.key_exchange, fresh).agree(public) else {
+    match std::mem::replace(&mut init.key_exchange, fresh).agree(public) {
+        Ok(shared) => {
+            Outcome::Agreed(Agreed { suite, shared, responder_nonce: nonce.to_vec(), ppk })
+        }
         // The public value was not one; our private key is spent, so the exchange starts over.
-        cx.out.discard(Discard::InvalidPublicValue);
-        restart(session, cx, index);
-        return Effects::none();
-    };
-    cx.out.products.note(&session.tunnel.name, Product::of(&payloads));
-    let sa = &mut session.sas[index];
-    sa.remote_spi = header.responder_spi;
+        Err(_) if init.restarts < RESTARTS => {
+            cx.out.discard(Discard::InvalidPublicValue);
+            Outcome::Again
+        }
+        Err(_) => Outcome::Ignored(Discard::InvalidPublicValue),
+    }
+}
+
+fn change_group(tunnel: &IkeTunnel, init: &mut InitSent, wanted: GroupId) -> Outcome {
+    let ours = |g| tunnel.proposals.iter().any(|p| p.groups.contains(&g));
+    match group_of(wanted).filter(|g| ours(*g)) {
+        Some(group) if group != init.key_exchange.group() && init.restarts < RESTARTS => {
+            init.key_exchange = PrivateKey::generate(group);
+            Outcome::Again
+        }
+        // The group in use: an answer to an earlier request, come late. Or the peer has asked for too many.
+        Some(_) => Outcome::Ignored(Discard::UnexpectedResponse),
+        None => {
+            let wanted_group = Some(describe_group(wanted));
+            let offers = Asked::ike(&tunnel.proposals).offers;
+            Outcome::Refused(Offers { wanted_group, ..offers }.into())
+        }
+    }
+}
+
+/// Goes on with an answer that is agreed with: makes the keys.
+fn go_on(
+    session: &mut Session,
+    cx: &mut Context<'_>,
+    sa: IkeSa<InitSent>,
+    agreed: Agreed,
+    datagram: Datagram<'_>,
+    payloads: &[Payload],
+) -> Effects {
+    let Agreed { suite, shared, responder_nonce, ppk } = agreed;
+    let parts = Parts::of(payloads);
     cx.out.exchange(&session.tunnel.name, || sa.told(Step::Answered));
-    let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else {
-        impossible!(cx.out, "it was in this state a moment ago");
-    };
+    let (mut sa, init) = sa.part();
     sa.window.concluded();
     let spis = sa.spis();
-    let traverses = detect(spis, &mut session.path, &payloads);
+    let traverses = detect(spis, &mut session.path, payloads);
     session.path.traverses = traverses;
-    address_update::note_first_mapping(session, index, &payloads);
-    session.path.pretended = traverses && wants_udp(cx.config, &session.path, &payloads);
+    address_update::note_first_mapping(session, spis, payloads);
+    session.path.pretended = traverses && wants_udp(cx.config, &session.path, payloads);
     session.path.fragment_size = fragment_size(cx.config, &parts);
     // RFC 4555 §3.3: with MOBIKE even where there is no NAT, since there may be one on a later path.
     if session.path.in_udp() || (traverses && session.may_be_mobile(cx)) {
         session.path.float(cx.config.natt_port);
     }
-    let nonces = Nonces { initiator: &init.nonce, responder: nonce };
+    let nonces = Nonces { initiator: &init.nonce, responder: &responder_nonce };
     let (keys, proof_keys) = Keys::initial(&cx.config.crypto, suite, &shared, nonces, spis, true);
     cx.out.log_keys(|| keys.logged(spis, true));
     let handshake = Handshake {
-        initiator_nonce: init.nonce.clone(),
-        responder_nonce: nonce.to_vec(),
+        initiator_nonce: init.nonce,
+        responder_nonce,
         request: init.request,
         response: datagram.octets.to_vec(),
         proof_keys,
         int_auth: IntAuth::default(),
-        wishes: Wishes::of(&payloads),
+        wishes: Wishes::of(payloads),
         childless: parts.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
         ppk,
     };
     let first = First { child: init.child, childless: init.childless };
-    intermediate::ask(session, cx, index, keys, first, handshake, 0)
-}
-
-fn restart(session: &mut Session, cx: &mut Context<'_>, index: usize) {
-    let State::InitSent(init) = &mut session.sas[index].state else {
-        impossible!(cx.out, "only IKE_SA_INIT starts over")
-    };
-    if init.restarts < RESTARTS {
-        init.restarts += 1;
-        ask(session, cx, index);
-    }
-}
-
-fn change_group(session: &mut Session, cx: &mut Context<'_>, index: usize, wanted: GroupId) {
-    let State::InitSent(init) = &mut session.sas[index].state else {
-        impossible!(cx.out, "only IKE_SA_INIT starts over")
-    };
-    let ours = |g| session.tunnel.proposals.iter().any(|p| p.groups.contains(&g));
-    match group_of(wanted).filter(|g| ours(*g)) {
-        Some(group) if group != init.key_exchange.group() && init.restarts < RESTARTS => {
-            init.key_exchange = PrivateKey::generate(group);
-            restart(session, cx, index);
-        }
-        // The group in use: an answer to an earlier request, come late. Or the peer has asked for too many.
-        Some(_) => cx.out.discard(Discard::UnexpectedResponse),
-        None => {
-            let wanted_group = Some(describe_group(wanted));
-            let offers = Asked::ike(&session.tunnel.proposals).offers;
-            refuse(session, cx, index, Offers { wanted_group, ..offers }.into());
-        }
-    }
-}
-
-/// Notes a refusal that anyone could have sent: a real answer may still come.
-fn refuse(session: &mut Session, cx: &mut Context<'_>, index: usize, failure: Failure) {
-    cx.out.discard(Discard::UnauthenticatedRefusal);
-    if let State::InitSent(init) = &mut session.sas[index].state
-        && init.refusal.is_none()
-    {
-        init.refusal = Some((failure.unauthenticated(), cx.now));
-    }
+    intermediate::ask(session, cx, sa, keys, first, handshake, 0)
 }
 
 /// Believes a refusal that has stood long enough.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
-    let believed = session.sas.iter().find_map(|s| match &s.state {
-        State::InitSent(i) if i.refused_at(cx.config).is_some_and(|at| at <= cx.now) => {
-            i.refusal.as_ref().map(|(failure, _)| failure.clone())
-        }
-        _ => None,
-    });
+    let Some(Attempt::InitSent(sa)) = &session.attempt else { return Effects::none() };
+    let init = &sa.state;
+    let believed =
+        init.refusal.as_ref().filter(|_| init.refused_at(cx.config).is_some_and(|at| at <= cx.now));
+    let believed = believed.map(|(failure, _)| failure.clone());
     if let Some(failure) = believed {
         return session.end(cx, CloseReason::Refused, Some(failure));
     }

@@ -46,15 +46,17 @@ struct Partial {
 
 /// The content of an authentic datagram.
 pub(crate) enum Received {
-    /// A message, or why what it says cannot be read.
-    Message {
-        payloads: Result<Vec<Payload>, WireError>,
-        /// The payloads as they are written.
-        content: Option<Content>,
-        fragments: Option<Fragments>,
-    },
+    /// A message, or the reason why it cannot be read.
+    Message { body: Result<Body, WireError>, fragments: Option<Fragments> },
     /// One of several fragments, of which others are missing.
     Fragment,
+}
+
+/// What a message says.
+pub(crate) struct Body {
+    pub payloads: Vec<Payload>,
+    /// The payloads as they are written.
+    pub content: Content,
 }
 
 /// Facts about the fragments of a message that is complete.
@@ -63,6 +65,12 @@ pub(crate) struct Fragments {
     pub first: Vec<u8>,
     /// Octets of the largest.
     pub largest: usize,
+}
+
+impl Body {
+    fn of(header: &Header, content: Content) -> Result<Self, WireError> {
+        Ok(Self { payloads: content.read(header)?, content })
+    }
 }
 
 impl Default for Reassembly {
@@ -91,12 +99,12 @@ impl Reassembly {
     ) -> Result<Received, Discard> {
         let Some(place) = fragment::place(header, datagram).map_err(|_| Discard::NotAuthentic)?
         else {
-            let (payloads, content) = match keys.open(header, datagram) {
+            let body = match keys.open(header, datagram) {
                 Err(OpenError::NotAuthentic(_)) => return Err(Discard::NotAuthentic),
-                Err(OpenError::Inside(error)) => (Err(error), None),
-                Ok(content) => (content.read(header), Some(content)),
+                Err(OpenError::Inside(error)) => Err(error),
+                Ok(content) => Body::of(header, content),
             };
-            return Ok(Received::Message { payloads, content, fragments: None });
+            return Ok(Received::Message { body, fragments: None });
         };
         // RFC 7383 §2.4: not unless both sides have said so.
         if path.fragment_size.is_none() {
@@ -145,11 +153,10 @@ impl Reassembly {
             self.partial = Some(partial);
             return Ok(Received::Fragment);
         }
-        let content = partial.join();
-        let payloads = content.read(header);
+        let body = Body::of(header, partial.join());
         let Partial { first, largest, .. } = *partial;
         let fragments = Some(Fragments { first, largest });
-        Ok(Received::Message { payloads, content: Some(content), fragments })
+        Ok(Received::Message { body, fragments })
     }
 
     /// RFC 7383 §5: a peer that asks for too much is refused, and what it sent is not kept.
@@ -157,7 +164,7 @@ impl Reassembly {
         let first = self.partial.take().map(|p| p.first).filter(|f| !f.is_empty());
         let first = first.unwrap_or_else(|| datagram.to_vec());
         let fragments = Some(Fragments { first, largest: datagram.len() });
-        Received::Message { payloads: Err(error), content: None, fragments }
+        Received::Message { body: Err(error), fragments }
     }
 
     /// Forgets fragments whose message is no longer awaited.
@@ -264,11 +271,11 @@ mod tests {
 
     fn is_whole(received: Result<Received, Discard>, octets: usize) -> bool {
         let expected = [Payload::VendorId(vec![7; octets])];
-        matches!(received, Ok(Received::Message { payloads: Ok(p), .. }) if p == expected)
+        matches!(received, Ok(Received::Message { body: Ok(b), .. }) if b.payloads == expected)
     }
 
     fn is_refused(received: Result<Received, Discard>) -> bool {
-        matches!(received, Ok(Received::Message { payloads: Err(WireError::TooMany(_)), .. }))
+        matches!(received, Ok(Received::Message { body: Err(WireError::TooMany(_)), .. }))
     }
 
     #[test]
@@ -282,7 +289,7 @@ mod tests {
             assert_eq!(again.err(), Some(Discard::RepeatedFragment));
         }
         let whole = peer.give(&mut reassembly, &fragments[2]);
-        let Ok(Received::Message { payloads: Ok(_), fragments: Some(was), .. }) = whole else {
+        let Ok(Received::Message { body: Ok(_), fragments: Some(was) }) = whole else {
             panic!("it is complete")
         };
         assert_eq!(was.first, fragments[0]);

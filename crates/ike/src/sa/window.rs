@@ -146,15 +146,11 @@ impl Window {
         }
     }
 
-    /// Keeps the answer to the request that was [`Request::New`] until the next one comes.
-    pub fn answered(&mut self, message: Message) {
+    /// Keeps the answer to the request that was [`Request::New`] until the next one comes. Returns its datagrams.
+    pub fn answered(&mut self, message: Message) -> &[Vec<u8>] {
         self.expected += 1;
-        self.kept = Some(Kept { message, repetitions: 0 });
         self.requests.clear();
-    }
-
-    pub fn kept_answer(&self) -> Option<&[Vec<u8>]> {
-        self.kept.as_ref().map(|k| k.message.datagrams())
+        self.kept.insert(Kept { message, repetitions: 0 }).message.datagrams()
     }
 
     /// The last answer, which is asked for again. `smaller` cuts it smaller, if that can be; it is asked when the

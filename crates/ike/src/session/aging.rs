@@ -6,11 +6,10 @@ use crate::context::Context;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
 use crate::effect::Effects;
-use crate::sa::active::Active;
+use crate::sa::Phase;
+use crate::sa::attempt::Attempt;
 use crate::sa::child::ChildState;
-use crate::sa::{IkeSa, Phase, State};
 use crate::task::Task;
-use crate::wire::registry::ExchangeType;
 use esp::plane::Spi;
 use std::time::Instant;
 
@@ -63,7 +62,7 @@ impl Session {
         let mut tasks = Vec::new();
         for sa in &mut self.sas {
             let spi = sa.local_spi;
-            let Some(established) = sa.established_mut() else { continue };
+            let established = &mut sa.state;
             if established.expire_at <= cx.now {
                 established.expire_at = after(cx.now, cx.config.patience());
                 if spi == self.current {
@@ -115,7 +114,7 @@ impl Session {
 
     fn liveness_at(&self, config: &crate::config::Config) -> Option<Instant> {
         let idle =
-            self.sas.iter().all(|s| s.window.is_free()) && !self.tasks.contains(&Task::Liveness);
+            self.each_sa().all(|s| s.window.is_free()) && !self.tasks.contains(&Task::Liveness);
         config
             .liveness_interval
             .filter(|_| self.is_established() && idle)
@@ -126,18 +125,22 @@ impl Session {
     pub fn deadline(&self, config: &crate::config::Config) -> Option<Deadline> {
         let at = |at, reason| Deadline { at, reason };
         let windows =
-            self.sas.iter().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
+            self.each_sa().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
         let answers = self
             .sas
             .iter()
             .filter_map(|s| s.window.answer_due())
             .map(|t| at(t, "answer to a Delete"));
-        let refusals = self.sas.iter().filter_map(|s| match &s.state {
-            State::InitSent(i) => i.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
-            State::AuthSent(a) => a.working_until().map(|t| at(t, "work with certificates")),
-            _ => None,
+        let attempt = self.attempt.iter().filter_map(|attempt| match attempt {
+            Attempt::InitSent(sa) => {
+                sa.state.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT"))
+            }
+            Attempt::IntermediateSent(_) => None,
+            Attempt::AuthSent(sa) => {
+                sa.state.working_until().map(|t| at(t, "work with certificates"))
+            }
         });
-        let ike = self.sas.iter().filter_map(|s| s.established()).flat_map(|e| {
+        let ike = self.sas.iter().map(|sa| &sa.state).flat_map(|e| {
             let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
             let awaited = e.awaited.iter().map(|a| at(a.until, "IKE_FOLLOWUP_KE"));
             rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")]).chain(awaited)
@@ -152,7 +155,7 @@ impl Session {
             .then_some(at(self.keepalive_at, "NAT keepalive"));
         (windows
             .chain(answers)
-            .chain(refusals)
+            .chain(attempt)
             .chain(ike)
             .chain(self.children.deadline())
             .chain(delayed)
@@ -161,20 +164,5 @@ impl Session {
             .chain(nat)
             .chain(self.renewal_due().map(|t| at(t, "reauthentication"))))
         .min_by_key(|d| d.at)
-    }
-}
-
-impl IkeSa {
-    /// The exchange whose answer is awaited.
-    pub(crate) fn awaited(&self) -> ExchangeType {
-        match &self.state {
-            State::InitSent(_) => ExchangeType::IKE_SA_INIT,
-            State::IntermediateSent(_) => ExchangeType::IKE_INTERMEDIATE,
-            State::AuthSent(_) => ExchangeType::IKE_AUTH,
-            State::Established(e) => {
-                e.active.as_ref().map_or(ExchangeType::INFORMATIONAL, Active::exchange)
-            }
-            State::Moving => ExchangeType::INFORMATIONAL,
-        }
     }
 }

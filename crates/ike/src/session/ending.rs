@@ -10,9 +10,10 @@ use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;
+use crate::sa::attempt::Attempt;
 use crate::sa::child::{ChildSa, ChildState, History};
 use crate::sa::follow_up::Awaited;
-use crate::sa::{IkeSa, Phase, State};
+use crate::sa::{IkeSa, Phase};
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
 use esp::plane::Spi;
@@ -27,11 +28,9 @@ impl Session {
     /// Puts an IKE SA in the place of another: it carries what comes next.
     pub fn supersede(&mut self, cx: &mut Context<'_>, old: IkeSpi, new: IkeSpi) {
         self.current = new;
-        if let Some(index) = self.position(old)
-            && let Some(established) = self.sas[index].established_mut()
-        {
-            established.phase = Phase::Superseded;
-            established.expire_at = established.expire_at.min(cx.now + SUPERSEDED_FOR);
+        if let Some(sa) = self.sas.iter_mut().find(|sa| sa.local_spi == old) {
+            sa.state.phase = Phase::Superseded;
+            sa.state.expire_at = sa.state.expire_at.min(cx.now + SUPERSEDED_FOR);
         }
         self.tasks.retain(|t| *t != Task::RekeyIke(old));
         self.delayed.retain(|(_, t)| *t != Task::RekeyIke(old));
@@ -49,12 +48,9 @@ impl Session {
     /// Stops to use its Child SAs, and has the IKE SAs deleted after `pause`.
     fn take_down(&mut self, cx: &mut Context<'_>, reason: CloseReason, pause: Duration) -> Effects {
         // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
-        let known = |s: &&IkeSa| match &s.state {
-            State::InitSent(_) | State::IntermediateSent(_) | State::Moving => false,
-            State::AuthSent(auth) => auth.has_asked(),
-            State::Established(_) => true,
-        };
-        let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
+        let attempt = self.attempt.iter().filter(|attempt| attempt.has_asked_auth());
+        let attempt = attempt.map(|attempt| attempt.sa().local_spi);
+        let known: Vec<IkeSpi> = attempt.chain(self.sas.iter().map(|sa| sa.local_spi)).collect();
         if known.is_empty() {
             let failure = Failure::new(FailureKind::Cancelled, reason.to_string());
             return self.end(cx, reason, Some(failure));
@@ -131,26 +127,20 @@ impl Session {
         let reason = begun.unwrap_or(reason);
         let was_up = self.is_established();
         let mut pending: Vec<String> = Vec::new();
-        for sa in &mut self.sas {
+        if let Some(attempt) = self.attempt.take() {
+            effects.push(Effect::SpiGivenUp(attempt.sa().local_spi));
+            attempt.spi_in().into_iter().for_each(|spi| cx.release_spi(spi));
+            pending.push(attempt.first_child().name.clone());
+        }
+        for sa in &self.sas {
             effects.push(Effect::SpiGivenUp(sa.local_spi));
-            match &sa.state {
-                State::InitSent(i) => pending.push(i.child.name.clone()),
-                State::IntermediateSent(i) => pending.push(i.child.name.clone()),
-                State::AuthSent(a) => {
-                    a.spi_in.into_iter().for_each(|spi| cx.release_spi(spi));
-                    pending.push(a.child.name.clone());
+            let taken = sa.state.awaited.iter().filter_map(Awaited::spi_in);
+            taken.for_each(|spi| cx.release_spi(spi));
+            if let Some(Active::Child(p)) = &sa.state.active {
+                cx.release_spi(p.spi_in);
+                if p.rekeys.is_none() {
+                    pending.push(p.tunnel.name.clone());
                 }
-                State::Established(e) => {
-                    let taken = e.awaited.iter().filter_map(Awaited::spi_in);
-                    taken.for_each(|spi| cx.release_spi(spi));
-                    if let Some(Active::Child(p)) = &e.active {
-                        cx.release_spi(p.spi_in);
-                        if p.rekeys.is_none() {
-                            pending.push(p.tunnel.name.clone());
-                        }
-                    }
-                }
-                State::Moving => {}
             }
         }
         let tasks = self.tasks.take().chain(self.delayed.drain(..).map(|(_, t)| t));
@@ -189,6 +179,29 @@ impl Session {
             cx.out.fail(cx.now, &self.tunnel.name, None, failure);
         }
         effects
+    }
+
+    /// Ends it at once with an attempt that has failed.
+    pub fn fail(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: Attempt,
+        reason: CloseReason,
+        failure: Failure,
+    ) -> Effects {
+        self.attempt = Some(attempt);
+        self.end(cx, reason, Some(failure))
+    }
+
+    /// Ends it at once with an attempt that cannot go on to its next state.
+    pub fn give_up(
+        &mut self,
+        cx: &mut Context<'_>,
+        sa: IkeSa<()>,
+        reason: CloseReason,
+        failure: Failure,
+    ) -> Effects {
+        Effects::from(Effect::SpiGivenUp(sa.local_spi)).and(self.end(cx, reason, Some(failure)))
     }
 
     /// Has other SAs send in place of its Child SAs, which receive until the peer has been told, and a while after

@@ -7,8 +7,8 @@ use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
-use crate::sa::State;
 use crate::sa::active::Active;
+use crate::sa::attempt::Attempt;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::session_id::SessionId;
 use crate::task::Task;
@@ -159,23 +159,20 @@ impl Session {
 
     /// Returns `true` if a child tunnel that the session `before` serves is still being set up here.
     pub fn lacks_any_of(&self, before: &Self) -> bool {
-        let under_way = self.sas.iter().filter_map(|sa| match &sa.state {
-            State::InitSent(i) => Some(&i.child.name),
-            State::IntermediateSent(i) => Some(&i.child.name),
-            State::AuthSent(a) if !a.unwanted => Some(&a.child.name),
-            State::Established(e) => match &e.active {
-                Some(Active::Child(p)) if !p.unwanted => Some(&p.tunnel.name),
-                _ => None,
-            },
-            State::AuthSent(_) | State::Moving => None,
+        let first = self.attempt.as_ref().and_then(Attempt::wanted_child).map(|c| &c.name);
+        let under_way = self.sas.iter().filter_map(|sa| match &sa.state.active {
+            Some(Active::Child(p)) if !p.unwanted => Some(&p.tunnel.name),
+            _ => None,
         });
         let delayed = self.delayed.iter().filter_map(|(_, task)| match task {
             Task::CreateChild(name) => Some(name),
             _ => None,
         });
         let serves = |c: &ChildSa| c.state == ChildState::Established;
-        (under_way.chain(delayed).chain(self.tasks.creating())).any(|name| {
-            self.serving_child(name).is_none() && before.children.of_tunnel(name).any(serves)
-        })
+        (first.into_iter().chain(under_way).chain(delayed).chain(self.tasks.creating())).any(
+            |name| {
+                self.serving_child(name).is_none() && before.children.of_tunnel(name).any(serves)
+            },
+        )
     }
 }

@@ -113,7 +113,7 @@ impl Session {
     /// The newest IKE SA that the peer is known to have: without news of where this side is, it may never learn of one
     /// that it has asked for.
     pub fn known_to_the_peer(&self) -> usize {
-        let known = |s: &IkeSa| s.established().is_some_and(|e| !e.unproven);
+        let known = |sa: &IkeSa| !sa.state.unproven;
         let current = self.current_index();
         match known(&self.sas[current]) {
             true => current,
@@ -220,7 +220,7 @@ impl Session {
 
     /// Sends what is not answered once more, on the path that is new (RFC 4555 §3.5).
     fn repeat_requests(&self, cx: &mut Context<'_>) {
-        for datagrams in self.sas.iter().filter_map(|s| s.window.outstanding()) {
+        for datagrams in self.each_sa().filter_map(|s| s.window.outstanding()) {
             cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
         }
     }

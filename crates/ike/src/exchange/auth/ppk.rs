@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::failure::facts::{Facts, PpkLack};
 use crate::proof::trust::Trust;
 use crate::rejection::Rejection;
-use crate::sa::auth_sent::Handshake;
+use crate::sa::attempt::Handshake;
 use crate::sa::keys::{Keys, Mixed, PpkUse, ProofKeys};
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::Payload;
