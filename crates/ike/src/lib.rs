@@ -54,18 +54,18 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where do datagrams, notices, commands and the time enter, and what waits? | `engine.rs`, `engine/`; `priority_queue.rs`, `deadlines.rs` |
-//! | How are strangers answered, and how many are let in? | `engine/strangers.rs`, `admission.rs`, `exchange/half_open.rs` |
-//! | Where is a message of one exchange made, answered, concluded? | `exchange/`, one file per exchange; `dispatch.rs` calls them |
-//! | Which of two exchanges or SAs that cross goes on? | `collision.rs`, the file of the exchange, `sa/lowest_nonce.rs` |
-//! | How is a session timed, moved, renewed and ended? | `session.rs`, `session/`; its wishes are `task.rs` and `effect.rs` |
+//! | Where do inputs and commands enter, and wait? | `engine/`; `priority_queue.rs`, `deadlines.rs` |
+//! | How are strangers answered? | `engine/strangers.rs`, `admission.rs`, `exchange/half_open.rs` |
+//! | Where is an exchange asked, answered, concluded? | `exchange/`, one file each; `dispatch.rs` calls them |
+//! | Which of two crossing exchanges goes on? | `collision.rs`, the file of the exchange, `sa/lowest_nonce.rs` |
+//! | How is a session timed, moved, renewed and ended? | `session/`; its wishes are `task.rs` and `effect.rs` |
 //! | What is true of one IKE SA or Child SA: states, window, path, keys, fragments? | `sa.rs`, `sa/` |
-//! | Which tunnel does a request mean, and which rules has the plane? | `policy_index.rs`, `exchange/child_sa/`, `rules.rs` |
+//! | Which tunnel does a request mean? | `policy_index.rs`, `exchange/child_sa/`, `rules.rs` |
 //! | Where are algorithms offered and chosen, and selectors narrowed? | `negotiation/` |
 //! | How are certificates, keys and revocation proved and checked? | `proof/` |
 //! | Where are messages read and written, and IANA's numbers named? | `wire/` |
 //! | Where are key exchange, PRFs and randomness? | `crypto/` |
-//! | What is the peer told, what the operator, and what is counted? | `rejection.rs`; `failure.rs`, `event.rs`, `status.rs`; `discard.rs` |
+//! | What do peer, operator and counters learn? | `rejection.rs`; `failure.rs`, `event.rs`, `status.rs`; `discard.rs` |
 //!
 //! Tests of whole sessions are in `tests/simulated/` of the repository.
 //!
