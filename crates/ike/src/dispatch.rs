@@ -28,7 +28,7 @@ use crate::sa::postponed::{Postponed, Until};
 use crate::sa::reassembly::{Body, Fragments, Received};
 use crate::sa::window::{Request, Retransmission};
 use crate::sa::{Established, IkeSa, Keyed, Phase, State};
-use crate::session::{Ending, Session};
+use crate::session::{Carrier, Ending, Session};
 use crate::task::Task;
 use crate::wire::fragment;
 use crate::wire::header::{Header, IkeSpi};
@@ -51,20 +51,19 @@ impl Session {
         if let Some(attempt) = self.attempt.take() {
             return self.handle_attempt(cx, attempt, header, datagram);
         }
-        let Some(index) = self.position(spi) else {
+        let Some(ike) = self.carrier(spi) else {
             impossible!(cx.out, "the engine has found the session by this SPI");
         };
-        let sa = &self.sas[index];
-        if header.from_initiator == sa.initiator {
+        if header.from_initiator == ike.initiator {
             return cx.discard(Discard::WrongInitiatorFlag);
         }
-        if (header.initiator_spi, header.responder_spi) != sa.spis() {
+        if (header.initiator_spi, header.responder_spi) != ike.spis() {
             return cx.discard(Discard::UnknownSpi);
         }
         if header.response {
-            self.handle_response(cx, index, header, datagram)
+            ike.handle_response(cx, header, datagram)
         } else {
-            self.handle_request(cx, index, header, datagram)
+            ike.handle_request(cx, header, datagram)
         }
     }
 
@@ -96,170 +95,6 @@ impl Session {
         cx.discard(reason)
     }
 
-    fn handle_response(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        header: &Header,
-        datagram: Datagram<'_>,
-    ) -> Effects {
-        let sa = &mut self.sas[index];
-        let Some(answer) = sa.read_answer(cx, (&self.tunnel, &self.path), header, datagram) else {
-            return Effects::none();
-        };
-        let Answered { body, retransmissions, .. } = answer;
-        let payloads = match body {
-            Ok(body) => body.payloads,
-            Err(error) => return self.end_on_bad_response(cx, index, &error),
-        };
-        sa.state.unproven = false;
-        self.heard(cx, datagram);
-        self.take_answering_path(cx, datagram, retransmissions);
-        if let Some(effects) = self.end_if_disowned(cx, &payloads) {
-            return effects;
-        }
-        match self.sas[index].state.active.take() {
-            Some(Active::Child(pending)) => {
-                create_child::conclude(self, cx, index, *pending, payloads)
-            }
-            Some(Active::Rekey(pending)) => {
-                rekey_ike::conclude(self, cx, index, *pending, payloads)
-            }
-            Some(Active::DeleteChildren(spis)) => delete::conclude_children(self, cx, &spis),
-            Some(Active::DeleteIke) => delete::conclude_ike(self, cx, index),
-            Some(Active::Addresses(pending)) => {
-                address_update::conclude(self, cx, index, &pending, &payloads)
-            }
-            Some(Active::Liveness(shown)) => {
-                shown.into_iter().for_each(|spi| self.promote_child(cx, spi));
-                create_child::handover::conclude_waiting(self, cx);
-                Effects::none()
-            }
-            None => Effects::none(),
-        }
-    }
-
-    fn handle_request(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        header: &Header,
-        datagram: Datagram<'_>,
-    ) -> Effects {
-        let sa = &mut self.sas[index];
-        let class = sa.window.classify(header.message_id);
-        if class == Request::Foreign {
-            return cx.discard(Discard::MessageId);
-        }
-        if class == Request::Repeated {
-            self.repeat_answer(cx, index, header, datagram);
-            return Effects::none();
-        }
-        if sa.window.postponed.is_some() {
-            return cx.discard(Discard::AnswerPending);
-        }
-        let (keys, requests) = (&sa.state.keys, &mut sa.window.requests);
-        requests.forget(cx.now, cx.config.patience());
-        let received = requests.receive(cx.now, &self.path, keys, header, datagram.octets);
-        let (body, fragments) = match received {
-            Err(reason) => return cx.discard(reason),
-            Ok(Received::Fragment) => return Effects::none(),
-            Ok(Received::Message { body, fragments }) => (body, fragments),
-        };
-        if let Some(fragments) = &fragments {
-            self.path.follow_fragments(fragments.largest);
-        }
-        sa.state.unproven = false;
-        self.heard(cx, datagram);
-        let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
-        let payloads = body.map(|body| body.payloads);
-        self.respond(cx, index, header, Datagram { octets, ..datagram }, payloads)
-    }
-
-    /// Answers a request, of which `datagram` is fragment 1, or all of it. The answer may have to wait.
-    fn respond(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        header: &Header,
-        datagram: Datagram<'_>,
-        payloads: Result<Vec<Payload>, WireError>,
-    ) -> Effects {
-        let Answer { payloads: answer, fatal, mut effects } = match (payloads, header.exchange) {
-            (Err(error), _) => Answer::from(&Rejection::unreadable(&error)),
-            (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
-                if let Some(child) = create_child::unprepared(self, cx, &payloads) {
-                    self.postpone(index, header, datagram, payloads, Until::Prepared(child));
-                    return Effect::Postponed(self.sas[index].local_spi).into();
-                }
-                if create_child::waits_for_delete(self, &self.sas[index], &payloads) {
-                    self.postpone(index, header, datagram, payloads, Until::Deleted);
-                    return Effects::none();
-                }
-                create_child::answer(self, cx, index, payloads)
-            }
-            (Ok(payloads), ExchangeType::IKE_FOLLOWUP_KE) => {
-                match follow_up_answer::answer(self, cx, index, &payloads) {
-                    Ok(granted) => granted.into(),
-                    Err(rejection) => Answer::from(&rejection),
-                }
-            }
-            (Ok(payloads), ExchangeType::INFORMATIONAL) => {
-                let pause = cx.config.drain_before_answer;
-                if create_child::handover::take_over_deleted(self, cx, &payloads)
-                    && !pause.is_zero()
-                {
-                    let due = Until::Time(after(cx.now, pause));
-                    self.postpone(index, header, datagram, payloads, due);
-                    return Effects::none();
-                }
-                informational::answer(self, cx, index, &payloads, datagram)
-            }
-            (Ok(_), _) => {
-                let rejection = Rejection::invalid_syntax(format!(
-                    "{} on an established IKE SA",
-                    header.exchange
-                ));
-                Answer::from(&rejection)
-            }
-        };
-        if fatal || self.deleted.is_some() {
-            let pause = self.pause_before_farewell(cx);
-            let sa = &mut self.sas[index];
-            let spi = sa.local_spi;
-            let answer = sa.answer(cx, &self.path, header, &answer);
-            cx.out.farewell(cx.now, spi, datagram, answer, pause);
-        } else {
-            let answer = self.sas[index].answer(cx, &self.path, header, &answer);
-            // RFC 7296 §2.11: to where the request came from.
-            cx.out.transmit_all(datagram.local, datagram.remote, answer);
-        }
-        if fatal {
-            let failure = Failure::new(
-                FailureKind::ProtocolError,
-                format!("the peer's {} request cannot be read", header.exchange),
-            );
-            effects += self.end(cx, CloseReason::MalformedRequest, Some(failure));
-        } else {
-            effects += delete::settle(self, cx);
-        }
-        effects
-    }
-
-    /// Keeps a request that is answered later.
-    fn postpone(
-        &mut self,
-        index: usize,
-        header: &Header,
-        Datagram { local, remote, octets }: Datagram<'_>,
-        payloads: Vec<Payload>,
-        until: Until,
-    ) {
-        let (header, ends, octets) = (*header, (local, remote), octets.to_vec());
-        let postponed = Postponed { header, payloads, ends, octets, until };
-        self.sas[index].window.postponed = Some(Box::new(postponed));
-    }
-
     /// Answers requests that wait no longer: their time has come, or the peer has answered the Delete.
     fn respond_to_ready(&mut self, cx: &mut Context<'_>) -> Effects {
         let is_ready = |sa: &IkeSa, request: &Postponed| match request.until {
@@ -275,7 +110,7 @@ impl Session {
         let mut effects = Effects::none();
         for spi in ready {
             // One may end the session.
-            if self.position(spi).is_some() {
+            if self.sa(spi).is_some() {
                 effects += self.respond_to_postponed(cx, spi);
             }
         }
@@ -284,16 +119,14 @@ impl Session {
 
     /// Answers a request on the IKE SA with this local SPI that has been waiting.
     pub fn respond_to_postponed(&mut self, cx: &mut Context<'_>, spi: IkeSpi) -> Effects {
-        let Some(index) = self.position(spi) else {
+        let Some(mut ike) = self.carrier(spi) else {
             impossible!(cx.out, "the engine has found the session by this SPI");
         };
-        let Some(postponed) = self.sas[index].window.postponed.take() else {
-            return Effects::none();
-        };
+        let Some(postponed) = ike.window.postponed.take() else { return Effects::none() };
         let Postponed { header, payloads, ends: (local, remote), octets, until: _until } =
             *postponed;
         let datagram = Datagram { local, remote, octets: &octets };
-        self.respond(cx, index, &header, datagram, Ok(payloads))
+        ike.respond(cx, &header, datagram, Ok(payloads))
     }
 
     /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer:
@@ -302,54 +135,6 @@ impl Session {
         let by_choice = matches!(self.deleted, Some((_, CloseReason::DeletedByPeer)));
         let ends = by_choice && self.sas.len() == 1 && !self.children.is_empty();
         if ends { cx.config.drain_before_answer } else { Duration::ZERO }
-    }
-
-    /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
-    fn repeat_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        header: &Header,
-        datagram: Datagram<'_>,
-    ) {
-        let IkeSa { window, state: Established { keys, .. }, .. } = &mut self.sas[index];
-        // RFC 7383 §2.6.1: once for all fragments of the request.
-        let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
-        if fragment::place(header, datagram.octets).is_ok_and(rest) {
-            return cx.out.discard(Discard::RepeatedFragment);
-        }
-        if !keys.proves(header, datagram.octets) {
-            return cx.out.discard(Discard::NotAuthentic);
-        }
-        let path = &mut self.path;
-        let rng = &mut *cx.rng;
-        let smaller = |message: &Message| {
-            let (size, message) = message.smaller(keys, path, rng)?;
-            path.fragment_size = Some(size);
-            Some(message)
-        };
-        if let Some(datagrams) = window.repeat_answer(smaller) {
-            cx.out.transmit_all(datagram.local, datagram.remote, datagrams);
-        }
-        self.mobility.also_from(datagram.local, datagram.remote, &self.path);
-    }
-
-    fn end_on_bad_response(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        error: &WireError,
-    ) -> Effects {
-        let failure = malformed(error);
-        let reason = CloseReason::MalformedAnswer;
-        // RFC 7296 §2.21, §2.4: no error is sent, but the peer is not left with an IKE SA that is gone here.
-        if let Some(Active::Child(pending)) = self.sas[index].state.active.take() {
-            cx.release_spi(pending.spi_in);
-        }
-        if self.is_closing() {
-            return self.end(cx, reason, Some(failure));
-        }
-        self.break_off(cx, reason, failure)
     }
 
     /// Ends the session if the peer's answer says that it could not read the request: then the peer has ended the IKE
@@ -377,13 +162,14 @@ impl Session {
         let mut index = 0;
         while !self.is_over() && index < self.tasks.len() {
             // However many wait for the answer that is awaited.
-            if self.tasks.are_general() && !self.may_ask(self.current_index()) {
+            let serving = self.serving_sa();
+            if self.tasks.are_general() && !serving.is_some_and(IkeSa::may_ask) {
                 return effects;
             }
             let carrier = match &self.tasks[index] {
-                Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.position(*spi),
-                Task::UpdateAddresses | Task::VerifyAddress => Some(self.known_to_the_peer()),
-                _ => Some(self.current_index()),
+                Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.sa(*spi),
+                Task::UpdateAddresses | Task::VerifyAddress => self.known_to_the_peer(),
+                _ => serving,
             };
             // Its IKE SA is gone: so is the reason.
             let Some(carrier) = carrier else {
@@ -398,35 +184,32 @@ impl Session {
                 }
                 // The peer's request could not be answered on it any more.
                 Task::RekeyIke(_) => {
-                    let postponed = &self.sas[carrier].window.postponed;
+                    let postponed = &carrier.window.postponed;
                     postponed.as_ref().is_some_and(|p| matches!(p.until, Until::Deleted))
                 }
                 _ => false,
             };
-            if early || !self.may_ask(carrier) {
+            if early || !carrier.may_ask() {
                 index += 1;
                 continue;
             }
+            let spi = carrier.local_spi;
             let Some(task) = self.tasks.remove(index) else {
                 cx.out.bug("the index is smaller than the number of tasks");
                 return effects;
             };
-            effects += self.start(cx, carrier, task);
+            if let Some(mut ike) = self.carrier(spi) {
+                effects += ike.start(cx, task);
+            }
             index = 0;
         }
         effects
     }
 
-    /// Returns `true` if an exchange of ours can begin on an IKE SA.
-    fn may_ask(&self, index: usize) -> bool {
-        let sa = self.sas.get(index);
-        sa.is_some_and(|sa| !sa.state.unproven && sa.window.is_free())
-    }
-
     /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).
     fn renew_numbers(&mut self) {
         // The session is over.
-        let Some(sa) = self.sas.get(self.current_index()) else { return };
+        let Some(sa) = self.serving_sa() else { return };
         let task = Task::RekeyIke(sa.local_spi);
         let worn = sa.window.is_worn()
             && sa.state.phase == Phase::Serving
@@ -435,24 +218,6 @@ impl Session {
         if worn && !delayed && !self.is_closing() {
             self.queue(task);
         }
-    }
-
-    fn start(&mut self, cx: &mut Context<'_>, carrier: usize, task: Task) -> Effects {
-        if self.is_closing() && !matches!(task, Task::DeleteIke(_)) {
-            return Effects::none();
-        }
-        match task {
-            Task::CreateChild(name) => return create_child::ask_new(self, cx, carrier, &name),
-            Task::RekeyChild(spi) => return create_child::ask_rekey(self, cx, carrier, spi),
-            Task::DeleteChild(spi) => delete::ask_child(self, cx, carrier, spi),
-            Task::RekeyIke(_) => rekey_ike::ask(self, cx, carrier),
-            Task::DeleteIke(_) => delete::ask_ike(self, cx, carrier),
-            Task::Liveness => informational::ask_liveness(self, cx, carrier),
-            Task::UpdateAddresses => address_update::ask(self, cx, carrier, Purpose::Update),
-            Task::VerifyAddress => address_update::ask(self, cx, carrier, Purpose::Verify),
-            Task::TellAddresses => address_update::ask(self, cx, carrier, Purpose::Tell),
-        }
-        Effects::none()
     }
 
     /// Does what is due.
@@ -520,12 +285,12 @@ impl Session {
         }
         let mut effects = Effects::none();
         for spi in given_up {
-            let superseded = |sa: &IkeSa| sa.state.phase == Phase::Superseded;
-            if let Some(index) = self.position(spi)
-                && superseded(&self.sas[index])
-                && spi != self.current
+            let is_current = spi == self.current;
+            if let Some(ike) = self.carrier(spi)
+                && ike.state.phase == Phase::Superseded
+                && !is_current
             {
-                effects += delete::drop_ike(self, cx, index);
+                effects += delete::drop_ike(ike, cx);
                 continue;
             }
             let Some(sa) = self.each_sa().find(|sa| sa.local_spi == spi) else { continue };
@@ -537,6 +302,227 @@ impl Session {
             return effects.and(self.end(cx, CloseReason::NoAnswer, failure));
         }
         effects
+    }
+}
+
+/// What goes on one IKE SA in use.
+impl Carrier<'_> {
+    /// Takes an answer of the peer.
+    fn handle_response(
+        mut self,
+        cx: &mut Context<'_>,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) -> Effects {
+        let (sa, path, tunnel) = self.split();
+        let Some(answer) = sa.read_answer(cx, (tunnel, path), header, datagram) else {
+            return Effects::none();
+        };
+        let Answered { body, retransmissions, .. } = answer;
+        let payloads = match body {
+            Ok(body) => body.payloads,
+            Err(error) => return self.end_on_bad_response(cx, &error),
+        };
+        sa.state.unproven = false;
+        self.session.heard(cx, datagram);
+        self.session.take_answering_path(cx, datagram, retransmissions);
+        if let Some(effects) = self.session.end_if_disowned(cx, &payloads) {
+            return effects;
+        }
+        match self.state.active.take() {
+            Some(Active::Child(pending)) => {
+                create_child::conclude(&mut self, cx, *pending, payloads)
+            }
+            Some(Active::Rekey(pending)) => rekey_ike::conclude(&mut self, cx, *pending, payloads),
+            Some(Active::DeleteChildren(spis)) => {
+                delete::conclude_children(self.session, cx, &spis)
+            }
+            Some(Active::DeleteIke) => delete::drop_ike(self, cx),
+            Some(Active::Addresses(pending)) => {
+                address_update::conclude(&mut self, cx, &pending, &payloads)
+            }
+            Some(Active::Liveness(shown)) => {
+                shown.into_iter().for_each(|spi| self.session.promote_child(cx, spi));
+                create_child::handover::conclude_waiting(self.session, cx);
+                Effects::none()
+            }
+            None => Effects::none(),
+        }
+    }
+
+    /// Takes a request of the peer.
+    fn handle_request(
+        mut self,
+        cx: &mut Context<'_>,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) -> Effects {
+        let (sa, path, _) = self.split();
+        let class = sa.window.classify(header.message_id);
+        if class == Request::Foreign {
+            return cx.discard(Discard::MessageId);
+        }
+        if class == Request::Repeated {
+            self.repeat_answer(cx, header, datagram);
+            return Effects::none();
+        }
+        if sa.window.postponed.is_some() {
+            return cx.discard(Discard::AnswerPending);
+        }
+        let (keys, requests) = (&sa.state.keys, &mut sa.window.requests);
+        requests.forget(cx.now, cx.config.patience());
+        let received = requests.receive(cx.now, path, keys, header, datagram.octets);
+        let (body, fragments) = match received {
+            Err(reason) => return cx.discard(reason),
+            Ok(Received::Fragment) => return Effects::none(),
+            Ok(Received::Message { body, fragments }) => (body, fragments),
+        };
+        if let Some(fragments) = &fragments {
+            path.follow_fragments(fragments.largest);
+        }
+        sa.state.unproven = false;
+        self.session.heard(cx, datagram);
+        let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+        let payloads = body.map(|body| body.payloads);
+        self.respond(cx, header, Datagram { octets, ..datagram }, payloads)
+    }
+
+    /// Answers a request, of which `datagram` is fragment 1, or all of it. The answer may have to wait.
+    fn respond(
+        mut self,
+        cx: &mut Context<'_>,
+        header: &Header,
+        datagram: Datagram<'_>,
+        payloads: Result<Vec<Payload>, WireError>,
+    ) -> Effects {
+        let Answer { payloads: answer, fatal, mut effects } = match (payloads, header.exchange) {
+            (Err(error), _) => Answer::from(&Rejection::unreadable(&error)),
+            (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
+                if let Some(child) = create_child::unprepared(self.session, cx, &payloads) {
+                    self.postpone(header, datagram, payloads, Until::Prepared(child));
+                    return Effect::Postponed(self.local_spi).into();
+                }
+                if create_child::waits_for_delete(self.session, &self, &payloads) {
+                    self.postpone(header, datagram, payloads, Until::Deleted);
+                    return Effects::none();
+                }
+                create_child::answer(&mut self, cx, payloads)
+            }
+            (Ok(payloads), ExchangeType::IKE_FOLLOWUP_KE) => {
+                match follow_up_answer::answer(&mut self, cx, &payloads) {
+                    Ok(granted) => granted.into(),
+                    Err(rejection) => Answer::from(&rejection),
+                }
+            }
+            (Ok(payloads), ExchangeType::INFORMATIONAL) => {
+                let pause = cx.config.drain_before_answer;
+                if create_child::handover::take_over_deleted(self.session, cx, &payloads)
+                    && !pause.is_zero()
+                {
+                    let due = Until::Time(after(cx.now, pause));
+                    self.postpone(header, datagram, payloads, due);
+                    return Effects::none();
+                }
+                informational::answer(&mut self, cx, &payloads, datagram)
+            }
+            (Ok(_), _) => {
+                let rejection = Rejection::invalid_syntax(format!(
+                    "{} on an established IKE SA",
+                    header.exchange
+                ));
+                Answer::from(&rejection)
+            }
+        };
+        let ends = fatal || self.session.deleted.is_some();
+        let pause = self.session.pause_before_farewell(cx);
+        let (sa, path, _) = self.split();
+        let spi = sa.local_spi;
+        let answer = sa.answer(cx, path, header, &answer);
+        if ends {
+            cx.out.farewell(cx.now, spi, datagram, answer, pause);
+        } else {
+            // RFC 7296 §2.11: to where the request came from.
+            cx.out.transmit_all(datagram.local, datagram.remote, answer);
+        }
+        if fatal {
+            let failure = Failure::new(
+                FailureKind::ProtocolError,
+                format!("the peer's {} request cannot be read", header.exchange),
+            );
+            effects += self.session.end(cx, CloseReason::MalformedRequest, Some(failure));
+        } else {
+            effects += delete::settle(self.session, cx);
+        }
+        effects
+    }
+
+    /// Keeps a request that is answered later.
+    fn postpone(
+        &mut self,
+        header: &Header,
+        Datagram { local, remote, octets }: Datagram<'_>,
+        payloads: Vec<Payload>,
+        until: Until,
+    ) {
+        let (header, ends, octets) = (*header, (local, remote), octets.to_vec());
+        let postponed = Postponed { header, payloads, ends, octets, until };
+        self.window.postponed = Some(Box::new(postponed));
+    }
+
+    /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
+    fn repeat_answer(&mut self, cx: &mut Context<'_>, header: &Header, datagram: Datagram<'_>) {
+        let (IkeSa { window, state: Established { keys, .. }, .. }, path, _) = self.split();
+        // RFC 7383 §2.6.1: once for all fragments of the request.
+        let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
+        if fragment::place(header, datagram.octets).is_ok_and(rest) {
+            return cx.out.discard(Discard::RepeatedFragment);
+        }
+        if !keys.proves(header, datagram.octets) {
+            return cx.out.discard(Discard::NotAuthentic);
+        }
+        let rng = &mut *cx.rng;
+        let smaller = |message: &Message| {
+            let (size, message) = message.smaller(keys, path, rng)?;
+            path.fragment_size = Some(size);
+            Some(message)
+        };
+        if let Some(datagrams) = window.repeat_answer(smaller) {
+            cx.out.transmit_all(datagram.local, datagram.remote, datagrams);
+        }
+        let Session { mobility, path, .. } = &mut *self.session;
+        mobility.also_from(datagram.local, datagram.remote, path);
+    }
+
+    fn end_on_bad_response(&mut self, cx: &mut Context<'_>, error: &WireError) -> Effects {
+        let failure = malformed(error);
+        let reason = CloseReason::MalformedAnswer;
+        // RFC 7296 §2.21, §2.4: no error is sent, but the peer is not left with an IKE SA that is gone here.
+        if let Some(Active::Child(pending)) = self.state.active.take() {
+            cx.release_spi(pending.spi_in);
+        }
+        if self.session.is_closing() {
+            return self.session.end(cx, reason, Some(failure));
+        }
+        self.session.break_off(cx, reason, failure)
+    }
+
+    /// Starts an exchange.
+    fn start(&mut self, cx: &mut Context<'_>, task: Task) -> Effects {
+        if self.session.is_closing() && !matches!(task, Task::DeleteIke(_)) {
+            return Effects::none();
+        }
+        match task {
+            Task::CreateChild(name) => return create_child::ask_new(self, cx, &name),
+            Task::RekeyChild(spi) => return create_child::ask_rekey(self, cx, spi),
+            Task::DeleteChild(spi) => delete::ask_child(self, cx, spi),
+            Task::RekeyIke(_) => rekey_ike::ask(self, cx),
+            Task::DeleteIke(_) => delete::ask_ike(self, cx),
+            Task::Liveness => informational::ask_liveness(self, cx),
+            Task::UpdateAddresses => address_update::ask(self, cx, Purpose::Update),
+            Task::VerifyAddress => address_update::ask(self, cx, Purpose::Verify),
+            Task::TellAddresses => address_update::ask(self, cx, Purpose::Tell),
+        }
+        Effects::none()
     }
 }
 

@@ -191,6 +191,11 @@ impl<S: Keyed> IkeSa<S> {
 }
 
 impl IkeSa {
+    /// Returns `true` if an exchange of ours can begin.
+    pub fn may_ask(&self) -> bool {
+        !self.state.unproven && self.window.is_free()
+    }
+
     /// Makes the answer to a request, and keeps it. Returns the datagrams, which are not sent yet.
     pub fn answer(
         &mut self,

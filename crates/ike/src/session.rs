@@ -6,6 +6,7 @@
 //! last IKE SA.
 
 mod aging;
+mod carrier;
 mod children;
 mod ending;
 mod renewal;
@@ -35,7 +36,7 @@ use crate::task::Task;
 use crate::unreachable::{Unreachable, Unsent};
 use crate::wire::header::IkeSpi;
 use crate::wire::payload::Payload;
-use crate::wire::registry::{ExchangeType, ProtocolId};
+use crate::wire::registry::ProtocolId;
 use esp::plane::{PacketSummary, Spi};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
@@ -43,6 +44,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use carrier::Carrier;
 pub(crate) use children::{Changing, Children, most_children};
 pub(crate) use renewal::Renewal;
 pub(crate) use tasks::Tasks;
@@ -113,25 +115,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that this side begins. Its attempt is still to come.
-    pub fn begin(tunnel: Arc<IkeTunnel>, path: Path, spi: IkeSpi, now: Instant) -> Self {
-        Self::new(tunnel, path, spi, true, now, now)
-    }
-
-    /// A session that a peer has begun, and that both sides have agreed on.
-    pub fn adopt(
-        tunnel: Arc<IkeTunnel>,
-        path: Path,
-        sa: IkeSa,
-        begun_at: Instant,
-        now: Instant,
-    ) -> Self {
-        let mut session = Self::new(tunnel, path, sa.local_spi, false, begun_at, now);
-        session.sas.push(sa);
-        session
-    }
-
-    fn new(
+    /// A session without IKE SAs: its attempt, or an IKE SA in use with the local SPI `current`, is still to come.
+    pub fn new(
         tunnel: Arc<IkeTunnel>,
         path: Path,
         current: IkeSpi,
@@ -209,17 +194,18 @@ impl Session {
     pub fn current_sa(&self) -> Option<&IkeSa<dyn State>> {
         match &self.attempt {
             Some(attempt) => Some(attempt.sa()),
-            None => self.sas.get(self.current_index()).map(|sa| sa as &IkeSa<dyn State>),
+            None => self.serving_sa().map(|sa| sa as &IkeSa<dyn State>),
         }
     }
 
-    /// The index of an IKE SA in use.
-    pub fn position(&self, spi: IkeSpi) -> Option<usize> {
-        self.sas.iter().position(|s| s.local_spi == spi)
+    /// The IKE SA in use that carries new exchanges.
+    pub fn serving_sa(&self) -> Option<&IkeSa> {
+        self.sa(self.current)
     }
 
-    pub fn current_index(&self) -> usize {
-        self.position(self.current).unwrap_or(0)
+    /// The IKE SA in use with this local SPI.
+    pub fn sa(&self, spi: IkeSpi) -> Option<&IkeSa> {
+        self.sas.iter().find(|sa| sa.local_spi == spi)
     }
 
     pub fn child_by_inbound(&self, spi: Spi) -> Option<&ChildSa> {
@@ -515,18 +501,4 @@ impl Session {
     }
 
     // ---- outputs
-
-    /// Sends a protected request and remembers what it is for.
-    pub fn send_request(
-        &mut self,
-        cx: &mut Context<'_>,
-        index: usize,
-        exchange: ExchangeType,
-        payloads: &[Payload],
-        active: Active,
-    ) {
-        let sa = &mut self.sas[index];
-        sa.state.active = Some(active);
-        sa.request(cx, (&self.tunnel, &self.path), exchange, payloads);
-    }
 }

@@ -328,7 +328,7 @@ fn left(now: Instant, at: Instant) -> Duration {
 
 fn ike_sa(now: Instant, session: &Session, sa: &IkeSa<dyn SaState>) -> IkeSaStatus {
     let (initiator_spi, responder_spi) = sa.spis();
-    let established = session.sas.get(session.current_index()).map(|sa| &sa.state);
+    let established = session.serving_sa().map(|sa| &sa.state);
     IkeSaStatus {
         initiator: sa.initiator,
         initiator_spi,
@@ -425,7 +425,7 @@ fn child_sa(
 ) -> ChildSaStatus {
     let (inbound, outbound) = usage(plane, child);
     let total = total(plane, session, child, session.children.len());
-    let shield = session.sas.get(session.current_index()).map(|sa| sa.state.keys.shield);
+    let shield = session.serving_sa().map(|sa| sa.state.keys.shield);
     let lifetime = child.choice.lifetime;
     let used = inbound.bytes.max(outbound.bytes);
     ChildSaStatus {

@@ -11,7 +11,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::sa::active::{Active, PendingAddresses, Purpose};
 use crate::sa::mobility::{PEER_ADDRESSES, SeenAs};
 use crate::sa::path::{announce, detect};
-use crate::session::Session;
+use crate::session::{Carrier, Session};
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
 use crate::wire::parts::{Parts, status};
@@ -76,8 +76,8 @@ fn is_usable(address: IpAddr) -> bool {
 }
 
 /// Sends a request for a purpose.
-pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, purpose: Purpose) {
-    if !session.is_mobile() {
+pub(crate) fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>, purpose: Purpose) {
+    if !ike.session.is_mobile() {
         return;
     }
     let mut payloads = Vec::new();
@@ -86,43 +86,42 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, pur
         payloads.push(status(NotifyType::UPDATE_SA_ADDRESSES, vec![]));
     }
     if purpose != Purpose::Tell {
-        payloads.extend(detection(session, cx, index));
+        payloads.extend(detection(ike, cx));
     }
     if matches!(purpose, Purpose::Update | Purpose::Tell) {
-        session.tasks.retain(|t| *t != Task::TellAddresses);
-        let others = session.other_addresses(cx);
+        ike.session.tasks.retain(|t| *t != Task::TellAddresses);
+        let others = ike.session.other_addresses(cx);
         match others.as_slice() {
             [] => payloads.push(status(NotifyType::NO_ADDITIONAL_ADDRESSES, vec![])),
             others => payloads.extend(others.iter().map(|a| additional(*a))),
         }
-        session.mobility.told = others.into();
+        ike.session.mobility.told = others.into();
     }
-    let unverified = session.mobility.verified().is_some();
+    let unverified = ike.session.mobility.verified().is_some();
     if purpose == Purpose::Verify || (purpose == Purpose::Update && unverified) {
         let mut random = vec![0; COOKIE];
         cx.rng.fill(&mut random);
         payloads.push(status(NotifyType::COOKIE2, random.clone()));
         cookie = Some(random);
     }
-    let pending = PendingAddresses { purpose, moves: session.mobility.moves, cookie };
+    let pending = PendingAddresses { purpose, moves: ike.session.mobility.moves, cookie };
     let active = Active::Addresses(pending);
-    session.send_request(cx, index, ExchangeType::INFORMATIONAL, &payloads, active);
+    ike.ask(cx, ExchangeType::INFORMATIONAL, &payloads, active);
 }
 
-fn detection(session: &Session, cx: &Context<'_>, index: usize) -> [Payload; 2] {
-    let spis = session.sas[index].spis();
-    announce(spis, &session.path, cx.config.encap == Encap::Always)
+fn detection(ike: &Carrier<'_>, cx: &Context<'_>) -> [Payload; 2] {
+    let spis = ike.spis();
+    announce(spis, &ike.session.path, cx.config.encap == Encap::Always)
 }
 
 /// Answers the parts of a request that concern addresses.
 pub(crate) fn answer(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     payloads: &[Payload],
     datagram: Datagram<'_>,
 ) -> Vec<Payload> {
-    if !session.mobility.supported {
+    if !ike.session.mobility.supported {
         return Vec::new();
     }
     let parts = Parts::of(payloads);
@@ -135,33 +134,33 @@ pub(crate) fn answer(
         answer.push(status(NotifyType::UNEXPECTED_NAT_DETECTED, vec![]));
         return answer;
     }
-    let spis = session.sas[index].spis();
-    let mut path = session.path;
+    let spis = ike.spis();
+    let mut path = ike.session.path;
     (path.local, path.remote) = (datagram.local, datagram.remote);
     let detected = detect(spis, &mut path, payloads);
     if let Some(list) = listed(&parts) {
-        session.learn_addresses(cx, datagram.remote, list);
+        ike.session.learn_addresses(cx, datagram.remote, list);
     }
     if parts.notify(NotifyType::UPDATE_SA_ADDRESSES).is_some() {
-        if !is_acceptable(session, datagram.remote)
+        if !is_acceptable(ike.session, datagram.remote)
             || !cx.config.families.has_address(datagram.remote.ip())
         {
             let text = format!("the peer may not move to {}", datagram.remote);
-            cx.out.event(&session.tunnel.name, None, EventKind::Warning(text));
+            cx.out.event(&ike.session.tunnel.name, None, EventKind::Warning(text));
             answer.push(status(NotifyType::UNACCEPTABLE_ADDRESSES, vec![]));
             return answer;
         }
-        session.follow_update(cx, path);
+        ike.session.follow_update(cx, path);
     }
-    let here = (session.path.local, session.path.remote) == (path.local, path.remote);
-    if detected && here && session.begun_here && session.mobility.verified().is_none() {
+    let here = (ike.session.path.local, ike.session.path.remote) == (path.local, path.remote);
+    if detected && here && ike.session.begun_here && ike.session.mobility.verified().is_none() {
         // A check of our address tells better how the peer sees it than the answer to an update, which may have been
         // the answer to a copy.
         let seen = seen_as(spis, &parts);
-        if session.mobility.seen_as != seen {
-            session.mobility.seen_as = seen;
-            session.path = path;
-            session.settle_path(cx);
+        if ike.session.mobility.seen_as != seen {
+            ike.session.mobility.seen_as = seen;
+            ike.session.path = path;
+            ike.session.settle_path(cx);
         }
     }
     if detected {
@@ -189,13 +188,12 @@ fn shown(datagram: Datagram<'_>) -> Vec<u8> {
 
 /// Takes the answer to a request of ours.
 pub(crate) fn conclude(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     pending: &PendingAddresses,
     payloads: &[Payload],
 ) -> Effects {
-    if session.is_closing() {
+    if ike.session.is_closing() {
         return Effects::none();
     }
     let parts = Parts::of(payloads);
@@ -207,23 +205,23 @@ pub(crate) fn conclude(
         if !same && !refused {
             let detail = "the peer did not return the cookie that shows where it is".to_owned();
             let failure = Failure::new(FailureKind::ProtocolError, detail);
-            return session.break_off(cx, CloseReason::AddressUnverified, failure);
+            return ike.session.break_off(cx, CloseReason::AddressUnverified, failure);
         }
     }
     // RFC 4555 §3.5, §3.7: a message that was sent by another path, too, says nothing of this one.
-    let outdated = pending.moves != session.mobility.moves;
+    let outdated = pending.moves != ike.session.mobility.moves;
     match pending.purpose {
-        Purpose::Update if outdated => session.queue_first(Task::UpdateAddresses),
-        Purpose::Update => conclude_update(session, cx, index, payloads, &parts),
-        Purpose::Verify if is_back(session) => session.settle_path(cx),
-        Purpose::Verify if outdated => session.queue_first(Task::VerifyAddress),
+        Purpose::Update if outdated => ike.session.queue_first(Task::UpdateAddresses),
+        Purpose::Update => conclude_update(ike, cx, payloads, &parts),
+        Purpose::Verify if is_back(ike.session) => ike.session.settle_path(cx),
+        Purpose::Verify if outdated => ike.session.queue_first(Task::VerifyAddress),
         Purpose::Verify => {
-            let spis = session.sas[index].spis();
-            detect(spis, &mut session.path, payloads);
-            session.settle_path(cx);
+            let spis = ike.spis();
+            detect(spis, &mut ike.session.path, payloads);
+            ike.session.settle_path(cx);
         }
-        Purpose::Liveness if !outdated && has_another_mapping(session, index, &parts) => {
-            session.queue_first(Task::UpdateAddresses)
+        Purpose::Liveness if !outdated && has_another_mapping(ike, &parts) => {
+            ike.session.queue_first(Task::UpdateAddresses)
         }
         Purpose::Liveness | Purpose::Tell => {}
     }
@@ -237,32 +235,31 @@ fn is_back(session: &Session) -> bool {
 }
 
 fn conclude_update(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     payloads: &[Payload],
     parts: &Parts<'_>,
 ) {
     if let Some(error) = parts.error() {
-        session.mobility.refusals += 1;
-        let (local, remote) = (session.path.local, session.path.remote);
+        ike.session.mobility.refusals += 1;
+        let (local, remote) = (ike.session.path.local, ike.session.path.remote);
         let text = format!("the peer does not move to {local} with {remote}: {}", error.kind);
-        cx.out.event(&session.tunnel.name, None, EventKind::Warning(text));
-        if session.mobility.verified().is_some() {
-            session.return_to_verified();
-            session.queue_first(Task::UpdateAddresses);
+        cx.out.event(&ike.session.tunnel.name, None, EventKind::Warning(text));
+        if ike.session.mobility.verified().is_some() {
+            ike.session.return_to_verified();
+            ike.session.queue_first(Task::UpdateAddresses);
         } else if error.kind == NotifyType::UNEXPECTED_NAT_DETECTED
-            && session.mobility.refusals < REFUSALS
+            && ike.session.mobility.refusals < REFUSALS
         {
             // RFC 4555 §3.9: an attacker who can change one packet is not to have his way.
-            session.queue_first(Task::UpdateAddresses);
+            ike.session.queue_first(Task::UpdateAddresses);
         }
         return;
     }
-    let spis = session.sas[index].spis();
-    detect(spis, &mut session.path, payloads);
-    session.mobility.seen_as = seen_as(spis, parts);
-    session.settle_path(cx);
+    let spis = ike.spis();
+    detect(spis, &mut ike.session.path, payloads);
+    ike.session.mobility.seen_as = seen_as(spis, parts);
+    ike.session.settle_path(cx);
 }
 
 fn seen_as(spis: (IkeSpi, IkeSpi), parts: &Parts<'_>) -> Option<SeenAs> {
@@ -281,7 +278,7 @@ pub(crate) fn note_first_mapping(
 
 /// Returns `true` if the peer sees another address of ours than before (RFC 4555 §3.8). After a rekey of the IKE SA
 /// this cannot be told; an unnecessary update does no harm.
-fn has_another_mapping(session: &Session, index: usize, parts: &Parts<'_>) -> bool {
-    let now = seen_as(session.sas[index].spis(), parts);
-    session.begun_here && now.is_some() && now != session.mobility.seen_as
+fn has_another_mapping(ike: &Carrier<'_>, parts: &Parts<'_>) -> bool {
+    let now = seen_as(ike.spis(), parts);
+    ike.session.begun_here && now.is_some() && now != ike.session.mobility.seen_as
 }

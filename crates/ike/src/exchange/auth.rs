@@ -32,7 +32,7 @@ use crate::sa::path::Path;
 use crate::sa::reassembly::Received;
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase};
-use crate::session::Session;
+use crate::session::{Carrier, Session};
 use crate::task::Task;
 use crate::wire::header::Header;
 use crate::wire::parts::{Parts, status};
@@ -44,9 +44,6 @@ use proving::{Proving, Said};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The index of a session's first IKE SA.
-const FIRST: usize = 0;
 
 /// The time that work with certificates may take, including the download of revocation lists.
 const WORK_FOR: Duration = Duration::from_secs(60);
@@ -310,51 +307,51 @@ fn finish(
     let has_ppk = keys.ppk.is_some();
     let tunnel = Arc::clone(&session.tunnel);
     let suite = keys.suite;
-    session.sas.push(sa.with(established(cx, tunnel.lifetime, keys)));
+    let mut ike = session.take_in(sa.with(established(cx, tunnel.lifetime, keys)));
     let warning = match verdict {
         Ok(warning) => warning,
         Err(failure) => {
             release(cx, spi_in);
-            session.failed.push(child.name.clone());
+            ike.session.failed.push(child.name.clone());
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
             let told = parts
                 .error()
                 .is_some_and(|e| parts.sa.is_none() && e.kind == NotifyType::AUTHENTICATION_FAILED);
             if !told {
                 // RFC 7296 §2.21.2: the responder believes the IKE SA is up; it is told otherwise.
-                super::delete::ask_refused(session, cx, FIRST);
+                super::delete::ask_refused(&mut ike, cx);
             }
-            return session.end(cx, CloseReason::ProofRefused, Some(failure));
+            return ike.session.end(cx, CloseReason::ProofRefused, Some(failure));
         }
     };
     for warning in warning.into_iter().chain(ppk::warning(&tunnel, has_ppk)) {
         cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
     }
-    if session.is_closing() {
+    if ike.session.is_closing() {
         release(cx, spi_in);
         return Effects::none();
     }
     let nonces = handshake.nonces();
-    let mut effects = session.establish(cx, suite, nonces);
-    session.plan_renewal(cx, &parts);
-    if session.path.traverses && session.may_be_mobile(cx) {
-        address_update::agree(session, &parts);
+    let mut effects = ike.session.establish(cx, suite, nonces);
+    ike.session.plan_renewal(cx, &parts);
+    if ike.session.path.traverses && ike.session.may_be_mobile(cx) {
+        address_update::agree(ike.session, &parts);
     }
     let Some(spi_in) = spi_in else {
         if unwanted {
-            return effects.and(session.close_when_idle(cx));
+            return effects.and(ike.session.close_when_idle(cx));
         }
-        session.tasks.push_front(Task::CreateChild(child.name.clone()));
+        ike.session.tasks.push_front(Task::CreateChild(child.name.clone()));
         return effects;
     };
     if unwanted {
         cx.release_spi(spi_in);
         if parts.sa.is_some() {
-            session.tasks.push_front(Task::DeleteChild(spi_in));
+            ike.session.tasks.push_front(Task::DeleteChild(spi_in));
         }
         return effects;
     }
-    match conclude_child(session, cx, &child, spi_in, nonces, &parts) {
+    match conclude_child(&mut ike, cx, &child, spi_in, nonces, &parts) {
         Ok(installed) => effects += installed,
         Err(failure) => {
             cx.release_spi(spi_in);
@@ -362,10 +359,10 @@ fn finish(
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
             if parts.sa.is_some() {
                 // The responder has the Child SA that we do not want.
-                session.tasks.push_front(Task::DeleteChild(spi_in));
+                ike.session.tasks.push_front(Task::DeleteChild(spi_in));
             }
             // An IKE SA that carries nothing is of no use to anyone.
-            effects += session.close_when_idle(cx);
+            effects += ike.session.close_when_idle(cx);
         }
     }
     effects
@@ -452,7 +449,7 @@ fn check(
 
 /// A proof that was not accepted, by us or by the peer.
 fn conclude_child(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
     child: &Arc<ChildTunnel>,
     spi_in: Spi,
@@ -461,17 +458,19 @@ fn conclude_child(
 ) -> Result<Effects, Failure> {
     let asked = asked(child);
     let agreed = child_sa::read_answer(child, &asked, Offered::default(), parts)?;
-    let (choice, spi_out) =
-        accept_child(&session.path.carries(&child.proposals), Offered::default(), agreed.proposals)
-            .ok_or_else(|| {
-                Failure::new(
-                    FailureKind::ProtocolError,
-                    format!("the peer chose {}, which was not offered", describe(agreed.proposals)),
-                )
-            })?;
+    let (choice, spi_out) = accept_child(
+        &ike.session.path.carries(&child.proposals),
+        Offered::default(),
+        agreed.proposals,
+    )
+    .ok_or_else(|| {
+        Failure::new(
+            FailureKind::ProtocolError,
+            format!("the peer chose {}, which was not offered", describe(agreed.proposals)),
+        )
+    })?;
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let keys = &session.sas[FIRST].state.keys;
     let blueprint = Blueprint {
         tunnel: child,
         choice,
@@ -479,16 +478,16 @@ fn conclude_child(
         selectors: agreed.selectors,
         spi_in,
         spi_out,
-        keys: keys.child(suite, &[], nonces, None),
+        keys: ike.state.keys.child(suite, &[], nonces, None),
         initiator: true,
         standby: false,
-        path: session.child_path(),
+        path: ike.session.child_path(),
         history: History::new(cx.now),
         lowest_nonce: LowestNonce::of(nonces),
     };
     let sa =
         blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
-    Ok(session.add_child(cx, sa, false))
+    Ok(ike.session.add_child(cx, sa, false))
 }
 
 /// The outcome of an IKE_AUTH request for a half-open IKE SA.
@@ -812,7 +811,7 @@ fn establish(
         window: Window::default(),
         state: established(cx, tunnel.lifetime.of(false), keys),
     };
-    let mut session = Session::adopt(Arc::clone(&tunnel), path, sa, begun_at, cx.now);
+    let mut session = Session::new(Arc::clone(&tunnel), path, local_spi, false, begun_at, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
     cx.out.products.note(&tunnel.name, unproven.product.clone());
     if let Some(warning) = ppk::warning(&tunnel, has_ppk) {
@@ -824,24 +823,25 @@ fn establish(
         session.wait_for_predecessor(cx.now);
     }
     let mut effects = session.establish(cx, suite, nonces);
+    let mut ike = session.take_in(sa);
     let (certificates, proof) = proving::payloads(proof);
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
     answer.push(proof);
     answer.extend(in_proofs.then(ppk::answer));
-    answer.extend(session.limit_authentication(cx));
-    if path.traverses && session.may_be_mobile(cx) {
-        address_update::agree(&mut session, &parts);
+    answer.extend(ike.session.limit_authentication(cx));
+    if path.traverses && ike.session.may_be_mobile(cx) {
+        address_update::agree(ike.session, &parts);
     }
-    if session.mobility.supported {
-        answer.extend(address_update::introduction(&mut session, cx));
+    if ike.session.mobility.supported {
+        answer.extend(address_update::introduction(ike.session, cx));
     }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };
     // RFC 6023 §3: the peer asks for Child SAs later, if at all.
     let childless =
         parts.sa.is_none() && parts.ts_initiator.is_none() && parts.ts_responder.is_none();
     if !childless {
-        match child_sa::grant(&mut session, cx, FIRST, &parts, &child) {
+        match child_sa::grant(&mut ike, cx, &parts, &child) {
             Ok(granted) => {
                 answer.extend(granted.payloads);
                 effects += granted.effects;
@@ -850,10 +850,9 @@ fn establish(
             Err(rejection) => answer.push(rejection.payload()),
         }
     }
-    let sa = &mut session.sas[FIRST];
-    let message = Message::seal(request.reply, &answer, &mut sa.state.keys, &path, cx.rng);
+    let message = Message::seal(request.reply, &answer, &mut ike.state.keys, &path, cx.rng);
     let datagrams = message.datagrams().to_vec();
-    sa.window = Window::after_auth_answered(request.reply.message_id, message);
+    ike.window = Window::after_auth_answered(request.reply.message_id, message);
     Answer::Established {
         init,
         session: Box::new(session),

@@ -20,8 +20,8 @@ use crate::sa::child::{Blueprint, ChildState, History};
 use crate::sa::follow_up::{Agreed, AwaitedChild, OwnNonces, Purpose};
 use crate::sa::keys::{Base, Nonces};
 use crate::sa::lowest_nonce::LowestNonce;
-use crate::session::Session;
 use crate::session::most_children;
+use crate::session::{Carrier, Session};
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::NotifyType;
@@ -42,29 +42,27 @@ pub(crate) struct ChildRequest<'a> {
 
 /// Grants a Child SA: installs it and makes the payloads of the answer. Failures are noted for the operator.
 pub(crate) fn grant(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
 ) -> Result<Granted, Rejection> {
-    let granted = try_grant(session, cx, index, parts, request);
+    let granted = try_grant(ike, cx, parts, request);
     if let Err(Rejection { failure: Some(failure), .. }) = &granted {
-        let name = match session.tunnel.children.as_slice() {
+        let name = match ike.session.tunnel.children.as_slice() {
             [only] => Some(only.name.clone()),
             _ => request
                 .rekeys
-                .and_then(|spi| Some(session.child_by_inbound(spi)?.tunnel.name.clone())),
+                .and_then(|spi| Some(ike.session.child_by_inbound(spi)?.tunnel.name.clone())),
         };
-        cx.out.fail(cx.now, &session.tunnel.name, name.as_deref(), failure.clone());
+        cx.out.fail(cx.now, &ike.session.tunnel.name, name.as_deref(), failure.clone());
     }
     granted
 }
 
 fn try_grant(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
 ) -> Result<Granted, Rejection> {
@@ -75,11 +73,11 @@ fn try_grant(
         ));
     };
     let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
-    if session.children.len() >= most_children(&session.tunnel) {
-        return Err(Rejection::no_additional_sas(session.children.len()));
+    if ike.session.children.len() >= most_children(&ike.session.tunnel) {
+        return Err(Rejection::no_additional_sas(ike.session.children.len()));
     }
-    let asker = Asker::from(&*session);
-    let old = request.rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|c| &c.tunnel);
+    let asker = Asker::from(&*ike.session);
+    let old = request.rekeys.and_then(|spi| ike.session.child_by_inbound(spi)).map(|c| &c.tunnel);
     let Match { tunnel, selectors, seen } = find_tunnel(asker, cx, old, transport, tsi, tsr)?;
     if request.rekeys.is_none() {
         refuse_claimed(asker, cx, &tunnel, &selectors)?;
@@ -89,10 +87,10 @@ fn try_grant(
         true => ChildKeyExchange::Never,
         false => ChildKeyExchange::Policy(&tunnel.pfs, parts.key_exchange.map(|(group, _)| group)),
     };
-    let proposals = session.child_path().carries(&tunnel.proposals);
+    let proposals = ike.session.child_path().carries(&tunnel.proposals);
     let made = choose_child(&proposals, wanted, theirs, spi_in)
         .ok_or_else(|| match proposals.is_empty() {
-            true => Rejection::not_through_nat(ah_and_nat(session, &tunnel)),
+            true => Rejection::not_through_nat(ah_and_nat(ike.session, &tunnel)),
             false => no_proposal(&tunnel, theirs, request),
         })
         .and_then(|(mut choice, spi_out, proposal)| {
@@ -101,16 +99,16 @@ fn try_grant(
             let agreed = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
             let (rekeys, nonces) = (request.rekeys, OwnNonces::of(request.nonces));
             let tunnel = Arc::clone(&tunnel);
-            let (base, selected) = fresh_ppk(session, cx, index, parts, request).unzip();
+            let (base, selected) = fresh_ppk(ike, cx, parts, request).unzip();
             public.extend(selected);
             let awaited = AwaitedChild { tunnel, agreed, rekeys, nonces, base };
             let additional = choice.algorithms.additional;
             if additional.is_empty() {
-                let effects = complete(session, cx, index, awaited, &shared)?;
+                let effects = complete(ike, cx, awaited, &shared)?;
                 return Ok((proposal, public, effects));
             }
             let purpose = Purpose::Child(Box::new(awaited));
-            let told = follow_up::expect(session, cx, index, additional, shared, purpose)?;
+            let told = follow_up::expect(ike, cx, additional, shared, purpose)?;
             public.push(told);
             Ok((proposal, public, Effects::none()))
         });
@@ -131,7 +129,7 @@ fn try_grant(
         payloads.extend(public);
     }
     // RFC 7296 §2.23.1: the peer knows itself by the addresses it sent.
-    let path = &session.path;
+    let path = &ike.session.path;
     payloads.push(Payload::TsInitiator(as_sent(&selectors.remote, tsi, seen && path.nat_remote)));
     payloads.push(Payload::TsResponder(as_sent(&selectors.local, tsr, seen && path.nat_local)));
     Ok(Granted { payloads, effects })
@@ -205,17 +203,16 @@ fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], request: &ChildRequest
 
 /// A PPK that the peer proposes for a Child SA, and the payload that selects it. In IKE_AUTH there is none.
 fn fresh_ppk(
-    session: &Session,
+    ike: &Carrier<'_>,
     cx: &Context<'_>,
-    index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
 ) -> Option<(Base, Payload)> {
     if request.in_auth {
         return None;
     }
-    let (sa, nonce) = (&session.sas[index], request.nonces.initiator);
-    ppk::for_new_sa(&session.tunnel, cx.trust, &sa.state.keys, nonce, sa.spis(), parts)
+    let (keys, nonce) = (&ike.state.keys, request.nonces.initiator);
+    ppk::for_new_sa(&ike.session.tunnel, cx.trust, keys, nonce, ike.spis(), parts)
 }
 
 /// The payload KE of a key exchange of the Child SA's own.
@@ -242,9 +239,8 @@ fn exchange_keys(
 
 /// Makes the Child SA that the peer has asked for, once all keys are exchanged.
 pub(super) fn complete(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     awaited: AwaitedChild,
     shared: &[Secret],
 ) -> Result<Effects, Rejection> {
@@ -252,9 +248,9 @@ pub(super) fn complete(
     let nonces = nonces.as_nonces();
     let suite =
         agreed.choice.suite().expect("a chosen proposal has cipher and integrity that go together");
-    let keys = session.sas[index].state.keys.child(suite, shared, nonces, base.as_ref());
-    generic::add_rule(&session.tunnel, cx, &tunnel)?;
-    let history = successor_history(session, cx, rekeys);
+    let keys = ike.state.keys.child(suite, shared, nonces, base.as_ref());
+    generic::add_rule(&ike.session.tunnel, cx, &tunnel)?;
+    let history = successor_history(ike.session, cx, rekeys);
     let blueprint = Blueprint {
         tunnel: &tunnel,
         choice: agreed.choice,
@@ -265,25 +261,25 @@ pub(super) fn complete(
         keys,
         initiator: false,
         // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
-        standby: rekeys.is_some() || session.renewal.relieves_at.is_some(),
-        path: session.child_path(),
+        standby: rekeys.is_some() || ike.session.renewal.relieves_at.is_some(),
+        path: ike.session.child_path(),
         history,
-        lowest_nonce: session.inherited_nonce(rekeys, LowestNonce::of(nonces)),
+        lowest_nonce: ike.session.inherited_nonce(rekeys, LowestNonce::of(nonces)),
     };
     let child = blueprint.install(cx).map_err(|e| Rejection::plane(&e))?;
-    let effects = session.add_child(cx, child, rekeys.is_some());
+    let effects = ike.session.add_child(cx, child, rekeys.is_some());
     match rekeys {
-        Some(old) => note_successor(session, index, old, LowestNonce::of(nonces)),
-        None => session.settle_duplicates(cx, &tunnel.name),
+        Some(old) => note_successor(ike, old, LowestNonce::of(nonces)),
+        None => ike.session.settle_duplicates(cx, &tunnel.name),
     }
     Ok(effects)
 }
 
 /// The Child SA just granted replaces `old`, and may meet a rekey of ours that is in flight.
-fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: LowestNonce) {
-    let Some(new) = session.children.last().map(|c| c.spi_in) else { return };
-    session.set_state(old, ChildState::Replaced(new));
-    if let Some(Active::Child(pending)) = &mut session.sas[index].state.active
+fn note_successor(ike: &mut Carrier<'_>, old: Spi, lowest_nonce: LowestNonce) {
+    let Some(new) = ike.session.children.last().map(|c| c.spi_in) else { return };
+    ike.session.set_state(old, ChildState::Replaced(new));
+    if let Some(Active::Child(pending)) = &mut ike.state.active
         && pending.rekeys == Some(old)
     {
         pending.rival = Some(ChildRival { child: new, lowest_nonce });

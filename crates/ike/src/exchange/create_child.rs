@@ -27,7 +27,7 @@ use crate::sa::active::{Active, PendingChild};
 use crate::sa::child::{Blueprint, ChildSa, ChildState, History, RenewalForm};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::{self, LowestNonce};
-use crate::session::{Session, most_children};
+use crate::session::{Carrier, Session, most_children};
 use crate::task::Task;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload};
@@ -56,42 +56,27 @@ struct Wish {
 }
 
 /// Asks for a new Child SA.
-pub(crate) fn ask_new(
-    session: &mut Session,
-    cx: &mut Context<'_>,
-    index: usize,
-    name: &str,
-) -> Effects {
-    let Some(tunnel) = cx.policy.child_of(&session.tunnel, name).cloned() else {
+pub(crate) fn ask_new(ike: &mut Carrier<'_>, cx: &mut Context<'_>, name: &str) -> Effects {
+    let Some(tunnel) = cx.policy.child_of(&ike.session.tunnel, name).cloned() else {
         return Effects::none();
     };
-    if session.serving_child(name).is_some() {
+    if ike.session.serving_child(name).is_some() {
         return Effects::none();
     }
-    cx.out.event(&session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
+    cx.out.event(&ike.session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
     let group = tunnel.pfs.offer.first().copied();
-    ask(
-        session,
-        cx,
-        index,
-        Wish { tunnel, rekeys: None, form: RenewalForm::Rekey, group, restarts: 0 },
-    )
+    ask(ike, cx, Wish { tunnel, rekeys: None, form: RenewalForm::Rekey, group, restarts: 0 })
 }
 
 /// Asks for the successor of a Child SA, in the form that was good for the one before.
-pub(crate) fn ask_rekey(
-    session: &mut Session,
-    cx: &mut Context<'_>,
-    index: usize,
-    spi_in: Spi,
-) -> Effects {
+pub(crate) fn ask_rekey(ike: &mut Carrier<'_>, cx: &mut Context<'_>, spi_in: Spi) -> Effects {
     let Some(child) =
-        session.child_by_inbound(spi_in).filter(|c| c.state == ChildState::Established)
+        ike.session.child_by_inbound(spi_in).filter(|c| c.state == ChildState::Established)
     else {
         return Effects::none();
     };
     let wish = successor(child, child.history.form);
-    ask(session, cx, index, wish)
+    ask(ike, cx, wish)
 }
 
 fn successor(child: &ChildSa, form: RenewalForm) -> Wish {
@@ -102,23 +87,22 @@ fn successor(child: &ChildSa, form: RenewalForm) -> Wish {
     Wish { tunnel, rekeys: Some(child.spi_in), form, group, restarts: 0 }
 }
 
-fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) -> Effects {
+fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>, wish: Wish) -> Effects {
     let Wish { tunnel, rekeys, form, group, restarts } = wish;
-    let proposals = session.child_path().carries(&tunnel.proposals);
+    let proposals = ike.session.child_path().carries(&tunnel.proposals);
     if proposals.is_empty() {
         // As if the peer had refused it.
-        let failure = ah_and_nat(session, &tunnel);
-        return fail(session, cx, (&tunnel, rekeys), failure);
+        let failure = ah_and_nat(ike.session, &tunnel);
+        return fail(ike.session, cx, (&tunnel, rekeys), failure);
     }
-    let spi_in = cx.offer_spi(session.child_path().remote.ip());
+    let spi_in = cx.offer_spi(ike.session.child_path().remote.ip());
     let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
-    let sa = &session.sas[index];
-    let fresh = ppk::fresh(&session.tunnel, cx.trust, &sa.state.keys, &nonce, sa.spis());
+    let fresh = ppk::fresh(&ike.session.tunnel, cx.trust, &ike.state.keys, &nonce, ike.spis());
     let (base, proposed) = fresh.unzip();
     let mut payloads = Vec::new();
     payloads.extend(rekeys.filter(|_| form != RenewalForm::NewChildSa).map(|spi| {
-        let replaced = session.child_by_inbound(spi);
+        let replaced = ike.session.child_by_inbound(spi);
         let protocol = replaced.map_or(ProtocolId::ESP, |c| c.choice.protocol());
         let spi = spi.0.to_be_bytes().to_vec();
         Payload::Notify(Notify { protocol, spi, kind: NotifyType::REKEY_SA, data: vec![] })
@@ -134,7 +118,7 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) ->
             Payload::TsInitiator(selectors::any(&tunnel.local)),
             Payload::TsResponder(selectors::any(&tunnel.remote)),
         ],
-        RenewalForm::Rekey | RenewalForm::NewChildSa => session.asked_selectors(&tunnel),
+        RenewalForm::Rekey | RenewalForm::NewChildSa => ike.session.asked_selectors(&tunnel),
     });
     payloads.extend(proposed);
     let pending = PendingChild {
@@ -153,7 +137,7 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize, wish: Wish) ->
         deleted: Vec::new(),
     };
     let active = Active::Child(Box::new(pending));
-    session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
+    ike.ask(cx, ExchangeType::CREATE_CHILD_SA, &payloads, active);
     Effects::none()
 }
 
@@ -192,9 +176,8 @@ fn rekeyed(parts: &Parts<'_>) -> Result<Option<(ProtocolId, Spi)>, Rejection> {
 
 /// Answers a CREATE_CHILD_SA request.
 pub(crate) fn answer(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     payloads: Vec<Payload>,
 ) -> Answer {
     let parts = Parts::of(&payloads);
@@ -202,9 +185,9 @@ pub(crate) fn answer(
         .sa
         .is_some_and(|p| p.iter().all(|p| p.protocol == ProtocolId::IKE) && !p.is_empty())
     {
-        rekey_ike::answer(session, cx, index, &parts)
+        rekey_ike::answer(ike, cx, &parts)
     } else {
-        answer_child(session, cx, index, &parts)
+        answer_child(ike, cx, &parts)
     };
     match answered {
         Ok(granted) => granted.into(),
@@ -213,9 +196,8 @@ pub(crate) fn answer(
 }
 
 fn answer_child(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     parts: &Parts<'_>,
 ) -> Result<Granted, Rejection> {
     let Some(initiator_nonce) = parts.nonce else {
@@ -224,23 +206,21 @@ fn answer_child(
     let rekeys = rekeyed(parts)?;
     let request =
         rekeys.map_or(Request::CreateChild, |(protocol, spi)| Request::RekeyChild(protocol, spi));
-    let sa = &session.sas[index];
-    if !prf::is_long_enough(sa.state.keys.suite.prf, initiator_nonce) {
+    if !prf::is_long_enough(ike.state.keys.suite.prf, initiator_nonce) {
         return Err(Rejection::short_nonce());
     }
-    collision::admit(session, sa, request)?;
-    let old = rekeys.and_then(|(protocol, spi)| session.child_by_outbound(protocol, spi));
+    collision::admit(ike.session, ike, request)?;
+    let old = rekeys.and_then(|(protocol, spi)| ike.session.child_by_outbound(protocol, spi));
     let old = old.map(|c| c.spi_in);
     let nonce = cx.rng.nonce();
     let nonces = Nonces { initiator: initiator_nonce, responder: &nonce };
-    grant(session, cx, index, parts, &ChildRequest { rekeys: old, in_auth: false, nonces })
+    grant(ike, cx, parts, &ChildRequest { rekeys: old, in_auth: false, nonces })
 }
 
 /// Takes the answer to a request of ours.
 pub(crate) fn conclude(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     mut pending: PendingChild,
     payloads: Vec<Payload>,
 ) -> Effects {
@@ -252,66 +232,65 @@ pub(crate) fn conclude(
     let step = follow_up::take(pending.follow_up.take(), payloads, chosen);
     let (payloads, additional) = match step {
         // The peer makes the Child SA at the end of the key exchanges only.
-        Step::Ask(..) if pending.unwanted || session.is_closing() => {
+        Step::Ask(..) if pending.unwanted || ike.session.is_closing() => {
             cx.release_spi(pending.spi_in);
             return Effects::none();
         }
         Step::Ask(follow_up, request) => {
             pending.follow_up = Some(follow_up);
             let active = Active::Child(Box::new(pending));
-            session.send_request(cx, index, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
+            ike.ask(cx, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
             return Effects::none();
         }
         Step::Conclude(answer, shared) => (answer, shared),
         Step::Refused(error, payloads) => {
             cx.release_spi(pending.spi_in);
-            if pending.unwanted || session.is_closing() {
+            if pending.unwanted || ike.session.is_closing() {
                 return Effects::none();
             }
-            return conclude_error(session, cx, index, pending, error, &Parts::of(&payloads));
+            return conclude_error(ike, cx, pending, error, &Parts::of(&payloads));
         }
         Step::Broken(detail) => {
             cx.release_spi(pending.spi_in);
             let failure = Failure::new(FailureKind::ProtocolError, detail);
-            session.tasks.push_front(Task::DeleteChild(pending.spi_in));
-            return fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
+            ike.session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+            return fail(ike.session, cx, (&pending.tunnel, pending.rekeys), failure);
         }
     };
     let parts = Parts::of(&payloads);
     let refused = parts.error().filter(|_| parts.sa.is_none());
-    if pending.unwanted || session.is_closing() {
+    if pending.unwanted || ike.session.is_closing() {
         // The policy may no longer have the tunnel: nothing is installed, and the peer is told to forget it. With an
         // IKE SA that is being deleted it goes anyway.
         cx.release_spi(pending.spi_in);
-        if refused.is_none() && !session.is_closing() {
-            session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+        if refused.is_none() && !ike.session.is_closing() {
+            ike.session.tasks.push_front(Task::DeleteChild(pending.spi_in));
         }
         return Effects::none();
     }
     if let Some(error) = refused {
         cx.release_spi(pending.spi_in);
-        return conclude_error(session, cx, index, pending, error.clone(), &parts);
+        return conclude_error(ike, cx, pending, error.clone(), &parts);
     }
-    match conclude_success(session, cx, index, &pending, &parts, additional) {
+    match conclude_success(ike, cx, &pending, &parts, additional) {
         Ok(effects) => effects,
         Err(failure) => {
             // The peer has a Child SA that we do not want.
             if pending.form == RenewalForm::Widened
-                && let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old))
+                && let Some(mut old) = pending.rekeys.and_then(|old| ike.session.child_mut(old))
             {
                 old.history.form = RenewalForm::NewChildSa;
             }
-            session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+            ike.session.tasks.push_front(Task::DeleteChild(pending.spi_in));
             cx.release_spi(pending.spi_in);
-            fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
+            fail(ike.session, cx, (&pending.tunnel, pending.rekeys), failure)
         }
     }
 }
 
 fn conclude_success(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     pending: &PendingChild,
     parts: &Parts<'_>,
     additional: Vec<Secret>,
@@ -340,14 +319,14 @@ fn conclude_success(
                     // RFC 6989 §2.5
                     cx.release_spi(pending.spi_in);
                     let reason = CloseReason::InvalidPublicValue;
-                    return Ok(session.break_off(cx, reason, broken(error.to_string())));
+                    return Ok(ike.session.break_off(cx, reason, broken(error.to_string())));
                 }
             }
         }
         _ => return Err(broken("the answer's key exchange does not fit what was offered".into())),
     };
     if pending.deleted.contains(&spi_out) {
-        return Ok(forget_deleted(session, cx, pending));
+        return Ok(forget_deleted(ike.session, cx, pending));
     }
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let our_lowest = LowestNonce::of(nonces);
@@ -360,15 +339,16 @@ fn conclude_success(
     });
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let parent = &session.sas[index].state.keys;
+    let parent = &ike.state.keys;
     if !prf::is_long_enough(parent.suite.prf, nonce) {
         return Err(broken(SHORT_NONCE.into()));
     }
     let shared: Vec<Secret> = shared.into_iter().chain(additional).collect();
     let base = ppk::base_of(pending.base.as_ref(), parts).map_err(|e| broken(e.into()))?;
     let keys = parent.child(suite, &shared, nonces, base);
-    let waits = survives && pending.rekeys.is_some() && handover::waits(session, cx);
-    let history = History { form: pending.form, ..successor_history(session, cx, pending.rekeys) };
+    let waits = survives && pending.rekeys.is_some() && handover::waits(ike.session, cx);
+    let history =
+        History { form: pending.form, ..successor_history(ike.session, cx, pending.rekeys) };
     let blueprint = Blueprint {
         tunnel,
         choice,
@@ -379,13 +359,13 @@ fn conclude_success(
         keys,
         initiator: true,
         standby: !survives || waits,
-        path: session.child_path(),
+        path: ike.session.child_path(),
         history,
         // To the peer, a request that did not name the old Child SA has set up a new one.
         lowest_nonce: match pending.form {
             RenewalForm::NewChildSa => our_lowest,
             RenewalForm::Rekey | RenewalForm::Widened => {
-                session.inherited_nonce(pending.rekeys, our_lowest)
+                ike.session.inherited_nonce(pending.rekeys, our_lowest)
             }
         },
     };
@@ -397,22 +377,22 @@ fn conclude_success(
         child.state = ChildState::Unwanted;
         let spi = child.spi_in;
         let effects = child.installed();
-        session.children.push(child);
-        session.tasks.push_front(Task::DeleteChild(spi));
+        ike.session.children.push(child);
+        ike.session.tasks.push_front(Task::DeleteChild(spi));
         return Ok(effects);
     }
     let new = child.spi_in;
-    let effects = session.add_child(cx, child, pending.rekeys.is_some());
+    let effects = ike.session.add_child(cx, child, pending.rekeys.is_some());
     if let Some(redundant) = rival {
-        session.set_state(redundant, ChildState::Unwanted);
+        ike.session.set_state(redundant, ChildState::Unwanted);
     }
     if let Some(old) = pending.rekeys
-        && session.set_state(old, ChildState::Replaced(new))
+        && ike.session.set_state(old, ChildState::Replaced(new))
     {
-        handover::retire(session, cx, old, waits);
+        handover::retire(ike.session, cx, old, waits);
     }
     // The peer may have set the tunnel up once more while this side waited.
-    session.settle_duplicates(cx, &tunnel.name);
+    ike.session.settle_duplicates(cx, &tunnel.name);
     Ok(effects)
 }
 
@@ -465,16 +445,15 @@ fn stands(session: &Session, spi_in: Spi) -> bool {
 }
 
 fn conclude_error(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     pending: PendingChild,
     error: Notify,
     parts: &Parts<'_>,
 ) -> Effects {
     // The peer has rekeyed the Child SA itself, or the Child SA is gone: nothing is left to rekey.
-    if pending.rekeys.is_some_and(|old| !stands(session, old)) {
-        return lose(session, cx, &pending);
+    if pending.rekeys.is_some_and(|old| !stands(ike.session, old)) {
+        return lose(ike.session, cx, &pending);
     }
     let again = match pending.rekeys {
         Some(old) => Task::RekeyChild(old),
@@ -484,16 +463,16 @@ fn conclude_error(
         // libreswan (5.2) answers so as long as the old Child SA is there.
         NotifyType::TEMPORARY_FAILURE
             if pending.form == RenewalForm::NewChildSa
-                && session.temporary_failures >= FAILURES_OF_A_NEW_ONE =>
+                && ike.session.temporary_failures >= FAILURES_OF_A_NEW_ONE =>
         {
-            session.temporary_failures = 0;
-            refused(session, cx, index, &pending, &error)
+            ike.session.temporary_failures = 0;
+            refused(ike, cx, &pending, &error)
         }
-        NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => session.delay(cx, again),
+        NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => ike.session.delay(cx, again),
         NotifyType::NO_ADDITIONAL_SAS
             if pending.rekeys.is_some() && pending.form != RenewalForm::NewChildSa =>
         {
-            rekey_ike::replace_whole(session, cx, &error)
+            rekey_ike::replace_whole(ike.session, cx, &error)
         }
         NotifyType::INVALID_KE_PAYLOAD => {
             let wanted = parts
@@ -504,22 +483,22 @@ fn conclude_error(
                 Some(group) if pending.restarts < RESTARTS => {
                     let PendingChild { tunnel, rekeys, form, restarts, .. } = pending;
                     let (group, restarts) = (Some(group), restarts + 1);
-                    ask(session, cx, index, Wish { tunnel, rekeys, form, group, restarts })
+                    ask(ike, cx, Wish { tunnel, rekeys, form, group, restarts })
                 }
-                _ => refused(session, cx, index, &pending, &error),
+                _ => refused(ike, cx, &pending, &error),
             }
         }
         NotifyType::CHILD_SA_NOT_FOUND if pending.form != RenewalForm::NewChildSa => {
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
             // The request named no Child SA that the peer could have lost.
             let Some(old) = pending.rekeys else { return Effects::none() };
-            let (gone, effects) = session.remove_child(cx, old, true);
+            let (gone, effects) = ike.session.remove_child(cx, old, true);
             if gone.is_some_and(|c| c.state == ChildState::Established) {
-                session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone()));
+                ike.session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone()));
             }
             effects
         }
-        _ => refused(session, cx, index, &pending, &error),
+        _ => refused(ike, cx, &pending, &error),
     }
 }
 

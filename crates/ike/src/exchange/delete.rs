@@ -7,7 +7,7 @@ use crate::effect::{Effect, Effects};
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::{IkeSa, Phase};
-use crate::session::{Ending, Session};
+use crate::session::{Carrier, Ending, Session};
 use crate::task::Task;
 use crate::wire::parts::status;
 use crate::wire::payload::{Delete, Payload};
@@ -18,41 +18,31 @@ use esp::plane::Spi;
 const DELETED_UNKNOWN: usize = 16;
 
 /// Asks the peer to delete a Child SA.
-pub(crate) fn ask_child(session: &mut Session, cx: &mut Context<'_>, index: usize, spi_in: Spi) {
-    create_child::handover::take_over(session, cx, spi_in);
-    let of_it = session.child_mut(spi_in).map(|mut child| {
+pub(crate) fn ask_child(ike: &mut Carrier<'_>, cx: &mut Context<'_>, spi_in: Spi) {
+    create_child::handover::take_over(ike.session, cx, spi_in);
+    let of_it = ike.session.child_mut(spi_in).map(|mut child| {
         if child.state == ChildState::Established {
             child.state = ChildState::Unwanted;
         }
         vec![child.choice.protocol()]
     });
     // The peer may have made what was not installed here.
-    let protocols = of_it.unwrap_or_else(|| session.protocols());
+    let protocols = of_it.unwrap_or_else(|| ike.session.protocols());
     let delete = |protocol| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi_in.0] });
     let payloads: Vec<Payload> = protocols.into_iter().map(delete).collect();
-    ask(session, cx, index, &payloads, Active::DeleteChildren(vec![spi_in]));
+    ike.ask(cx, ExchangeType::INFORMATIONAL, &payloads, Active::DeleteChildren(vec![spi_in]));
 }
 
 /// Asks the peer to delete an IKE SA, and with the last one everything.
-pub(crate) fn ask_ike(session: &mut Session, cx: &mut Context<'_>, index: usize) {
-    ask(session, cx, index, &[Payload::Delete(Delete::IkeSa)], Active::DeleteIke);
+pub(crate) fn ask_ike(ike: &mut Carrier<'_>, cx: &mut Context<'_>) {
+    ike.ask(cx, ExchangeType::INFORMATIONAL, &[Payload::Delete(Delete::IkeSa)], Active::DeleteIke);
 }
 
 /// Tells a responder whose proof was not accepted (RFC 7296 §2.21.2). Nothing waits for its answer.
-pub(crate) fn ask_refused(session: &mut Session, cx: &mut Context<'_>, index: usize) {
+pub(crate) fn ask_refused(ike: &mut Carrier<'_>, cx: &mut Context<'_>) {
     let payloads =
         [status(NotifyType::AUTHENTICATION_FAILED, vec![]), Payload::Delete(Delete::IkeSa)];
-    ask(session, cx, index, &payloads, Active::DeleteIke);
-}
-
-fn ask(
-    session: &mut Session,
-    cx: &mut Context<'_>,
-    index: usize,
-    payloads: &[Payload],
-    active: Active,
-) {
-    session.send_request(cx, index, ExchangeType::INFORMATIONAL, payloads, active);
+    ike.ask(cx, ExchangeType::INFORMATIONAL, &payloads, Active::DeleteIke);
 }
 
 /// The peer has deleted its halves.
@@ -66,11 +56,6 @@ pub(crate) fn conclude_children(
         effects += give_up_child(session, cx, *spi, CloseReason::DeletedHere).unwrap_or_default();
     }
     effects
-}
-
-/// The peer has deleted its half.
-pub(crate) fn conclude_ike(session: &mut Session, cx: &mut Context<'_>, index: usize) -> Effects {
-    drop_ike(session, cx, index)
 }
 
 /// Forgets a Child SA; its successor, if it has one, takes over. `None`: it is not there.
@@ -127,24 +112,24 @@ fn revive(session: &mut Session, cx: &mut Context<'_>, name: &str) {
 /// Answers the peer's Delete of Child SAs: the SPIs of our halves, but for those we are deleting ourselves (RFC 7296
 /// §1.4.1, §2.25.1).
 pub(crate) fn answer_children(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     protocol: ProtocolId,
     spis: &[u32],
 ) -> (Option<Payload>, Effects) {
-    let ours: Vec<Spi> = match &session.sas[index].state.active {
+    let ours: Vec<Spi> = match &ike.state.active {
         Some(Active::DeleteChildren(spis)) => spis.clone(),
         _ => Vec::new(),
     };
     let mut deleted = Vec::new();
     let mut effects = Effects::none();
     for spi in spis {
-        let Some(spi_in) = session.child_by_outbound(protocol, Spi(*spi)).map(|c| c.spi_in) else {
-            note_unknown(session, Spi(*spi));
+        let Some(spi_in) = ike.session.child_by_outbound(protocol, Spi(*spi)).map(|c| c.spi_in)
+        else {
+            note_unknown(ike.session, Spi(*spi));
             continue;
         };
-        let given_up = give_up_child(session, cx, spi_in, CloseReason::DeletedByPeer);
+        let given_up = give_up_child(ike.session, cx, spi_in, CloseReason::DeletedByPeer);
         if given_up.is_some() && !ours.contains(&spi_in) {
             deleted.push(spi_in.0);
         }
@@ -171,20 +156,20 @@ pub(crate) fn settle(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     // The request had no Delete of an IKE SA.
     let Some((spi, reason)) = session.deleted.take() else { return Effects::none() };
     // The session has ended while it answered.
-    let Some(index) = session.position(spi) else { return Effects::none() };
-    if session.sas.len() == 1 {
-        session.ending = Ending::ByPeer;
-        return session.end(cx, reason, None);
+    let Some(ike) = session.carrier(spi) else { return Effects::none() };
+    if ike.session.sas.len() == 1 {
+        ike.session.ending = Ending::ByPeer;
+        return ike.session.end(cx, reason, None);
     }
-    drop_ike(session, cx, index)
+    drop_ike(ike, cx)
 }
 
 /// Forgets an IKE SA; the session ends with the last.
-pub(crate) fn drop_ike(session: &mut Session, cx: &mut Context<'_>, index: usize) -> Effects {
-    if session.sas.len() == 1 {
-        return session.end(cx, CloseReason::Deleted, None);
+pub(crate) fn drop_ike(ike: Carrier<'_>, cx: &mut Context<'_>) -> Effects {
+    if ike.session.sas.len() == 1 {
+        return ike.session.end(cx, CloseReason::Deleted, None);
     }
-    let sa = session.sas.remove(index);
+    let (session, sa) = ike.remove();
     let mut effects = Effects::from(Effect::SpiGivenUp(sa.local_spi));
     sa.state.awaited.iter().for_each(|awaited| follow_up::give_up(cx, awaited));
     // A peer that deletes the predecessor knows the new one; if no peer does, waiting is over, too.

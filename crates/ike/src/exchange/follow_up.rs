@@ -7,7 +7,7 @@ use crate::negotiation::suite::Additional;
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::rejection::Rejection;
 use crate::sa::follow_up::{Awaited, FollowUp, Purpose};
-use crate::session::Session;
+use crate::session::{Carrier, Session};
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::NotifyType;
@@ -100,16 +100,15 @@ pub(super) fn new_link(cx: &mut Context<'_>) -> Vec<u8> {
 
 /// Awaits the additional key exchanges of a request of the peer. Returns the payload of the answer that says so.
 pub(super) fn expect(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     additional: Additional,
     shared: Vec<Secret>,
     purpose: Purpose,
 ) -> Result<Payload, Rejection> {
     let link = new_link(cx);
     let until = after(cx.now, cx.config.patience());
-    let established = &mut session.sas[index].state;
+    let established = &mut ike.state;
     if established.awaited.len() >= MOST_AWAITED {
         return Err(Rejection::temporary());
     }

@@ -10,16 +10,15 @@ use crate::effect::Effects;
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::rejection::Rejection;
 use crate::sa::follow_up::{Awaited, Purpose};
-use crate::session::Session;
+use crate::session::Carrier;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::Payload;
 use crate::wire::registry::NotifyType;
 
 /// Answers an IKE_FOLLOWUP_KE request.
 pub(crate) fn answer(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     payloads: &[Payload],
 ) -> Result<Granted, Rejection> {
     let parts = Parts::of(payloads);
@@ -27,21 +26,21 @@ pub(crate) fn answer(
         let detail = "IKE_FOLLOWUP_KE does not say what it follows";
         return Err(Rejection::invalid_syntax(detail.into()));
     };
-    let established = &mut session.sas[index].state;
+    let established = &mut ike.state;
     let place = established.awaited.iter().position(|a| a.link == link.data);
     let Some(mut awaited) = place.map(|place| established.awaited.remove(place)) else {
         return Err(Rejection::state_not_found());
     };
-    match go_on(session, cx, index, &mut awaited, &parts) {
+    match go_on(ike, cx, &mut awaited, &parts) {
         Ok((own, Some(next))) => {
             awaited.link = next.clone();
             awaited.until = after(cx.now, cx.config.patience());
-            session.sas[index].state.awaited.push(awaited);
+            ike.state.awaited.push(awaited);
             let payloads = vec![own, status(NotifyType::ADDITIONAL_KEY_EXCHANGE, next)];
             Ok(Granted { payloads, effects: Effects::none() })
         }
         Ok((own, None)) => {
-            let effects = complete(session, cx, index, awaited)?;
+            let effects = complete(ike, cx, awaited)?;
             Ok(Granted { payloads: vec![own], effects })
         }
         Err(rejection) => {
@@ -53,9 +52,8 @@ pub(crate) fn answer(
 
 /// Makes one key exchange; with the data for the next one, if there is one.
 fn go_on(
-    session: &Session,
+    ike: &Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     awaited: &mut Awaited,
     parts: &Parts<'_>,
 ) -> Result<(Payload, Option<Vec<u8>>), Rejection> {
@@ -64,13 +62,13 @@ fn go_on(
         Purpose::Rekey(_) => Request::RekeyIke,
         Purpose::Child(child) => match child.rekeys {
             None => Request::CreateChild,
-            Some(old) => match session.child_by_inbound(old) {
+            Some(old) => match ike.session.child_by_inbound(old) {
                 Some(old) => Request::RekeyChild(old.choice.protocol(), old.spi_out),
                 None => return Err(Rejection::state_not_found()),
             },
         },
     };
-    collision::admit(session, &session.sas[index], request)?;
+    collision::admit(ike.session, ike, request)?;
     // The first secret is that of CREATE_CHILD_SA.
     let done = awaited.shared.len() - 1;
     let mut rest = awaited.additional.methods().skip(done);
@@ -90,16 +88,15 @@ fn go_on(
 }
 
 fn complete(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     awaited: Awaited,
 ) -> Result<Effects, Rejection> {
     let spi_in = awaited.spi_in();
     let Awaited { shared, purpose, .. } = awaited;
     let made = match purpose {
-        Purpose::Rekey(ike) => Ok(rekey_ike::complete(session, cx, index, &ike, &shared)),
-        Purpose::Child(child) => child_sa::complete(session, cx, index, *child, &shared),
+        Purpose::Rekey(made) => Ok(rekey_ike::complete(ike, cx, &made, &shared)),
+        Purpose::Child(child) => child_sa::complete(ike, cx, *child, &shared),
     };
     if made.is_err() {
         spi_in.into_iter().for_each(|spi| cx.release_spi(spi));

@@ -22,7 +22,7 @@ use crate::sa::keys::{Keys, Nonces};
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase};
-use crate::session::Session;
+use crate::session::{Carrier, Session};
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
 use crate::wire::parts::Parts;
@@ -35,28 +35,26 @@ use std::time::Duration;
 const RESTARTS: u8 = 3;
 
 /// Asks for the successor of an IKE SA.
-pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, index: usize) {
-    let sa = &session.sas[index];
-    if sa.state.phase != Phase::Serving || sa.local_spi != session.current {
+pub(crate) fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>) {
+    if ike.state.phase != Phase::Serving || ike.local_spi != ike.session.current {
         return;
     }
     // The policy may have changed since.
-    let offered = || session.tunnel.proposals.iter().flat_map(|p| &p.groups).copied();
-    let now = sa.state.keys.suite.group;
+    let offered = || ike.session.tunnel.proposals.iter().flat_map(|p| &p.groups).copied();
+    let now = ike.state.keys.suite.group;
     // A new policy without key exchanges for it: the IKE SA stays until its lifetime ends.
     let Some(group) = offered().find(|g| *g == now).or_else(|| offered().next()) else { return };
-    send(session, cx, index, group, 0);
+    send(ike, cx, group, 0);
 }
 
-fn send(session: &mut Session, cx: &mut Context<'_>, index: usize, group: Group, restarts: u8) {
+fn send(ike: &mut Carrier<'_>, cx: &mut Context<'_>, group: Group, restarts: u8) {
     let spi = cx.new_ike_spi();
     let nonce = cx.rng.nonce();
     let key_exchange = PrivateKey::generate(group);
-    let sa = &session.sas[index];
-    let fresh = ppk::fresh(&session.tunnel, cx.trust, &sa.state.keys, &nonce, sa.spis());
+    let fresh = ppk::fresh(&ike.session.tunnel, cx.trust, &ike.state.keys, &nonce, ike.spis());
     let (base, proposed) = fresh.unzip();
     let mut payloads = vec![
-        Payload::Sa(offer_ike(&session.tunnel.proposals, &spi.0.to_be_bytes())),
+        Payload::Sa(offer_ike(&ike.session.tunnel.proposals, &spi.0.to_be_bytes())),
         Payload::Nonce(nonce.clone()),
         Payload::KeyExchange { group: group_id(group), data: key_exchange.public_value().to_vec() },
     ];
@@ -64,7 +62,7 @@ fn send(session: &mut Session, cx: &mut Context<'_>, index: usize, group: Group,
     let (follow_up, rival) = (None, None);
     let pending = PendingRekey { spi, nonce, key_exchange, base, follow_up, restarts, rival };
     let active = Active::Rekey(Box::new(pending));
-    session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
+    ike.ask(cx, ExchangeType::CREATE_CHILD_SA, &payloads, active);
 }
 
 fn peer_spi(proposal: &Proposal) -> Option<IkeSpi> {
@@ -74,26 +72,23 @@ fn peer_spi(proposal: &Proposal) -> Option<IkeSpi> {
 
 /// Answers the peer's request. A refusal is noted for the operator.
 pub(crate) fn answer(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     parts: &Parts<'_>,
 ) -> Result<Granted, Rejection> {
-    let answered = try_answer(session, cx, index, parts);
+    let answered = try_answer(ike, cx, parts);
     if let Err(Rejection { failure: Some(failure), .. }) = &answered {
-        cx.out.fail(cx.now, &session.tunnel.name, None, failure.clone());
+        cx.out.fail(cx.now, &ike.session.tunnel.name, None, failure.clone());
     }
     answered
 }
 
 fn try_answer(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     parts: &Parts<'_>,
 ) -> Result<Granted, Rejection> {
-    let sa = &session.sas[index];
-    collision::admit(session, sa, Request::RekeyIke)?;
+    collision::admit(ike.session, ike, Request::RekeyIke)?;
     let (Some(theirs), Some((sent, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
@@ -102,9 +97,9 @@ fn try_answer(
         ));
     };
     let spi = cx.new_ike_spi();
-    let chosen = choose_ike(&session.tunnel.proposals, theirs, sent, &spi.0.to_be_bytes());
+    let chosen = choose_ike(&ike.session.tunnel.proposals, theirs, sent, &spi.0.to_be_bytes());
     let Some((suite, proposal)) = chosen else {
-        let ours = Asked::ike(&session.tunnel.proposals).again(true).offers;
+        let ours = Asked::ike(&ike.session.tunnel.proposals).again(true).offers;
         return Err(Rejection::no_proposal_chosen(ours.beside(theirs)));
     };
     let offered = theirs.iter().find(|p| p.number == proposal.number).and_then(peer_spi);
@@ -121,8 +116,8 @@ fn try_answer(
     let made = made.map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
     let our_nonce = cx.rng.nonce();
     let nonces = OwnNonces { initiator: nonce.to_vec(), responder: our_nonce.clone() };
-    let (keys, spis) = (&sa.state.keys, sa.spis());
-    let fresh = ppk::for_new_sa(&session.tunnel, cx.trust, keys, nonce, spis, parts);
+    let (keys, spis) = (&ike.state.keys, ike.spis());
+    let fresh = ppk::for_new_sa(&ike.session.tunnel, cx.trust, keys, nonce, spis, parts);
     let (base, selected) = fresh.unzip();
     let awaited = AwaitedIke { suite, spi, remote_spi, nonces, base };
     let mut payloads = vec![
@@ -133,33 +128,31 @@ fn try_answer(
     payloads.extend(selected);
     let shared = vec![made.shared];
     if suite.additional.is_empty() {
-        let effects = complete(session, cx, index, &awaited, &shared);
+        let effects = complete(ike, cx, &awaited, &shared);
         return Ok(Granted { payloads, effects });
     }
     let purpose = Purpose::Rekey(Box::new(awaited));
-    payloads.push(follow_up::expect(session, cx, index, suite.additional, shared, purpose)?);
+    payloads.push(follow_up::expect(ike, cx, suite.additional, shared, purpose)?);
     Ok(Granted { payloads, effects: Effects::none() })
 }
 
 /// Makes the IKE SA that the peer has asked for, once all keys are exchanged.
 pub(super) fn complete(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     awaited: &AwaitedIke,
     shared: &[Secret],
 ) -> Effects {
     let &AwaitedIke { suite, spi, remote_spi, ref nonces, ref base } = awaited;
     let base = base.as_ref();
-    let sa = &session.sas[index];
     let nonces = nonces.as_nonces();
-    let keys = sa.state.keys.successor(suite, shared, nonces, (remote_spi, spi), false, base);
-    let old = sa.local_spi;
-    let effects = take_in(session, cx, spi, remote_spi, false, keys);
+    let keys = ike.state.keys.successor(suite, shared, nonces, (remote_spi, spi), false, base);
+    let old = ike.local_spi;
+    let effects = take_in(ike.session, cx, spi, remote_spi, false, keys);
     let lowest_nonce = LowestNonce::of(nonces);
-    match &mut session.sas[index].state.active {
+    match &mut ike.state.active {
         Some(Active::Rekey(pending)) => pending.rival = Some(IkeRival { sa: spi, lowest_nonce }),
-        _ => succeed(session, cx, old, spi, suite),
+        _ => succeed(ike.session, cx, old, spi, suite),
     }
     effects
 }
@@ -184,7 +177,7 @@ fn take_in(
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
         expire_at: after(cx.now, lifetime.hard),
     };
-    session.sas.push(IkeSa {
+    session.take_in(IkeSa {
         local_spi: spi,
         remote_spi,
         initiator,
@@ -209,80 +202,78 @@ pub(crate) fn yield_to(
     old: IkeSpi,
     rival: &IkeRival,
 ) -> bool {
-    let theirs = session.sas.iter().find(|sa| sa.local_spi == rival.sa);
-    let Some(suite) = theirs.map(|sa| sa.state.keys.suite) else { return false };
+    let Some(suite) = session.sa(rival.sa).map(|sa| sa.state.keys.suite) else { return false };
     succeed(session, cx, old, rival.sa, suite);
     true
 }
 
 /// Takes the answer to a request of ours.
 pub(crate) fn conclude(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     mut pending: PendingRekey,
     payloads: Vec<Payload>,
 ) -> Effects {
-    let ours = &session.tunnel.proposals;
+    let ours = &ike.session.tunnel.proposals;
     let chosen = |parts: &Parts<'_>| {
         parts.sa.and_then(|sa| accept_ike(ours, sa)).map(|s| s.additional).unwrap_or_default()
     };
-    let old = session.sas[index].local_spi;
+    let old = ike.local_spi;
     let (payloads, additional) = match follow_up::take(pending.follow_up.take(), payloads, chosen) {
-        Step::Ask(..) if session.is_closing() => return Effects::none(),
+        Step::Ask(..) if ike.session.is_closing() => return Effects::none(),
         Step::Ask(follow_up, request) => {
             pending.follow_up = Some(follow_up);
             let active = Active::Rekey(Box::new(pending));
-            session.send_request(cx, index, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
+            ike.ask(cx, ExchangeType::IKE_FOLLOWUP_KE, &request, active);
             return Effects::none();
         }
         Step::Conclude(answer, shared) => (answer, shared),
         Step::Refused(_, payloads) => (payloads, Vec::new()),
-        Step::Broken(detail) => return break_off(session, cx, detail),
+        Step::Broken(detail) => return break_off(ike.session, cx, detail),
     };
     let parts = Parts::of(&payloads);
-    if session.is_closing() {
+    if ike.session.is_closing() {
         // The successor was not there when the session began to close, and has to go like the rest.
-        if let Ok((keys, remote_spi, _)) = read(session, index, &pending, &parts, additional) {
-            session.tasks.push_front(Task::DeleteIke(pending.spi));
-            return take_in(session, cx, pending.spi, remote_spi, true, keys);
+        if let Ok((keys, remote_spi, _)) = read(ike, &pending, &parts, additional) {
+            ike.session.tasks.push_front(Task::DeleteIke(pending.spi));
+            return take_in(ike.session, cx, pending.spi, remote_spi, true, keys);
         }
         return Effects::none();
     }
     if let Some(error) = parts.error() {
         if let Some(rival) = &pending.rival
-            && yield_to(session, cx, old, rival)
+            && yield_to(ike.session, cx, old, rival)
         {
             return Effects::none();
         }
-        return conclude_error(session, cx, index, &pending, error.clone(), &parts);
+        return conclude_error(ike, cx, &pending, error.clone(), &parts);
     }
-    match read(session, index, &pending, &parts, additional) {
+    match read(ike, &pending, &parts, additional) {
         Ok((keys, remote_spi, lowest_nonce)) => {
             let suite = keys.suite;
             let spi = pending.spi;
-            let rival = pending.rival.as_ref().filter(|r| session.position(r.sa).is_some());
+            let rival = pending.rival.as_ref().filter(|r| ike.session.sa(r.sa).is_some());
             let survives =
                 rival.is_none_or(|r| lowest_nonce::ours_survives(lowest_nonce, r.lowest_nonce));
-            let effects = take_in(session, cx, spi, remote_spi, true, keys);
+            let effects = take_in(ike.session, cx, spi, remote_spi, true, keys);
             match rival {
                 // RFC 7296 §2.8.2: the side that made the redundant IKE SA deletes it; the peer deletes the old one.
                 Some(rival) if !survives => {
-                    yield_to(session, cx, old, rival);
-                    session.supersede(cx, spi, rival.sa);
-                    session.tasks.push_front(Task::DeleteIke(spi));
+                    yield_to(ike.session, cx, old, rival);
+                    ike.session.supersede(cx, spi, rival.sa);
+                    ike.session.tasks.push_front(Task::DeleteIke(spi));
                 }
                 rival => {
                     if let Some(rival) = rival {
-                        session.supersede(cx, rival.sa, spi);
+                        ike.session.supersede(cx, rival.sa, spi);
                     }
-                    succeed(session, cx, old, spi, suite);
-                    session.tasks.push_front(Task::DeleteIke(old));
+                    succeed(ike.session, cx, old, spi, suite);
+                    ike.session.tasks.push_front(Task::DeleteIke(old));
                 }
             }
             effects
         }
-        Err(detail) => break_off(session, cx, detail),
+        Err(detail) => break_off(ike.session, cx, detail),
     }
 }
 
@@ -294,8 +285,7 @@ fn break_off(session: &mut Session, cx: &mut Context<'_>, detail: String) -> Eff
 }
 
 fn read(
-    session: &Session,
-    index: usize,
+    ike: &Carrier<'_>,
     pending: &PendingRekey,
     parts: &Parts<'_>,
     additional: Vec<Secret>,
@@ -305,7 +295,7 @@ fn read(
     else {
         return Err("the answer to the IKE SA's rekey has no SA, KE or nonce".into());
     };
-    let suite = accept_ike(&session.tunnel.proposals, chosen)
+    let suite = accept_ike(&ike.session.tunnel.proposals, chosen)
         .filter(|s| group_of(sent) == Some(s.group) && s.group == pending.key_exchange.group())
         .ok_or_else(|| format!("the peer chose {}, which was not offered", describe(chosen)))?;
     if !prf::is_long_enough(suite.prf, nonce) {
@@ -318,33 +308,33 @@ fn read(
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let base = ppk::base_of(pending.base.as_ref(), parts)?;
     let spis = (pending.spi, remote_spi);
-    let keys = &session.sas[index].state.keys;
+    let keys = &ike.state.keys;
     let keys = keys.successor(suite, &shared, nonces, spis, true, base);
     Ok((keys, remote_spi, LowestNonce::of(nonces)))
 }
 
 fn conclude_error(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     pending: &PendingRekey,
     error: crate::wire::payload::Notify,
     parts: &Parts<'_>,
 ) -> Effects {
     match error.kind {
         NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => {
-            let spi = session.sas[index].local_spi;
-            return session.delay(cx, Task::RekeyIke(spi));
+            let spi = ike.local_spi;
+            return ike.session.delay(cx, Task::RekeyIke(spi));
         }
         NotifyType::INVALID_KE_PAYLOAD if pending.restarts < RESTARTS => {
-            let ours = |g: &Group| session.tunnel.proposals.iter().any(|p| p.groups.contains(g));
+            let ours =
+                |g: &Group| ike.session.tunnel.proposals.iter().any(|p| p.groups.contains(g));
             match parts.wanted_group().and_then(group_of).filter(ours) {
-                Some(group) => send(session, cx, index, group, pending.restarts + 1),
-                None => fail(session, cx, index, &error),
+                Some(group) => send(ike, cx, group, pending.restarts + 1),
+                None => fail(ike, cx, &error),
             }
         }
-        NotifyType::NO_ADDITIONAL_SAS => return replace_whole(session, cx, &error),
-        _ => fail(session, cx, index, &error),
+        NotifyType::NO_ADDITIONAL_SAS => return replace_whole(ike.session, cx, &error),
+        _ => fail(ike, cx, &error),
     }
     Effects::none()
 }
@@ -360,16 +350,10 @@ pub(crate) fn replace_whole(
 }
 
 /// Tells the operator. The IKE SA stays, and after half of the rest of its life the rekey is tried again.
-fn fail(
-    session: &mut Session,
-    cx: &mut Context<'_>,
-    index: usize,
-    error: &crate::wire::payload::Notify,
-) {
-    let asked = Asked::ike(&session.tunnel.proposals).again(true);
-    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, asked));
+fn fail(ike: &mut Carrier<'_>, cx: &mut Context<'_>, error: &crate::wire::payload::Notify) {
+    let asked = Asked::ike(&ike.session.tunnel.proposals).again(true);
+    cx.out.fail(cx.now, &ike.session.tunnel.name, None, failure_of(error, asked));
     let now = cx.now;
-    let sa = &mut session.sas[index].state;
-    let left = sa.expire_at.saturating_duration_since(now);
-    sa.rekey_at = now + (left / 2).max(Duration::from_secs(5));
+    let left = ike.state.expire_at.saturating_duration_since(now);
+    ike.state.rekey_at = now + (left / 2).max(Duration::from_secs(5));
 }

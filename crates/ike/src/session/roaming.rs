@@ -112,13 +112,10 @@ impl Session {
 
     /// The newest IKE SA that the peer is known to have: without news of where this side is, it may never learn of one
     /// that it has asked for.
-    pub fn known_to_the_peer(&self) -> usize {
-        let known = |sa: &IkeSa| !sa.state.unproven;
-        let current = self.current_index();
-        match known(&self.sas[current]) {
-            true => current,
-            false => self.sas.iter().rposition(known).unwrap_or(current),
-        }
+    pub fn known_to_the_peer(&self) -> Option<&IkeSa> {
+        let known = |sa: &&IkeSa| !sa.state.unproven;
+        let serving = self.serving_sa();
+        serving.filter(known).or_else(|| self.sas.iter().rfind(known)).or(serving)
     }
 
     /// Goes on between other addresses, which this side decides: Child SAs follow at once where the peer stays where it

@@ -8,7 +8,7 @@ use crate::negotiation::proposal::Offered;
 use crate::rejection::{Asked, failure_of};
 use crate::sa::active::PendingChild;
 use crate::sa::child::RenewalForm;
-use crate::session::Session;
+use crate::session::{Carrier, Session};
 use crate::wire::payload::Notify;
 use crate::wire::registry::NotifyType;
 use policy::ChildProposal;
@@ -16,15 +16,14 @@ use policy::ChildProposal;
 /// The peer refuses for good. A Child SA that it does not rekey is replaced in other [forms](RenewalForm), at last with the
 /// whole IKE SA.
 pub(super) fn refused(
-    session: &mut Session,
+    ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,
-    index: usize,
     pending: &PendingChild,
     error: &Notify,
 ) -> Effects {
     let tunnel = &pending.tunnel;
     let asked = Asked::child(tunnel, Offered::by(&tunnel.pfs));
-    let old = pending.rekeys.and_then(|old| session.child_by_inbound(old));
+    let old = pending.rekeys.and_then(|old| ike.session.child_by_inbound(old));
     // The peer has accepted them before. In IKE_AUTH they have no key exchange, to which it may object, or which it may
     // demand.
     let same_algorithms = old.is_some_and(|old| {
@@ -41,28 +40,28 @@ pub(super) fn refused(
     let algorithms =
         matches!(error.kind, NotifyType::NO_PROPOSAL_CHOSEN | NotifyType::INVALID_KE_PAYLOAD);
     let next = pending.form.after(error.kind, tunnel.mode).filter(|_| !algorithms);
-    let old = pending.rekeys.and_then(|old| session.child_mut(old));
+    let old = pending.rekeys.and_then(|old| ike.session.child_mut(old));
     let wish = next.zip(old).map(|(form, mut old)| {
         old.history.form = form;
         successor(&old, form)
     });
     if let Some(wish) = wish {
         // The tunnel stays up: this is no failure yet.
-        let name = &session.tunnel.name;
+        let name = &ike.session.tunnel.name;
         cx.out.failures.note_child(cx.now, name, &tunnel.name, failure);
         warn(
             cx,
-            session,
+            ike.session,
             match wish.form {
                 RenewalForm::Widened => "to rekey the Child SA: it is asked again, for any traffic",
                 _ => "to rekey the Child SA: it is asked for a new one in its place",
             },
         );
-        return ask(session, cx, index, wish);
+        return ask(ike, cx, wish);
     }
-    let effects = fail(session, cx, (tunnel, pending.rekeys), failure);
-    let may_begin = session.may_begin_successor();
-    let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old)) else {
+    let effects = fail(ike.session, cx, (tunnel, pending.rekeys), failure);
+    let may_begin = ike.session.may_begin_successor();
+    let Some(mut old) = pending.rekeys.and_then(|old| ike.session.child_mut(old)) else {
         return effects;
     };
     // The first form is tried again.
@@ -73,7 +72,7 @@ pub(super) fn refused(
     }
     warn(
         cx,
-        session,
+        ike.session,
         match (algorithms, tunnel.pfs.offer.is_empty()) {
             (true, false) => "to rekey the Child SA with a key exchange: a new IKE SA replaces all",
             (true, true) => {
