@@ -142,7 +142,7 @@ impl Session {
     fn end_if_disowned(&mut self, cx: &mut Context<'_>, payloads: &[Payload]) -> Option<Effects> {
         let error = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX)?;
         let failure = unasked(error);
-        self.ending = Ending::ByPeer;
+        self.outcome.ending = Ending::ByPeer;
         Some(self.end(cx, CloseReason::RequestUnread, Some(failure)))
     }
 
@@ -214,7 +214,7 @@ impl Session {
         let worn = sa.window.is_worn()
             && sa.state.phase == Phase::Serving
             && !matches!(sa.state.active, Some(Active::Rekey(_)));
-        let delayed = self.delayed.iter().any(|(_, t)| *t == task);
+        let delayed = self.tasks.delayed().any(|(_, t)| *t == task);
         if worn && !delayed && !self.is_closing() {
             self.queue(task);
         }
@@ -236,9 +236,7 @@ impl Session {
             return effects;
         }
         self.release_lingering(cx);
-        let due: Vec<Task> =
-            self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
-        self.tasks.extend(due);
+        self.tasks.hurry(|at, _| at <= cx.now);
         effects += self.age_children(cx);
         effects += self.age_ike(cx);
         follow_up::handle_timeout(self, cx);
@@ -298,7 +296,7 @@ impl Session {
                 return effects.and(self.end(cx, CloseReason::NoAnswer, None));
             }
             let failure = Some(self.silence(sa).into());
-            (self.unsent, self.icmp) = (None, None);
+            (self.liveness.unsent, self.liveness.icmp) = (None, None);
             return effects.and(self.end(cx, CloseReason::NoAnswer, failure));
         }
         effects

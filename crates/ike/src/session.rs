@@ -53,13 +53,14 @@ pub(crate) use tasks::Tasks;
 const TEMPORARY_FAILURES: u32 = 20;
 
 /// The cause of a session's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The peer does not answer any more, or knows nothing of it.
     Unanswered,
     /// The peer's Delete.
     ByPeer,
     /// This side.
+    #[default]
     Otherwise,
 }
 
@@ -79,11 +80,7 @@ pub(crate) struct Session {
     pub current: IkeSpi,
     pub children: Children,
     pub tasks: Tasks,
-    pub delayed: Vec<(Instant, Task)>,
-    /// Why this host could not send the last message, if it could not.
-    pub unsent: Option<Unsent>,
-    /// The last ICMP message about a message of this side since the peer was last heard. It proves nothing.
-    pub icmp: Option<Unreachable>,
+    pub liveness: Liveness,
     /// The packets that asked for child tunnels, by name, until the peer is asked.
     packets: BTreeMap<String, PacketSummary>,
     lingering: Vec<Lingering>,
@@ -98,20 +95,42 @@ pub(crate) struct Session {
     /// A Child SA of the session has been up.
     pub has_served: bool,
     pub temporary_failures: u32,
+    /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
+    pub deleted: Option<(IkeSpi, CloseReason)>,
+    life: Life,
+    pub outcome: Outcome,
+}
+
+/// Where a session stands in its life.
+enum Life {
+    Running,
+    /// This side takes it down.
+    Closing(CloseReason),
+    /// It has neither IKE SAs nor Child SAs left.
+    Over,
+}
+
+/// Signs that the peer lives, and hints why there are none.
+pub(crate) struct Liveness {
     last_heard: Instant,
+    /// When a NAT is shown that the mapping is still used.
     keepalive_at: Instant,
-    closing: Option<CloseReason>,
-    /// Child tunnels that are to be set up again when it is over.
-    reconnect: Vec<String>,
-    /// The kind of end, once the session is over.
+    /// Why this host could not send the last message, if it could not.
+    pub unsent: Option<Unsent>,
+    /// The last ICMP message about a message of this side since the peer was last heard. It proves nothing.
+    pub icmp: Option<Unreachable>,
+}
+
+/// What a session leaves behind when it is over.
+#[derive(Default)]
+pub(crate) struct Outcome {
     pub ending: Ending,
     /// The child tunnels that were up when it ended.
     pub lost: Vec<Lost>,
     /// The child tunnels that could not be set up before it ended.
     pub failed: Vec<String>,
-    /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
-    pub deleted: Option<(IkeSpi, CloseReason)>,
-    over: bool,
+    /// Child tunnels that are to be set up again.
+    reconnect: Vec<String>,
 }
 
 impl Session {
@@ -135,9 +154,7 @@ impl Session {
             current,
             children: Children::default(),
             tasks: Tasks::default(),
-            delayed: Vec::new(),
-            unsent: None,
-            icmp: None,
+            liveness: Liveness { last_heard: now, keepalive_at: now, unsent: None, icmp: None },
             packets: BTreeMap::new(),
             lingering: Vec::new(),
             established_at: None,
@@ -147,15 +164,9 @@ impl Session {
             rekeys: 0,
             has_served: false,
             temporary_failures: 0,
-            last_heard: now,
-            keepalive_at: now,
-            closing: None,
-            reconnect: Vec::new(),
-            ending: Ending::Otherwise,
-            lost: Vec::new(),
-            failed: Vec::new(),
             deleted: None,
-            over: false,
+            life: Life::Running,
+            outcome: Outcome::default(),
         }
     }
 
@@ -164,7 +175,6 @@ impl Session {
         self.sas.shrink_to_fit();
         self.children.rest();
         self.tasks.rest();
-        self.delayed.shrink_to_fit();
         self.lingering.shrink_to_fit();
     }
 
@@ -172,12 +182,12 @@ impl Session {
 
     /// Returns `true` if the session has neither IKE SAs nor Child SAs left.
     pub fn is_over(&self) -> bool {
-        self.over
+        matches!(self.life, Life::Over)
     }
 
     /// Returns `true` if this side is taking the session down.
     pub fn is_closing(&self) -> bool {
-        self.closing.is_some() || self.over
+        !matches!(self.life, Life::Running)
     }
 
     pub fn is_established(&self) -> bool {
@@ -250,7 +260,7 @@ impl Session {
         let wants = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.serving_child(name).is_some()
             || self.tasks.create(name)
-            || self.delayed.iter().any(|(_, t)| wants(t))
+            || self.tasks.delayed().any(|(_, t)| wants(t))
             || self.attempt.as_ref().and_then(Attempt::wanted_child).is_some_and(|c| c.name == name)
             || self.sas.iter().any(|sa| {
                 matches!(&sa.state.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
@@ -305,8 +315,8 @@ impl Session {
 
     /// Notes that the peer lives, and where it is now.
     pub fn heard(&mut self, cx: &mut Context<'_>, datagram: Datagram<'_>) {
-        self.last_heard = cx.now;
-        self.icmp = None;
+        self.liveness.last_heard = cx.now;
+        self.liveness.icmp = None;
         // RFC 4555 §3.8: with MOBIKE only an update moves it.
         if !self.mobility.supported && self.follows(datagram.remote) {
             self.move_to(cx, datagram.remote);
@@ -325,7 +335,7 @@ impl Session {
         self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
-        self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
+        self.liveness.keepalive_at = after(cx.now, cx.config.nat_keepalive);
         cx.out.failures.overcome(cx.now, &self.tunnel.name, false);
         cx.out.event(
             &self.tunnel.name,
@@ -421,10 +431,10 @@ impl Session {
 
     /// Takes the session down unless a Child SA is there or on its way.
     pub fn close_when_idle(&mut self, cx: &mut Context<'_>) -> Effects {
-        let wants_more = self.tasks.iter().chain(self.delayed.iter().map(|(_, t)| t));
-        if self.children.is_empty()
-            && !wants_more.clone().any(|t| matches!(t, Task::CreateChild(_)))
-        {
+        let creates = |task: &Task| matches!(task, Task::CreateChild(_));
+        let wanted =
+            self.tasks.iter().any(creates) || self.tasks.delayed().any(|(_, t)| creates(t));
+        if self.children.is_empty() && !wanted {
             return self.close(cx, CloseReason::NoChildSa);
         }
         Effects::none()
@@ -453,7 +463,7 @@ impl Session {
         let delete = Task::DeleteChild(spi_in);
         match cx.config.drain.is_zero() {
             true => self.tasks.push_front(delete),
-            false => self.delayed.push((after(cx.now, cx.config.drain), delete)),
+            false => self.tasks.delay(after(cx.now, cx.config.drain), delete),
         }
     }
 
@@ -461,7 +471,7 @@ impl Session {
     pub fn is_deleting(&self, spi_in: Spi) -> bool {
         let delete = Task::DeleteChild(spi_in);
         self.tasks.contains(&delete)
-            || self.delayed.iter().any(|(_, task)| *task == delete)
+            || self.tasks.delayed().any(|(_, task)| *task == delete)
             || self.sas.iter().any(|sa| {
                 matches!(&sa.state.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi_in))
             })
@@ -482,8 +492,7 @@ impl Session {
         let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);
         let predecessors = self.children.of_tunnel(&child.tunnel.name).filter(replaced);
         let deletes: Vec<Task> = predecessors.map(|old| Task::DeleteChild(old.spi_in)).collect();
-        let waiting = self.delayed.extract_if(.., |(_, task)| deletes.contains(task));
-        self.tasks.extend(waiting.map(|(_, task)| task));
+        self.tasks.hurry(|_, task| deletes.contains(task));
     }
 
     /// Tries a task again later (RFC 7296 §2.25: not at once), or ends the session when it has been tried too often.
@@ -495,8 +504,8 @@ impl Session {
         let growth = 1 << self.temporary_failures.min(4);
         let pause = cx.config.retransmit_after.saturating_mul(growth);
         let jitter = cx.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
-        self.delayed
-            .push((after(cx.now, (pause / 2).saturating_add(Duration::from_micros(jitter))), task));
+        let pause = (pause / 2).saturating_add(Duration::from_micros(jitter));
+        self.tasks.delay(after(cx.now, pause), task);
         Effects::none()
     }
 

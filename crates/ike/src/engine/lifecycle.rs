@@ -210,7 +210,6 @@ impl Session {
         }
         let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.tasks.retain(|t| !creates(t));
-        self.delayed.retain(|(_, t)| !creates(t));
         let pending = self.sas.iter_mut().filter_map(|sa| match &mut sa.state.active {
             Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
             _ => None,

@@ -298,12 +298,13 @@ fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
     let sa = session.current_sa()?;
     let again_in = sa.window.due().map(|at| left(now, at));
     let sent = sa.window.retransmissions() + 1;
-    let icmp = || Some(format!("{} ({UNPROTECTED})", session.icmp?.about(session.path.remote)));
+    let icmp =
+        || Some(format!("{} ({UNPROTECTED})", session.liveness.icmp?.about(session.path.remote)));
     Some(Next::Answer {
         request: sa.state.exchange().to_string(),
         sent,
         most: sa.window.attempts(config).map_or(config.retransmissions + 1, |a| a.most),
-        obstacle: session.unsent.as_ref().map(ToString::to_string).or_else(icmp),
+        obstacle: session.liveness.unsent.as_ref().map(ToString::to_string).or_else(icmp),
         again_in,
     })
 }

@@ -28,7 +28,7 @@ impl<P: DataPlane> Engine<P> {
         let spis = [header.initiator_spi, header.responder_spi];
         let Some(id) = spis.iter().find_map(|spi| self.sessions.of_spi(*spi)) else { return };
         match outcome {
-            Ok(()) => self.sessions.get_mut(id).into_iter().for_each(|s| s.unsent = None),
+            Ok(()) => self.sessions.get_mut(id).into_iter().for_each(|s| s.liveness.unsent = None),
             Err(unsent) => {
                 self.with_session(now, id, |session, cx| session.note_unsent(cx, unsent));
             }
@@ -52,7 +52,7 @@ impl<P: DataPlane> Engine<P> {
         let session = self.sessions.get_mut(id).filter(|s| s.path.remote.ip() == remote.ip());
         if let Some(session) = session {
             tracing::debug!(tunnel = session.tunnel.name, by = %unreachable.by, "ICMP unreachable");
-            session.icmp = Some(unreachable);
+            session.liveness.icmp = Some(unreachable);
         }
     }
 
@@ -140,8 +140,8 @@ impl Session {
             local: self.path.local.ip(),
             remote: self.path.remote,
             was_up: self.is_established(),
-            unsent: self.unsent.as_ref().map(ToString::to_string),
-            icmp: self.icmp,
+            unsent: self.liveness.unsent.as_ref().map(ToString::to_string),
+            icmp: self.liveness.icmp,
         }
     }
 
@@ -154,7 +154,7 @@ impl Session {
             let failure = Unsendable { lack, local, remote }.into();
             return self.end(cx, CloseReason::NotSent, Some(failure));
         }
-        self.unsent = Some(unsent);
+        self.liveness.unsent = Some(unsent);
         Effects::none()
     }
 

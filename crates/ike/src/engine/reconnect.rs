@@ -54,18 +54,18 @@ impl<P: DataPlane> Engine<P> {
         for name in &losses.reconnect {
             self.schedule_retry(now, name, LASTING);
         }
-        let action = match session.ending {
+        let action = match session.outcome.ending {
             Ending::Unanswered => self.config.liveness_action,
             Ending::ByPeer => self.config.close_action,
             Ending::Otherwise => RestartAction::Policy,
         };
-        self.come_back(now, tunnel, action, &session.lost);
+        self.come_back(now, tunnel, action, &session.outcome.lost);
         let starting = auto_start(tunnel);
         let names = names(&starting);
-        for name in session.failed.iter().filter(|f| !names.contains(f.as_str())) {
+        for name in session.outcome.failed.iter().filter(|f| !names.contains(f.as_str())) {
             self.after_failure(now, name);
         }
-        let lost: HashSet<&str> = session.lost.iter().map(|l| &*l.name).collect();
+        let lost: HashSet<&str> = session.outcome.lost.iter().map(|l| &*l.name).collect();
         let was_up = |child: &ChildTunnel| lost.contains(&*child.name);
         let lasted = session.established_at.filter(|_| session.has_served);
         let lasted = lasted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));

@@ -69,7 +69,7 @@ impl<P: DataPlane> Engine<P> {
                 .collect();
             for other in dead {
                 self.with_session(now, other, |session, cx| {
-                    session.ending = Ending::Unanswered;
+                    session.outcome.ending = Ending::Unanswered;
                     session.end(cx, CloseReason::PeerRestarted, None)
                 });
             }

@@ -312,7 +312,7 @@ fn finish(
         Ok(warning) => warning,
         Err(failure) => {
             release(cx, spi_in);
-            ike.session.failed.push(child.name.clone());
+            ike.session.outcome.failed.push(child.name.clone());
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
             let told = parts
                 .error()

@@ -158,7 +158,7 @@ pub(crate) fn settle(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     // The session has ended while it answered.
     let Some(ike) = session.carrier(spi) else { return Effects::none() };
     if ike.session.sas.len() == 1 {
-        ike.session.ending = Ending::ByPeer;
+        ike.session.outcome.ending = Ending::ByPeer;
         return ike.session.end(cx, reason, None);
     }
     drop_ike(ike, cx)

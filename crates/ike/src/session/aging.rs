@@ -92,21 +92,22 @@ impl Session {
         {
             let used =
                 self.children.iter().filter_map(|c| cx.plane.usage(c.inbound)?.last_used).max();
-            self.last_heard = used.map_or(self.last_heard, |u| u.max(self.last_heard));
+            self.liveness.last_heard =
+                used.map_or(self.liveness.last_heard, |u| u.max(self.liveness.last_heard));
             if self.liveness_at(cx.config).is_some_and(|at| at <= cx.now) {
-                self.last_heard = cx.now;
+                self.liveness.last_heard = cx.now;
                 self.tasks.push_back(Task::Liveness);
             }
         }
-        if self.path.nat_local && self.keepalive_at <= cx.now {
+        if self.path.nat_local && self.liveness.keepalive_at <= cx.now {
             // RFC 3948 §4: only if nothing else was sent.
             let used =
                 self.children.iter().filter_map(|c| cx.plane.usage(c.outbound)?.last_used).max();
             let due = used.map_or(cx.now, |u| after(u, cx.config.nat_keepalive));
             if due > cx.now {
-                self.keepalive_at = due;
+                self.liveness.keepalive_at = due;
             } else {
-                self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
+                self.liveness.keepalive_at = after(cx.now, cx.config.nat_keepalive);
                 cx.out.keepalive(self.path.local, self.path.remote);
             }
         }
@@ -118,7 +119,7 @@ impl Session {
         config
             .liveness_interval
             .filter(|_| self.is_established() && idle)
-            .map(|i| after(self.last_heard, i))
+            .map(|i| after(self.liveness.last_heard, i))
     }
 
     /// The earliest moment at which [`Session::handle_timeout`] has something to do.
@@ -145,14 +146,14 @@ impl Session {
             let awaited = e.awaited.iter().map(|a| at(a.until, "IKE_FOLLOWUP_KE"));
             rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")]).chain(awaited)
         });
-        let delayed = self.delayed.iter().map(|(t, task)| match task {
+        let delayed = self.tasks.delayed().map(|(t, task)| match task {
             Task::DeleteChild(_) | Task::DeleteIke(_) => at(*t, "Delete of replaced SAs"),
             _ => at(*t, "retry"),
         });
         let lingering = self.lingering.iter().map(|l| at(l.until, "replaced SA"));
         let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
         let nat = (self.is_established() && self.path.nat_local)
-            .then_some(at(self.keepalive_at, "NAT keepalive"));
+            .then_some(at(self.liveness.keepalive_at, "NAT keepalive"));
         (windows
             .chain(answers)
             .chain(attempt)

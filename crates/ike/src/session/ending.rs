@@ -1,7 +1,7 @@
 //! The end of IKE SAs, Child SAs and whole sessions.
 
 use super::most_children;
-use super::{Ending, Session};
+use super::{Ending, Life, Session};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::deadlines::after;
@@ -33,13 +33,12 @@ impl Session {
             sa.state.expire_at = sa.state.expire_at.min(cx.now + SUPERSEDED_FOR);
         }
         self.tasks.retain(|t| *t != Task::RekeyIke(old));
-        self.delayed.retain(|(_, t)| *t != Task::RekeyIke(old));
     }
 
     /// Takes everything down with a Delete at once, even if that was to wait.
     pub fn close(&mut self, cx: &mut Context<'_>, reason: CloseReason) -> Effects {
         if self.is_closing() {
-            self.tasks.extend(self.delayed.drain(..).map(|(_, task)| task));
+            self.tasks.hurry(|_, _| true);
             return Effects::none();
         }
         self.take_down(cx, reason, Duration::ZERO)
@@ -55,17 +54,16 @@ impl Session {
             let failure = Failure::new(FailureKind::Cancelled, reason.to_string());
             return self.end(cx, reason, Some(failure));
         }
-        self.closing = Some(reason);
+        self.life = Life::Closing(reason);
         if self.is_established() {
             cx.out.remember_end(cx.now, &self.tunnel, None, reason);
         }
         let effects = self.remove_children(cx, reason, pause);
         self.tasks.clear();
-        self.delayed.clear();
         let deletes = known.into_iter().map(Task::DeleteIke);
         match pause.is_zero() {
             true => self.tasks.extend(deletes),
-            false => self.delayed.extend(deletes.map(|task| (after(cx.now, pause), task))),
+            false => deletes.for_each(|task| self.tasks.delay(after(cx.now, pause), task)),
         }
         effects
     }
@@ -73,8 +71,7 @@ impl Session {
     /// Drops what is left to be asked about a Child SA that both sides have deleted.
     pub fn forget_delete(&mut self, spi_in: Spi) {
         let delete = Task::DeleteChild(spi_in);
-        self.delayed.retain(|(_, task)| *task != delete);
-        if self.tasks.contains(&delete) {
+        if self.tasks.contains(&delete) || self.tasks.delayed().any(|(_, task)| *task == delete) {
             self.tasks.retain(|task| *task != delete);
         }
     }
@@ -84,7 +81,7 @@ impl Session {
         let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         names.sort();
         names.dedup();
-        self.reconnect = names;
+        self.outcome.reconnect = names;
         self.close(cx, reason)
     }
 
@@ -103,7 +100,7 @@ impl Session {
         };
         let names = self.tunnel.children.iter().filter(may_start).map(|c| c.name.clone());
         let (up, on_their_way) = names.partition(|name| self.serving_child(name).is_some());
-        self.reconnect = on_their_way;
+        self.outcome.reconnect = on_their_way;
         let effects = match self.is_closing() {
             true => Effects::none(),
             false => self.take_down(cx, reason, cx.config.drain),
@@ -118,12 +115,13 @@ impl Session {
         reason: CloseReason,
         failure: Option<Failure>,
     ) -> Effects {
-        if self.over {
-            return Effects::none();
-        }
-        self.over = true;
-        let mut effects: Effects = self.reconnect.drain(..).map(Effect::Reconnect).collect();
-        let begun = self.closing.take();
+        let begun = match std::mem::replace(&mut self.life, Life::Over) {
+            Life::Running => None,
+            Life::Closing(reason) => Some(reason),
+            Life::Over => return Effects::none(),
+        };
+        let reconnect = self.outcome.reconnect.drain(..);
+        let mut effects: Effects = reconnect.map(Effect::Reconnect).collect();
         let reason = begun.unwrap_or(reason);
         let was_up = self.is_established();
         let mut pending: Vec<String> = Vec::new();
@@ -143,12 +141,12 @@ impl Session {
                 }
             }
         }
-        let tasks = self.tasks.take().chain(self.delayed.drain(..).map(|(_, t)| t));
+        let tasks = self.tasks.take();
         pending.extend(tasks.filter_map(|t| match t {
             Task::CreateChild(name) => Some(name),
             _ => None,
         }));
-        self.lost = (self.children.iter())
+        self.outcome.lost = (self.children.iter())
             .filter(|c| c.state != ChildState::Unwanted)
             .map(|c| c.lost(cx.now))
             .collect();
@@ -157,13 +155,13 @@ impl Session {
         self.sas.clear();
         let failure = failure.unwrap_or(Failure::new(FailureKind::Cancelled, reason.to_string()));
         if failure.kind == FailureKind::NoAnswer {
-            self.ending = Ending::Unanswered;
+            self.outcome.ending = Ending::Unanswered;
         }
         for name in &pending {
             cx.out.fail(cx.now, &self.tunnel.name, Some(name), failure.clone());
         }
         if failure.kind != FailureKind::Cancelled {
-            self.failed.extend(pending);
+            self.outcome.failed.extend(pending);
         }
         if was_up {
             if failure.kind != FailureKind::Cancelled {

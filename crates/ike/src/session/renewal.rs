@@ -164,7 +164,7 @@ impl Session {
             Some(Active::Child(p)) if !p.unwanted => Some(&p.tunnel.name),
             _ => None,
         });
-        let delayed = self.delayed.iter().filter_map(|(_, task)| match task {
+        let delayed = self.tasks.delayed().filter_map(|(_, task)| match task {
             Task::CreateChild(name) => Some(name),
             _ => None,
         });

@@ -203,7 +203,7 @@ impl Session {
                 cx.out.event(&self.tunnel.name, None, EventKind::Warning(text));
             }
         }
-        self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
+        self.liveness.keepalive_at = after(cx.now, cx.config.nat_keepalive);
         let (local, remote) = std::mem::replace(&mut self.reported, (path.local, path.remote));
         if remote != path.remote {
             let kind = EventKind::Moved { from: remote, to: path.remote };

@@ -1,10 +1,11 @@
-//! The tasks of a session, in their order.
+//! The tasks of a session, in their order, and those that wait for a time.
 
 use crate::task::Task;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
+use std::time::Instant;
 
-/// A queue of tasks that knows which child tunnels are to come up, however many.
+/// A queue of tasks, and those that enter it later. It knows which child tunnels are to come up, however many.
 #[derive(Default)]
 pub(crate) struct Tasks {
     queue: VecDeque<Task>,
@@ -12,6 +13,8 @@ pub(crate) struct Tasks {
     creating: HashMap<String, u32>,
     /// The number of tasks that name the IKE SA that they are for.
     particular: usize,
+    /// Tasks that enter the queue at a time.
+    delayed: Vec<(Instant, Task)>,
 }
 
 impl Deref for Tasks {
@@ -43,14 +46,34 @@ impl Tasks {
         Some(task)
     }
 
+    /// Keeps some of them, also of those that are delayed.
     pub fn retain(&mut self, keep: impl Fn(&Task) -> bool) {
-        let before = std::mem::take(self);
-        self.extend(before.queue.into_iter().filter(keep));
+        let Self { queue, mut delayed, .. } = std::mem::take(self);
+        delayed.retain(|(_, task)| keep(task));
+        self.delayed = delayed;
+        self.extend(queue.into_iter().filter(keep));
     }
 
-    /// Takes all of them.
+    /// Takes all of them, those that are delayed last.
     pub fn take(&mut self) -> impl Iterator<Item = Task> + use<> {
-        std::mem::take(self).queue.into_iter()
+        let Self { queue, delayed, .. } = std::mem::take(self);
+        queue.into_iter().chain(delayed.into_iter().map(|(_, task)| task))
+    }
+
+    /// Has a task enter the queue at a time.
+    pub fn delay(&mut self, at: Instant, task: Task) {
+        self.delayed.push((at, task));
+    }
+
+    /// The tasks that enter the queue at a time.
+    pub fn delayed(&self) -> impl Iterator<Item = &(Instant, Task)> {
+        self.delayed.iter()
+    }
+
+    /// Has those of the delayed tasks enter the queue now for which `which` returns `true`.
+    pub fn hurry(&mut self, which: impl Fn(Instant, &Task) -> bool) {
+        let hurried: Vec<_> = self.delayed.extract_if(.., |(at, task)| which(*at, task)).collect();
+        self.extend(hurried.into_iter().map(|(_, task)| task));
     }
 
     pub fn clear(&mut self) {
@@ -74,6 +97,7 @@ impl Tasks {
 
     /// Gives back room.
     pub fn rest(&mut self) {
+        self.delayed.shrink_to_fit();
         if self.queue.capacity() >= 2 * self.queue.len() {
             self.queue.shrink_to_fit();
             self.creating.shrink_to_fit();
