@@ -102,7 +102,6 @@ mod datagram;
 mod deadlines;
 pub mod discard;
 mod dispatch;
-mod dropped;
 pub mod durations;
 mod effect;
 mod engine;

@@ -4,7 +4,6 @@ use crate::close_reason::CloseReason;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::{Deadline, after};
 use crate::discard::Discard;
-use crate::dropped::Dropped;
 use crate::durations::ExchangeDurations;
 use crate::event::{Event, EventKind, ExchangeStep};
 use crate::failure::{Failure, FailureKind};
@@ -15,7 +14,7 @@ use crate::product::Products;
 use crate::proof::Job;
 use crate::rejection::Rejection;
 use crate::wire::header::IkeSpi;
-use esp::plane::SaId;
+use esp::plane::{PacketSummary, SaId};
 use policy::IkeTunnel;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -66,6 +65,22 @@ pub(crate) struct Outputs {
     pub key_sink: Option<Sink>,
     /// Whether the steps of exchanges are events.
     pub tells_exchanges: bool,
+}
+
+/// The last packet of a child tunnel that the guard has dropped, as far as it has told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dropped {
+    pub packet: PacketSummary,
+    pub at: Instant,
+    /// The time of the last event about such packets.
+    pub told: Instant,
+}
+
+impl Dropped {
+    /// The packet, and how long ago it was dropped.
+    pub fn seen_from(&self, now: Instant) -> (PacketSummary, Duration) {
+        (self.packet, now.saturating_duration_since(self.at))
+    }
 }
 
 impl Outputs {

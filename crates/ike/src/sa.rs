@@ -11,7 +11,6 @@ pub(crate) mod lowest_nonce;
 pub(crate) mod message;
 pub(crate) mod mobility;
 pub(crate) mod path;
-pub(crate) mod postponed;
 pub(crate) mod reassembly;
 pub(crate) mod window;
 

@@ -1,8 +1,8 @@
 //! Packets that were about to leave in the clear.
 
 use super::Engine;
-use crate::dropped::Dropped;
 use crate::event::EventKind;
+use crate::outputs::Dropped;
 use esp::plane::{DataPlane, Filtering, PacketSummary};
 use esp::trace::DecidedBy;
 use std::time::{Duration, Instant};

@@ -1,10 +1,14 @@
 //! Message numbering, retransmission and the kept answer, window size 1 (RFC 7296 §2.1 to §2.3).
 
 use super::message::Message;
-use super::postponed::{Postponed, Until};
 use super::reassembly::Reassembly;
 use crate::config::Config;
 use crate::deadlines::{after, times};
+use crate::wire::header::Header;
+use crate::wire::payload::Payload;
+use policy::ChildTunnel;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The class of a request by its message ID.
@@ -44,6 +48,29 @@ struct Outstanding {
     /// Those of them since the message was last cut smaller.
     alike: u32,
     due: Instant,
+}
+
+/// A request that is answered later.
+#[derive(Debug)]
+pub(crate) struct Postponed {
+    pub header: Header,
+    pub payloads: Vec<Payload>,
+    /// The address and port of this side that it came to, and those of the peer.
+    pub ends: (SocketAddr, SocketAddr),
+    /// Fragment 1 of it, or all of it.
+    pub octets: Vec<u8>,
+    pub until: Until,
+}
+
+/// When a request is answered that has to wait.
+#[derive(Debug)]
+pub(crate) enum Until {
+    /// When the data plane is prepared for the traffic that the peer names. The rule of this child tunnel stays as long
+    /// as this is there.
+    Prepared(#[expect(dead_code, reason = "it is held")] Arc<ChildTunnel>),
+    /// When the peer has answered the Delete of a Child SA that this side has replaced.
+    Deleted,
+    Time(Instant),
 }
 
 /// The attempts to send a request. The last two values grow if it is cut smaller.
