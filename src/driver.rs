@@ -25,7 +25,7 @@ use addresses::WatchedHost;
 use esp::filter::FilterStatus;
 use esp::plane::{DataPlane, Filtering, Maintenance, Notice};
 use filter_change::{FilterChanges, FilterDone};
-use handle::Command;
+pub(crate) use handle::Command;
 use host::IcmpError;
 use ike::discard::Discard;
 use ike::priority_queue::PriorityQueue;
@@ -412,9 +412,6 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::Filter(reply) => self.tell_filter(reply),
             Command::SetFilter(filter, reply) => {
                 self.filter_changes.begin(self.engine.plane(), filter, reply)
-            }
-            Command::Trace(packet, reply) => {
-                let _ = reply.send(self.engine.plane().filtering().trace(&packet));
             }
             Command::Plane(work) => work(self.engine.plane()),
             Command::Stop => unreachable!("handled where the loop ends"),

@@ -5,7 +5,7 @@ mod views;
 pub use views::{CryptoView, FilterView, ManualView, OffloadView, Tunnel, Tunnels};
 
 use crate::closed::Closed;
-use crate::driver::{GatewayError, Handle};
+use crate::driver::{Command, GatewayError, Handle};
 use crate::events::Events;
 use crate::findings::{self, Finding};
 use crate::manual::ManualSas;
@@ -127,7 +127,7 @@ impl Gateway {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
-        self.handle.counters().await
+        self.handle.ask(Command::Counters).await
     }
 
     /// The times from requests of this side to the peers' answers, by kind of exchange: the round trips of liveness
@@ -139,7 +139,7 @@ impl Gateway {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn exchange_durations(&self) -> Result<ExchangeDurations, GatewayError> {
-        self.handle.exchange_durations().await
+        self.handle.ask(Command::ExchangeDurations).await
     }
 
     /// Reasons why packets do not pass through the tunnels of an IKE tunnel that are up, or may not pass. `policy` is
@@ -168,7 +168,7 @@ impl Gateway {
         if subjects.is_empty() {
             return Ok(Vec::new());
         }
-        let filter = self.handle.filter().await?.map(|status| status.filter);
+        let filter = self.filter().status().await?.map(|status| status.filter);
         let questions = findings::questions(&subjects, *mark);
         // The engine's task is surely in the namespace of the plane.
         let namespace = self.handle.with_plane(|_| Namespace::current()).await?;
@@ -201,7 +201,8 @@ impl Gateway {
     /// # Cancellation
     /// If the future is dropped, the policy may or may not be replaced; it is never replaced in part.
     pub async fn replace_policy(&self, policy: impl Into<Arc<Policy>>) -> Result<(), GatewayError> {
-        self.handle.replace_policy(policy.into()).await
+        let policy = policy.into();
+        Ok(self.handle.ask(|reply| Command::ReplacePolicy(policy, reply)).await??)
     }
 
     /// Replaces certificates and authorities. SAs that are up stay up; the next authentication uses the new ones.
@@ -212,7 +213,8 @@ impl Gateway {
     /// # Cancellation
     /// If the future is dropped, they may or may not be replaced; never in part.
     pub async fn replace_trust(&self, trust: impl Into<Arc<Trust>>) -> Result<(), GatewayError> {
-        self.handle.replace_trust(trust.into()).await
+        let trust = trust.into();
+        self.handle.ask(|reply| Command::ReplaceTrust(trust, reply)).await
     }
 
     /// The certificates and authorities in use.
@@ -223,7 +225,7 @@ impl Gateway {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn trust(&self) -> Result<Arc<Trust>, GatewayError> {
-        self.handle.trust().await
+        self.handle.ask(Command::Trust).await
     }
 
     /// Works on the data plane itself, in the task of the engine, between two messages. The engine waits meanwhile, so

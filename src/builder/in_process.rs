@@ -2,7 +2,7 @@
 
 use super::{Builder, EngineSettings, StartError, seed};
 use crate::driver::{self, GatewayError, Handle, NatT, PlaneHooks, Sockets, Surroundings};
-use crate::gateway::{Gateway, Handles};
+use crate::gateway::{Gateway, Handles, Tunnels};
 use crypto::{Choice as CryptoChoice, CryptoProviders};
 use ike::{CommandError, Encap};
 use net::datagrams::{Datagrams, Udp};
@@ -149,7 +149,7 @@ fn start_tunnels(network: &Network, handle: &Handle) {
         let handle = handle.clone();
         Box::pin(async move {
             let handle = handle.upgrade().ok_or_else(|| shared(GatewayError::Stopped))?;
-            match handle.activate([tunnel].into()).await {
+            match Tunnels::new(&handle).activate([tunnel]).await {
                 Ok(started) => started.into_iter().try_for_each(|one| one.outcome.map_err(shared)),
                 // The peer starts it: the connection waits.
                 Err(GatewayError::Command(error)) if is_of_the_peer(&error) => Ok(()),

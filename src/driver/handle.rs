@@ -6,8 +6,7 @@ use crate::events::Events;
 use crate::manual::ManualSaError;
 use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
-use esp::plane::{DataPlane, PacketSummary, PlaneError};
-use esp::trace::Trace;
+use esp::plane::{DataPlane, PlaneError};
 use ike::CommandError;
 use ike::durations::ExchangeDurations;
 use ike::event::Event;
@@ -121,12 +120,14 @@ impl From<ManualSaError> for GatewayError {
     }
 }
 
-pub(super) type Reply<T> = oneshot::Sender<T>;
+pub(crate) type Reply<T> = oneshot::Sender<T>;
 
 /// Work on the plane; it sends its own answer.
 type PlaneWork = Box<dyn FnOnce(&mut dyn DataPlane) + Send>;
 
-pub(super) enum Command {
+/// A command, with the place for its answer. The views of [`Gateway`](crate::Gateway) send them, and the driver carries
+/// them out.
+pub(crate) enum Command {
     Activate(Selection, Reply<Result<Vec<Activation>, GatewayError>>),
     StartActivate(Selection, Reply<Result<Vec<Begun>, GatewayError>>),
     Deactivate(String, Reply<Result<(), GatewayError>>),
@@ -144,7 +145,6 @@ pub(super) enum Command {
     Trust(Reply<Arc<Trust>>),
     Filter(Reply<Option<FilterStatus>>),
     SetFilter(Arc<Filter>, Reply<Result<(), PlaneError>>),
-    Trace(PacketSummary, Reply<Option<Trace>>),
     Plane(PlaneWork),
     Stop,
 }
@@ -164,158 +164,17 @@ impl Handle {
         Self { commands, events, end }
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, GatewayError> {
+    /// Sends a command, and waits for its answer.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    pub async fn ask<T>(
+        &self,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, GatewayError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| GatewayError::Stopped)?;
         answer.await.map_err(|_| GatewayError::Stopped)
-    }
-
-    /// Starts tunnels and waits until each is up or has failed.
-    ///
-    /// # Errors
-    /// If a name is unknown or cannot be started from this side: then none is started.
-    pub async fn activate(&self, selection: Selection) -> Result<Vec<Activation>, GatewayError> {
-        self.ask(|reply| Command::Activate(selection, reply)).await?
-    }
-
-    /// Starts tunnels and does not wait for them.
-    ///
-    /// # Errors
-    /// As [`activate`](Self::activate).
-    pub async fn start_activate(&self, selection: Selection) -> Result<Vec<Begun>, GatewayError> {
-        self.ask(|reply| Command::StartActivate(selection, reply)).await?
-    }
-
-    /// The tunnels that are down and cannot come up, because this host lacks an address or a route.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {
-        self.ask(Command::Lacking).await
-    }
-
-    /// Deletes a tunnel and waits until it is gone.
-    ///
-    /// # Errors
-    /// If the name is unknown or nothing is up under it.
-    pub async fn deactivate(&self, name: &str) -> Result<(), GatewayError> {
-        self.ask(|reply| Command::Deactivate(name.into(), reply)).await?
-    }
-
-    /// Begins to delete a tunnel, and does not wait for the peer.
-    ///
-    /// # Errors
-    /// If the name is unknown or nothing is up under it.
-    pub async fn start_deactivate(&self, name: &str) -> Result<(), GatewayError> {
-        self.ask(|reply| Command::StartDeactivate(name.into(), reply)).await?
-    }
-
-    /// Rekeys a tunnel and waits until the new SA is in use.
-    ///
-    /// # Errors
-    /// If the name is unknown, nothing is up under it, or the peer refuses.
-    pub async fn rekey(&self, name: &str) -> Result<(), GatewayError> {
-        self.ask(|reply| Command::Rekey(name.into(), reply)).await?
-    }
-
-    /// A page of the policy's tunnels, as [`StatusPage::of`] makes it.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn status_page(
-        &self,
-        start: Option<PageStart>,
-        count: usize,
-    ) -> Result<Option<StatusPage>, GatewayError> {
-        self.ask(|reply| Command::StatusPage(start, count, reply)).await
-    }
-
-    /// The IKE tunnel of this name, or the one with the child tunnel of this name, with that one alone.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn status_of(&self, name: &str) -> Result<Option<IkeStatus>, GatewayError> {
-        self.ask(|reply| Command::StatusOf(name.into(), reply)).await
-    }
-
-    /// Discarded datagrams (`ike.…`) and packets (`esp.…`) by reason.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
-        self.ask(Command::Counters).await
-    }
-
-    /// The times from requests of this side to the peers' answers.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn exchange_durations(&self) -> Result<ExchangeDurations, GatewayError> {
-        self.ask(Command::ExchangeDurations).await
-    }
-
-    /// Replaces the policy; unchanged tunnels are untouched.
-    ///
-    /// # Errors
-    /// If [`Policy::validate`] refuses the policy: the old one stays in force. If the engine has stopped.
-    pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), GatewayError> {
-        Ok(self.ask(|reply| Command::ReplacePolicy(policy, reply)).await??)
-    }
-
-    /// Replaces the certificates and authorities; SAs that are up stay up.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn replace_trust(&self, trust: Arc<Trust>) -> Result<(), GatewayError> {
-        self.ask(|reply| Command::ReplaceTrust(trust, reply)).await
-    }
-
-    /// The certificates and authorities in use.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn trust(&self) -> Result<Arc<Trust>, GatewayError> {
-        self.ask(Command::Trust).await
-    }
-
-    /// The address families that tunnels may use.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn families(&self) -> Result<Families, GatewayError> {
-        self.ask(Command::Families).await
-    }
-
-    /// Switches IPsec of address families off or on. The tunnels of a family that is off are taken down.
-    ///
-    /// # Errors
-    /// If the data plane or the system refuses: then nothing changes.
-    pub async fn set_families(&self, families: Families) -> Result<(), GatewayError> {
-        Ok(self.ask(|reply| Command::SetFamilies(families, reply)).await??)
-    }
-
-    /// The filter for traffic that belongs to no tunnel, with its counters; `None` if the data plane has no filter.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn filter(&self) -> Result<Option<FilterStatus>, GatewayError> {
-        self.ask(Command::Filter).await
-    }
-
-    /// Replaces what happens to traffic that is no tunnel's.
-    ///
-    /// # Errors
-    /// If the data plane or the system refuses: the old filter stays in force.
-    pub async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), GatewayError> {
-        Ok(self.ask(|reply| Command::SetFilter(filter, reply)).await??)
-    }
-
-    /// The predicted way of a packet; `None` if the data plane cannot tell.
-    ///
-    /// # Errors
-    /// If the engine has stopped.
-    pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, GatewayError> {
-        self.ask(|reply| Command::Trace(packet, reply)).await
     }
 
     /// Works on the data plane itself, between two messages: nothing else is done meanwhile. For SAs that are not

@@ -1,7 +1,7 @@
 //! Small views of a running gateway, one per topic.
 
 use super::Handles;
-use crate::driver::{Activation, Begun, GatewayError, Handle, Selection};
+use crate::driver::{Activation, Begun, Command, GatewayError, Handle, Selection};
 use crate::manual::{ManualSa, ManualSas, ManualStatus, Removed, SaDirection};
 use crate::planes::Found;
 use crypto::CryptoProviders;
@@ -25,7 +25,7 @@ pub struct Tunnels<'a> {
 }
 
 impl<'a> Tunnels<'a> {
-    pub(super) fn new(handle: &'a Handle) -> Self {
+    pub(crate) fn new(handle: &'a Handle) -> Self {
         Self { handle }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Tunnels<'a> {
         start: Option<PageStart>,
         count: usize,
     ) -> Result<Option<StatusPage>, GatewayError> {
-        self.handle.status_page(start, count).await
+        self.handle.ask(|reply| Command::StatusPage(start, count, reply)).await
     }
 
     /// Starts the tunnels of these names, or with [`Selection::All`] all that this side may start, and waits until each
@@ -87,7 +87,8 @@ impl<'a> Tunnels<'a> {
         &self,
         selection: impl Into<Selection>,
     ) -> Result<Vec<Activation>, GatewayError> {
-        self.handle.activate(selection.into()).await
+        let selection = selection.into();
+        self.handle.ask(|reply| Command::Activate(selection, reply)).await?
     }
 
     /// Starts tunnels as [`activate`](Self::activate) does, and does not wait for them. The events tell what becomes of
@@ -102,7 +103,8 @@ impl<'a> Tunnels<'a> {
         &self,
         selection: impl Into<Selection>,
     ) -> Result<Vec<Begun>, GatewayError> {
-        self.handle.start_activate(selection.into()).await
+        let selection = selection.into();
+        self.handle.ask(|reply| Command::StartActivate(selection, reply)).await?
     }
 
     /// The tunnels that are down and cannot come up now, because this host lacks the address of this side or a route to
@@ -114,7 +116,7 @@ impl<'a> Tunnels<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {
-        self.handle.lacking().await
+        self.handle.ask(Command::Lacking).await
     }
 
     /// The address families that tunnels may use.
@@ -125,7 +127,7 @@ impl<'a> Tunnels<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn families(&self) -> Result<Families, GatewayError> {
-        self.handle.families().await
+        self.handle.ask(Command::Families).await
     }
 
     /// Switches IPsec of address families off or on. While a family is off, its tunnels are down, and its packets pass
@@ -138,7 +140,7 @@ impl<'a> Tunnels<'a> {
     /// # Cancellation
     /// If the future is dropped, the families may or may not have changed.
     pub async fn set_families(&self, families: Families) -> Result<(), GatewayError> {
-        self.handle.set_families(families).await
+        Ok(self.handle.ask(|reply| Command::SetFamilies(families, reply)).await??)
     }
 }
 
@@ -158,7 +160,7 @@ impl Tunnel<'_> {
     /// # Cancellation
     /// If the future is dropped, the negotiation goes on; the events tell what became of it.
     pub async fn activate(&self) -> Result<(), GatewayError> {
-        let activations = self.handle.activate([self.name].into()).await?;
+        let activations = Tunnels::new(self.handle).activate([self.name]).await?;
         activations.into_iter().try_for_each(|activation| Ok(activation.outcome?))
     }
 
@@ -170,7 +172,7 @@ impl Tunnel<'_> {
     /// # Cancellation
     /// If the future is dropped, the SAs go nevertheless.
     pub async fn deactivate(&self) -> Result<(), GatewayError> {
-        self.handle.deactivate(self.name).await
+        self.handle.ask(|reply| Command::Deactivate(self.name.into(), reply)).await?
     }
 
     /// Begins to delete its SAs, and does not wait for the peer.
@@ -181,7 +183,7 @@ impl Tunnel<'_> {
     /// # Cancellation
     /// If the future is dropped, the SAs may or may not go.
     pub async fn start_deactivate(&self) -> Result<(), GatewayError> {
-        self.handle.start_deactivate(self.name).await
+        self.handle.ask(|reply| Command::StartDeactivate(self.name.into(), reply)).await?
     }
 
     /// Rekeys it and waits until the new SA is in use. No packet is lost.
@@ -192,7 +194,7 @@ impl Tunnel<'_> {
     /// # Cancellation
     /// If the future is dropped, the rekeying goes on.
     pub async fn rekey(&self) -> Result<(), GatewayError> {
-        self.handle.rekey(self.name).await
+        self.handle.ask(|reply| Command::Rekey(self.name.into(), reply)).await?
     }
 
     /// Its state: that of the IKE tunnel of this name, or of the one with the child tunnel of this name, which then
@@ -204,7 +206,7 @@ impl Tunnel<'_> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn status(&self) -> Result<Option<IkeStatus>, GatewayError> {
-        self.handle.status_of(self.name).await
+        self.handle.ask(|reply| Command::StatusOf(self.name.into(), reply)).await
     }
 }
 
@@ -227,7 +229,7 @@ impl<'a> FilterView<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn status(&self) -> Result<Option<FilterStatus>, GatewayError> {
-        self.handle.filter().await
+        self.handle.ask(Command::Filter).await
     }
 
     /// Replaces the filter.
@@ -238,7 +240,8 @@ impl<'a> FilterView<'a> {
     /// # Cancellation
     /// If the future is dropped, the filter may or may not be replaced; it is never replaced in part.
     pub async fn replace(&self, filter: impl Into<Arc<Filter>>) -> Result<(), GatewayError> {
-        self.handle.set_filter(filter.into()).await
+        let filter = filter.into();
+        Ok(self.handle.ask(|reply| Command::SetFilter(filter, reply)).await??)
     }
 
     /// The predicted way of a packet, in both directions; `None` if the data plane cannot tell.
@@ -249,7 +252,7 @@ impl<'a> FilterView<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, GatewayError> {
-        self.handle.trace(packet).await
+        self.handle.with_plane(move |plane| plane.filtering().trace(&packet)).await
     }
 }
 
