@@ -7,7 +7,7 @@ use crate::planes::Found;
 use crypto::CryptoProviders;
 use esp::families::Families;
 use esp::filter::{Filter, FilterStatus};
-use esp::plane::{CryptoAccounting, Maintenance, PacketSummary, Resynced};
+use esp::plane::{CryptoAccounting, Filtering, Maintenance, PacketSummary, Resynced};
 use esp::trace::Trace;
 use ike::failure::facts::Unsendable;
 use ike::status::{IkeStatus, PageStart, StatusPage};

@@ -235,8 +235,8 @@ impl<P: DataPlane> Engine<P> {
             return self
                 .with_session(now, id, |session, cx| session.handle(cx, ours, &header, datagram));
         }
-        if self.half_open.contains_key(&ours) {
-            return self.handle_auth(now, ours, &header, datagram);
+        if let Some(half) = self.half_open.remove(&ours) {
+            return self.handle_auth(now, half, &header, datagram);
         }
         if !self.out.repeat_farewell(ours, datagram) {
             self.out.discard(Discard::UnknownSpi);

@@ -158,16 +158,15 @@ impl<P: DataPlane> Engine<P> {
         self.out.transmit(datagram.local, datagram.remote, octets);
     }
 
+    /// Takes a message for a half-open IKE SA, which the caller has taken out.
     pub(super) fn handle_auth(
         &mut self,
         now: Instant,
-        spi: IkeSpi,
+        half: Box<HalfOpen>,
         header: &Header,
         datagram: Datagram<'_>,
     ) {
-        let Some(half) = self.half_open.remove(&spi) else {
-            impossible!(self.out, "the caller has looked it up");
-        };
+        let spi = half.begun.local_spi;
         if let Stage::Refused { request, answer } = &half.stage
             && request == datagram.octets
         {
