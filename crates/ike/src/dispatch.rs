@@ -448,7 +448,7 @@ impl Carrier<'_> {
             );
             effects += self.session.end(cx, CloseReason::MalformedRequest, Some(failure));
         } else {
-            effects += delete::settle(self.session, cx);
+            effects += delete::carry_out(self.session, cx);
         }
         effects
     }

@@ -1,7 +1,7 @@
 //! Everything that a session can ask of the engine.
 //!
 //! A method of a session that can cause one of these returns [`Effects`], so that its signature says so. The engine
-//! applies them in one place, `Engine::put_back`, once the session has done its work.
+//! applies them in one place, `Engine::store`, once the session has done its work.
 
 use crate::wire::header::IkeSpi;
 use esp::plane::{SaId, Spi, Usage};

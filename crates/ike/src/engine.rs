@@ -408,7 +408,7 @@ impl<P: DataPlane> Engine<P> {
         let effects = effects.and(session.pump(&mut cx));
         self.out.name_peer(&session.tunnel.name, session.path.remote);
         let established_now = session.is_established() && !established_before;
-        self.put_back(now, id, session, effects);
+        self.store(now, id, session, effects);
         if established_now {
             self.settle_sessions(now, id);
         }
@@ -416,13 +416,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Stores a session, or drops it if it is over, and applies the effects of its work. No other place does that.
-    fn put_back(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        mut session: Box<Session>,
-        effects: Effects,
-    ) {
+    fn store(&mut self, now: Instant, id: SessionId, mut session: Box<Session>, effects: Effects) {
         session.rest();
         let mut losses = Losses::default();
         let (mut orphaned, mut retired) = (Vec::new(), Vec::new());
@@ -457,7 +451,7 @@ impl<P: DataPlane> Engine<P> {
         } else {
             self.deadlines.set(waiter, session.deadline(&self.config));
             let tunnel = Arc::clone(&session.tunnel);
-            self.sessions.put_back(id, session);
+            self.sessions.store(id, session);
             self.after_losses(now, &tunnel, losses);
         }
         if let Some(tunnel) = asked_for {

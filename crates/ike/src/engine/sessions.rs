@@ -23,7 +23,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Gives a new session its names. It is stored by [`Sessions::put_back`].
+    /// Gives a new session its names. It is stored by [`Sessions::store`].
     pub fn enter(&mut self, id: SessionId, session: &Session) {
         self.by_tunnel.insert((number_of(&session.tunnel.name), id));
         self.by_peer.insert((peer_number(&session.tunnel), id));
@@ -41,7 +41,7 @@ impl Sessions {
     }
 
     /// Stores it again.
-    pub fn put_back(&mut self, id: SessionId, session: Box<Session>) {
+    pub fn store(&mut self, id: SessionId, session: Box<Session>) {
         self.all.insert(id, session);
     }
 

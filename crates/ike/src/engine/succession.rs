@@ -44,7 +44,7 @@ impl<P: DataPlane> Engine<P> {
         self.out.name_peer(&session.tunnel.name, session.path.remote);
         let taken: Effects = session.each_sa().map(|sa| Effect::SpiTaken(sa.local_spi)).collect();
         self.sessions.enter(id, &session);
-        self.put_back(now, id, Box::new(session), taken.and(effects));
+        self.store(now, id, Box::new(session), taken.and(effects));
         id
     }
 

@@ -73,7 +73,7 @@ fn give_up_child(
     }
     let (removed, mut effects) = session.remove_child(cx, spi_in, true);
     if !matches!(state, ChildState::Replaced(_)) {
-        restore(session, spi_in, &name);
+        serve_again(session, spi_in, &name);
         revive(session, cx, &name);
     }
     let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_renewing(&name);
@@ -87,7 +87,7 @@ fn give_up_child(
 }
 
 /// Lets a Child SA serve on whose successor is gone: the peer has undone the rekey.
-fn restore(session: &mut Session, successor: Spi, name: &str) {
+fn serve_again(session: &mut Session, successor: Spi, name: &str) {
     let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(successor);
     let spi = session.children.of_tunnel(name).find(replaced).map(|c| c.spi_in);
     if let Some(spi) = spi.filter(|spi| !session.is_deleting(*spi)) {
@@ -152,7 +152,7 @@ fn note_unknown(session: &mut Session, spi_out: Spi) {
 }
 
 /// Does what the peer's Delete of an IKE SA asks for, after it was answered.
-pub(crate) fn settle(session: &mut Session, cx: &mut Context<'_>) -> Effects {
+pub(crate) fn carry_out(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     // The request had no Delete of an IKE SA.
     let Some((spi, reason)) = session.deleted.take() else { return Effects::none() };
     // The session has ended while it answered.
