@@ -5,7 +5,9 @@
 //!              (the table below)                      prints text or JSON
 //! ```
 //!
-//! A new command is a file with its arguments and its [`Run`], and a line in the table of [`Command`].
+//! A new command is a file with its arguments and its [`Run`], and a line in the table of [`Command`]. A question that
+//! the daemon cannot answer yet is a variant of [`control::protocol::Command`] with an arm in `daemon/service.rs`, and
+//! a method of a view of [`vpn::Gateway`] behind it.
 
 pub use session::{Failure, Run, Session};
 
