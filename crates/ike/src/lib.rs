@@ -76,6 +76,10 @@
 //! the Child SAs of all of them. Child SAs belong to the session, not to an IKE SA. So the rekeying of an IKE SA has
 //! nothing to move, and a request about a Child SA finds it whichever IKE SA carries the request.
 //!
+//! A session that this side begins has an attempt (`sa/attempt.rs`) until both sides have proved who they are. Then the
+//! attempt becomes the first IKE SA in use. An exchange on an IKE SA in use gets it as a `Carrier`
+//! (`session/carrier.rs`), which leads to the session, too.
+//!
 //! The data plane is passed in and is synchronous. A responder must be able to receive on an SA before it sends the
 //! answer that creates it, and a failed installation must become a Notify in that same answer.
 //!
