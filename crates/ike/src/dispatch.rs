@@ -77,12 +77,12 @@ impl Session {
         let spis = (header.initiator_spi, header.responder_spi);
         let reason = match attempt {
             _ if header.from_initiator => Discard::WrongInitiatorFlag,
-            Attempt::InitSent(sa) => return sa_init::conclude(self, cx, sa, header, datagram),
+            Attempt::Init(sa) => return sa_init::conclude(self, cx, sa, header, datagram),
             _ if spis != attempt.sa().spis() => Discard::UnknownSpi,
-            Attempt::IntermediateSent(sa) if header.response => {
+            Attempt::Intermediate(sa) if header.response => {
                 return intermediate::conclude(self, cx, sa, header, datagram);
             }
-            Attempt::AuthSent(sa) if header.response => {
+            Attempt::Auth(sa) if header.response => {
                 return auth::conclude(self, cx, sa, header, datagram);
             }
             _ => match attempt.sa().window.classify(header.message_id) {

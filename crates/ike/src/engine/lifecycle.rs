@@ -182,8 +182,8 @@ impl Session {
         });
         let waiting = waiting.cloned();
         match &mut self.attempt {
-            Some(Attempt::AuthSent(sa)) if sa.state.child.name == name => sa.state.unwanted = true,
-            Some(Attempt::AuthSent(sa)) => return waiting.is_some() || !sa.state.unwanted,
+            Some(Attempt::Auth(sa)) if sa.state.child.name == name => sa.state.unwanted = true,
+            Some(Attempt::Auth(sa)) => return waiting.is_some() || !sa.state.unwanted,
             Some(attempt) => match (attempt.first_child_to_be(), &waiting) {
                 (Some(child), Some(next_child)) if child.name == name => {
                     *child = Arc::clone(next_child);

@@ -160,7 +160,7 @@ impl Session {
 
     /// Returns `true` if all that this attempt has done is to send its first message once.
     fn has_only_begun(&self) -> bool {
-        let Some(Attempt::InitSent(sa)) = &self.attempt else { return false };
+        let Some(Attempt::Init(sa)) = &self.attempt else { return false };
         let untouched = sa.state.restarts == 0 && sa.state.refusal.is_none();
         !self.is_closing() && untouched && sa.window.retransmissions() == 0
     }

@@ -97,7 +97,7 @@ pub(crate) fn ask(
         Proving::Ready(proof) => proved(session, cx, sa, proof),
         Proving::Signing(signing) => {
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
-            session.attempt = Some(Attempt::AuthSent(sa));
+            session.attempt = Some(Attempt::Auth(sa));
             Effects::none()
         }
     }
@@ -148,10 +148,10 @@ fn proved(
             let until = cx.now + WORK_FOR;
             auth.stage = attempt::Stage::Proving { until, mixed: Some(proof) };
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
-            session.attempt = Some(Attempt::AuthSent(sa));
+            session.attempt = Some(Attempt::Auth(sa));
             Effects::none()
         }
-        Err(failure) => session.fail(cx, Attempt::AuthSent(sa), CloseReason::NoProof, failure),
+        Err(failure) => session.fail(cx, Attempt::Auth(sa), CloseReason::NoProof, failure),
     }
 }
 
@@ -195,7 +195,7 @@ fn send(
         payloads.extend(address_update::introduction(session, cx));
     }
     sa.request(cx, (&tunnel, &session.path), ExchangeType::IKE_AUTH, &payloads);
-    session.attempt = Some(Attempt::AuthSent(sa));
+    session.attempt = Some(Attempt::Auth(sa));
     Effects::none()
 }
 
@@ -209,13 +209,13 @@ pub(crate) fn conclude(
 ) -> Effects {
     let line = (&*session.tunnel, &session.path);
     let Some(answer) = sa.read_answer(cx, line, header, datagram) else {
-        session.attempt = Some(Attempt::AuthSent(sa));
+        session.attempt = Some(Attempt::Auth(sa));
         return Effects::none();
     };
     let payloads = match answer.body {
         Ok(body) => body.payloads,
         Err(error) => {
-            let (attempt, reason) = (Attempt::AuthSent(sa), CloseReason::MalformedAnswer);
+            let (attempt, reason) = (Attempt::Auth(sa), CloseReason::MalformedAnswer);
             return session.fail(cx, attempt, reason, malformed(&error));
         }
     };
@@ -230,7 +230,7 @@ pub(crate) fn conclude(
         Ok(Some(claim)) => {
             sa.state.stage = attempt::Stage::Checking { until: cx.now + WORK_FOR, payloads };
             proving::hand_out(cx, sa.local_spi, Some(claim), None);
-            session.attempt = Some(Attempt::AuthSent(sa));
+            session.attempt = Some(Attempt::Auth(sa));
             Effects::none()
         }
         Err(failure) => finish(session, cx, *sa, &payloads, Err(failure)),
@@ -244,7 +244,7 @@ pub(crate) fn resume(
     outcome: Result<Proved, Failure>,
 ) -> Effects {
     let mut sa = match session.attempt.take() {
-        Some(Attempt::AuthSent(sa)) => sa,
+        Some(Attempt::Auth(sa)) => sa,
         // The job was given up, and its IKE SA has gone on.
         other => {
             session.attempt = other;
@@ -257,14 +257,14 @@ pub(crate) fn resume(
             proved(session, cx, sa, proof)
         }
         (attempt::Stage::Proving { .. }, Err(failure)) => {
-            session.fail(cx, Attempt::AuthSent(sa), CloseReason::NoProof, failure)
+            session.fail(cx, Attempt::Auth(sa), CloseReason::NoProof, failure)
         }
         (attempt::Stage::Checking { payloads, .. }, outcome) => {
             finish(session, cx, *sa, &payloads, outcome.map(|proved| proved.warning))
         }
         (stage, _) => {
             sa.state.stage = stage;
-            session.attempt = Some(Attempt::AuthSent(sa));
+            session.attempt = Some(Attempt::Auth(sa));
             Effects::none()
         }
     }
@@ -273,7 +273,7 @@ pub(crate) fn resume(
 /// Gives up on jobs that nobody does.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     match &session.attempt {
-        Some(Attempt::AuthSent(sa))
+        Some(Attempt::Auth(sa))
             if sa.state.working_until().is_some_and(|until| until <= cx.now) =>
         {
             resume(session, cx, Err(too_late()))

@@ -91,7 +91,7 @@ pub(crate) fn ask(
     if let Some(datagrams) = sa.window.outstanding() {
         sa.state.request.0 = datagrams[0].clone();
     }
-    session.attempt = Some(Attempt::IntermediateSent(sa));
+    session.attempt = Some(Attempt::Intermediate(sa));
     Effects::none()
 }
 
@@ -105,13 +105,13 @@ pub(crate) fn conclude(
 ) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
     let Some(answer) = sa.read_answer(cx, (&tunnel, &session.path), header, datagram) else {
-        session.attempt = Some(Attempt::IntermediateSent(sa));
+        session.attempt = Some(Attempt::Intermediate(sa));
         return Effects::none();
     };
     let Body { payloads, content } = match answer.body {
         Ok(body) => body,
         Err(error) => {
-            let attempt = Attempt::IntermediateSent(sa);
+            let attempt = Attempt::Intermediate(sa);
             return session.fail(cx, attempt, CloseReason::MalformedAnswer, malformed(&error));
         }
     };
@@ -126,7 +126,7 @@ pub(crate) fn conclude(
     let (shared, place) = match agreed {
         Ok(agreed) => agreed,
         Err(failure) => {
-            let attempt = Attempt::IntermediateSent(sa);
+            let attempt = Attempt::Intermediate(sa);
             return session.fail(cx, attempt, CloseReason::Refused, failure);
         }
     };

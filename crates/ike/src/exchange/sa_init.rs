@@ -128,7 +128,7 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, mut sa: Box<IkeSa<InitSent>>
     let request = Message::unprotected(init.request.clone());
     sa.window.restart(cx.now, cx.config, request);
     cx.out.exchange(&session.tunnel.name, || sa.told(Step::Sent));
-    session.attempt = Some(Attempt::InitSent(sa));
+    session.attempt = Some(Attempt::Init(sa));
 }
 
 /// Tells a peer of the same kind that ESP may go in UDP without a NAT.
@@ -328,7 +328,7 @@ pub(crate) fn conclude(
     let payloads = match read {
         Ok(payloads) => payloads,
         Err(reason) => {
-            session.attempt = Some(Attempt::InitSent(sa));
+            session.attempt = Some(Attempt::Init(sa));
             return cx.discard(reason);
         }
     };
@@ -350,7 +350,7 @@ pub(crate) fn conclude(
             sa.state.refusal.get_or_insert_with(|| (failure.unauthenticated(), cx.now));
         }
     }
-    session.attempt = Some(Attempt::InitSent(sa));
+    session.attempt = Some(Attempt::Init(sa));
     Effects::none()
 }
 
@@ -473,7 +473,7 @@ fn go_on(
 
 /// Believes a refusal that has stood long enough.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
-    let Some(Attempt::InitSent(sa)) = &session.attempt else { return Effects::none() };
+    let Some(Attempt::Init(sa)) = &session.attempt else { return Effects::none() };
     let init = &sa.state;
     let believed =
         init.refusal.as_ref().filter(|_| init.refused_at(cx.config).is_some_and(|at| at <= cx.now));

@@ -21,65 +21,65 @@ use std::time::Instant;
 /// from the beginning.
 pub(crate) enum Attempt {
     /// IKE_SA_INIT is asked.
-    InitSent(Box<IkeSa<InitSent>>),
+    Init(Box<IkeSa<InitSent>>),
     /// IKE_INTERMEDIATE is asked.
-    IntermediateSent(Box<IkeSa<IntermediateSent>>),
+    Intermediate(Box<IkeSa<IntermediateSent>>),
     /// IKE_AUTH is asked, or about to be.
-    AuthSent(Box<IkeSa<AuthSent>>),
+    Auth(Box<IkeSa<AuthSent>>),
 }
 
 impl Attempt {
     pub fn sa(&self) -> &IkeSa<dyn State> {
         match self {
-            Self::InitSent(sa) => &**sa,
-            Self::IntermediateSent(sa) => &**sa,
-            Self::AuthSent(sa) => &**sa,
+            Self::Init(sa) => &**sa,
+            Self::Intermediate(sa) => &**sa,
+            Self::Auth(sa) => &**sa,
         }
     }
 
     pub fn sa_mut(&mut self) -> &mut IkeSa<dyn State> {
         match self {
-            Self::InitSent(sa) => &mut **sa,
-            Self::IntermediateSent(sa) => &mut **sa,
-            Self::AuthSent(sa) => &mut **sa,
+            Self::Init(sa) => &mut **sa,
+            Self::Intermediate(sa) => &mut **sa,
+            Self::Auth(sa) => &mut **sa,
         }
     }
 
     /// The child tunnel of the first Child SA.
     pub fn first_child(&self) -> &Arc<ChildTunnel> {
         match self {
-            Self::InitSent(sa) => &sa.state.child,
-            Self::IntermediateSent(sa) => &sa.state.child,
-            Self::AuthSent(sa) => &sa.state.child,
+            Self::Init(sa) => &sa.state.child,
+            Self::Intermediate(sa) => &sa.state.child,
+            Self::Auth(sa) => &sa.state.child,
         }
     }
 
     /// The same, as long as it can be another one: it is not asked for yet.
     pub fn first_child_to_be(&mut self) -> Option<&mut Arc<ChildTunnel>> {
         match self {
-            Self::InitSent(sa) => Some(&mut sa.state.child),
-            Self::IntermediateSent(sa) => Some(&mut sa.state.child),
-            Self::AuthSent(_) => None,
+            Self::Init(sa) => Some(&mut sa.state.child),
+            Self::Intermediate(sa) => Some(&mut sa.state.child),
+            Self::Auth(_) => None,
         }
     }
 
     /// The same, unless it has been taken down.
     pub fn wanted_child(&self) -> Option<&Arc<ChildTunnel>> {
-        let unwanted = matches!(self, Self::AuthSent(sa) if sa.state.unwanted);
+        let unwanted = matches!(self, Self::Auth(sa) if sa.state.unwanted);
         (!unwanted).then(|| self.first_child())
     }
 
     /// The first Child SA's inbound SPI, once there is one.
     pub fn spi_in(&self) -> Option<Spi> {
         match self {
-            Self::InitSent(_) | Self::IntermediateSent(_) => None,
-            Self::AuthSent(sa) => sa.state.spi_in,
+            Self::Init(_) | Self::Intermediate(_) => None,
+            Self::Auth(sa) => sa.state.spi_in,
         }
     }
 
     /// Returns `true` if the responder may have our proof.
     pub fn has_asked_auth(&self) -> bool {
-        matches!(self, Self::AuthSent(sa) if sa.state.has_asked())
+        matches!(self, Self::Auth(sa) if sa.state.has_asked())
     }
 }
 

@@ -133,13 +133,9 @@ impl Session {
             .filter_map(|s| s.window.answer_due())
             .map(|t| at(t, "answer to a Delete"));
         let attempt = self.attempt.iter().filter_map(|attempt| match attempt {
-            Attempt::InitSent(sa) => {
-                sa.state.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT"))
-            }
-            Attempt::IntermediateSent(_) => None,
-            Attempt::AuthSent(sa) => {
-                sa.state.working_until().map(|t| at(t, "work with certificates"))
-            }
+            Attempt::Init(sa) => sa.state.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
+            Attempt::Intermediate(_) => None,
+            Attempt::Auth(sa) => sa.state.working_until().map(|t| at(t, "work with certificates")),
         });
         let ike = self.sas.iter().map(|sa| &sa.state).flat_map(|e| {
             let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
