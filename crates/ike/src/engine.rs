@@ -31,7 +31,7 @@ use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::event::Event;
-use crate::exchange::auth;
+use crate::exchange::auth::responder;
 use crate::exchange::half_open::{HalfOpen, Init};
 use crate::failure::facts::FamilyOff;
 use crate::key_log::Sink;
@@ -250,7 +250,7 @@ impl<P: DataPlane> Engine<P> {
             return self.with_session(now, id, |session, cx| session.resume(cx, outcome));
         }
         let Some(half) = self.half_open.remove(&spi) else { return };
-        match auth::resume_answer(&mut self.cx(now), *half, outcome) {
+        match responder::resume_answer(&mut self.cx(now), *half, outcome) {
             Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
             Err(half) => _ = self.half_open.insert(spi, half),
         }

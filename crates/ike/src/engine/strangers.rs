@@ -5,8 +5,9 @@ use crate::admission::{Admission, Origin, Request};
 use crate::datagram::Datagram;
 use crate::deadlines::Waiter;
 use crate::discard::Discard;
+use crate::exchange::auth::responder;
 use crate::exchange::half_open::{HalfOpen, Init, Stage};
-use crate::exchange::{auth, intermediate, sa_init};
+use crate::exchange::{intermediate, sa_init};
 use crate::failure::facts::{Addresses, KEPT};
 use crate::impossible::impossible;
 use crate::rejection::Rejection;
@@ -177,7 +178,7 @@ impl<P: DataPlane> Engine<P> {
         let cx = &mut self.cx(now);
         let answer = match header.exchange {
             ExchangeType::IKE_INTERMEDIATE => intermediate::answer(cx, *half, header, datagram),
-            _ => auth::answer(cx, *half, header, datagram),
+            _ => responder::answer(cx, *half, header, datagram),
         };
         self.settle_auth(now, spi, (datagram.local, datagram.remote), answer);
     }
@@ -188,15 +189,16 @@ impl<P: DataPlane> Engine<P> {
         now: Instant,
         spi: IkeSpi,
         (local, remote): (SocketAddr, SocketAddr),
-        answer: auth::Answer,
+        answer: responder::Answer,
     ) {
         match answer {
-            auth::Answer::Waits(half) => self.keep_preparing(half),
-            auth::Answer::Answered(half, answer) | auth::Answer::Refused(half, answer) => {
+            responder::Answer::Waits(half) => self.keep_preparing(half),
+            responder::Answer::Answered(half, answer)
+            | responder::Answer::Refused(half, answer) => {
                 self.out.transmit_all(local, remote, &answer);
                 self.keep_half_open(half);
             }
-            auth::Answer::Established { init, session, answer, initial_contact, effects } => {
+            responder::Answer::Established { init, session, answer, initial_contact, effects } => {
                 self.forget_half_open(spi, init);
                 self.out.transmit_all(local, remote, &answer);
                 self.adopt(now, *session, initial_contact, effects);
@@ -209,7 +211,7 @@ impl<P: DataPlane> Engine<P> {
         let Some(half) = self.half_open.remove(&spi) else {
             impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
         };
-        match auth::give_up(&mut self.cx(now), *half) {
+        match responder::give_up(&mut self.cx(now), *half) {
             Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
             Err(half) => {
                 self.forget_half_open(spi, half.begun.init());

@@ -1,7 +1,8 @@
 //! IKE_INTERMEDIATE (RFC 9242): the additional key exchanges between IKE_SA_INIT and IKE_AUTH (RFC 9370 §2.2.2), and
 //! postquantum preshared keys (RFC 9867 §3.1).
 
-use super::auth::{self, Answer, First};
+use super::auth::responder::{self, Answer};
+use super::auth::{self, First};
 use super::half_open::{Begun, HalfOpen, Request, Stage, Unproven};
 use super::ppk;
 use crate::admission::HALF_OPEN_FOR;
@@ -264,7 +265,7 @@ pub(crate) fn answer(
         Ok(made) => made,
         Err(rejection) => {
             let request = Request { reply, ends, octets: first };
-            return auth::refuse(cx, begun, &unproven, request, &rejection);
+            return responder::refuse(cx, begun, &unproven, request, &rejection);
         }
     };
     let sent = Content::of(&reply, &payloads);
@@ -280,7 +281,7 @@ pub(crate) fn answer(
         let detail = "IKE_INTERMEDIATE has unprotected payloads";
         let rejection = Rejection::invalid_syntax(detail.into());
         let request = Request { reply, ends, octets: first };
-        return auth::refuse(cx, begun, &unproven, request, &rejection);
+        return responder::refuse(cx, begun, &unproven, request, &rejection);
     }
     let keys = renewed(&begun, &unproven, shared.as_ref(), ppk);
     unproven.done += usize::from(shared.is_some());

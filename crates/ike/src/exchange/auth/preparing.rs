@@ -1,7 +1,7 @@
 //! An IKE_AUTH request whose peer names the traffic of its Child SA: the answer waits until the plane is prepared for
 //! that.
 
-use super::{Answer, path_of, refuse, still_there};
+use super::responder::{self, Answer, path_of, refuse, still_there};
 use crate::context::Context;
 use crate::exchange::child_sa::{self, Asker};
 use crate::exchange::half_open::{Begun, HalfOpen, Preparing, Request, Stage, Unproven};
@@ -29,7 +29,7 @@ pub(super) fn establish(
     let path = path_of(cx, &begun, &request);
     let asker = Asker { tunnel: &tunnel, path: &path };
     let Some(child) = child_sa::unprepared(asker, cx, &Parts::of(&payloads)) else {
-        return super::establish(cx, begun, *unproven, &request, tunnel, &payloads, &proof);
+        return responder::establish(cx, begun, *unproven, &request, tunnel, &payloads, &proof);
     };
     begun.expires_at = begun.expires_at.max(cx.now + PREPARE_FOR);
     let preparing = Box::new(Preparing { tunnel, payloads, request, proof, child });
