@@ -13,20 +13,20 @@ use crate::effect::{Effect, Effects};
 use crate::event::Step;
 use crate::exchange::Answer;
 use crate::exchange::{
-    address_update, auth, create_child, delete, follow_up, follow_up_answer, informational,
-    intermediate, rekey_ike, sa_init,
+    address_update, auth, childless, create_child, delete, follow_up, follow_up_answer,
+    informational, intermediate, rekey_ike, sa_init,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
 use crate::proof::Proved;
-use crate::rejection::{Rejection, unasked};
+use crate::rejection::{Rejection, malformed, unasked};
 use crate::sa::active::{Active, Purpose};
-use crate::sa::attempt::Attempt;
+use crate::sa::answered::Answered;
+use crate::sa::attempt::{Attempt, AuthSent};
 use crate::sa::message::Message;
-use crate::sa::path::Path;
-use crate::sa::reassembly::{Body, Fragments, Received};
+use crate::sa::reassembly::Received;
 use crate::sa::window::{Postponed, Request, Retransmission, Until};
-use crate::sa::{Established, IkeSa, Keyed, Phase, State};
+use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::{Carrier, Ending, Session};
 use crate::task::Task;
 use crate::wire::fragment;
@@ -35,7 +35,6 @@ use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
-use policy::IkeTunnel;
 use std::time::Duration;
 
 impl Session {
@@ -83,7 +82,7 @@ impl Session {
                 return intermediate::conclude(self, cx, sa, header, datagram);
             }
             Attempt::Auth(sa) if header.response => {
-                return auth::conclude(self, cx, sa, header, datagram);
+                return self.handle_auth_answer(cx, sa, header, datagram);
             }
             _ => match attempt.sa().window.classify(header.message_id) {
                 Request::Foreign => Discard::MessageId,
@@ -92,6 +91,32 @@ impl Session {
         };
         self.attempt = Some(attempt);
         cx.discard(reason)
+    }
+
+    /// Takes the answer of IKE_AUTH.
+    fn handle_auth_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut sa: Box<IkeSa<AuthSent>>,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) -> Effects {
+        let Some(answer) = sa.read_answer(cx, (&self.tunnel, &self.path), header, datagram) else {
+            self.attempt = Some(Attempt::Auth(sa));
+            return Effects::none();
+        };
+        let payloads = match answer.body {
+            Ok(body) => body.payloads,
+            Err(error) => {
+                let (attempt, reason) = (Attempt::Auth(sa), CloseReason::MalformedAnswer);
+                return self.fail(cx, attempt, reason, malformed(&error));
+            }
+        };
+        self.heard(cx, datagram);
+        if childless::is_wanted(&sa.state, &payloads) && !self.is_closing() {
+            return childless::begin(self, cx, *sa);
+        }
+        auth::conclude(self, cx, sa, payloads)
     }
 
     /// Answers requests that wait no longer: their time has come, or the peer has answered the Delete.
@@ -521,58 +546,4 @@ impl Carrier<'_> {
         }
         Effects::none()
     }
-}
-
-/// An answer to a request of ours.
-pub(crate) struct Answered {
-    pub body: Result<Body, WireError>,
-    pub fragments: Option<Fragments>,
-    /// The number of times that the request had been sent again.
-    pub retransmissions: u32,
-}
-
-impl<S: Keyed> IkeSa<S> {
-    /// Reads the answer to the request of ours that is in flight. `None`: the datagram is ignored, or one of several
-    /// fragments.
-    pub fn read_answer(
-        &mut self,
-        cx: &mut Context<'_>,
-        (tunnel, path): (&IkeTunnel, &Path),
-        header: &Header,
-        datagram: Datagram<'_>,
-    ) -> Option<Answered> {
-        if !self.window.awaits(header.message_id) {
-            cx.out.discard(Discard::UnexpectedResponse);
-            return None;
-        }
-        let answers = &mut self.window.answers;
-        let received = answers.receive(cx.now, path, self.state.keys(), header, datagram.octets);
-        let (body, fragments) = match received {
-            Err(reason) => {
-                cx.out.discard(reason);
-                return None;
-            }
-            Ok(Received::Fragment) => return None,
-            Ok(Received::Message { body, fragments }) => (body, fragments),
-        };
-        if body.is_ok() {
-            if header.exchange != self.state.exchange() {
-                cx.out.discard(Discard::WrongExchange);
-                return None;
-            }
-            if let (Some(active), Some(since)) = (self.state.active(), self.window.waits_since()) {
-                let duration = cx.now.saturating_duration_since(since);
-                cx.out.durations.note(active.measured_as(), duration);
-            }
-        }
-        let retransmissions = self.window.retransmissions();
-        cx.out.exchange(&tunnel.name, || self.told(Step::Answered));
-        self.window.concluded();
-        Some(Answered { body, fragments, retransmissions })
-    }
-}
-
-/// The failure of an exchange whose answer cannot be read.
-pub(crate) fn malformed(error: &WireError) -> Failure {
-    Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"))
 }

@@ -199,6 +199,11 @@ pub(crate) fn failure_of(notify: &Notify, asked: Asked) -> Failure {
     }
 }
 
+/// The failure of an exchange whose answer cannot be read.
+pub(crate) fn malformed(error: &WireError) -> Failure {
+    Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"))
+}
+
 /// The meaning of an error Notify that has nothing to do with the contents of the request.
 pub(crate) fn unasked(notify: &Notify) -> Failure {
     Failure::new(FailureKind::Refused, format!("the peer answered {}", notify.kind))

@@ -2,6 +2,7 @@
 //! [`crate::session`].
 
 pub(crate) mod active;
+pub(crate) mod answered;
 pub(crate) mod attempt;
 pub(crate) mod child;
 pub(crate) mod follow_up;

@@ -6,12 +6,10 @@ pub(crate) mod preparing;
 pub(crate) mod proving;
 pub(crate) mod responder;
 
-use super::{address_update, child_sa, childless};
+use super::{address_update, child_sa};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
-use crate::datagram::Datagram;
 use crate::deadlines::after;
-use crate::dispatch::malformed;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, Parties, Proof};
@@ -28,7 +26,6 @@ use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::{Established, IkeSa, Phase};
 use crate::session::{Carrier, Session};
 use crate::task::Task;
-use crate::wire::header::Header;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
@@ -194,25 +191,8 @@ pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Context<'_>,
     mut sa: Box<IkeSa<AuthSent>>,
-    header: &Header,
-    datagram: Datagram<'_>,
+    payloads: Vec<Payload>,
 ) -> Effects {
-    let line = (&*session.tunnel, &session.path);
-    let Some(answer) = sa.read_answer(cx, line, header, datagram) else {
-        session.attempt = Some(Attempt::Auth(sa));
-        return Effects::none();
-    };
-    let payloads = match answer.body {
-        Ok(body) => body.payloads,
-        Err(error) => {
-            let (attempt, reason) = (Attempt::Auth(sa), CloseReason::MalformedAnswer);
-            return session.fail(cx, attempt, reason, malformed(&error));
-        }
-    };
-    session.heard(cx, datagram);
-    if childless::is_wanted(&sa.state, &payloads) && !session.is_closing() {
-        return childless::begin(session, cx, *sa);
-    }
     // Its answer is here, so the next number is one further.
     let auth_id = sa.window.next_id() - 1;
     match check(cx, &session.tunnel, &sa.state, auth_id, &payloads) {

@@ -30,6 +30,7 @@ use policy::IkeTunnel;
 use proving::{Proving, Said};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The shortest time for which a refusal is repeated if the request comes again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
