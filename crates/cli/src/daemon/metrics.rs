@@ -2,6 +2,8 @@
 //!
 //! A reading of all tunnels asks the engine for a few of them at a time, so that it answers its peers meanwhile.
 
+mod late;
+
 use super::refusal::refusal;
 use super::tunnels::FILTER_KNOWN;
 use super::{Daemon, Gateway};
@@ -12,9 +14,11 @@ use ::metrics::{
     News, Reading, Reason, Snapshot, Source, Why,
 };
 use control::protocol::{CertificateInfo, GuardInfo, Refusal, Tunnel};
+use late::Late;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use tokio::join;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 use vpn::Events;
@@ -61,7 +65,8 @@ pub fn serve<G: Gateway>(bound: Bound, daemon: &Arc<Daemon<G>>, events: Events) 
         news: News::default(),
         text: tokio::sync::Mutex::default(),
         readings: tokio::sync::Mutex::default(),
-        guard: tokio::sync::Mutex::default(),
+        guard: Late::default(),
+        dropped: Late::default(),
         explaining: tokio::sync::Mutex::default(),
     });
     let mut tasks = JoinSet::new();
@@ -98,7 +103,9 @@ struct Metrics<G> {
     text: tokio::sync::Mutex<Option<(Instant, Bytes)>>,
     /// One reading at a time.
     readings: tokio::sync::Mutex<Readings>,
-    guard: tokio::sync::Mutex<Option<(Instant, Option<GuardInfo>)>>,
+    /// Those that `nft` tells.
+    guard: Late<Option<GuardInfo>>,
+    dropped: Late<BTreeMap<String, u64>>,
     /// One explanation at a time: it looks at the host.
     explaining: tokio::sync::Mutex<()>,
 }
@@ -168,7 +175,7 @@ impl<G: Gateway> Source for Metrics<G> {
     }
 
     async fn drops(&self) -> Option<Drops> {
-        let counts = self.daemon.counters().await.ok()?.into_iter().filter(|(_, count)| *count > 0);
+        let counts = self.dropped().await.ok()?.into_iter().filter(|(_, count)| *count > 0);
         let reason = |(name, count): (String, u64)| {
             let meaning = counters::explanation(&name).unwrap_or_default();
             Reason { name, count, meaning }
@@ -185,14 +192,15 @@ impl<G: Gateway> Source for Metrics<G> {
 impl<G: Gateway> Metrics<G> {
     async fn snapshot(&self) -> Result<Snapshot, Refusal> {
         let daemon = &self.daemon;
+        let (reading, dropped, guard) = join!(self.read(0), self.dropped(), self.guard());
         Ok(Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started: self.started,
-            fleet: self.read(0).await?.fleet,
+            fleet: reading?.fleet,
             exchanges: daemon.gateway.exchange_durations().await.map_err(refusal)?,
-            dropped: daemon.counters().await?,
+            dropped: dropped?,
             unserved: self.unserved().await?,
-            guard: self.guard().await,
+            guard,
             confinement: daemon.confinement.clone(),
             keys_exported: daemon.keys_exported_to.is_some(),
             workers: daemon.workers(),
@@ -225,13 +233,16 @@ impl<G: Gateway> Metrics<G> {
         Ok(unserved.into_iter().map(|(tunnel, n)| (tunnel, n.into_values().sum())).collect())
     }
 
+    /// Discarded packets and messages by reason.
+    async fn dropped(&self) -> Result<BTreeMap<String, u64>, Refusal> {
+        let daemon = Arc::clone(&self.daemon);
+        self.dropped.get(Duration::ZERO, async move { daemon.counters().await }).await
+    }
+
     /// The guard as it was a while ago at most.
     async fn guard(&self) -> Option<GuardInfo> {
-        let mut seen = self.guard.lock().await;
-        match &*seen {
-            Some((at, guard)) if at.elapsed() < GUARD_FRESH => *guard,
-            _ => seen.insert((Instant::now(), self.daemon.guard().await)).1,
-        }
+        let daemon = Arc::clone(&self.daemon);
+        self.guard.get(GUARD_FRESH, async move { Ok(daemon.guard().await) }).await.ok()?
     }
 }
 
