@@ -117,7 +117,8 @@ fn a_failed_start_tells_the_reason(planted: &Planted) {
     no_policy
         .args(["start", "--config", "none", "--policy", "/nonexistent.xml", "--control"])
         .arg(left.path("other"));
-    let error = refused_with(78, no_policy);
+    // It may be there later, as a file of another file system that is mounted at boot.
+    let error = refused(no_policy);
     assert!(error.contains("cannot read the policy /nonexistent.xml"), "{error}");
     let wrong = left.path("wrong.toml");
     std::fs::write(&wrong, "[metric]\n").expect("writable");

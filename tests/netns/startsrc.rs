@@ -122,7 +122,7 @@ lssrc -g ike | grep -c inoperative
 ",
     );
     assert!(
-        told.starts_with("startsrc: vpnd ended (exit status: 1); the end of /var/log/vpnd.log:\n")
+        told.starts_with("startsrc: vpnd ended (exit status: 78); the end of /var/log/vpnd.log:\n")
     );
     assert!(told.contains("retransmit") && told.contains("wrong.toml"), "{told}");
     assert!(!told.contains("an older line"), "{told}");

@@ -538,7 +538,7 @@ fn lacking() {
             "--image-volume ignore",
             "a container with a read-only root needs --tmpfs /run/vpnd",
         ),
-        (78, own.as_str(), another.as_str(), "give it to root (chown root FILE)"),
+        (1, own.as_str(), another.as_str(), "give it to root (chown root FILE)"),
     ] {
         let options = runtime.documented("left", &configuration);
         assert!(options.contains(documented), "{options}");

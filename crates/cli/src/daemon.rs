@@ -135,9 +135,38 @@ impl StartupError {
     /// the exit status.
     fn end(&self) -> ExitCode {
         service_manager::tell_failure(&self.to_string());
+        match self.is_in_a_text() {
+            true => ExitCode::from(MISCONFIGURED),
+            false => ExitCode::FAILURE,
+        }
+    }
+
+    /// Returns `true` if the text of a file is wrong, so that another attempt ends the same. A file that is not there, or a
+    /// policy store that another process has, may be another thing a moment later.
+    fn is_in_a_text(&self) -> bool {
+        use PolicyFileError::{
+            Invalid, Irregular, NotInKernel, NotUtf8, Store, TooLarge, Writable,
+        };
+        use vpn::store::StoreError;
         match self {
-            Self::Config(_) | Self::Policy(_) => ExitCode::from(MISCONFIGURED),
-            _ => ExitCode::FAILURE,
+            Self::Config(error) => matches!(
+                error,
+                ConfigError::Syntax { .. } | ConfigError::Open(_) | ConfigError::Manual { .. }
+            ),
+            Self::Policy(Store(error)) => matches!(
+                error,
+                StoreError::Writable(_) | StoreError::Damaged(_) | StoreError::Unreadable { .. }
+            ),
+            Self::Policy(error) => matches!(
+                error,
+                Irregular(_)
+                    | TooLarge(_)
+                    | NotUtf8 { .. }
+                    | Writable(_)
+                    | Invalid(_)
+                    | NotInKernel(_)
+            ),
+            _ => false,
         }
     }
 }

@@ -24,10 +24,15 @@ pub(super) fn advice(text: &str, message: &str, span: Option<Range<usize>>) -> O
     }
     let (name, value) = line.split_once('=').map(|(name, value)| (name.trim(), value.trim()))?;
     let value = value.split(" #").next().unwrap_or_default().trim();
-    let is_bare = value.starts_with(|c: char| c.is_ascii_alphanumeric() || "/.:-".contains(c));
+    let is_bare = value.starts_with(|c: char| c.is_ascii_alphanumeric() || "/.:-".contains(c))
+        && value.parse::<f64>().is_err();
     let is_text = message.starts_with("string values must be quoted")
         || message.starts_with("invalid ") && !message.starts_with("invalid type");
-    (is_text && is_bare).then(|| format!("write text in quotes: {name} = \"{value}\""))
+    let own = section(text, number).map_or("", |(_, header)| inner(header));
+    let takes_text =
+        settings().any(|known| known.section == own && known.name == name && known.is_text);
+    (is_text && is_bare && takes_text)
+        .then(|| format!("write text in quotes: {name} = \"{value}\""))
 }
 
 /// A header or a setting that stands in the file twice.
@@ -52,8 +57,8 @@ fn unknown(text: &str, number: usize, line: &str, name: &str) -> Option<String> 
     }
     let here = section(text, number);
     let own = here.map_or("", |(_, header)| inner(header));
-    let mut elsewhere = settings().filter(|(of, setting)| *setting == name && *of != own);
-    if let Some((of, _)) = elsewhere.next() {
+    let mut elsewhere = settings().filter(|known| known.name == name && known.section != own);
+    if let Some(Setting { section: of, .. }) = elsewhere.next() {
         let place = match here {
             Some((_, header)) => format!("this line belongs to {header}"),
             None => "this line stands before the first section".to_owned(),
@@ -65,7 +70,7 @@ fn unknown(text: &str, number: usize, line: &str, name: &str) -> Option<String> 
         };
         return Some(format!("{place}; {name} is a setting of [{of}], {there}"));
     }
-    let near = near(name, settings().filter(|(of, _)| *of == own).map(|(_, setting)| setting))?;
+    let near = near(name, settings().filter(|known| known.section == own).map(|known| known.name))?;
     Some(format!("did you mean {near}?"))
 }
 
@@ -89,16 +94,24 @@ fn inner(header: &str) -> &str {
     header.trim_start_matches('[').split(']').next().unwrap_or_default()
 }
 
-/// Every setting, with its section.
-fn settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// A setting of the file with all of them.
+struct Setting {
+    section: &'static str,
+    name: &'static str,
+    /// Its value is text, or a list.
+    is_text: bool,
+}
+
+/// Every setting.
+fn settings() -> impl Iterator<Item = Setting> {
     let mut section = "";
     ALL.lines().filter_map(move |line| {
         if line.starts_with('[') {
             section = inner(line);
         }
-        let name = line.strip_prefix('#')?.split(" = ").next()?;
+        let (name, value) = line.strip_prefix('#')?.split_once(" = ")?;
         let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        (is_name && line.contains(" = ")).then_some((section, name))
+        is_name.then_some(Setting { section, name, is_text: value.starts_with(['"', '[']) })
     })
 }
 
@@ -164,12 +177,26 @@ mod tests {
     fn text_without_quotes_is_told_them() {
         for (text, quoted) in [
             ("[metrics]\nlisten = 127.0.0.1:9400\n", "listen = \"127.0.0.1:9400\""),
-            ("[esp]\nworkers = two # threads\n", "workers = \"two\""),
+            ("[log]\nformat = json # for a program\n", "format = \"json\""),
             ("[log]\nlevel = info\n", "level = \"info\""),
             ("[ike]\nlinger = 5s\n", "linger = \"5s\""),
             ("[control]\nsocket = /run/s\n", "socket = \"/run/s\""),
         ] {
             assert_eq!(last_line(text), format!("  write text in quotes: {quoted}"));
+        }
+    }
+
+    #[test]
+    fn numbers_and_switches_are_not_told_quotes() {
+        for text in [
+            "[esp]\nworkers = 100000\n",
+            "[esp]\nouter_mtu = 70000\n",
+            "[ike]\nmobike = True\n",
+            "[ike]\nmobike = yes\n",
+            "[ike]\nretransmissions = 5s\n",
+        ] {
+            let told = last_line(text);
+            assert!(!told.contains("quotes:"), "{text}{told}");
         }
     }
 }

@@ -29,7 +29,7 @@ Exit status:
   0   stopped by a signal or by vpnctl stop
   1   failed; the reason is on standard error
   2   wrong arguments
-  78  the configuration or the policy has an error, or cannot be read; the systemd service does not start vpnd again then")]
+  78  the text of the configuration or of the policy has an error; systemd then does not restart vpnd")]
 pub struct Start {
     /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]

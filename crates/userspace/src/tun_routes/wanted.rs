@@ -46,7 +46,7 @@ struct Choice {
 /// The rules that are left when one no longer wants a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Released {
-    /// The rule did not want it.
+    /// No rule wanted it.
     Nothing,
     /// It was the last one.
     LastOne,

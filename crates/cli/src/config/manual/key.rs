@@ -45,6 +45,27 @@ impl<'de> Deserialize<'de> for Key {
                 Ok(Key { octets, file: None })
             }
 
+            // The deserializer would repeat a number that it does not expect.
+            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Key, E> {
+                Err(unquoted())
+            }
+
+            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Key, E> {
+                Err(unquoted())
+            }
+
+            fn visit_i128<E: de::Error>(self, _: i128) -> Result<Key, E> {
+                Err(unquoted())
+            }
+
+            fn visit_u128<E: de::Error>(self, _: u128) -> Result<Key, E> {
+                Err(unquoted())
+            }
+
+            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Key, E> {
+                Err(unquoted())
+            }
+
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Key, A::Error> {
                 let Some((name, path)) = map.next_entry::<String, PathBuf>()? else {
                     return Err(de::Error::missing_field("file"));
@@ -60,6 +81,10 @@ impl<'de> Deserialize<'de> for Key {
         }
         deserializer.deserialize_any(Either)
     }
+}
+
+fn unquoted<E: de::Error>() -> E {
+    E::custom("a key is written in quotes, as in \"0x…\"")
 }
 
 /// Reads a file with the key in hexadecimal, which nobody but its owner may read.

@@ -133,6 +133,15 @@ fn errors_say_where_and_what_to_write_and_no_key() {
         assert!(error.contains(why) && error.contains("line "), "{to}: {error}");
         assert!(!error.contains("4134333231"), "{error}");
     }
+    // A number of TOML: 16 octets fit into one.
+    for number in ["0x00112233445566778899aabbccddeeff", "0x4443424134333231", "7", "7.5"] {
+        let text = example("").replace(&format!("\"{KEY}\""), number);
+        let error = read(&text).expect_err("it has no quotes");
+        assert!(error.contains("line ") && error.contains("in quotes"), "{error}");
+        for shown in ["88962710306127702866241727433142015", "4919131752989213233", number] {
+            assert!(!error.contains(&format!("{shown}`")), "{error}");
+        }
+    }
 }
 
 #[test]
