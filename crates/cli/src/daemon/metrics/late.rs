@@ -10,15 +10,20 @@ use vpn::GatewayError;
 
 /// A reader waits so long for a new value where there is an older one.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// A value that is older is never told: a reader waits for the new one.
+const OLDEST: Duration = Duration::from_secs(120);
 
 /// A value whose reading can take long, such as one of `nft`, which looks at all its rules for each question. It is read
-/// in a task of its own. A reader gets the value before if the new one is late; the next reader gets the new one.
+/// in a task of its own. A reader gets the previous value if the new one is late; the next reader gets the new one.
 pub(super) struct Late<T>(Mutex<State<T>>);
 
 struct State<T> {
-    last: Option<(Instant, T)>,
-    reading: Option<JoinHandle<Result<T, Refusal>>>,
+    last: Option<Value<T>>,
+    reading: Option<JoinHandle<Result<Value<T>, Refusal>>>,
 }
+
+/// A value, and when it was read.
+type Value<T> = (Instant, T);
 
 impl<T> Default for Late<T> {
     fn default() -> Self {
@@ -35,43 +40,38 @@ impl<T: Clone + Send + 'static> Late<T> {
         read: impl Future<Output = Result<T, Refusal>> + Send + 'static,
     ) -> Result<T, Refusal> {
         let mut state = self.0.lock().await;
-        if let Some(ended) = state.reading.take_if(|reading| reading.is_finished()) {
-            state.end(ended.await)?;
+        let State { last, reading } = &mut *state;
+        if let Some(ended) = reading.take_if(|reading| reading.is_finished())
+            && let Ok(Ok(value)) = ended.await
+        {
+            *last = Some(value);
         }
-        if let Some((at, value)) = &state.last
+        let kept = last.as_ref().filter(|(at, _)| at.elapsed() < OLDEST);
+        if let Some((at, value)) = kept
             && at.elapsed() < fresh
         {
             return Ok(value.clone());
         }
-        let mut reading = state.reading.take().unwrap_or_else(|| tokio::spawn(read));
-        let outcome = match &state.last {
-            None => (&mut reading).await,
-            Some((_, value)) => match timeout(PATIENCE, &mut reading).await {
+        // It stays in its place while it is waited for: a reader that goes away leaves it to the next one.
+        let under_way = reading.get_or_insert_with(|| {
+            tokio::spawn(async { read.await.map(|value| (Instant::now(), value)) })
+        });
+        let outcome = match kept {
+            None => under_way.await,
+            Some((_, value)) => match timeout(PATIENCE, under_way).await {
                 Ok(outcome) => outcome,
-                Err(_) => {
-                    let value = value.clone();
-                    state.reading = Some(reading);
-                    return Ok(value);
-                }
+                Err(_) => return Ok(value.clone()),
             },
         };
-        state.end(outcome)
-    }
-}
-
-impl<T: Clone> State<T> {
-    fn end(
-        &mut self,
-        outcome: Result<Result<T, Refusal>, tokio::task::JoinError>,
-    ) -> Result<T, Refusal> {
-        let value = match outcome {
+        *reading = None;
+        let (at, value) = match outcome {
             Ok(read) => read?,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => return Err(refusal(GatewayError::Stopped)),
             },
         };
-        self.last = Some((Instant::now(), value.clone()));
+        *last = Some((at, value.clone()));
         Ok(value)
     }
 }
@@ -80,6 +80,7 @@ impl<T: Clone> State<T> {
 mod tests {
     use super::*;
     use tokio::sync::oneshot;
+    use tokio::time::sleep;
 
     const OLD: Duration = Duration::ZERO;
 
@@ -98,11 +99,43 @@ mod tests {
         assert_eq!(late.get(Duration::MAX, async { Ok(99) }).await.ok(), Some(3));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_as_old_as_its_reading() {
+        let late = Late::default();
+        let minute = Duration::from_secs(60);
+        assert_eq!(late.get(OLD, async { Ok(1) }).await.ok(), Some(1));
+        let slow = async {
+            sleep(PATIENCE * 2).await;
+            Ok(2)
+        };
+        assert_eq!(late.get(OLD, slow).await.ok(), Some(1));
+        sleep(minute).await;
+        // The reading of a minute ago is not fresh because somebody asks now.
+        assert_eq!(late.get(minute / 2, async { Ok(3) }).await.ok(), Some(3));
+        sleep(OLDEST).await;
+        let slow = async {
+            sleep(PATIENCE * 2).await;
+            Ok(4)
+        };
+        assert_eq!(late.get(OLD, slow).await.ok(), Some(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_goes_away_leaves_its_reading_to_the_next() {
+        let late = Late::default();
+        let slow = async {
+            sleep(PATIENCE * 2).await;
+            Ok(1)
+        };
+        assert!(timeout(PATIENCE, late.get(OLD, slow)).await.is_err());
+        assert_eq!(late.get(OLD, async { Ok(99) }).await.ok(), Some(1));
+    }
+
     #[tokio::test]
     async fn the_first_reader_waits() {
         let late = Late::default();
         let slow = async {
-            tokio::time::sleep(PATIENCE * 3).await;
+            sleep(PATIENCE * 3).await;
             Ok(1)
         };
         assert_eq!(late.get(OLD, slow).await.ok(), Some(1));
