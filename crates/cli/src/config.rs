@@ -128,7 +128,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// The parser's error, with the line of the file.
         source: Box<toml::de::Error>,
-        /// What to change, where the parser's error does not tell it.
+        /// The change that mends it, where the parser's error does not tell it.
         advice: Option<String>,
     },
     /// The same in a line with a key, which is not shown.

@@ -327,7 +327,7 @@ impl Session {
     }
 }
 
-/// What goes on one IKE SA in use.
+/// Exchanges on one IKE SA in use.
 impl Carrier<'_> {
     /// Takes an answer of the peer.
     fn handle_response(

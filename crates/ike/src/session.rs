@@ -121,7 +121,7 @@ pub(crate) struct Liveness {
     pub icmp: Option<Unreachable>,
 }
 
-/// What a session leaves behind when it is over.
+/// The traces that a session leaves when it is over.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub ending: Ending,

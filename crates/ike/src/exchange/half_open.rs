@@ -1,6 +1,8 @@
 //! A responder between its answer to IKE_SA_INIT and the peer's proof: the states of a half-open IKE SA.
 
+use crate::context::Context;
 use crate::crypto::tally::{self, Hash, Operation};
+use crate::datagram::Datagram;
 use crate::deadlines::Deadline;
 use crate::negotiation::proposal::choose_ike;
 use crate::policy_index::{Candidates, PolicyIndex};
@@ -10,9 +12,11 @@ use crate::proof::wishes::Wishes;
 use crate::sa::int_auth::IntAuth;
 use crate::sa::keys::{Keys, Nonces, PpkUse, ProofKeys};
 use crate::sa::path::Path;
+use crate::sa::reassembly::{Body, Received};
 use crate::sa::window::Window;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::{Payload, Proposal};
+use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, GroupId, PayloadType};
 use aws_lc_rs::digest::{SHA256, digest};
 use policy::{ChildTunnel, Group, IkeTunnel};
@@ -113,7 +117,7 @@ pub(crate) struct Preparing {
     pub child: Arc<ChildTunnel>,
 }
 
-/// An IKE_AUTH request as its answer needs it.
+/// A request as its answer needs it.
 pub(crate) struct Request {
     pub reply: Header,
     /// The address and port of this side that it came to, and those of the peer.
@@ -158,6 +162,38 @@ impl Begun {
     /// SPIs in the order of the header.
     pub fn spis(&self) -> (IkeSpi, IkeSpi) {
         (self.remote_spi, self.local_spi)
+    }
+
+    /// Takes a request: its content, or the reason why that cannot be read, and the parts that its answer needs. `None`:
+    /// it is discarded, or fragments of it are missing.
+    pub fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        unproven: &mut Unproven,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) -> Option<(Result<Body, WireError>, Request)> {
+        let requests = &mut unproven.window.requests;
+        let (body, fragments) =
+            match requests.receive(cx.now, &self.path, &self.keys, header, datagram.octets) {
+                Ok(Received::Message { body, fragments }) => (body, fragments),
+                Ok(Received::Fragment) => return None,
+                Err(reason) => {
+                    cx.out.discard(reason);
+                    return None;
+                }
+            };
+        // Not sooner: an IKE_SA_INIT, which anyone can send, logs no key.
+        cx.out.log_keys(|| self.keys.logged(self.spis(), false));
+        if let Some(fragments) = &fragments {
+            self.path.follow_fragments(fragments.largest);
+        }
+        let request = Request {
+            reply: self.answer_header(header.exchange, header.message_id),
+            ends: (datagram.local, datagram.remote),
+            octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
+        };
+        Some((body, request))
     }
 
     /// The header of an answer.

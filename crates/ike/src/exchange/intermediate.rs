@@ -3,7 +3,7 @@
 
 use super::auth::responder::{self, Answer};
 use super::auth::{self, First};
-use super::half_open::{Begun, HalfOpen, Request, Stage, Unproven};
+use super::half_open::{Begun, HalfOpen, Stage, Unproven};
 use super::ppk;
 use crate::admission::HALF_OPEN_FOR;
 use crate::close_reason::CloseReason;
@@ -22,7 +22,7 @@ use crate::sa::attempt::{Attempt, Handshake, IntermediateSent};
 use crate::sa::int_auth::Covered;
 use crate::sa::keys::{Keys, PpkUse, ProofKeys};
 use crate::sa::message::Message;
-use crate::sa::reassembly::{Body, Received};
+use crate::sa::reassembly::Body;
 use crate::sa::window;
 use crate::session::Session;
 use crate::wire::fragment;
@@ -236,24 +236,9 @@ pub(crate) fn answer(
         cx.out.discard(Discard::MessageId);
         return waits(begun, Stage::Waiting(unproven));
     }
-    let requests = &mut unproven.window.requests;
-    let received = requests.receive(cx.now, &begun.path, &begun.keys, header, datagram.octets);
-    let (body, fragments) = match received {
-        Ok(Received::Message { body, fragments }) => (body, fragments),
-        Ok(Received::Fragment) => return waits(begun, Stage::Waiting(unproven)),
-        Err(reason) => {
-            cx.out.discard(reason);
-            return waits(begun, Stage::Waiting(unproven));
-        }
+    let Some((body, request)) = begun.receive(cx, &mut unproven, header, datagram) else {
+        return waits(begun, Stage::Waiting(unproven));
     };
-    // Not sooner: an IKE_SA_INIT, which anyone can send, logs no key.
-    cx.out.log_keys(|| begun.keys.logged(begun.spis(), false));
-    if let Some(fragments) = &fragments {
-        begun.path.follow_fragments(fragments.largest);
-    }
-    let first = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
-    let reply = begun.answer_header(ExchangeType::IKE_INTERMEDIATE, header.message_id);
-    let ends = (datagram.local, datagram.remote);
     let made = match body {
         Ok(Body { payloads, content }) => {
             exchange(cx.trust, &begun, &unproven, &payloads).map(|made| (made, content))
@@ -263,23 +248,21 @@ pub(crate) fn answer(
     let (Made { payloads, shared, ppk, settled }, content) = match made {
         Ok(made) => made,
         Err(rejection) => {
-            let request = Request { reply, ends, octets: first };
             return responder::refuse(cx, begun, &unproven, request, &rejection);
         }
     };
-    let sent = Content::of(&reply, &payloads);
-    let message = Message::seal(reply, &payloads, &mut begun.keys, &begun.path, cx.rng);
+    let sent = Content::of(&request.reply, &payloads);
+    let message = Message::seal(request.reply, &payloads, &mut begun.keys, &begun.path, cx.rng);
     let covered = unproven.int_auth.add(
         begun.keys.prf_provider(),
         begun.keys.suite.prf,
         &unproven.proof_keys,
-        Covered { datagram: &first, content: &content },
+        Covered { datagram: &request.octets, content: &content },
         Covered { datagram: &message.datagrams()[0], content: &sent },
     );
     if covered.is_none() {
         let detail = "IKE_INTERMEDIATE has unprotected payloads";
         let rejection = Rejection::invalid_syntax(detail.into());
-        let request = Request { reply, ends, octets: first };
         return responder::refuse(cx, begun, &unproven, request, &rejection);
     }
     let keys = renewed(&begun, &unproven, shared.as_ref(), ppk);

@@ -52,7 +52,7 @@ pub(crate) enum Received {
     Fragment,
 }
 
-/// What a message says.
+/// The content of a message.
 pub(crate) struct Body {
     pub payloads: Vec<Payload>,
     /// The payloads as they are written.

@@ -19,7 +19,6 @@ use crate::sa::IkeSa;
 use crate::sa::keys::{Mixed, PpkUse};
 use crate::sa::message::Message;
 use crate::sa::path::Path;
-use crate::sa::reassembly::Received;
 use crate::sa::window::Window;
 use crate::session::Session;
 use crate::wire::header::Header;
@@ -86,25 +85,8 @@ pub(crate) fn answer(
         cx.out.discard(Discard::WrongExchange);
         return waits(begun, Stage::Waiting(unproven));
     }
-    let requests = &mut unproven.window.requests;
-    let received = requests.receive(cx.now, &begun.path, &begun.keys, header, datagram.octets);
-    let (body, fragments) = match received {
-        Ok(Received::Message { body, fragments }) => (body, fragments),
-        Ok(Received::Fragment) => return waits(begun, Stage::Waiting(unproven)),
-        Err(reason) => {
-            cx.out.discard(reason);
-            return waits(begun, Stage::Waiting(unproven));
-        }
-    };
-    // Not sooner: an IKE_SA_INIT, which anyone can send, logs no key.
-    cx.out.log_keys(|| begun.keys.logged(begun.spis(), false));
-    if let Some(fragments) = &fragments {
-        begun.path.follow_fragments(fragments.largest);
-    }
-    let request = Request {
-        reply: begun.answer_header(ExchangeType::IKE_AUTH, header.message_id),
-        ends: (datagram.local, datagram.remote),
-        octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
+    let Some((body, request)) = begun.receive(cx, &mut unproven, header, datagram) else {
+        return waits(begun, Stage::Waiting(unproven));
     };
     let payloads = body.map(|body| body.payloads);
     let judged = payloads.map_err(|error| Rejection::unreadable(&error)).and_then(|p| {
