@@ -113,7 +113,8 @@ impl Ring {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 limit as u32,
-                libc::MSG_DONTWAIT,
+                // It has another type in musl.
+                libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
         };

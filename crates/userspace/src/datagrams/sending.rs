@@ -99,7 +99,9 @@ impl<'a> Batch<'a> {
         // SAFETY: `headers` holds `count` headers, whose pointers lead into `slots`, which is not touched before the
         // call returns, and to octets that outlive `self` ('a). The kernel only reads through them, but for `msg_len`.
         let sent = unsafe {
-            libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, libc::MSG_DONTWAIT)
+            // The flags have another type in musl.
+            let flags = libc::MSG_DONTWAIT as _;
+            libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, flags)
         };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
     }
