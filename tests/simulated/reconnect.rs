@@ -5,9 +5,11 @@ use crate::{SETTLED, SOON, calm, ike_spis};
 use ike::event::EventKind;
 use ike::status::Next;
 use ike::{Config, RestartAction};
-use sim::host::Side;
+use policy::{AhIntegrity, ChildProposal, KeyBits, Protection};
+use sim::host::{Side, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
-use sim::{Exchange, HostId, Site, World};
+use sim::{Behaviour, Exchange, HostId, Nat, Site, World};
+use std::net::IpAddr;
 use std::time::Duration;
 
 const ACTIONS: [RestartAction; 4] =
@@ -272,11 +274,40 @@ fn packets_do_not_start_what_has_just_failed_without_pause() {
     let mut world = World::new(1);
     let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
     let right = world.add_host("right", site.right, other.policy(Side::Right), calm());
+    let asked = attempts_in_an_hour_of_packets(&mut world, left, &site);
+    assert!((300..=900).contains(&asked), "{asked} attempts in an hour");
+    world.restart(right);
+    assert_nothing_left(&mut world, right);
+}
+
+/// The IKE SA ends between IKE_SA_INIT and IKE_AUTH there.
+#[test]
+fn packets_do_not_start_ah_behind_a_nat_without_pause() {
+    let protection = Protection::Ah(AhIntegrity::AesGmac(KeyBits::B128));
+    let lifetime = lifetime(Duration::from_secs(86_400));
+    let offer = ChildProposal { name: "ah".to_owned(), protection, esn: false, lifetime };
+    let site = Site {
+        left: IpAddr::from([10, 0, 0, 5]),
+        left_roams: true,
+        on_demand: true,
+        esp: vec![offer],
+        ..Site::default()
+    };
+    let strict = Behaviour::AddressAndPortDependent;
+    let nat = Nat::new(IpAddr::from([203, 0, 113, 1]), strict, strict, Duration::from_secs(60));
+    let mut world = World::new(1);
+    let left = world.add_host_behind(nat, "left", site.left, site.policy(Side::Left), calm());
+    world.add_host("right", site.right, site.policy(Side::Right), calm());
+    let asked = attempts_in_an_hour_of_packets(&mut world, left, &site);
+    assert!((60..=900).contains(&asked), "{asked} attempts in an hour");
+}
+
+/// The recorder asks once; here one packet after the other asks.
+fn attempts_in_an_hour_of_packets(world: &mut World, left: HostId, site: &Site) -> usize {
     let (l, r) = site.inner(0);
     world.run_for(SOON);
     let before = world.now();
     while world.now() - before < Duration::from_secs(3600) {
-        // The recorder asks once; here one packet after the other asks.
         world.command(left, "a packet", |e, now| {
             let rule = e.plane().rules().next().expect("a rule").id;
             let packet = esp::plane::PacketSummary {
@@ -288,10 +319,7 @@ fn packets_do_not_start_what_has_just_failed_without_pause() {
         });
         world.run_for(Duration::from_secs(1));
     }
-    let asked = handshakes(&world, "left");
-    assert!((300..=900).contains(&asked), "{asked} attempts in an hour");
-    world.restart(right);
-    assert_nothing_left(&mut world, right);
+    handshakes(world, "left")
 }
 
 #[test]

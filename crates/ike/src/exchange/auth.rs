@@ -62,7 +62,7 @@ pub(crate) fn ask(
     let First { child, childless } = first;
     if session.path.carries(&child.proposals).is_empty() {
         let failure = child_sa::ah_and_nat(session, &child);
-        return session.give_up(cx, sa, CloseReason::AhBehindNat, failure);
+        return session.give_up(cx, sa, &child, CloseReason::AhBehindNat, failure);
     }
     let auth_id = sa.window.next_id();
     let begun = ppk::choose(&tunnel, cx.trust, &keys, &handshake).and_then(|mixed| {
@@ -71,7 +71,7 @@ pub(crate) fn ask(
     });
     let (proving, mixed) = match begun {
         Ok(begun) => begun,
-        Err(failure) => return session.give_up(cx, sa, CloseReason::NoProof, failure),
+        Err(failure) => return session.give_up(cx, sa, &child, CloseReason::NoProof, failure),
     };
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
     // RFC 6023 §3: only if the responder has said that it supports this.

@@ -115,6 +115,17 @@ impl Session {
         reason: CloseReason,
         failure: Option<Failure>,
     ) -> Effects {
+        self.end_with(cx, reason, failure, Vec::new())
+    }
+
+    /// Ends it as [`Self::end`] does; the child tunnels in `pending` have not been set up, beside those that it knows.
+    fn end_with(
+        &mut self,
+        cx: &mut Context<'_>,
+        reason: CloseReason,
+        failure: Option<Failure>,
+        mut pending: Vec<String>,
+    ) -> Effects {
         let begun = match std::mem::replace(&mut self.life, Life::Over) {
             Life::Running => None,
             Life::Closing(reason) => Some(reason),
@@ -124,7 +135,6 @@ impl Session {
         let mut effects: Effects = reconnect.map(Effect::Reconnect).collect();
         let reason = begun.unwrap_or(reason);
         let was_up = self.is_established();
-        let mut pending: Vec<String> = Vec::new();
         if let Some(attempt) = self.attempt.take() {
             effects.push(Effect::SpiGivenUp(attempt.sa().local_spi));
             attempt.spi_in().into_iter().for_each(|spi| cx.release_spi(spi));
@@ -191,15 +201,18 @@ impl Session {
         self.end(cx, reason, Some(failure))
     }
 
-    /// Ends it at once with an attempt that cannot go on to its next state.
+    /// Ends it at once with an attempt that cannot go on to its next state, and so not to its first Child SA either.
     pub fn give_up(
         &mut self,
         cx: &mut Context<'_>,
         sa: IkeSa<()>,
+        first: &ChildTunnel,
         reason: CloseReason,
         failure: Failure,
     ) -> Effects {
-        Effects::from(Effect::SpiGivenUp(sa.local_spi)).and(self.end(cx, reason, Some(failure)))
+        let pending = vec![first.name.clone()];
+        let effects = self.end_with(cx, reason, Some(failure), pending);
+        Effects::from(Effect::SpiGivenUp(sa.local_spi)).and(effects)
     }
 
     /// Has other SAs send in place of its Child SAs, which receive until the peer has been told, and a while after
