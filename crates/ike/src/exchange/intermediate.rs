@@ -59,7 +59,9 @@ pub(crate) fn ask(
     };
     let ppks = match ppks {
         Ok(ppks) => ppks,
-        Err(failure) => return session.give_up(cx, sa, &first.child, CloseReason::NoProof, failure),
+        Err(failure) => {
+            return session.give_up(cx, sa, &first.child, CloseReason::NoProof, failure);
+        }
     };
     let nonces = handshake.nonces();
     let nonces = [nonces.initiator, nonces.responder];
