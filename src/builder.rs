@@ -161,7 +161,7 @@ impl EngineSettings {
 
 fn seed() -> Result<[u8; 32], StartError> {
     let mut seed = [0; 32];
-    aws_lc_rs::rand::fill(&mut seed).map_err(|_| StartError::Randomness)?;
+    crypto::try_fill_random(&mut seed).map_err(|_| StartError::Randomness)?;
     Ok(seed)
 }
 

@@ -10,7 +10,7 @@ mod store;
 
 use crate::certificates::pem;
 use crate::driver::Fetcher;
-use aws_lc_rs::digest::{SHA256, digest};
+use crypto::asymmetric::{Hash, digest};
 use fetch::{Limits, is_http};
 use ike::proof::Wanted;
 use ike::proof::crl::Crl;
@@ -352,8 +352,8 @@ fn unix_time() -> Duration {
 
 /// A file name that stands for a source.
 fn file_name(source: &Source) -> String {
-    let hash = digest(&SHA256, &[source.url.as_bytes(), &[0], &source.key].concat());
-    let mut name: String = hash.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+    let hash = digest(Hash::Sha256, &[source.url.as_bytes(), &[0], &source.key].concat());
+    let mut name: String = hash.iter().map(|octet| format!("{octet:02x}")).collect();
     name.push_str(".crl");
     name
 }

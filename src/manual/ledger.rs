@@ -3,7 +3,7 @@
 //! SA any more: two that had read the same numbers would use them twice, and each would write over those of the other.
 
 use super::ManualSa;
-use aws_lc_rs::digest;
+use crypto::asymmetric::{Hash, digest};
 use host::lock::FileLock;
 use host::replace::replace;
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// Numbers below it may have been used.
 #[derive(Debug)]
@@ -64,10 +65,9 @@ pub enum LedgerError {
 impl Fingerprint {
     /// Of an SA's key, whatever the SA is called.
     pub fn of(sa: &ManualSa) -> Self {
-        let mut context = digest::Context::new(&digest::SHA256);
-        context.update(b"vpnd: key of a manual SA");
-        context.update(sa.key.expose());
-        Self(context.finish().as_ref().iter().map(|octet| format!("{octet:02x}")).collect())
+        let octets = Zeroizing::new([b"vpnd: key of a manual SA", sa.key.expose()].concat());
+        let hash = digest(Hash::Sha256, &octets);
+        Self(hash.iter().map(|octet| format!("{octet:02x}")).collect())
     }
 }
 

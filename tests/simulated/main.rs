@@ -39,6 +39,7 @@ mod odd;
 mod pki;
 mod ppk;
 mod preparation;
+#[cfg(feature = "aws-lc")]
 mod providers;
 mod puppet;
 mod random;

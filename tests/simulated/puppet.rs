@@ -222,13 +222,20 @@ impl Puppet {
             false => [self.peer_nonce.clone(), self.nonce.clone()],
         };
         // RFC 7296 §2.14
-        let seed = prf(Provider::AwsLc, Prf::HmacSha2_256, &nonces.concat(), &[shared.expose()]);
+        let seed =
+            prf(Provider::default(), Prf::HmacSha2_256, &nonces.concat(), &[shared.expose()]);
         let spis = [self.spis.0.0.to_be_bytes(), self.spis.1.0.to_be_bytes()].concat();
         let parts = [&nonces[0][..], &nonces[1], &spis];
-        let material =
-            prf_plus(Provider::AwsLc, Prf::HmacSha2_256, seed.expose(), &parts, 3 * 32 + 2 * 20);
+        let material = prf_plus(
+            Provider::default(),
+            Prf::HmacSha2_256,
+            seed.expose(),
+            &parts,
+            3 * 32 + 2 * 20,
+        );
         let part = |from: usize, len: usize| Secret::new(material.expose()[from..][..len].to_vec());
-        let cipher = |from| Provider::AwsLc.cipher(SUITE, &part(from, 20)).expect("it has AES-GCM");
+        let cipher =
+            |from| Provider::default().cipher(SUITE, &part(from, 20)).expect("it has AES-GCM");
         let [first, second] = [cipher(32), cipher(52)];
         let (ours, theirs) = if self.initiator { (first, second) } else { (second, first) };
         let our_proof = part(if self.initiator { 72 } else { 104 }, 32);
@@ -250,9 +257,13 @@ impl Puppet {
         let id = Identification::of(&tunnel.local.identity);
         // RFC 7296 §2.15
         let algorithm = Prf::HmacSha2_256;
-        let padded =
-            prf(Provider::AwsLc, algorithm, self.site.secret.as_bytes(), &[b"Key Pad for IKEv2"]);
-        let data = prf(Provider::AwsLc, algorithm, padded.expose(), &[&self.signed_octets()])
+        let padded = prf(
+            Provider::default(),
+            algorithm,
+            self.site.secret.as_bytes(),
+            &[b"Key Pad for IKEv2"],
+        );
+        let data = prf(Provider::default(), algorithm, padded.expose(), &[&self.signed_octets()])
             .expose()
             .to_vec();
         let auth = Payload::Auth { method: AuthMethod::SHARED_KEY_MIC, data };
@@ -282,7 +293,7 @@ impl Puppet {
         let message = if self.initiator { &self.handshake.0 } else { &self.handshake.1 };
         let keys = self.keys.as_ref().expect("after IKE_SA_INIT");
         let body = [&[id.kind.0, 0, 0, 0], id.data.as_slice()].concat();
-        let id_mac = prf(Provider::AwsLc, Prf::HmacSha2_256, keys.our_proof.expose(), &[&body]);
+        let id_mac = prf(Provider::default(), Prf::HmacSha2_256, keys.our_proof.expose(), &[&body]);
         [message.as_slice(), &self.peer_nonce, id_mac.expose()].concat()
     }
 

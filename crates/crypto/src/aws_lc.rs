@@ -1,7 +1,10 @@
 //! Ciphers of AWS-LC.
 
 use crate::cipher::{Aad, Cipher, Forged};
-use crate::with_mac;
+use crate::gmac::Gmac;
+use crate::mac;
+use crate::suite::{Suite, mac_of};
+use crate::with_mac::{self, CbcMac, NullMac};
 use aws_lc_rs::aead::{self, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
     self, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
@@ -13,27 +16,48 @@ use zeroize::Zeroizing;
 const IV: usize = 8;
 const ICV: usize = 16;
 
-/// ChaCha20-Poly1305.
-pub(super) const CHACHA20_POLY1305: &aead::Algorithm = &aead::CHACHA20_POLY1305;
-
-/// AES-GCM.
-pub(super) fn gcm(bits: KeyBits) -> &'static aead::Algorithm {
-    match bits {
-        KeyBits::B128 => &aead::AES_128_GCM,
-        KeyBits::B192 => &aead::AES_192_GCM,
-        KeyBits::B256 => &aead::AES_256_GCM,
+/// The cipher of a suite; `key` has [`Suite::key_material_len`] octets.
+pub(super) fn cipher(suite: Suite, key: &[u8]) -> Box<dyn Cipher> {
+    let mac = |integrity, key| mac::Key::new(mac_of(integrity), key);
+    match suite {
+        Suite::AesGcm16(bits) => Box::new(gcm(bits, key)),
+        Suite::AesGmac(bits) => Box::new(Gmac::new(gcm(bits, key))),
+        Suite::ChaCha20Poly1305 => Box::new(Aead::new(&aead::CHACHA20_POLY1305, key)),
+        Suite::AesCbcMac(bits, integrity) => {
+            let (key, mac_key) = key.split_at(bits.octets());
+            Box::new(CbcMac::new(Cbc::new(bits, key), integrity, mac(integrity, mac_key)))
+        }
+        // It has no DES that aws-lc-rs gives.
+        #[cfg(feature = "legacy")]
+        Suite::DesCbcMac(keys, integrity) => {
+            let (key, mac_key) = key.split_at(keys.octets());
+            crate::des::cipher(keys, key, integrity, mac(integrity, mac_key))
+        }
+        Suite::NullMac(integrity) => Box::new(NullMac::new(integrity, mac(integrity, key))),
+        #[cfg(not(feature = "legacy"))]
+        Suite::DesCbcMac(..) => unreachable!("refused before"),
+        Suite::Ah(_) => unreachable!("its ICV is made by another one's cipher"),
     }
 }
 
+fn gcm(bits: KeyBits, key: &[u8]) -> Aead {
+    let algorithm = match bits {
+        KeyBits::B128 => &aead::AES_128_GCM,
+        KeyBits::B192 => &aead::AES_192_GCM,
+        KeyBits::B256 => &aead::AES_256_GCM,
+    };
+    Aead::new(algorithm, key)
+}
+
 /// An AEAD with a nonce of salt ‖ IV; AWS-LC wipes the key when it is dropped.
-pub(super) struct Aead {
+struct Aead {
     key: LessSafeKey,
     salt: Zeroizing<[u8; 4]>,
 }
 
 impl Aead {
     /// Takes key ‖ salt of the length the suite asks for (RFC 4106 §8.1, RFC 7634 §2).
-    pub(super) fn new(algorithm: &'static aead::Algorithm, key_material: &[u8]) -> Self {
+    fn new(algorithm: &'static aead::Algorithm, key_material: &[u8]) -> Self {
         let (key, salt) =
             key_material.split_last_chunk::<4>().expect("the length of the key was checked");
         let key = UnboundKey::new(algorithm, key).expect("the length of the key was checked");
@@ -86,14 +110,14 @@ impl Cipher for Aead {
 }
 
 /// AES-CBC; AWS-LC wipes the key when it is dropped.
-pub(super) struct Cbc {
+struct Cbc {
     encrypt: EncryptingKey,
     decrypt: DecryptingKey,
 }
 
 impl Cbc {
     /// Takes a key of that length.
-    pub(super) fn new(bits: KeyBits, key: &[u8]) -> Self {
+    fn new(bits: KeyBits, key: &[u8]) -> Self {
         let aes = match bits {
             KeyBits::B128 => &cipher::AES_128,
             KeyBits::B192 => &cipher::AES_192,
@@ -119,12 +143,4 @@ impl with_mac::Cbc<16> for Cbc {
             .decrypt(blocks, DecryptionContext::Iv128(FixedLength::from(*iv)))
             .expect("whole blocks with an IV of one block");
     }
-}
-
-/// Fills `octets` with random numbers that nobody can predict.
-///
-/// # Panics
-/// If the system's random number generator does not work.
-pub fn fill_random(octets: &mut [u8]) {
-    aws_lc_rs::rand::fill(octets).expect("the system's random number generator works");
 }

@@ -46,10 +46,11 @@ impl Choice {
         self.others.get(&suite.algorithm()).copied().unwrap_or(self.default)
     }
 
-    /// The provider that makes a suite's cipher: the one wanted or, where that lacks the suite, AWS-LC, which has all.
+    /// The provider that makes a suite's cipher: the one wanted or, where that lacks the suite, AWS-LC, which has all
+    /// (without the feature `aws-lc`: the portable one, which has all, too).
     pub fn provider(&self, suite: Suite) -> Provider {
         let wanted = self.wanted(suite);
-        if wanted.supports(suite) { wanted } else { Provider::AwsLc }
+        if wanted.supports(suite) { wanted } else { Provider::COMPLETE }
     }
 }
 

@@ -57,12 +57,12 @@
 //! | How is a MAC added? | `mac.rs`, `mac/` |
 //! | How is a provider added? What does it lack? | `provider.rs`, and a file beside `aws_lc.rs` and `ring.rs` |
 //! | Which provider makes a suite, and how does a running SA change it? | `choice.rs`, `providers.rs`, `keyed.rs` |
-//! | Where are encrypt-then-MAC, and AEADs that work in place? | `with_mac.rs`, `in_place.rs` |
 //! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/`, `mac/` |
-//! | Where are AES-GMAC, DES, and the cipher that encrypts nothing? | `gmac.rs`; `des.rs`; `null.rs` |
+//! | Where are other modes and ciphers? | `with_mac.rs`, `in_place.rs`, `gmac.rs`, `des.rs`, `null.rs` |
 //! | Which instructions has a CPU, and who uses them? | `cpu.rs`, `cpu/` |
 //! | Where are packets and octets per algorithm counted? | `providers.rs`, `work.rs`, `function.rs` |
 //! | How is a cipher's speed measured? | `speed.rs` |
+//! | Where are key exchange, signatures and hashes, and who computes them? | `asymmetric.rs`, `asymmetric/` |
 //! | Where do the vectors come from? | `crates/crypto/tests/algorithms/` |
 //!
 //! # Providers
@@ -71,11 +71,23 @@
 //! AES-192 and no suite with a separate MAC. The portable provider is RustCrypto's software in constant time. If the
 //! wanted provider lacks a suite, AWS-LC makes it.
 //!
+//! Each provider is a feature: `aws-lc`, `ring` and `portable`, all by default. The feature `pure-rust` has the
+//! portable provider, and RustCrypto for key exchange and signatures ([`asymmetric`]). Without `aws-lc` it does
+//! everything, and neither it nor `portable` needs a C compiler.
+//!
 //! An SA keeps its key ([`Keyed`]), so that another provider can take over while packets pass. Every provider's cipher
 //! makes the same octets of the same key and IV.
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(any(feature = "aws-lc", feature = "pure-rust")))]
+compile_error!(
+    "vpn-crypto needs its feature aws-lc, or pure-rust, which needs no C compiler: without the default features, name one \
+     of them"
+);
+
+pub mod asymmetric;
+#[cfg(feature = "aws-lc")]
 mod aws_lc;
 mod choice;
 mod cipher;
@@ -95,6 +107,7 @@ mod null;
 mod portable;
 mod provider;
 mod providers;
+mod random;
 #[cfg(feature = "ring")]
 mod ring;
 mod speed;
@@ -102,7 +115,6 @@ mod suite;
 mod with_mac;
 mod work;
 
-pub use aws_lc::fill_random;
 pub use choice::{Algorithm, Choice, NoSuchAlgorithm, NoSuchProvider};
 pub use cipher::{Aad, Cipher, Forged};
 pub use cpu::{Cpu, HIDING, HIDING_ALL};
@@ -111,6 +123,7 @@ pub use keyed::Keyed;
 pub use name::NoSuchSuite;
 pub use provider::{CipherError, Provider};
 pub use providers::{CryptoProviders, KeyedSa, KeyedSas, NoInstructions};
+pub use random::{NoRandomness, fill_random, try_fill_random};
 pub use speed::Speed;
 pub use suite::{Suite, integrity_key_len};
 pub use work::{Amount, Backend, Direction, Work};

@@ -2,14 +2,14 @@
 //!
 //! They are AWS-LC's, with these exceptions: AES-XCBC is implemented here, because none of the libraries has it;
 //! HMAC-MD5 is RustCrypto's; and the portable provider takes RustCrypto's HMACs, and CMAC and the GCM mode that are
-//! implemented here.
+//! implemented here. Without the feature `aws-lc` all are the portable provider's.
 
 mod chain;
 #[cfg(feature = "portable")]
 mod software;
 
-use aws_lc_rs::cipher::EncryptingKey;
-use aws_lc_rs::{cmac, hmac};
+#[cfg(feature = "aws-lc")]
+use aws_lc_rs::{cipher::EncryptingKey, cmac, hmac};
 use chain::Chain;
 use hmac_md5::{HmacMd5, KeyInit as _, Mac as _};
 use std::fmt;
@@ -87,9 +87,12 @@ pub struct Key(Keyed);
 )]
 enum Keyed {
     /// Already scheduled: a message starts from a copy of this state, here and below.
+    #[cfg(feature = "aws-lc")]
     Hmac(hmac::Key),
     Md5(HmacMd5),
+    #[cfg(feature = "aws-lc")]
     Cmac(cmac::Key),
+    #[cfg(feature = "aws-lc")]
     Xcbc(Chain<EncryptingKey>),
     #[cfg(feature = "portable")]
     Software(software::Hmac),
@@ -102,6 +105,7 @@ pub struct Tag(Octets);
 
 enum Octets {
     /// The tag that AWS-LC computed, which is not copied.
+    #[cfg(feature = "aws-lc")]
     Hmac(hmac::Tag),
     Block(Zeroizing<[u8; 16]>),
     #[cfg(feature = "portable")]
@@ -114,22 +118,32 @@ impl Key {
     /// # Panics
     /// If XCBC or CMAC get another length: a bug of the caller.
     pub fn new(algorithm: Algorithm, key: &[u8]) -> Self {
-        let aes = || aes_key(key);
+        #[cfg(feature = "aws-lc")]
+        return Self::aws_lc(algorithm, key);
+        #[cfg(not(feature = "aws-lc"))]
+        return Self::portable(algorithm, key);
+    }
+
+    #[cfg(feature = "aws-lc")]
+    fn aws_lc(algorithm: Algorithm, key: &[u8]) -> Self {
+        let hmac = |algorithm| Keyed::Hmac(hmac::Key::new(algorithm, key));
         Self(match algorithm {
-            Algorithm::HmacMd5 => {
-                Keyed::Md5(HmacMd5::new_from_slice(key).expect("an HMAC takes any key"))
-            }
-            Algorithm::HmacSha1 => {
-                Keyed::Hmac(hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key))
-            }
-            Algorithm::HmacSha2_256 => Keyed::Hmac(hmac::Key::new(hmac::HMAC_SHA256, key)),
-            Algorithm::HmacSha2_384 => Keyed::Hmac(hmac::Key::new(hmac::HMAC_SHA384, key)),
-            Algorithm::HmacSha2_512 => Keyed::Hmac(hmac::Key::new(hmac::HMAC_SHA512, key)),
-            Algorithm::AesXcbc => Keyed::Xcbc(Chain::xcbc(aes())),
+            Algorithm::HmacMd5 => return Self::md5(key),
+            Algorithm::HmacSha1 => hmac(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+            Algorithm::HmacSha2_256 => hmac(hmac::HMAC_SHA256),
+            Algorithm::HmacSha2_384 => hmac(hmac::HMAC_SHA384),
+            Algorithm::HmacSha2_512 => hmac(hmac::HMAC_SHA512),
+            Algorithm::AesXcbc => Keyed::Xcbc(Chain::xcbc(aes_key(key))),
             Algorithm::AesCmac => {
-                Keyed::Cmac(cmac::Key::new(cmac::AES_128, aes()).expect("the length is right"))
+                let key = cmac::Key::new(cmac::AES_128, aes_key(key));
+                Keyed::Cmac(key.expect("the length is right"))
             }
         })
+    }
+
+    // No instruction accelerates MD5.
+    fn md5(key: &[u8]) -> Self {
+        Self(Keyed::Md5(HmacMd5::new_from_slice(key).expect("an HMAC takes any key")))
     }
 
     /// Takes a key for a MAC that uses no instruction made for cryptography.
@@ -139,8 +153,7 @@ impl Key {
     #[cfg(feature = "portable")]
     pub(super) fn portable(algorithm: Algorithm, key: &[u8]) -> Self {
         Self(match algorithm {
-            // No instruction accelerates MD5.
-            Algorithm::HmacMd5 => return Self::new(algorithm, key),
+            Algorithm::HmacMd5 => return Self::md5(key),
             Algorithm::HmacSha1 => Keyed::Software(software::Hmac::sha1(key)),
             Algorithm::HmacSha2_256 => Keyed::Software(software::Hmac::sha2_256(key)),
             Algorithm::HmacSha2_384 => Keyed::Software(software::Hmac::sha2_384(key)),
@@ -153,6 +166,7 @@ impl Key {
     /// The MAC of `parts[0] | parts[1] | …`.
     pub fn tag(&self, parts: &[&[u8]]) -> Tag {
         match &self.0 {
+            #[cfg(feature = "aws-lc")]
             Keyed::Hmac(key) => {
                 let mut mac = hmac::Context::with_key(key);
                 parts.iter().for_each(|part| mac.update(part));
@@ -163,6 +177,7 @@ impl Key {
                 parts.iter().for_each(|part| mac.update(part));
                 Tag::block(mac.finalize().into_bytes().into())
             }
+            #[cfg(feature = "aws-lc")]
             Keyed::Cmac(key) => {
                 let mut mac = cmac::Context::with_key(key);
                 for part in parts {
@@ -171,6 +186,7 @@ impl Key {
                 let tag = mac.sign().expect("AWS-LC ends what it began");
                 Tag::block(tag.as_ref().try_into().expect("AES has blocks of 16 octets"))
             }
+            #[cfg(feature = "aws-lc")]
             Keyed::Xcbc(key) => Tag::block(key.tag(parts)),
             #[cfg(feature = "portable")]
             Keyed::SoftwareChain(key) => Tag::block(key.tag(parts)),
@@ -189,6 +205,7 @@ impl Tag {
 impl AsRef<[u8]> for Tag {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
+            #[cfg(feature = "aws-lc")]
             Octets::Hmac(tag) => tag.as_ref(),
             Octets::Block(octets) => &**octets,
             #[cfg(feature = "portable")]

@@ -1,30 +1,30 @@
 //! The libraries that make ciphers.
 
+#[cfg(feature = "aws-lc")]
+use crate::aws_lc;
 use crate::cipher::Cipher;
-#[cfg(feature = "legacy")]
-use crate::des;
-use crate::gmac::Gmac;
+use crate::mac;
 #[cfg(feature = "insecure-null-cipher")]
 use crate::null;
 #[cfg(feature = "portable")]
 use crate::portable;
 #[cfg(feature = "ring")]
 use crate::ring;
-use crate::suite::{Suite, mac_of};
-use crate::with_mac::{CbcMac, NullMac};
-use crate::{aws_lc, mac};
+use crate::suite::Suite;
 use policy::{KeyBits, Secret};
 use std::fmt;
 
-/// A library that implements the ciphers.
+/// A library that implements the ciphers. The default is the first of them that is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {
     /// AWS-LC: everything.
-    #[default]
+    #[cfg_attr(feature = "aws-lc", default)]
     AwsLc,
     /// ring: no AES-192, and no suite with a MAC of its own.
+    #[cfg_attr(all(feature = "ring", not(feature = "aws-lc")), default)]
     Ring,
     /// RustCrypto's software: everything, without any instruction made for cryptography, and in constant time.
+    #[cfg_attr(not(any(feature = "aws-lc", feature = "ring")), default)]
     Portable,
 }
 
@@ -56,7 +56,8 @@ pub enum CipherError {
 }
 
 impl Provider {
-    /// Takes a key for the MAC of this provider. ring has none that this crate uses: AWS-LC's stands for it.
+    /// Takes a key for the MAC of this provider. ring has none that this crate uses: that of the provider that has
+    /// every suite stands for it.
     ///
     /// # Panics
     /// On the same conditions as [`mac::Key::new`].
@@ -80,14 +81,23 @@ impl Provider {
         }
     }
 
-    /// Returns `true` if the provider has the suite.
-    pub fn supports(self, suite: Suite) -> bool {
-        let built_in = match self {
-            Self::AwsLc => true,
+    /// The provider that has every suite.
+    pub(crate) const COMPLETE: Self =
+        if cfg!(feature = "aws-lc") { Self::AwsLc } else { Self::Portable };
+
+    /// Returns `true` if the provider is a part of this build: each is a feature of this crate.
+    pub fn is_built(self) -> bool {
+        match self {
+            Self::AwsLc => cfg!(feature = "aws-lc"),
             Self::Ring => cfg!(feature = "ring"),
             Self::Portable => cfg!(feature = "portable"),
-        } && (cfg!(feature = "legacy") || !matches!(suite, Suite::DesCbcMac(..)));
-        built_in
+        }
+    }
+
+    /// Returns `true` if the provider has the suite.
+    pub fn supports(self, suite: Suite) -> bool {
+        self.is_built()
+            && (cfg!(feature = "legacy") || !matches!(suite, Suite::DesCbcMac(..)))
             && !matches!(
                 (self, suite.cipher()),
                 (
@@ -121,43 +131,15 @@ impl Provider {
             return Ok(Box::new(null::Copying(suite)));
         }
         let key = key_material.expose();
-        Ok(match (self, suite.cipher()) {
-            (Self::AwsLc, Suite::AesGcm16(bits)) => {
-                Box::new(aws_lc::Aead::new(aws_lc::gcm(bits), key))
-            }
-            (Self::AwsLc, Suite::ChaCha20Poly1305) => {
-                Box::new(aws_lc::Aead::new(aws_lc::CHACHA20_POLY1305, key))
-            }
-            (Self::AwsLc, Suite::AesGmac(bits)) => {
-                Box::new(Gmac::new(aws_lc::Aead::new(aws_lc::gcm(bits), key)))
-            }
-            (Self::AwsLc, Suite::AesCbcMac(bits, integrity)) => {
-                let (key, mac_key) = key.split_at(bits.octets());
-                let mac = mac::Key::new(mac_of(integrity), mac_key);
-                Box::new(CbcMac::new(aws_lc::Cbc::new(bits, key), integrity, mac))
-            }
-            #[cfg(feature = "legacy")]
-            (Self::AwsLc, Suite::DesCbcMac(keys, integrity)) => {
-                let (key, mac_key) = key.split_at(keys.octets());
-                des::cipher(keys, key, integrity, mac::Key::new(mac_of(integrity), mac_key))
-            }
-            (Self::AwsLc, Suite::NullMac(integrity)) => {
-                Box::new(NullMac::new(integrity, mac::Key::new(mac_of(integrity), key)))
-            }
+        Ok(match self {
+            #[cfg(feature = "aws-lc")]
+            Self::AwsLc => aws_lc::cipher(suite.cipher(), key),
             #[cfg(feature = "ring")]
-            (Self::Ring, Suite::ChaCha20Poly1305) => {
-                Box::new(ring::aead(ring::CHACHA20_POLY1305, key))
-            }
-            #[cfg(feature = "ring")]
-            (Self::Ring, Suite::AesGmac(bits)) => {
-                Box::new(Gmac::new(ring::aead(ring::gcm(bits), key)))
-            }
-            #[cfg(feature = "ring")]
-            (Self::Ring, Suite::AesGcm16(bits)) => Box::new(ring::aead(ring::gcm(bits), key)),
+            Self::Ring => ring::cipher(suite.cipher(), key),
             #[cfg(feature = "portable")]
-            (Self::Portable, suite) => portable::cipher(suite, key),
-            #[allow(unreachable_patterns, reason = "what is left depends on the features")]
-            _ => unreachable!("suites that the provider lacks are refused above"),
+            Self::Portable => portable::cipher(suite.cipher(), key),
+            #[allow(unreachable_patterns, reason = "the features decide which are left")]
+            _ => unreachable!("a provider that is not built supports nothing"),
         })
     }
 }

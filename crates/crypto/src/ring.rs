@@ -1,29 +1,29 @@
 //! AEADs of ring, which does not wipe keys.
 
-use crate::cipher::Forged;
+use crate::cipher::{Cipher, Forged};
+use crate::gmac::Gmac;
 use crate::in_place::{self, Aead, Nonce};
+use crate::suite::Suite;
 use ::ring::aead::{self, Aad, LessSafeKey, Tag, UnboundKey};
 use policy::KeyBits;
 
-/// ChaCha20-Poly1305.
-pub(super) const CHACHA20_POLY1305: &aead::Algorithm = &aead::CHACHA20_POLY1305;
-
-/// AES-128-GCM or AES-256-GCM.
-pub(super) fn gcm(bits: KeyBits) -> &'static aead::Algorithm {
-    match bits {
-        KeyBits::B128 => &aead::AES_128_GCM,
-        KeyBits::B192 => unreachable!("ring is not asked for AES-192"),
-        KeyBits::B256 => &aead::AES_256_GCM,
+/// The cipher of a suite; `key_material` has [`Suite::key_material_len`] octets.
+pub(super) fn cipher(suite: Suite, key_material: &[u8]) -> Box<dyn Cipher> {
+    let aead = |algorithm| {
+        Aead::new(key_material, |key| {
+            LessSafeKey::new(
+                UnboundKey::new(algorithm, key).expect("the length of the key was checked"),
+            )
+        })
+    };
+    match suite {
+        Suite::ChaCha20Poly1305 => Box::new(aead(&aead::CHACHA20_POLY1305)),
+        Suite::AesGcm16(KeyBits::B128) => Box::new(aead(&aead::AES_128_GCM)),
+        Suite::AesGcm16(KeyBits::B256) => Box::new(aead(&aead::AES_256_GCM)),
+        Suite::AesGmac(KeyBits::B128) => Box::new(Gmac::new(aead(&aead::AES_128_GCM))),
+        Suite::AesGmac(KeyBits::B256) => Box::new(Gmac::new(aead(&aead::AES_256_GCM))),
+        _ => unreachable!("ring is not asked for a suite that it lacks"),
     }
-}
-
-/// Takes key ‖ salt.
-pub(super) fn aead(algorithm: &'static aead::Algorithm, key_material: &[u8]) -> Aead<LessSafeKey> {
-    Aead::new(key_material, |key| {
-        LessSafeKey::new(
-            UnboundKey::new(algorithm, key).expect("the length of the key was checked"),
-        )
-    })
 }
 
 impl in_place::Key for LessSafeKey {

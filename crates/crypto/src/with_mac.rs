@@ -3,8 +3,8 @@
 use crate::cipher::{Aad, Cipher, Forged};
 use crate::mac;
 use crate::suite::Suite;
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use policy::Integrity;
+use subtle::ConstantTimeEq;
 
 /// A MAC over everything, cut to the length of the ICV.
 struct Icv {
@@ -32,8 +32,7 @@ impl Icv {
         let end = sealed.len().checked_sub(self.len).ok_or(Forged)?;
         let (body, icv) = sealed.split_at(end);
         let tag = self.tag(aad, body);
-        verify_slices_are_equal(&tag.as_ref()[..self.len], icv).map_err(|_| Forged)?;
-        Ok(body)
+        if tag.as_ref()[..self.len].ct_eq(icv).into() { Ok(body) } else { Err(Forged) }
     }
 }
 

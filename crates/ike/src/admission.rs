@@ -294,7 +294,7 @@ mod tests {
             let origin = Origin::of(datagram.remote.ip(), false);
             let spi = IkeSpi(7);
             let request = Request { datagram, origin, initiator_spi: spi, nonce, cookie: None };
-            admissions.cookie(Provider::AwsLc, 0, 0, request)
+            admissions.cookie(Provider::default(), 0, 0, request)
         };
         // 192.0.2.66 stands at the end of the IPv6 address, whose beginning continues the nonce.
         let address: std::net::Ipv6Addr = "2001:db8::c000:242".parse().unwrap();

@@ -1,5 +1,6 @@
 //! Proofs of identity: preshared keys, certificates and signatures.
 
+mod algorithms;
 pub mod certificate;
 pub mod crl;
 mod job;

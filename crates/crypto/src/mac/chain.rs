@@ -1,6 +1,7 @@
 //! AES-XCBC-MAC (RFC 3566 §4), which no library in use has, on AWS-LC's AES or any other; AES-CMAC (RFC 4493), which
 //! differs only in its keys, for AES that brings none.
 
+#[cfg(feature = "aws-lc")]
 use aws_lc_rs::cipher::{AES_128, EncryptingKey, EncryptionContext, UnboundCipherKey};
 use zeroize::Zeroizing;
 
@@ -73,6 +74,7 @@ impl<A: Aes> Chain<A> {
     }
 }
 
+#[cfg(feature = "aws-lc")]
 impl Aes for EncryptingKey {
     fn new(key: &Block) -> Self {
         // AWS-LC wipes it.

@@ -5,8 +5,8 @@ use super::{Aes, BATCH, BLOCK, xor};
 use crate::cipher::Forged;
 use crate::in_place::{self, Nonce};
 use aes::cipher::generic_array::GenericArray;
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use polyval::hazmat::FieldElement;
+use subtle::ConstantTimeEq;
 
 /// The key of AES-GCM.
 pub(super) struct Gcm<A> {
@@ -77,7 +77,9 @@ impl<A: Aes> in_place::Key for Gcm<A> {
         body: &mut [u8],
         icv: &[u8; BLOCK],
     ) -> Result<(), Forged> {
-        verify_slices_are_equal(&self.icv(&nonce, aad, body), icv).map_err(|_| Forged)?;
+        if !bool::from(self.icv(&nonce, aad, body).ct_eq(icv)) {
+            return Err(Forged);
+        }
         self.apply_keystream(&nonce, body);
         Ok(())
     }

@@ -10,8 +10,7 @@ mod modp;
 mod tests;
 
 use super::tally::{self, Operation};
-use aws_lc_rs::agreement::{self, UnparsedPublicKey};
-use aws_lc_rs::kem::{self, Ciphertext, DecapsulationKey, EncapsulationKey};
+use crypto::asymmetric::{AgreementKey, Curve, DecapsulationKey, MlKem, encapsulate};
 use modp::{Exponent, Modp};
 use policy::{Group, Secret};
 use std::fmt;
@@ -36,17 +35,15 @@ pub struct PrivateKey {
 
 enum PrivateValue {
     Modp(&'static dyn Modp, Exponent),
-    /// AWS-LC wipes it.
-    Curve(agreement::PrivateKey),
-    /// AWS-LC wipes it.
+    Curve(AgreementKey),
     Kem(DecapsulationKey),
 }
 
 /// Where the arithmetic of a group is.
 enum Arithmetic {
     Modp(&'static dyn Modp),
-    Curve(&'static agreement::Algorithm),
-    Kem(&'static kem::Algorithm),
+    Curve(Curve),
+    Kem(MlKem),
 }
 
 /// Returns `true` if a value may be a public value of the group. Only cheap checks are made: the length, and for MODP
@@ -97,20 +94,14 @@ pub struct Response {
 /// As [`PrivateKey::agree`]; of ML-KEM, if the peer's value has the wrong length or is no encapsulation key (FIPS
 /// 203 §7.2).
 pub fn respond(group: Group, peer: &[u8]) -> Result<Response, InvalidPublicValue> {
-    let Arithmetic::Kem(algorithm) = arithmetic(group) else {
+    let Arithmetic::Kem(set) = arithmetic(group) else {
         let key = PrivateKey::generate(group);
         let shared = key.agree(peer)?;
         return Ok(Response { public_value: key.public_value, shared });
     };
-    let invalid = |_| InvalidPublicValue { group };
     tally::count(Operation::Agree(group));
-    // AWS-LC checks the length here, and the coefficients when it encapsulates.
-    let key = EncapsulationKey::new(algorithm, peer).map_err(|_| InvalidPublicValue { group })?;
-    let (ciphertext, shared) = key.encapsulate().map_err(invalid)?;
-    Ok(Response {
-        public_value: ciphertext.as_ref().to_vec(),
-        shared: Secret::new(shared.as_ref().to_vec()),
-    })
+    let (public_value, shared) = encapsulate(set, peer).ok_or(InvalidPublicValue { group })?;
+    Ok(Response { public_value, shared })
 }
 
 impl PrivateKey {
@@ -119,14 +110,8 @@ impl PrivateKey {
         tally::count(Operation::Generate(group));
         let private_value = match arithmetic(group) {
             Arithmetic::Modp(modp) => PrivateValue::Modp(modp, Exponent::generate(modp)),
-            Arithmetic::Curve(curve) => PrivateValue::Curve(
-                agreement::PrivateKey::generate(curve)
-                    .expect("the system's randomness never runs dry"),
-            ),
-            Arithmetic::Kem(algorithm) => PrivateValue::Kem(
-                DecapsulationKey::generate(algorithm)
-                    .expect("the system's randomness never runs dry"),
-            ),
+            Arithmetic::Curve(curve) => PrivateValue::Curve(AgreementKey::generate(curve)),
+            Arithmetic::Kem(set) => PrivateValue::Kem(DecapsulationKey::generate(set)),
         };
         Self::from_private_value(group, private_value)
     }
@@ -161,38 +146,23 @@ impl PrivateKey {
         tally::count(Operation::Agree(self.group));
         match &self.private_value {
             PrivateValue::Modp(modp, exponent) => modp.agree(peer, exponent).ok_or(invalid),
-            PrivateValue::Curve(key) => {
-                let algorithm = key.algorithm();
-                let point = match self.group {
-                    Group::Curve25519 => peer.to_vec(),
-                    _ => [&[UNCOMPRESSED], peer].concat(),
-                };
-                agreement::agree(key, UnparsedPublicKey::new(algorithm, point), invalid, |x| {
-                    Ok(Secret::new(x.to_vec()))
-                })
+            PrivateValue::Curve(key) => match self.group {
+                Group::Curve25519 => key.agree(peer),
+                _ => key.agree(&[&[UNCOMPRESSED], peer].concat()),
             }
-            PrivateValue::Kem(key) => {
-                let shared = key.decapsulate(Ciphertext::from(peer)).map_err(|_| invalid)?;
-                Ok(Secret::new(shared.as_ref().to_vec()))
-            }
+            .ok_or(invalid),
+            PrivateValue::Kem(key) => key.decapsulate(peer).ok_or(invalid),
         }
     }
 
     fn from_private_value(group: Group, private_value: PrivateValue) -> Self {
         let public_value = match &private_value {
             PrivateValue::Modp(modp, exponent) => modp.public_value(exponent),
-            PrivateValue::Curve(key) => {
-                let public = key.compute_public_key().expect("a private key has a public value");
-                match group {
-                    Group::Curve25519 => public.as_ref().to_vec(),
-                    _ => public.as_ref()[1..].to_vec(),
-                }
-            }
-            PrivateValue::Kem(key) => {
-                let public =
-                    key.encapsulation_key().and_then(|key| Ok(key.key_bytes()?.as_ref().to_vec()));
-                public.expect("a decapsulation key has an encapsulation key")
-            }
+            PrivateValue::Curve(key) => match group {
+                Group::Curve25519 => key.public_key(),
+                _ => key.public_key().split_off(1),
+            },
+            PrivateValue::Kem(key) => key.encapsulation_key(),
         };
         Self { group, public_value, private_value }
     }
@@ -206,13 +176,13 @@ fn arithmetic(group: Group) -> Arithmetic {
         Group::Modp3072 => Arithmetic::Modp(&*modp::MODP_3072),
         Group::Modp4096 => Arithmetic::Modp(&*modp::MODP_4096),
         Group::Modp2048Sub256 => Arithmetic::Modp(&*modp::MODP_2048_256),
-        Group::Ecp256 => Arithmetic::Curve(&agreement::ECDH_P256),
-        Group::Ecp384 => Arithmetic::Curve(&agreement::ECDH_P384),
-        Group::Ecp521 => Arithmetic::Curve(&agreement::ECDH_P521),
-        Group::Curve25519 => Arithmetic::Curve(&agreement::X25519),
-        Group::MlKem512 => Arithmetic::Kem(&kem::ML_KEM_512),
-        Group::MlKem768 => Arithmetic::Kem(&kem::ML_KEM_768),
-        Group::MlKem1024 => Arithmetic::Kem(&kem::ML_KEM_1024),
+        Group::Ecp256 => Arithmetic::Curve(Curve::P256),
+        Group::Ecp384 => Arithmetic::Curve(Curve::P384),
+        Group::Ecp521 => Arithmetic::Curve(Curve::P521),
+        Group::Curve25519 => Arithmetic::Curve(Curve::X25519),
+        Group::MlKem512 => Arithmetic::Kem(MlKem::MlKem512),
+        Group::MlKem768 => Arithmetic::Kem(MlKem::MlKem768),
+        Group::MlKem1024 => Arithmetic::Kem(MlKem::MlKem1024),
         _ => unreachable!("every Group has its arithmetic here"),
     }
 }

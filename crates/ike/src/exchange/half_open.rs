@@ -18,7 +18,7 @@ use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, GroupId, PayloadType};
-use aws_lc_rs::digest::{SHA256, digest};
+use crypto::asymmetric::{self, digest};
 use policy::{ChildTunnel, Group, IkeTunnel};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Init {
     /// The name of the request with these octets.
     pub fn of(source: SocketAddr, octets: &[u8]) -> Self {
         tally::count(Operation::Hash(Hash::Sha2_256));
-        let hash = digest(&SHA256, octets).as_ref().try_into();
+        let hash = digest(asymmetric::Hash::Sha256, octets).try_into();
         Self { source, hash: hash.expect("SHA-256 makes 32 octets") }
     }
 }

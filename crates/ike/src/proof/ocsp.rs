@@ -3,7 +3,7 @@
 use super::certificate::Certificate;
 use super::signed::Signed;
 use crate::crypto::tally::{self, Hash, Operation};
-use aws_lc_rs::digest;
+use crypto::asymmetric::{self, digest};
 use std::fmt;
 use std::time::Duration;
 use x509_cert::Certificate as X509;
@@ -157,12 +157,12 @@ impl Single {
 
     fn hash(&self, octets: &[u8]) -> Option<Vec<u8>> {
         let (algorithm, counted) = match self.hash {
-            SHA1 => (&digest::SHA1_FOR_LEGACY_USE_ONLY, Hash::Sha1),
-            SHA256 => (&digest::SHA256, Hash::Sha2_256),
+            SHA1 => (asymmetric::Hash::Sha1, Hash::Sha1),
+            SHA256 => (asymmetric::Hash::Sha256, Hash::Sha2_256),
             _ => return None,
         };
         tally::count(Operation::Hash(counted));
-        Some(digest::digest(algorithm, octets).as_ref().to_vec())
+        Some(digest(algorithm, octets))
     }
 
     fn names(&self, certificate: &Certificate) -> bool {

@@ -1,39 +1,16 @@
 //! The path from a certificate to an authority (RFC 5280 §6, RFC 4945 §5). rustls-webpki decides; this module puts
 //! its refusals in words.
 
+use super::algorithms::ALGORITHMS;
 use super::certificate::Certificate;
 use super::trust::{RSA_BITS, Trust};
 use policy::KeyKind;
-use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use std::time::Duration;
-use webpki::aws_lc_rs as algorithms;
 use webpki::{
     EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
     RequiredEkuNotFoundContext, VerifiedPath, anchor_from_trusted_cert,
 };
-
-/// Algorithms of signatures that a certificate may have. RSA keys have at least 2048 bits.
-const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
-    algorithms::ECDSA_P256_SHA256,
-    algorithms::ECDSA_P256_SHA384,
-    algorithms::ECDSA_P256_SHA512,
-    algorithms::ECDSA_P384_SHA256,
-    algorithms::ECDSA_P384_SHA384,
-    algorithms::ECDSA_P384_SHA512,
-    algorithms::ECDSA_P521_SHA256,
-    algorithms::ECDSA_P521_SHA384,
-    algorithms::ECDSA_P521_SHA512,
-    algorithms::ED25519,
-    algorithms::RSA_PKCS1_2048_8192_SHA256,
-    algorithms::RSA_PKCS1_2048_8192_SHA384,
-    algorithms::RSA_PKCS1_2048_8192_SHA512,
-    algorithms::RSA_PKCS1_2048_8192_SHA256_ABSENT_PARAMS,
-    algorithms::RSA_PKCS1_2048_8192_SHA384_ABSENT_PARAMS,
-    algorithms::RSA_PKCS1_2048_8192_SHA512_ABSENT_PARAMS,
-    algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
-    algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
-    algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
-];
 
 /// Extended key usages that fit: server and client authentication, IPsec IKE, its intermediate use, any.
 const USAGES: [&[usize]; 5] = [

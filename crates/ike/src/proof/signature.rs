@@ -9,15 +9,15 @@ mod make;
 pub(crate) use make::{Plan, sig_value, sign};
 
 use super::certificate::PublicKey;
-use super::scheme::{Hash, Scheme};
+use super::scheme::{Hash, Scheme, count_hash};
 use super::trust::listed;
 use crate::crypto::tally::{self, Operation};
 use crate::wire::registry::{AuthMethod, HashId};
-use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
+use crypto::asymmetric;
 use policy::{KeyKind, Signature as Rules};
 use x509_cert::der::asn1::{AnyRef, ObjectIdentifier};
 use x509_cert::der::{Decode, Reader, SliceReader, TagMode, TagNumber, Tagged};
-use x509_cert::spki::AlgorithmIdentifierRef;
+use x509_cert::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
 
 /// The hash algorithms that this side verifies, in order of preference (RFC 8247 §3.2).
 pub(crate) const HASHES: [HashId; 4] =
@@ -30,51 +30,46 @@ const MGF1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.
 const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 const NULL: &[u8] = &[0x05, 0x00];
 
-impl Hash {
-    fn id(self) -> HashId {
-        match self {
-            Self::Sha1 => HashId::SHA1,
-            Self::Sha256 => HashId::SHA2_256,
-            Self::Sha384 => HashId::SHA2_384,
-            Self::Sha512 => HashId::SHA2_512,
-        }
+fn hash_id(hash: Hash) -> HashId {
+    match hash {
+        Hash::Sha1 => HashId::SHA1,
+        Hash::Sha256 => HashId::SHA2_256,
+        Hash::Sha384 => HashId::SHA2_384,
+        Hash::Sha512 => HashId::SHA2_512,
     }
+}
 
-    fn octets(self) -> u8 {
-        match self {
-            Self::Sha1 => 20,
-            Self::Sha256 => 32,
-            Self::Sha384 => 48,
-            Self::Sha512 => 64,
-        }
-    }
+fn salt_len(hash: Hash) -> u8 {
+    u8::try_from(hash.output_len()).expect("a hash has at most 64 octets")
+}
 
-    fn oid(self) -> ObjectIdentifier {
-        ObjectIdentifier::new_unwrap(match self {
-            Self::Sha1 => "1.3.14.3.2.26",
-            Self::Sha256 => "2.16.840.1.101.3.4.2.1",
-            Self::Sha384 => "2.16.840.1.101.3.4.2.2",
-            Self::Sha512 => "2.16.840.1.101.3.4.2.3",
-        })
-    }
+// ---- object identifiers
 
-    fn with_rsa(self) -> ObjectIdentifier {
-        ObjectIdentifier::new_unwrap(match self {
-            Self::Sha1 => "1.2.840.113549.1.1.5",
-            Self::Sha256 => "1.2.840.113549.1.1.11",
-            Self::Sha384 => "1.2.840.113549.1.1.12",
-            Self::Sha512 => "1.2.840.113549.1.1.13",
-        })
-    }
+fn oid(hash: Hash) -> ObjectIdentifier {
+    ObjectIdentifier::new_unwrap(match hash {
+        Hash::Sha1 => "1.3.14.3.2.26",
+        Hash::Sha256 => "2.16.840.1.101.3.4.2.1",
+        Hash::Sha384 => "2.16.840.1.101.3.4.2.2",
+        Hash::Sha512 => "2.16.840.1.101.3.4.2.3",
+    })
+}
 
-    fn with_ecdsa(self) -> ObjectIdentifier {
-        ObjectIdentifier::new_unwrap(match self {
-            Self::Sha1 => "1.2.840.10045.4.1",
-            Self::Sha256 => "1.2.840.10045.4.3.2",
-            Self::Sha384 => "1.2.840.10045.4.3.3",
-            Self::Sha512 => "1.2.840.10045.4.3.4",
-        })
-    }
+fn with_rsa(hash: Hash) -> ObjectIdentifier {
+    ObjectIdentifier::new_unwrap(match hash {
+        Hash::Sha1 => "1.2.840.113549.1.1.5",
+        Hash::Sha256 => "1.2.840.113549.1.1.11",
+        Hash::Sha384 => "1.2.840.113549.1.1.12",
+        Hash::Sha512 => "1.2.840.113549.1.1.13",
+    })
+}
+
+fn with_ecdsa(hash: Hash) -> ObjectIdentifier {
+    ObjectIdentifier::new_unwrap(match hash {
+        Hash::Sha1 => "1.2.840.10045.4.1",
+        Hash::Sha256 => "1.2.840.10045.4.3.2",
+        Hash::Sha384 => "1.2.840.10045.4.3.3",
+        Hash::Sha512 => "1.2.840.10045.4.3.4",
+    })
 }
 
 // ---- algorithm identifiers (RFC 7427 Appendix A)
@@ -91,49 +86,47 @@ fn identifier(oid: ObjectIdentifier, parameters: &[u8]) -> Vec<u8> {
     der(0x30, &[&der(0x06, &[oid.as_bytes()]), parameters])
 }
 
-impl Scheme {
-    /// The AlgorithmIdentifier in DER.
-    fn encode(self) -> Vec<u8> {
-        match self {
-            Self::Pkcs1(hash) => identifier(hash.with_rsa(), NULL),
-            Self::Ecdsa(hash) => identifier(hash.with_ecdsa(), &[]),
-            Self::Ed25519 => identifier(ED25519, &[]),
-            Self::Pss(hash) => {
-                let digest = identifier(hash.oid(), NULL);
-                let parameters = [
-                    der(0xa0, &[&digest]),
-                    der(0xa1, &[&identifier(MGF1, &digest)]),
-                    der(0xa2, &[&[0x02, 0x01, hash.octets()]]),
-                ];
-                identifier(RSA_PSS, &der(0x30, &[&parameters.concat()]))
-            }
+/// The AlgorithmIdentifier of a scheme, in DER.
+fn encode(scheme: Scheme) -> Vec<u8> {
+    match scheme {
+        Scheme::Pkcs1(hash) => identifier(with_rsa(hash), NULL),
+        Scheme::Ecdsa(hash) => identifier(with_ecdsa(hash), &[]),
+        Scheme::Ed25519 => identifier(ED25519, &[]),
+        Scheme::Pss(hash) => {
+            let digest = identifier(oid(hash), NULL);
+            let parameters = [
+                der(0xa0, &[&digest]),
+                der(0xa1, &[&identifier(MGF1, &digest)]),
+                der(0xa2, &[&[0x02, 0x01, salt_len(hash)]]),
+            ];
+            identifier(RSA_PSS, &der(0x30, &[&parameters.concat()]))
         }
     }
+}
 
-    fn decode(octets: &[u8]) -> Result<Self, String> {
-        let algorithm = AlgorithmIdentifierRef::from_der(octets)
-            .map_err(|e| format!("its algorithm identifier cannot be read ({e})"))?;
-        let plain = algorithm.parameters.is_none_or(|p| p.is_null());
-        let of = |oid: fn(Hash) -> ObjectIdentifier| {
-            [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512]
-                .into_iter()
-                .find(|h| plain && oid(*h) == algorithm.oid)
-        };
-        if let Some(hash) = of(Hash::with_rsa) {
-            return Ok(Self::Pkcs1(hash));
-        }
-        if let Some(hash) = of(Hash::with_ecdsa) {
-            return Ok(Self::Ecdsa(hash));
-        }
-        match algorithm.oid {
-            ED25519 if algorithm.parameters.is_none() => Ok(Self::Ed25519),
-            RSA_PSS => pss(algorithm.parameters).map(Self::Pss).ok_or_else(|| {
-                "it is RSA (PSS) with parameters other than SHA-256, SHA-384 or SHA-512 for both hashes and a salt \
-                 as long as the hash"
-                    .to_owned()
-            }),
-            other => Err(format!("its algorithm {other} is not supported")),
-        }
+fn decode(octets: &[u8]) -> Result<Scheme, String> {
+    let algorithm = AlgorithmIdentifierRef::from_der(octets)
+        .map_err(|e| format!("its algorithm identifier cannot be read ({e})"))?;
+    let plain = algorithm.parameters.is_none_or(|p| p.is_null());
+    let of = |oid: fn(Hash) -> ObjectIdentifier| {
+        [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512]
+            .into_iter()
+            .find(|h| plain && oid(*h) == algorithm.oid)
+    };
+    if let Some(hash) = of(with_rsa) {
+        return Ok(Scheme::Pkcs1(hash));
+    }
+    if let Some(hash) = of(with_ecdsa) {
+        return Ok(Scheme::Ecdsa(hash));
+    }
+    match algorithm.oid {
+        ED25519 if algorithm.parameters.is_none() => Ok(Scheme::Ed25519),
+        RSA_PSS => pss(algorithm.parameters).map(Scheme::Pss).ok_or_else(|| {
+            "it is RSA (PSS) with parameters other than SHA-256, SHA-384 or SHA-512 for both hashes and a salt as \
+             long as the hash"
+                .to_owned()
+        }),
+        other => Err(format!("its algorithm {other} is not supported")),
     }
 }
 
@@ -141,7 +134,7 @@ impl Scheme {
 fn pss(parameters: Option<AnyRef<'_>>) -> Option<Hash> {
     let known = |a: AlgorithmIdentifierRef<'_>| {
         let plain = a.parameters.is_none_or(|p| p.is_null());
-        SHA2.into_iter().find(|h| plain && h.oid() == a.oid)
+        SHA2.into_iter().find(|h| plain && oid(*h) == a.oid)
     };
     type Error = x509_cert::der::Error;
     let read = |value: &[u8]| -> Result<Option<Hash>, Error> {
@@ -157,7 +150,7 @@ fn pss(parameters: Option<AnyRef<'_>>) -> Option<Hash> {
         let (Some(hash), Some(mask)) = (hash.and_then(known), mask) else { return Ok(None) };
         let of_mask = mask.parameters.map(|p| p.decode_as::<AlgorithmIdentifierRef<'_>>());
         let same = mask.oid == MGF1 && of_mask.transpose()?.and_then(known) == Some(hash);
-        let usual = salt == Some(hash.octets()) && trailer.unwrap_or(1) == 1;
+        let usual = salt == Some(salt_len(hash)) && trailer.unwrap_or(1) == 1;
         Ok((same && usual).then_some(hash))
     };
     let parameters = parameters.filter(|p| p.tag() == x509_cert::der::Tag::Sequence)?;
@@ -169,34 +162,17 @@ struct Curve {
     hash: Hash,
     method: AuthMethod,
     octets: usize,
-    verifies: &'static dyn VerificationAlgorithm,
 }
 
 impl Curve {
     fn of(kind: KeyKind) -> Option<Self> {
-        let (hash, method, octets, verifies): (_, _, _, &'static dyn VerificationAlgorithm) =
-            match kind {
-                KeyKind::EcdsaP256 => (
-                    Hash::Sha256,
-                    AuthMethod::ECDSA_SHA256_P256,
-                    32,
-                    &signature::ECDSA_P256_SHA256_FIXED,
-                ),
-                KeyKind::EcdsaP384 => (
-                    Hash::Sha384,
-                    AuthMethod::ECDSA_SHA384_P384,
-                    48,
-                    &signature::ECDSA_P384_SHA384_FIXED,
-                ),
-                KeyKind::EcdsaP521 => (
-                    Hash::Sha512,
-                    AuthMethod::ECDSA_SHA512_P521,
-                    66,
-                    &signature::ECDSA_P521_SHA512_FIXED,
-                ),
-                KeyKind::Rsa | KeyKind::Ed25519 => return None,
-            };
-        Some(Self { hash, method, octets, verifies })
+        let (hash, method, octets) = match kind {
+            KeyKind::EcdsaP256 => (Hash::Sha256, AuthMethod::ECDSA_SHA256_P256, 32),
+            KeyKind::EcdsaP384 => (Hash::Sha384, AuthMethod::ECDSA_SHA384_P384, 48),
+            KeyKind::EcdsaP521 => (Hash::Sha512, AuthMethod::ECDSA_SHA512_P521, 66),
+            KeyKind::Rsa | KeyKind::Ed25519 => return None,
+        };
+        Some(Self { hash, method, octets })
     }
 }
 
@@ -228,28 +204,20 @@ pub(crate) fn verify(
                 .split_first()
                 .and_then(|(length, rest)| rest.split_at_checked(usize::from(*length)));
             let (algorithm, signature) = split.ok_or("it is cut short")?;
-            let scheme = Scheme::decode(algorithm)?;
-            let algorithm = algorithm_of(key.kind, scheme).ok_or_else(|| match scheme {
-                Scheme::Pkcs1(Hash::Sha1) | Scheme::Ecdsa(Hash::Sha1) => {
-                    format!("{scheme} can be forged (RFC 8247 §3.2); let the peer use SHA-256")
-                }
-                _ => format!("{scheme} is not for a key of the kind {}", key.kind),
-            })?;
-            check(algorithm, scheme, key, octets, signature)
-                .then_some(scheme)
-                .ok_or_else(|| wrong(scheme))
+            let scheme = decode(algorithm)?;
+            if !is_for(key.kind, scheme) {
+                return Err(match scheme {
+                    Scheme::Pkcs1(Hash::Sha1) | Scheme::Ecdsa(Hash::Sha1) => {
+                        format!("{scheme} can be forged (RFC 8247 §3.2); let the peer use SHA-256")
+                    }
+                    _ => format!("{scheme} is not for a key of the kind {}", key.kind),
+                });
+            }
+            check(scheme, key, octets, signature).then_some(scheme).ok_or_else(|| wrong(scheme))
         }
         AuthMethod::RSA_DIGITAL_SIGNATURE if key.kind == KeyKind::Rsa => {
             let hashes = SHA2.into_iter().chain(rules.sha1.then_some(Hash::Sha1));
-            let fits = |hash: &Hash| {
-                let algorithm = match hash {
-                    Hash::Sha1 => &signature::RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
-                    Hash::Sha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-                    Hash::Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-                    Hash::Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-                };
-                check(algorithm, Scheme::Pkcs1(*hash), key, octets, data)
-            };
+            let fits = |hash: &Hash| check(Scheme::Pkcs1(*hash), key, octets, data);
             hashes.map(Some).find(|h| h.as_ref().is_some_and(fits)).flatten().map(Scheme::Pkcs1).ok_or_else(
                 || match rules.sha1 {
                     true => "it is not that of its certificate's key".to_owned(),
@@ -262,7 +230,9 @@ pub(crate) fn verify(
         _ => {
             let curve = Curve::of(key.kind).filter(|c| c.method == method).ok_or_else(other)?;
             let scheme = Scheme::Ecdsa(curve.hash);
-            check(curve.verifies, scheme, key, octets, data)
+            let signature = (data.len() == 2 * curve.octets).then(|| sig_value(data)).flatten();
+            signature
+                .is_some_and(|signature| check(scheme, key, octets, &signature))
                 .then_some(scheme)
                 .ok_or_else(|| wrong(scheme))
         }
@@ -271,47 +241,32 @@ pub(crate) fn verify(
 
 /// Returns `true` if a signature is of these octets by this key.
 pub(crate) fn is_by(key: &PublicKey, scheme: Scheme, octets: &[u8], signature: &[u8]) -> bool {
-    algorithm_of(key.kind, scheme)
-        .is_some_and(|algorithm| check(algorithm, scheme, key, octets, signature))
+    is_for(key.kind, scheme) && check(scheme, key, octets, signature)
 }
 
 fn wrong(scheme: Scheme) -> String {
     format!("{scheme} by another key than its certificate's, or of other octets")
 }
 
-fn check(
-    algorithm: &'static dyn VerificationAlgorithm,
-    scheme: Scheme,
-    key: &PublicKey,
-    octets: &[u8],
-    signature: &[u8],
-) -> bool {
-    scheme.count_hash();
-    UnparsedPublicKey::new(algorithm, &key.info).verify(octets, signature).is_ok()
+fn check(scheme: Scheme, key: &PublicKey, octets: &[u8], signature: &[u8]) -> bool {
+    count_hash(scheme);
+    let info = SubjectPublicKeyInfoRef::from_der(&key.info);
+    let key_octets = info.ok().and_then(|info| info.subject_public_key.as_bytes());
+    key_octets.is_some_and(|octets_of_key| {
+        asymmetric::verify(key.kind, scheme, octets_of_key, octets, signature)
+    })
 }
 
-fn algorithm_of(kind: KeyKind, scheme: Scheme) -> Option<&'static dyn VerificationAlgorithm> {
-    use Hash::{Sha256, Sha384, Sha512};
-    use KeyKind::{EcdsaP256, EcdsaP384, EcdsaP521, Ed25519, Rsa};
-    Some(match (kind, scheme) {
-        (Rsa, Scheme::Pkcs1(Sha256)) => &signature::RSA_PKCS1_2048_8192_SHA256,
-        (Rsa, Scheme::Pkcs1(Sha384)) => &signature::RSA_PKCS1_2048_8192_SHA384,
-        (Rsa, Scheme::Pkcs1(Sha512)) => &signature::RSA_PKCS1_2048_8192_SHA512,
-        (Rsa, Scheme::Pss(Sha256)) => &signature::RSA_PSS_2048_8192_SHA256,
-        (Rsa, Scheme::Pss(Sha384)) => &signature::RSA_PSS_2048_8192_SHA384,
-        (Rsa, Scheme::Pss(Sha512)) => &signature::RSA_PSS_2048_8192_SHA512,
-        (EcdsaP256, Scheme::Ecdsa(Sha256)) => &signature::ECDSA_P256_SHA256_ASN1,
-        (EcdsaP256, Scheme::Ecdsa(Sha384)) => &signature::ECDSA_P256_SHA384_ASN1,
-        (EcdsaP256, Scheme::Ecdsa(Sha512)) => &signature::ECDSA_P256_SHA512_ASN1,
-        (EcdsaP384, Scheme::Ecdsa(Sha256)) => &signature::ECDSA_P384_SHA256_ASN1,
-        (EcdsaP384, Scheme::Ecdsa(Sha384)) => &signature::ECDSA_P384_SHA384_ASN1,
-        (EcdsaP384, Scheme::Ecdsa(Sha512)) => &signature::ECDSA_P384_SHA512_ASN1,
-        (EcdsaP521, Scheme::Ecdsa(Sha256)) => &signature::ECDSA_P521_SHA256_ASN1,
-        (EcdsaP521, Scheme::Ecdsa(Sha384)) => &signature::ECDSA_P521_SHA384_ASN1,
-        (EcdsaP521, Scheme::Ecdsa(Sha512)) => &signature::ECDSA_P521_SHA512_ASN1,
-        (Ed25519, Scheme::Ed25519) => &signature::ED25519,
-        _ => return None,
-    })
+/// Returns `true` if keys of this kind sign so. Signatures with SHA-1 count only where a caller says so.
+fn is_for(kind: KeyKind, scheme: Scheme) -> bool {
+    match (kind, scheme) {
+        (KeyKind::Rsa, Scheme::Pkcs1(hash) | Scheme::Pss(hash)) => hash != Hash::Sha1,
+        (KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521, Scheme::Ecdsa(hash)) => {
+            hash != Hash::Sha1
+        }
+        (KeyKind::Ed25519, Scheme::Ed25519) => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The outermost form that certificates and revocation lists share (RFC 5280 §4.1, §5.1).
 
+use super::algorithms::ALGORITHMS;
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use webpki::RawPublicKeyEntity;
 use x509_cert::der::asn1::{AnyRef, BitStringRef};
@@ -36,7 +37,7 @@ impl<'a> Signed<'a> {
     pub fn is_by(&self, key_info: &[u8]) -> bool {
         let info = SubjectPublicKeyInfoDer::from(key_info);
         let Ok(key) = RawPublicKeyEntity::try_from(&info) else { return false };
-        webpki::ALL_VERIFICATION_ALGS.iter().any(|algorithm| {
+        ALGORITHMS.iter().any(|algorithm| {
             algorithm.signature_alg_id().as_ref() == self.algorithm
                 && key.verify_signature(*algorithm, self.octets, self.signature).is_ok()
         })

@@ -7,7 +7,7 @@ pub use super::listing::{Listed, Role};
 use super::ocsp::Ocsp;
 use super::outside::OutsideKey;
 use crate::crypto::tally::{self, Hash, Operation};
-use aws_lc_rs::digest;
+use crypto::asymmetric::{self, digest};
 use policy::{Identity, KeyKind, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -333,10 +333,8 @@ fn read(items: Vec<Item>, defects: &mut Vec<Defect>) -> Vec<(String, Certificate
 
 fn key_hash(certificate: &Certificate) -> KeyHash {
     tally::count(Operation::Hash(Hash::Sha1));
-    let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &certificate.key().info);
-    let mut octets = [0; 20];
-    octets.copy_from_slice(hash.as_ref());
-    octets
+    let hash = digest(asymmetric::Hash::Sha1, &certificate.key().info);
+    hash.try_into().expect("SHA-1 makes 20 octets")
 }
 
 /// Kinds of keys with "or" between.

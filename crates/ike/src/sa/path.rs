@@ -5,7 +5,7 @@ use crate::wire::header::IkeSpi;
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{NotifyType, ProtocolId};
 use ::crypto::Suite;
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use crypto::asymmetric::{self, digest};
 use esp::plane::{self, Encapsulation};
 use policy::ChildProposal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -120,7 +120,7 @@ fn hash(spis: (IkeSpi, IkeSpi), address: SocketAddr) -> Vec<u8> {
     }
     octets.extend(address.port().to_be_bytes());
     tally::count(Operation::Hash(Hash::Sha1));
-    digest(&SHA1_FOR_LEGACY_USE_ONLY, &octets).as_ref().to_vec()
+    digest(asymmetric::Hash::Sha1, &octets)
 }
 
 /// An address that no datagram comes from.

@@ -510,7 +510,7 @@ fn key(suite: Suite) -> Vec<u8> {
 }
 
 fn cipher(suite: Suite) -> Box<dyn Cipher> {
-    Provider::AwsLc.cipher(suite, &Secret::new(key(suite))).expect("AWS-LC has every suite")
+    Provider::default().cipher(suite, &Secret::new(key(suite))).expect("it has every suite")
 }
 
 /// A message whose SK payload holds any octets at all, pad length included.
@@ -581,8 +581,9 @@ fn the_message_of_rfc_7634_is_opened_and_made() {
         .expect("the file is JSON");
     let field = |name: &str| hex(file[name].as_str().expect("a text"));
     let suite = Suite::ChaCha20Poly1305;
-    let cipher =
-        Provider::AwsLc.cipher(suite, &Secret::new(field("key_material"))).expect("AWS-LC has it");
+    let cipher = Provider::default()
+        .cipher(suite, &Secret::new(field("key_material")))
+        .expect("it has every suite");
     let message = field("message");
     let header = Header::parse(&message).expect("a header");
     let payloads = open(&header, &message, suite, &*cipher).expect("authentic");

@@ -149,7 +149,7 @@ impl Exponent {
     pub(super) fn generate(group: &dyn Modp) -> Self {
         let mut octets = Zeroizing::new([0; U512::BYTES]);
         let octets = &mut octets[..group.exponent_len()];
-        aws_lc_rs::rand::fill(octets).expect("the system's randomness never runs dry");
+        crypto::fill_random(octets);
         Self::of(group, octets)
     }
 

@@ -1,12 +1,10 @@
 //! Making signatures: the algorithm that the peer takes, then the signature, then the AUTH payload.
 
-use super::{Curve, SHA2};
+use super::{Curve, SHA2, encode, hash_id};
 use crate::crypto::tally::{self, Operation};
 use crate::proof::key::PrivateKey;
-use crate::proof::scheme::{Hash, Scheme};
+use crate::proof::scheme::{Hash, Scheme, count_hash};
 use crate::wire::registry::{AuthMethod, HashId};
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{self, RsaEncoding};
 use policy::KeyKind;
 use x509_cert::der::asn1::{Any, UintRef};
 use x509_cert::der::{Decode, Encode, Reader, SliceReader, Tag};
@@ -42,10 +40,10 @@ impl Plan {
         }
         if let Some(curve) = Curve::of(kind) {
             let scheme = Scheme::Ecdsa(curve.hash);
-            let newer = takes(curve.hash.id());
+            let newer = takes(hash_id(curve.hash));
             return Ok(if newer { tagged(scheme) } else { plain(scheme, curve.method) });
         }
-        let hash = SHA2.into_iter().find(|h| takes(h.id()));
+        let hash = SHA2.into_iter().find(|h| takes(hash_id(*h)));
         Ok(match (hash, like) {
             // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
             (Some(hash), Some(Scheme::Pkcs1(_))) => tagged(Scheme::Pkcs1(hash)),
@@ -55,7 +53,7 @@ impl Plan {
             (None, Some(Scheme::Pkcs1(theirs))) if SHA2.contains(&theirs) => {
                 plain(Scheme::Pkcs1(theirs), AuthMethod::RSA_DIGITAL_SIGNATURE)
             }
-            // aws-lc-rs verifies signatures with SHA-1, but makes none.
+            // Signatures with SHA-1 are verified, but not made.
             (None, _) => plain(Scheme::Pkcs1(Hash::Sha256), AuthMethod::RSA_DIGITAL_SIGNATURE),
         })
     }
@@ -63,7 +61,7 @@ impl Plan {
     /// The method and the data of the AUTH payload for a signature. One of ECDSA is an ECDSA-Sig-Value.
     pub fn payload(self, kind: KeyKind, signature: &[u8]) -> Option<(AuthMethod, Vec<u8>)> {
         if self.method == AuthMethod::DIGITAL_SIGNATURE {
-            let algorithm = self.scheme.encode();
+            let algorithm = encode(self.scheme);
             let length = u8::try_from(algorithm.len()).expect("algorithm identifiers are short");
             return Some((self.method, [&[length], &algorithm[..], signature].concat()));
         }
@@ -86,31 +84,13 @@ pub(crate) fn sign(
 ) -> Result<(AuthMethod, Vec<u8>), String> {
     let plan = Plan::new(key.kind(), true, hashes, like)?;
     tally::count(Operation::Sign(key.kind()));
-    plan.scheme.count_hash();
-    let made = raw(key, plan.scheme, octets).and_then(|made| plan.payload(key.kind(), &made));
-    made.ok_or_else(|| "the cryptographic library failed".to_owned())
-}
-
-fn raw(key: &PrivateKey, scheme: Scheme, octets: &[u8]) -> Option<Vec<u8>> {
-    let random = SystemRandom::new();
-    match key {
-        PrivateKey::Rsa(pair) => {
-            let padding: &'static dyn RsaEncoding = match scheme {
-                Scheme::Pss(Hash::Sha512) => &signature::RSA_PSS_SHA512,
-                Scheme::Pss(Hash::Sha384) => &signature::RSA_PSS_SHA384,
-                Scheme::Pss(_) => &signature::RSA_PSS_SHA256,
-                Scheme::Pkcs1(Hash::Sha512) => &signature::RSA_PKCS1_SHA512,
-                Scheme::Pkcs1(Hash::Sha384) => &signature::RSA_PKCS1_SHA384,
-                _ => &signature::RSA_PKCS1_SHA256,
-            };
-            let mut signature = vec![0; pair.public_modulus_len()];
-            pair.sign(padding, &random, octets, &mut signature).ok()?;
-            Some(signature)
-        }
-        PrivateKey::Ecdsa(_, pair) => Some(pair.sign(&random, octets).ok()?.as_ref().to_vec()),
-        PrivateKey::Ed25519(pair) => Some(pair.try_sign(octets).ok()?.as_ref().to_vec()),
+    count_hash(plan.scheme);
+    let made = match key {
+        PrivateKey::Here(key) => key.sign(plan.scheme, octets),
         PrivateKey::Outside(_) => None,
-    }
+    };
+    let made = made.and_then(|made| plan.payload(key.kind(), &made));
+    made.ok_or_else(|| "the cryptographic library failed".to_owned())
 }
 
 /// r and s, one after the other (RFC 4754 §7), from ECDSA-Sig-Value.

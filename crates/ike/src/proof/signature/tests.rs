@@ -21,13 +21,13 @@ fn algorithm_identifiers() {
         (Scheme::Ecdsa(Hash::Sha512), "300a06082a8648ce3d040304"),
         (Scheme::Ed25519, "300506032b6570"),
     ] {
-        assert_eq!(scheme.encode(), hex(octets), "{scheme}");
-        assert_eq!(Scheme::decode(&hex(octets)), Ok(scheme));
+        assert_eq!(encode(scheme), hex(octets), "{scheme}");
+        assert_eq!(decode(&hex(octets)), Ok(scheme));
     }
     for (hash, octets) in
         [(Hash::Sha1, "300d06092a864886f70d0101050500"), (Hash::Sha1, "300906072a8648ce3d0401")]
     {
-        let scheme = Scheme::decode(&hex(octets)).expect("known, though not accepted");
+        let scheme = decode(&hex(octets)).expect("known, though not accepted");
         assert!(matches!(scheme, Scheme::Pkcs1(h) | Scheme::Ecdsa(h) if h == hash));
     }
 }
@@ -37,10 +37,10 @@ fn algorithm_identifiers() {
 fn parameters_of_pss() {
     let with_trailer = "3046 0609 2a86 4886 f70d 0101 0a30 39a0 0f30 0d06 0960 8648 0165 0304 0201 0500
         a11c 301a 0609 2a86 4886 f70d 0101 0830 0d06 0960 8648 0165 0304 0201 0500 a203 0201 20a3 0302 0101";
-    assert_eq!(Scheme::decode(&hex(with_trailer)), Ok(Scheme::Pss(Hash::Sha256)));
+    assert_eq!(decode(&hex(with_trailer)), Ok(Scheme::Pss(Hash::Sha256)));
     for hash in SHA2 {
-        let octets = Scheme::Pss(hash).encode();
-        assert_eq!(Scheme::decode(&octets), Ok(Scheme::Pss(hash)));
+        let octets = encode(Scheme::Pss(hash));
+        assert_eq!(decode(&octets), Ok(Scheme::Pss(hash)));
         assert_eq!(octets.len(), 67);
     }
     let empty = "300d 0609 2a86 4886 f70d 0101 0a30 00";
@@ -49,7 +49,7 @@ fn parameters_of_pss() {
     let mixed =
         with_trailer.replacen("0402 01", "0402 02", 1).replacen("0304 0201", "0304 0202", 1);
     for other in [empty, absent, &salt, &mixed] {
-        let error = Scheme::decode(&hex(other)).expect_err("SHA-1, or not what is used");
+        let error = decode(&hex(other)).expect_err("SHA-1, or not what is used");
         assert!(error.contains("RSA (PSS) with parameters other than"), "{error}");
     }
 }
