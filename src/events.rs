@@ -3,8 +3,10 @@
 use futures_util::stream::{Stream, unfold};
 use ike::Event;
 use std::fmt;
+use std::time::SystemTime;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use traces::Operations;
 
 /// Events of one gateway, from the moment of the subscription until the gateway has ended.
 ///
@@ -53,6 +55,24 @@ impl Events {
     /// The events as a stream, which ends with the gateway. It skips those that this listener was too slow for.
     pub fn into_stream(self) -> impl Stream<Item = Event> + Send {
         unfold(self, |mut events| async { Some((events.recv().await?, events)) })
+    }
+
+    /// Makes spans of the crate `tracing` of them: negotiations and rekeys with their fields `vpn.tunnel`, `vpn.child`
+    /// and the SPIs, and, for a subscription with exchanges
+    /// ([`Builder::subscribe_with_exchanges`](crate::Builder::subscribe_with_exchanges)), each exchange with its
+    /// message ID within them. Their target is `vpn`. The future ends with the gateway; spawn it.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the spans under way end.
+    pub async fn record_spans(mut self) {
+        let mut operations = Operations::live();
+        while let Some(event) = self.recv().await {
+            if self.missed() > 0 {
+                operations.forget();
+            }
+            // A span ends when it is dropped.
+            drop(operations.see(&event, SystemTime::now()));
+        }
     }
 
     /// The number of events that this listener has lost since the last call because it was too slow.

@@ -1,5 +1,7 @@
 //! A running gateway, and the views by which a program looks at it and changes it.
 
+#[cfg(feature = "metrics")]
+mod recording;
 mod views;
 
 pub use views::{CryptoView, FilterView, ManualView, OffloadView, Tunnel, Tunnels};

@@ -64,8 +64,11 @@
 //!
 //! | feature | |
 //! |---|---|
+//! | `aws-lc` | the library of cryptography; on by default |
+//! | `pure-rust` | RustCrypto in place of AWS-LC, which then needs no C compiler; off by default |
+//! | `metrics` | `Gateway::record_metrics`, the gateway's numbers for the crate `metrics`; off by default |
 //! | `pkcs11` | private keys in PKCS#11 tokens; off by default, on in `vpnd` |
-//! | `ring`, `portable` | crypto providers next to AWS-LC; both are on by default |
+//! | `ring`, `portable` | crypto providers beside it; both are on by default |
 //! | `serde` | `Serialize` for [`ike::status`], events, failures, [`Activation`], [`Closed`] and their parts; off by default |
 //!
 //! In serialized form enum variants are in snake case and have the same names as `State::name` and `FailureKind::name`.

@@ -39,6 +39,7 @@
 //! |---|---|
 //! | What is a span, and which attributes does it have? | `span.rs` |
 //! | Which events begin and end a span? | `operations.rs` |
+//! | How does a subscriber of `tracing` see them? | `live.rs` |
 //! | Where can the collector be? | `endpoint.rs` |
 //! | When are spans sent, again or no more? | `export.rs` |
 //! | Which octets are sent, and how? | `export/message.rs`, `export/post.rs` |
@@ -48,6 +49,7 @@
 mod endpoint;
 #[cfg(feature = "otlp")]
 mod export;
+mod live;
 mod operations;
 mod span;
 

@@ -1,5 +1,6 @@
 //! From events to spans: which event begins an operation, which ends it, and how.
 
+use crate::live;
 use crate::span::{Outcome, Span, SpanId, TraceId, Value};
 use ike::durations::Exchange;
 use ike::event::{Event, EventKind, ExchangeStep, Negotiated, Step};
@@ -16,6 +17,8 @@ const MOST: usize = 8192;
 /// The time is an argument. Spans have no keys, and no identities but the names that the policy gives tunnels.
 pub struct Operations {
     new_id: Box<dyn FnMut() -> u64 + Send>,
+    /// Whether a subscriber of this process sees the spans.
+    is_live: bool,
     under_way: BTreeMap<Key, Span>,
     /// By this side's SPI of the IKE SA and the number of the request; with the operation that it is for.
     exchanges: BTreeMap<(IkeSpi, u32), (Key, Span)>,
@@ -49,6 +52,19 @@ impl Kind {
     }
 }
 
+/// The span of which another one is a part.
+struct Parent {
+    trace: TraceId,
+    id: SpanId,
+    live: tracing::Span,
+}
+
+impl Parent {
+    fn of(span: &Span) -> Self {
+        Self { trace: span.trace, id: span.id, live: span.live.clone() }
+    }
+}
+
 fn key(event: &Event, kind: Kind) -> Key {
     (event.tunnel.clone(), event.child.clone(), kind)
 }
@@ -57,7 +73,13 @@ impl Operations {
     /// None is under way yet. `new_id` gives numbers at random; 0 stands for none.
     pub fn new(new_id: impl FnMut() -> u64 + Send + 'static) -> Self {
         let new_id = Box::new(new_id);
-        Self { new_id, under_way: BTreeMap::new(), exchanges: BTreeMap::new() }
+        Self { new_id, is_live: false, under_way: BTreeMap::new(), exchanges: BTreeMap::new() }
+    }
+
+    /// None is under way yet. Each is also a span of the crate `tracing`, with the target `vpn`, which the subscriber
+    /// of this process sees from its beginning to its end. The subscriber numbers them.
+    pub fn live() -> Self {
+        Self { is_live: true, ..Self::new(|| 0) }
     }
 
     /// Takes an event that came now. Returns the spans that it finishes.
@@ -111,7 +133,7 @@ impl Operations {
             (_, Some(_), Kind::Negotiation) => self.under_way.get(&whole),
             _ => None,
         };
-        let parent = parent.map(|span| (span.trace, span.id));
+        let parent = parent.map(Parent::of);
         let span = self.span(key.2, event, parent, initiator, now);
         self.under_way.insert(key, span);
     }
@@ -121,16 +143,12 @@ impl Operations {
         &mut self,
         kind: Kind,
         event: &Event,
-        parent: Option<(TraceId, SpanId)>,
+        parent: Option<Parent>,
         initiator: bool,
         now: SystemTime,
     ) -> Span {
-        let trace = match parent {
-            Some((trace, _)) => trace,
-            None => TraceId((u128::from((self.new_id)()) << 64) | u128::from((self.new_id)())),
-        };
         let name = Cow::Borrowed(kind.name(event.child.is_some()));
-        let mut span = self.blank(trace, parent.map(|(_, id)| id), name, now);
+        let mut span = self.blank(parent, name, false, now);
         describe(&mut span, event);
         span.set("ike.initiator", Value::Flag(initiator));
         span
@@ -139,22 +157,32 @@ impl Operations {
     /// A span that begins now, without attributes.
     fn blank(
         &mut self,
-        trace: TraceId,
-        parent: Option<SpanId>,
+        parent: Option<Parent>,
         name: Cow<'static, str>,
+        is_exchange: bool,
         now: SystemTime,
     ) -> Span {
+        let trace = match &parent {
+            Some(parent) => parent.trace,
+            None => TraceId((u128::from((self.new_id)()) << 64) | u128::from((self.new_id)())),
+        };
+        let live = match (self.is_live, &parent) {
+            (false, _) => tracing::Span::none(),
+            (true, None) => live::begin(&name, is_exchange, &tracing::Span::none()),
+            (true, Some(parent)) => live::begin(&name, is_exchange, &parent.live),
+        };
         Span {
             trace,
             id: SpanId((self.new_id)()),
-            parent,
+            parent: parent.map(|parent| parent.id),
             name,
-            is_exchange: false,
+            is_exchange,
             begun: now,
             ended: now,
             attributes: Vec::new(),
             moments: Vec::new(),
             outcome: Outcome::Ok,
+            live,
         }
     }
 
@@ -170,14 +198,14 @@ impl Operations {
             Step::Sent => {
                 // IKE_SA_INIT with a cookie or another group.
                 if let Some((_, mut span)) = self.exchanges.remove(&id) {
-                    span.moments.push((now, "begun again"));
+                    span.note("begun again", now);
                     done.push(end(span, Outcome::Ok, now));
                 }
                 self.begin_exchange(event, step, now);
             }
             Step::Repeated => {
                 if let Some((_, span)) = self.exchanges.get_mut(&id) {
-                    span.moments.push((now, "retransmission"));
+                    span.note("retransmission", now);
                 }
             }
             Step::Answered => {
@@ -197,9 +225,9 @@ impl Operations {
         }
         // There are too many.
         let Some(operation) = self.under_way.get(&key) else { return };
-        let (trace, parent) = (operation.trace, operation.id);
+        let parent = Parent::of(operation);
         let name = Cow::Owned(step.exchange.to_string());
-        let mut span = Span { is_exchange: true, ..self.blank(trace, Some(parent), name, now) };
+        let mut span = self.blank(Some(parent), name, true, now);
         describe(&mut span, event);
         span.set("ike.message_id", Value::Number(step.message_id.into()));
         span.set("ike.spi.local", step.local_spi.to_string());
@@ -287,6 +315,7 @@ fn describe(span: &mut Span, event: &Event) {
 fn end(mut span: Span, outcome: Outcome, now: SystemTime) -> Span {
     // The clock may have been set back meanwhile.
     span.ended = now.max(span.begun);
+    live::end(&span.live, &outcome);
     span.outcome = outcome;
     span
 }

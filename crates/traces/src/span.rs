@@ -1,5 +1,6 @@
 //! Spans: what took place between two moments.
 
+use crate::live;
 use std::borrow::Cow;
 use std::time::SystemTime;
 
@@ -34,6 +35,8 @@ pub struct Span {
     pub moments: Vec<(SystemTime, &'static str)>,
     /// How it ended.
     pub outcome: Outcome,
+    /// The same span for the subscriber of this process, if it is to see them.
+    pub(crate) live: tracing::Span,
 }
 
 /// An attribute with its name.
@@ -75,10 +78,17 @@ impl Span {
     /// Sets an attribute that has another value so far, or none.
     pub(crate) fn set(&mut self, name: &'static str, value: impl Into<Value>) {
         let value = value.into();
+        live::record(&self.live, name, &value);
         match self.attributes.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,
             None => self.attributes.push((name, value)),
         }
+    }
+
+    /// Notes a moment within it.
+    pub(crate) fn note(&mut self, name: &'static str, now: SystemTime) {
+        live::note(&self.live, name);
+        self.moments.push((now, name));
     }
 
     /// The value of an attribute.

@@ -5,7 +5,13 @@ use ike::failure::{Failure, FailureKind};
 use ike::negotiation::suite::{ChildSuite, IkeSuite};
 use ike::wire::registry::ExchangeType;
 use policy::{EspEncryption, Group, IkeEncryption, KeyBits, Mode, Prf, Protection};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 
 /// Operations, whose spans get the numbers 1, 2 and so on, with the time in milliseconds.
 struct Clock {
@@ -213,4 +219,77 @@ fn a_clock_that_is_set_back_makes_no_span_end_before_it_began() {
     clock.at(50, None, BEGIN);
     clock.at(10, None, ike_up());
     assert_eq!(clock.told(), [("negotiate IKE SA", "", 50, 50, "")]);
+}
+
+/// The spans that a subscriber of `tracing` sees: when they begin and end, and their fields.
+#[derive(Clone, Debug, Default)]
+struct Seen(Arc<Mutex<Vec<String>>>);
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!(" {field}={value:?}"));
+    }
+}
+
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: LayerContext<'_, S>) {
+        let mut fields = Fields(String::new());
+        attributes.record(&mut fields);
+        let parent = context.span(id).and_then(|span| Some(span.parent()?.id().into_u64()));
+        let line = format!("{} begins in {parent:?}:{}", id.into_u64(), fields.0);
+        self.0.lock().expect("no panic").push(line);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, _: LayerContext<'_, S>) {
+        let mut fields = Fields(String::new());
+        values.record(&mut fields);
+        self.0.lock().expect("no panic").push(format!("{}:{}", id.into_u64(), fields.0));
+    }
+
+    fn on_event(&self, event: &tracing::Event<'_>, context: LayerContext<'_, S>) {
+        let mut fields = Fields(String::new());
+        event.record(&mut fields);
+        let span = context.event_span(event).map(|span| span.id().into_u64());
+        self.0.lock().expect("no panic").push(format!("in {span:?}:{}", fields.0));
+    }
+
+    fn on_close(&self, id: Id, _: LayerContext<'_, S>) {
+        self.0.lock().expect("no panic").push(format!("{} ends", id.into_u64()));
+    }
+}
+
+#[test]
+fn a_subscriber_sees_an_operation_and_its_exchanges_from_their_beginning_to_their_end() {
+    let seen = Seen::default();
+    let subscriber = tracing_subscriber::registry().with(seen.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        let mut clock = Clock { operations: Operations::live(), finished: Vec::new() };
+        clock.at(0, None, EventKind::Negotiating { initiator: true });
+        clock.at(1, None, step(ExchangeType::IKE_SA_INIT, 0, None, Step::Sent));
+        clock.at(2, None, step(ExchangeType::IKE_SA_INIT, 0, None, Step::Repeated));
+        clock.at(3, None, step(ExchangeType::IKE_SA_INIT, 0, None, Step::Answered));
+        clock.finished.clear();
+        clock.at(4, None, ike_up());
+    });
+    let told = seen.0.lock().expect("no panic").join("\n");
+    let mut at = 0;
+    for part in [
+        "1 begins in None: otel.name=\"negotiate IKE SA\"",
+        "1: vpn.tunnel=\"site\"",
+        "2 begins in Some(1): otel.name=\"IKE_SA_INIT\"",
+        "2: ike.spi.local=",
+        "in Some(2): message=retransmission",
+        "2: ike.spi.remote=",
+        "2: otel.status_code=\"OK\"",
+        "2 ends",
+        "1: vpn.suite=",
+        "1 ends",
+    ] {
+        match told[at..].find(part) {
+            Some(found) => at += found + part.len(),
+            None => panic!("{part} is missing after {} octets of:\n{told}", at),
+        }
+    }
 }
