@@ -56,7 +56,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         let mut remote = remote.map(|prefix| (prefix.address, prefix.length));
         let (network, length) = remote
             .find(|(first, length)| !placement.routes_lead_to(host_of(*first, *length), mark))?;
-        // By the way to the peer; who is between here and there is no matter once the packet is protected.
+        // By the way to the peer: once the packet is protected, the routers on the way do not matter.
         let device = self.peers.get(&rule.id).and_then(|peer| placement.device_towards(*peer));
         let hop = device.map_or("via ROUTER".to_owned(), |device| format!("dev {device}"));
         let ours = rule.selectors.local.iter().map(|side| &side.addresses);

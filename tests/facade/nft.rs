@@ -16,7 +16,7 @@ use testkit::until;
 pub struct Nft(TempDir);
 
 impl Nft {
-    /// Replaces the `nft` of a side, whose runtime begins anew.
+    /// Replaces the `nft` of a side, whose runtime begins again.
     pub fn of(side: &mut Side) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = |name: &str| directory.path().join(name);

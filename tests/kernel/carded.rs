@@ -109,7 +109,7 @@ impl World {
         });
     }
 
-    /// How many SAs are done by the card as a whole, in their cryptography, and by the kernel alone.
+    /// How many SAs are done by the card entirely, in their cryptography, and by the kernel alone.
     pub fn places(&self) -> [usize; 3] {
         let offload = self.left.json(&["offload", "--json"]);
         let sas = offload["sas"].as_array().unwrap_or_else(|| panic!("{offload}"));

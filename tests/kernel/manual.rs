@@ -162,7 +162,7 @@ fn replays() {
         until("three refusals by the kernel", look, || format!("{:?}", pair.kernel_errors()));
         assert_eq!(pair.kernel_errors().len(), 1, "{:?}", pair.kernel_errors());
 
-        // That began our inbound SA anew, too: it has to see numbers first.
+        // That began our inbound SA again, too: it has to see numbers first.
         for _ in 0..3 {
             theirs.send(b"new").expect("it is sent");
             ours.recv(&mut [0; 8]).expect("it is new");

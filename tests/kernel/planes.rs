@@ -293,7 +293,7 @@ fn crash() {
     let watch = wire(&gateways);
     gateways[0].space.pings("", 2, "10.2.0.1").expect("echoes");
     gateways[0].crash();
-    // The other side has lost nothing yet: what is in the kernel goes on.
+    // The other side has lost nothing yet: its SAs in the kernel go on.
     gateways[0].space.pings("", 2, "10.2.0.1").expect("echoes");
     // Without a word, or its words would meet a closed port.
     gateways[1].crash();

@@ -92,7 +92,7 @@ pub enum Plane {
 pub struct Setting {
     pub family: Family,
     pub plane: Plane,
-    /// Tunnels of the left gateway besides the one with the traffic. Their peers do not exist.
+    /// Tunnels of the left gateway other than the one with the traffic. Their peers do not exist.
     pub others: usize,
 }
 

@@ -47,7 +47,7 @@ const GUEST: &str = "203.0.113.7";
 /// The two sites answer at once.
 const IKE: &str =
     "retransmit_after = \"200ms\"\nretransmissions = 10\nliveness_interval = \"1s\"\n";
-/// A guest's request may be lost among the strangers': it repeats it often, and soon begins anew.
+/// A guest's request may be lost among the strangers': it repeats it often, and soon begins again.
 const GUEST_IKE: &str = "retransmit_after = \"200ms\"\nretransmissions = 4\n";
 
 /// The request with which a guest begins.

@@ -283,7 +283,7 @@ fn transport_mode_through_a_nat_counts_the_addresses_that_are_seen() {
 
 #[test]
 fn a_packet_starts_transport_mode_where_addresses_are_replaced() {
-    // The request names the packet's selectors besides those of the policy: both ends must keep the same of them.
+    // The request names the packet's selectors in addition to those of the policy: both ends must keep the same of them.
     let site = Site { mode: policy::Mode::Transport, on_demand: true, ..Site::default() };
     let config = Config { encap: Encap::Always, ..calm() };
     let (mut world, left, right) = World::of_site(1, &site, &config);

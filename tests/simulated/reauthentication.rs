@@ -1,4 +1,4 @@
-//! Both sides prove anew who they are, and no packet is lost (RFC 7296 §2.8.3, RFC 4478).
+//! Both sides prove again who they are, and no packet is lost (RFC 7296 §2.8.3, RFC 4478).
 
 use crate::certificates::{last_failure, strict, wallet};
 use crate::pki::{Authority, Wallet, of_side};

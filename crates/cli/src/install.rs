@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// The directory of the configuration.
 const CONFIGURATION: &str = "/etc/vpnd";
 
-/// Its subdirectories with their modes, besides its own.
+/// Its subdirectories with their modes, after its own.
 const DIRECTORIES: [(&str, u32); 7] = [
     ("", 0o755),
     ("ca", 0o755),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Two things keep secrets out. Nothing is collected that holds keys by its nature, and the configuration is written
-//! anew without them. And every member is searched for the keys and passwords that this host is known to have.
+//! again without them. And every member is searched for the keys and passwords that this host is known to have.
 
 mod archive;
 mod daemon;

@@ -84,7 +84,7 @@ pub fn set_len(headers: &mut [u8], len: usize) {
     }
 }
 
-/// Makes the checksum of an IPv4 header anew; IPv6 has none.
+/// Makes the checksum of an IPv4 header again; IPv6 has none.
 pub(crate) fn set_checksum(headers: &mut [u8]) {
     if headers[0] >> 4 == 4 {
         put_word(headers, 10, 0);
@@ -125,7 +125,7 @@ fn zero_mutable_v4(headers: &mut [u8]) -> Option<()> {
 const END_OF_OPTIONS: u8 = 0;
 const NO_OPERATION: u8 = 1;
 
-/// Options of IPv4 that the ICV covers besides End and No Operation: Security, Extended Security, Commercial Security,
+/// Options of IPv4 that the ICV covers in addition to End and No Operation: Security, Extended Security, Commercial Security,
 /// Router Alert, Sender Directed Multi-Destination Delivery. All others are zeroed, those that nobody knows too.
 const IMMUTABLE_OPTIONS: [u8; 6] = [NO_OPERATION, 130, 133, 134, 148, 149];
 

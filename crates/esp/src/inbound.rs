@@ -4,7 +4,7 @@
 //! 2. open into the receive queue; the window takes note only now;
 //! 3. padding and next header;
 //! 4. tunnel mode: the inner packet, with the congestion mark of the outer (RFC 6040);
-//!    transport mode: a header made anew from the outer addresses;
+//!    transport mode: a header made from the outer addresses;
 //! 5. only traffic of the SA passes (RFC 4301 §5.2);
 //! 6. lower the MSS of a SYN, and join segments of one flow.
 //!
@@ -212,7 +212,7 @@ impl Inbound {
         Ok(sequence)
     }
 
-    /// Room for a packet, and how much of it is for a header made anew.
+    /// Room for a packet, and how much of it is for a new header.
     #[inline(always)]
     fn begin<'q>(
         &self,
@@ -242,7 +242,7 @@ impl Inbound {
     }
 
     /// Takes the packet out of `len` octets of plaintext.
-    // Inlined with all it calls: a header that is moved in memory stalls the CPU, written in parts and read as a whole.
+    // Inlined with all it calls: a header that is moved in memory stalls the CPU, written in parts and read in one piece.
     #[inline(always)]
     fn unwrap(
         &self,

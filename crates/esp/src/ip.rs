@@ -187,7 +187,7 @@ pub fn write_header(
     }
 }
 
-/// Computes the checksum of a TCP, UDP or ICMPv6 message anew; others are left alone. Repairs what a NAT broke by
+/// Computes the checksum of a TCP, UDP or ICMPv6 message; others are left alone. Repairs what a NAT broke by
 /// changing the addresses of a transport mode packet (RFC 3948 §3.1.2).
 pub(crate) fn rebuild_checksum(
     source: IpAddr,

@@ -382,7 +382,7 @@ mod tests {
         assert!(!packets[1].1.checksum_verified);
     }
 
-    /// Every octet of the headers either must be equal, or is made anew by splitting.
+    /// Every octet of the headers either must be equal, or is computed by splitting.
     #[test]
     fn only_segments_with_equal_headers_are_joined() {
         for ipv6 in [false, true] {

@@ -1,4 +1,4 @@
-//! The header is that of the functions. With `UPDATE_EXPECTED=1` it is written anew.
+//! The header is that of the functions. With `UPDATE_EXPECTED=1` it is written.
 #![forbid(unsafe_code)]
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Replacing a file as a whole: a reader, even after a crash, finds the old text or the new one.
+//! Replacing a file atomically: a reader, even after a crash, finds the old text or the new one.
 //!
 //! The new text is written to a file of its own beside the old one, which then takes the old one's name. The process
 //! that replaces a file has made this successor itself. Another user may have put a link, a pipe, or an open file

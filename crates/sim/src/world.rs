@@ -350,7 +350,7 @@ impl World {
             .expect("the scenario's policy is valid");
     }
 
-    /// Starts a host anew with the policy it had: everything it knew is lost, and nobody is told.
+    /// Starts a host again with the policy it had: everything it knew is lost, and nobody is told.
     pub fn restart(&mut self, host: HostId) {
         self.note(host, "restarts without a word".into());
         let (policy, config) =

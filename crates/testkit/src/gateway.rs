@@ -181,7 +181,7 @@ impl Gateway {
         threads.flatten().filter_map(|thread| sleeps(thread.path())).sum()
     }
 
-    /// Begins anew to look for the most memory.
+    /// Begins again to look for the most memory.
     pub fn forget_peak(&self) {
         // proc_pid_clear_refs(5)
         fs::write(self.proc("clear_refs"), "5").expect("it runs, and we are root");

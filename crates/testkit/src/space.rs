@@ -205,7 +205,7 @@ fn command(line: &str) -> Command {
     command
 }
 
-/// Settings that change by themselves, or tell only of the system as a whole.
+/// Settings that change by themselves, or tell only of the whole system.
 const RESTLESS: [&str; 4] = ["stat", "tcp_mem", "udp_mem", "tcp_fastopen_key"];
 
 fn collect(directory: &Path, into: &mut Vec<String>) {

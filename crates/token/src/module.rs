@@ -56,7 +56,7 @@ impl Module {
         self.turn.as_ref().map(lock)
     }
 
-    /// Initializes it anew, after it has said that it is not initialized.
+    /// Initializes it again, after it has said that it is not initialized.
     pub fn initialize_again(&self) {
         // If that fails, the next call says why.
         let _ = self.calls.initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK));

@@ -85,11 +85,11 @@ impl Workers {
         self.lock().settings.clone()
     }
 
-    /// Changes how they work, without losing a packet: what is under way is finished in its order, and what comes
-    /// meanwhile waits in the kernel's queues. Blocks for about a millisecond.
+    /// Changes how they work, without losing a packet: packets under way are finished in their order, and packets that
+    /// come meanwhile wait in the kernel's queues. Blocks for about a millisecond.
     ///
     /// # Errors
-    /// Where a CPU is not to be had or the system refuses; everything is then as before.
+    /// Where a CPU is not available or the system refuses; everything is then as before.
     pub fn change(&self, change: &Change) -> Result<Settings, SettingsError> {
         let mut state = self.lock();
         let settings = change.applied_to(&state.settings);

@@ -213,7 +213,7 @@ impl Placement {
         Self::with_manual(choice, others, BTreeMap::new())
     }
 
-    /// The same, and what is wanted for single SAs that are keyed by hand, by name and direction.
+    /// The same, with the choices for single SAs that are keyed by hand, by name and direction.
     pub fn with_manual(
         choice: Choice,
         others: BTreeMap<String, Choice>,
@@ -290,7 +290,7 @@ impl Placement {
         steps(choice.wanted, card, need)
     }
 
-    /// Has cards and the ways to peers be asked for anew: something about the host may have changed.
+    /// Has cards and the ways to peers be asked for again: something about the host may have changed.
     pub fn look_again(&self) {
         self.lock().cards.iter_mut().for_each(|cards| cards.look_again());
     }

@@ -1,4 +1,4 @@
-//! A gateway's address changes under traffic (RFC 4555), and both sides prove anew who they are (RFC 7296 §2.8.3).
+//! A gateway's address changes under traffic (RFC 4555), and both sides prove again who they are (RFC 7296 §2.8.3).
 
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Setup};
 use crate::traffic::Flow;

@@ -283,7 +283,7 @@ impl Pair {
         given.unwrap_or_else(|error| panic!("{setup:?}: {error}"));
     }
 
-    /// Takes our SAs away and puts them back: their sequence numbers begin anew.
+    /// Takes our SAs away and puts them back: their sequence numbers begin again.
     pub fn begin_anew(&self, setup: &Setup) {
         self.plane(forget(self.installed));
         self.install_ours(setup);
@@ -335,7 +335,7 @@ impl Pair {
         )
     }
 
-    /// Gives the kernel its outbound SA anew, with these words of `ip xfrm state add` about where it begins.
+    /// Gives the kernel its outbound SA again, with these words of `ip xfrm state add` about where it begins.
     pub fn kernel_begins(&self, setup: &Setup, words: &str) {
         let [ours, theirs] = setup.outer();
         let protocol = if setup.suite.is_ah() { "ah" } else { "esp" };

@@ -42,7 +42,7 @@ pub enum Action {
         gateway: usize,
         away: bool,
     },
-    /// A gateway is started anew, with or without taking leave.
+    /// A gateway is started again, with or without taking leave.
     Restart {
         gateway: usize,
         farewell: bool,

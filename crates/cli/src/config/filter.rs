@@ -51,7 +51,7 @@ pub enum GuardNeed {
     Required,
 }
 
-/// A rule that makes sense as a whole.
+/// A rule whose fields go together.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Rule(pub FilterRule);

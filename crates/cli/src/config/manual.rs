@@ -21,7 +21,7 @@ pub(crate) use key::read as read_key;
 /// UDP port of ESP in UDP, on this side always.
 pub(crate) const NATT_PORT: u16 = 4500;
 
-/// An SA that makes sense as a whole.
+/// An SA whose fields go together.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Sa {

@@ -5,7 +5,7 @@ use clap::Command;
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// Sentences, which may be broken anew.
+    /// Sentences, whose lines may be broken in other places.
     Words(String),
     /// Lines that stay as they are, and a line before them.
     Lines { title: Option<String>, lines: Vec<String> },

@@ -5,7 +5,7 @@ use control::protocol::{CardInfo, OffloadInfo, PlacedInfo, ResyncInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A line for each card, what was not to be had, and with `sas` a line for each SA.
+/// A line for each card, a line for each missing capability, and with `sas` a line for each SA.
 pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
     let mut text = String::new();
     if info.devices.is_empty() {

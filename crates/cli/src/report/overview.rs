@@ -1,4 +1,4 @@
-//! The daemon as a whole, its filter, and what would become of a packet.
+//! The daemon, its filter, and the predicted way of a packet.
 
 use super::offload::number;
 use super::why::wrapped;

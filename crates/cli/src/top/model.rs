@@ -90,7 +90,7 @@ pub struct Model {
 struct Pace(Option<Duration>);
 
 impl Pace {
-    /// In a second; what has begun anew counts from zero.
+    /// In a second. A counter that has begun again counts from zero.
     fn of(self, before: u64, now: u64) -> u64 {
         let Some(passed) = self.0.filter(|passed| !passed.is_zero()) else { return 0 };
         let moved = u128::from(now.checked_sub(before).unwrap_or(now));
@@ -109,7 +109,7 @@ impl Model {
             }
         };
         self.trouble = None;
-        // A daemon that was started anew has nothing to do with what was seen before.
+        // A daemon that was started again has nothing to do with what was seen before.
         let last = self.last.take().filter(|last| last.up <= sample.up).unwrap_or_default();
         let first = last.version.is_empty();
         let pace = Pace((!first).then(|| sample.at.saturating_sub(last.at)));
@@ -164,7 +164,7 @@ impl Model {
         };
         let mut rows: Vec<&Row> = self.rows.values().filter(fits).collect();
         let sum = |row: &Row| row.rates.packets_in + row.rates.packets_out;
-        // Stable, so that what is equal stays in the order of the names.
+        // Stable, so that equal rows stay in the order of the names.
         match sort {
             Sort::Name => {}
             Sort::State => rows.sort_by(|a, b| a.state.cmp(&b.state)),

@@ -45,7 +45,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Asks through this connection, and connects anew to the socket when it breaks.
+    /// Asks through this connection, and connects again to the socket when it breaks.
     ///
     /// # Errors
     /// Where the daemon does not tell of itself.

@@ -1,7 +1,7 @@
 //! `vpnctl policy convert`: configurations as they are found, and what is made of them, to the letter.
 //!
 //! Each `NAME.FORMAT.conf` in `tests/convert` has a `NAME.xml` with the policy and a `NAME.report` with what is
-//! printed besides. `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test texts convert` writes them anew, for review.
+//! printed with it. `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test texts convert` writes them again, for review.
 
 use cli::config::Config;
 use convert::source::{File, Files};

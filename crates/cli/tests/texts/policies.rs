@@ -45,7 +45,7 @@ fn said(file: &Path, lenient: bool, format: Format) -> Outcome {
     }
 }
 
-/// Compares everything with what is expected, or writes that anew; returns the differences.
+/// Compares everything with what is expected, or writes that; returns the differences.
 fn compare(directory: &str, must_be_good: Option<bool>) -> Vec<String> {
     let update = std::env::var_os("UPDATE_EXPECTED").is_some();
     let mut wrong = Vec::new();

@@ -242,7 +242,7 @@ fn datagrams(queue: &SendQueue) -> Vec<Vec<u8>> {
     runs.flat_map(|run| queue.octets(run).chunks(run.segment_len).map(<[u8]>::to_vec)).collect()
 }
 
-/// IPv4's checksum and identification belong to each node on the way; in transport mode the header is made anew.
+/// IPv4's checksum and identification belong to each node on the way; in transport mode a new header is made.
 fn upper_layer(packet: &[u8]) -> (IpAddr, IpAddr, u8, Vec<u8>) {
     let header = Header::parse(packet).expect("a whole packet");
     assert_eq!(header.len, packet.len());

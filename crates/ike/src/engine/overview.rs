@@ -214,8 +214,8 @@ impl<P: DataPlane> Engine<P> {
         &self.out.durations
     }
 
-    /// The last failure of an IKE or child tunnel since it was last up; of an IKE tunnel without one, what was
-    /// told last to somebody without proof who may have meant it.
+    /// The last failure of an IKE or child tunnel since it was last up; of an IKE tunnel without one, the last
+    /// refusal of a peer without proof that may have meant it.
     pub fn last_failure(&self, name: &str) -> Option<&Failure> {
         let failures = &self.out.failures;
         let stranger = || {

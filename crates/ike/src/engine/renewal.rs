@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl<P: DataPlane> Engine<P> {
-    /// Has both sides of an IKE tunnel prove anew who they are: a new IKE SA takes over all Child SAs without
+    /// Has both sides of an IKE tunnel prove again who they are: a new IKE SA takes over all Child SAs without
     /// interruption.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub struct Material {
     pub ocsp: Vec<Item>,
     /// Postquantum preshared keys by their names (RFC 8784).
     pub ppks: BTreeMap<String, Secret>,
-    /// Where a policy wants revocation lists and there is none to be had: whether the certificate passes all the same.
+    /// Where a policy wants revocation lists and there is none: whether the certificate passes all the same.
     pub lenient_revocation: bool,
     /// The age that an OCSP response may have; `None`: the response itself decides.
     pub ocsp_max_age: Option<Duration>,

@@ -159,7 +159,7 @@ impl Reassembly {
         Ok(Received::Message { body, fragments })
     }
 
-    /// RFC 7383 §5: a peer that asks for too much is refused, and what it sent is not kept.
+    /// RFC 7383 §5: a peer that asks for too much is refused, and its fragments are not kept.
     fn unreadable(&mut self, datagram: &[u8], error: WireError) -> Received {
         let first = self.partial.take().map(|p| p.first).filter(|f| !f.is_empty());
         let first = first.unwrap_or_else(|| datagram.to_vec());

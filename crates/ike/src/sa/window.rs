@@ -140,7 +140,7 @@ impl Window {
         self.next += 1;
     }
 
-    /// Sends the first request anew under the same number (IKE_SA_INIT with a cookie or another group).
+    /// Sends the first request again under the same number (IKE_SA_INIT with a cookie or another group).
     pub fn restart(&mut self, now: Instant, config: &Config, message: Message) {
         self.next = 0;
         self.sent(now, config, message);

@@ -62,10 +62,10 @@ impl Lab {
         self.bar.set_position(0);
     }
 
-    /// Says what is measured next, and that what was named before is done.
+    /// Names the next measurement, which says that the one named before is done.
     ///
     /// # Errors
-    /// Where a signal has come: the caller is to take down what was made.
+    /// If a signal has come: the caller is to remove everything it has made.
     pub fn step(&self, what: impl Into<String>) -> Result<(), String> {
         if !self.bar.message().is_empty() {
             self.bar.inc(1);

@@ -1,4 +1,4 @@
-//! The daemon's process, the guard and events of the daemon as a whole.
+//! The daemon's process, the guard and events that belong to no tunnel.
 
 use super::Snapshot;
 use super::families::{About, Families};

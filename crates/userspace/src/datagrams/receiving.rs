@@ -68,7 +68,7 @@ pub(crate) struct Ring {
 }
 
 // SAFETY: its pointers lead into its own vectors, whose memory stays where it is when the ring moves, and every call
-// that hands them to the kernel writes them anew.
+// that hands them to the kernel writes them again.
 unsafe impl Send for Ring {}
 
 impl Ring {

@@ -38,7 +38,7 @@ struct Slot {
     control_len: usize,
 }
 
-// SAFETY: its pointers lead into its own vectors and to octets that a `Batch` borrows; each batch writes them anew
+// SAFETY: its pointers lead into its own vectors and to octets that a `Batch` borrows; each batch writes them again
 // before the kernel follows any.
 unsafe impl Send for Arena {}
 

@@ -1,4 +1,4 @@
-//! The batches of the pipeline, and what happens to one as a whole.
+//! The batches of the pipeline, and the work on one.
 
 use crate::arriving::sort;
 use crate::datagrams::{BATCH, Ring};

@@ -215,7 +215,7 @@ mod tests {
         Prefix { address: IpAddr::from([10, 100 + number, 0, 0]), length: 16 }
     }
 
-    /// Rules as they were added, searched as a whole.
+    /// Rules as they were added; each search reads all of them.
     type Rules = BTreeMap<RuleId, (Vec<u8>, BTreeSet<u8>)>;
 
     fn searched(rules: &Rules, addresses: &[u8], wanted: u8) -> Option<IpAddr> {

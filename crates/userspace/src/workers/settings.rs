@@ -67,7 +67,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
-    /// A CPU is not to be had.
+    /// A CPU is not available.
     #[error("CPU {cpu} is not one that this process may run on; it may use {}", list(.allowed))]
     NoSuchCpu {
         /// The one asked for.

@@ -49,7 +49,7 @@ impl Xfrm {
             keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, PolicyDirection::In)
         {
             if template.is_some_and(|template| template.offload.is_some()) {
-                // Behind it, also once the card has gone and this policy has been made anew.
+                // Behind it, also once the card has gone and this policy has been made again.
                 self.net(key, rank.priority + 1)?;
             }
             let action = match action {

@@ -11,8 +11,8 @@ use rustix::time::{ClockId, clock_gettime};
 const ROUNDS: usize = 40;
 const PACKETS: u32 = 25;
 
-/// Where a refusal does the same work, what is left of chance and of wiping what was opened; far below what an attack
-/// would have to gain.
+/// A refusal that does the same work may take longer by this factor: by chance, and because it wipes the opened octets.
+/// An attack would have to gain far more.
 const BOUND: f64 = 1.5;
 
 const LONG: usize = 1_372;

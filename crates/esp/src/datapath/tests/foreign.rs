@@ -112,7 +112,7 @@ fn the_way_in_opens_them_and_nothing_else() {
             let mut forged = case.packet.clone();
             forged[at] ^= 0x10;
             let refused = pair.open(&forged);
-            // A changed sequence number may be out of the window besides.
+            // A changed sequence number may also be out of the window.
             let expected = matches!(refused, Err(Discard::Forged | Discard::Replayed));
             assert!(expected || at == 4 && refused.is_err(), "{} {at}: {refused:?}", case.suite);
         }

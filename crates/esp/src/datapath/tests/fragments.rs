@@ -138,7 +138,7 @@ fn transport_mode_for_a_port_finds_the_fragments_that_show_none() {
     let sealed: Vec<_> =
         fragments.iter().flat_map(|f| pair.protect_all(f, Gso::NONE).expect("kept")).collect();
     assert_eq!(sealed.len(), 1);
-    // Of another port, it is refused as a whole.
+    // Of another port, the whole packet is refused.
     let other = in_fragments(&sample::udp(false, (1, 3), &sample::payload(1500)), 1000);
     assert_eq!(pair.protect(&other[0]), Err(Discard::NoPolicy));
     assert_eq!(pair.protect_all(&other[1], Gso::NONE), Ok(Vec::new()), "kept");
