@@ -2,6 +2,7 @@
 
 use crate::protocol::{Command, Happening, Outcome, Refusal, Reply, Request, Response, VERSION};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -66,6 +67,10 @@ fn option_for(path: &Path) -> String {
     }
 }
 
+/// A command that was sent, and is to be answered.
+#[must_use = "the next answer on the connection is that of this command"]
+pub struct Sent(io::Result<()>);
+
 /// A connection to a daemon, which closes one that asks nothing for a minute: the next command then makes another.
 pub struct Client {
     path: PathBuf,
@@ -103,6 +108,15 @@ impl Client {
     /// # Errors
     /// Every kind of [`ClientError`]; [`ClientError::Refused`] leaves the connection usable.
     pub fn ask(&mut self, command: Command) -> Result<Reply, ClientError> {
+        let sent = self.send(command)?;
+        self.receive(sent)
+    }
+
+    /// Sends a command. The connection can be read once the daemon has answered ([`AsFd`]).
+    ///
+    /// # Errors
+    /// If the daemon has closed the connection, and another one cannot be made.
+    pub fn send(&mut self, command: Command) -> Result<Sent, ClientError> {
         let mut line = serde_json::to_vec(&Request { version: VERSION, command })
             .expect("a request has only string keys");
         line.push(b'\n');
@@ -112,6 +126,14 @@ impl Client {
             self.reconnect()?;
             sent = self.stream.get_mut().write_all(&line);
         }
+        Ok(Sent(sent))
+    }
+
+    /// Waits for the answer to a command that was sent.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn receive(&mut self, Sent(sent): Sent) -> Result<Reply, ClientError> {
         // A refused client may already have been told why and closed upon.
         let mut answer = Vec::new();
         let read = (&mut self.stream).take(MAX_RESPONSE).read_until(b'\n', &mut answer);
@@ -186,6 +208,12 @@ impl Client {
             path: self.path.clone(),
             why: format!("the reply does not fit the command: {reply:?}"),
         }
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
     }
 }
 

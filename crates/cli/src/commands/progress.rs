@@ -4,12 +4,15 @@ use super::session::{Failure, Session};
 use crate::report::{duration, plain};
 use clap::Args;
 use console::Term;
-use control::client::{Client, ClientError};
+use control::client::Client;
 use control::protocol::{Command as Ask, Explanation, Reply, Tunnel};
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Exit status of a command that gave up waiting.
@@ -39,17 +42,11 @@ pub enum Waited {
     Left(String, ExitCode),
 }
 
-#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Heard {
-    Answer(Result<Reply, ClientError>),
-    Interrupt,
-}
-
 impl Patience {
-    /// Asks the daemon on a connection of its own, and shows meanwhile how these tunnels are; none: all.
+    /// Asks the daemon, and shows meanwhile how these tunnels are; none: all.
     ///
     /// # Errors
-    /// As [`ClientError`].
+    /// As [`ClientError`](control::client::ClientError).
     pub fn wait(
         self,
         session: &mut Session,
@@ -57,58 +54,75 @@ impl Patience {
         names: &[String],
     ) -> Result<Waited, Failure> {
         let began = Instant::now();
+        let interrupts = hear_interrupts();
+        // The daemon answers one command of a connection after the other: the progress is asked for on the session's.
         let mut asking = Client::connect(&session.control)?;
-        let (tell, told) = mpsc::channel();
-        hear_interrupts(tell.clone());
-        std::thread::spawn(move || {
-            // Nobody hears it once the wait is over.
-            let _ = tell.send(Heard::Answer(asking.ask(ask)));
-        });
+        let sent = asking.send(ask)?;
         let patience = self.timeout.map(Duration::from_secs);
         let mut shown = Shown::default();
         loop {
             let left = patience.map(|patience| patience.saturating_sub(began.elapsed()));
-            match told.recv_timeout(left.map_or(LOOK, |left| left.min(LOOK))) {
-                Ok(Heard::Answer(answer)) => {
+            let limit = left.map_or(LOOK, |left| left.min(LOOK));
+            match first(&asking, interrupts.as_ref(), limit)
+                .map_err(|e| Failure::Other(e.into()))?
+            {
+                Heard::Answer => {
                     shown.clear();
-                    return Ok(Waited::Answered(answer?));
+                    return Ok(Waited::Answered(asking.receive(sent)?));
                 }
-                Ok(Heard::Interrupt) => {
+                Heard::Interrupt => {
                     shown.clear();
                     return Ok(Waited::Left("interrupted".into(), ExitCode::from(INTERRUPTED)));
                 }
-                Err(RecvTimeoutError::Timeout) if left.is_some_and(|left| left <= LOOK) => {
-                    if patience.is_some_and(|patience| began.elapsed() >= patience) {
-                        shown.clear();
-                        let words = format!("not done after {}", duration(began.elapsed()));
-                        return Ok(Waited::Left(words, ExitCode::from(GAVE_UP)));
-                    }
+                Heard::Nothing if patience.is_some_and(|patience| began.elapsed() >= patience) => {
+                    shown.clear();
+                    let words = format!("not done after {}", duration(began.elapsed()));
+                    return Ok(Waited::Left(words, ExitCode::from(GAVE_UP)));
                 }
-                Err(RecvTimeoutError::Timeout) => {
+                // The rest of the operator's patience is shorter than the pause between two looks.
+                Heard::Nothing if left.is_some_and(|left| left <= LOOK) => {}
+                Heard::Nothing => {
                     let waited = Duration::from_secs(began.elapsed().as_secs());
                     shown.show(look(session, names).as_deref(), waited);
-                }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let lost = io::Error::other("the thread that asks vpnd has ended");
-                    return Err(Failure::Other(lost.into()));
                 }
             }
         }
     }
 }
 
-/// Has Ctrl-C heard in place of ending the process. Threads that start later inherit that.
-fn hear_interrupts(tell: mpsc::Sender<Heard>) {
-    let mut interrupt = SigSet::empty();
-    interrupt.add(Signal::SIGINT);
-    // Where that is refused, Ctrl-C ends the process as before.
-    if interrupt.thread_block().is_ok() {
-        std::thread::spawn(move || {
-            if interrupt.wait().is_ok() {
-                let _ = tell.send(Heard::Interrupt);
-            }
-        });
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Answer,
+    Interrupt,
+    /// Within the time limit.
+    Nothing,
+}
+
+/// Waits up to `limit` for the daemon's answer or Ctrl-C. The answer wins.
+fn first(asking: &Client, interrupts: Option<&SignalFd>, limit: Duration) -> io::Result<Heard> {
+    let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+    let fds = std::iter::once(asking.as_fd()).chain(interrupts.map(AsFd::as_fd));
+    let mut fds: Vec<_> = fds.map(watched).collect();
+    let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&limit)) {
+        Ok(_) => {}
+        // By a signal that ends nothing, such as SIGWINCH.
+        Err(Errno::INTR) => return Ok(Heard::Nothing),
+        Err(error) => return Err(error.into()),
     }
+    Ok(match fds.iter().position(|fd| !fd.revents().is_empty()) {
+        Some(0) => Heard::Answer,
+        Some(_) => Heard::Interrupt,
+        None => Heard::Nothing,
+    })
+}
+
+/// From now on Ctrl-C does not end the process, but makes the returned descriptor readable. `None`: the system refuses
+/// that, and Ctrl-C ends the process as before.
+fn hear_interrupts() -> Option<SignalFd> {
+    let interrupt = SigSet::from(Signal::SIGINT);
+    let pending = SignalFd::with_flags(&interrupt, SfdFlags::SFD_CLOEXEC).ok()?;
+    interrupt.thread_block().is_ok().then_some(pending)
 }
 
 /// The advice with which a command that did not wait to the end leaves.
