@@ -67,6 +67,24 @@ struct Shared {
     notices: Mutex<VecDeque<Notice>>,
 }
 
+/// A packet from the device that looks for its SA.
+struct Outgoing<'p> {
+    packet: &'p mut [u8],
+    gso: Gso,
+    /// The packet of which `packet` was the last fragment. It replaces `packet`.
+    joined: Option<Vec<u8>>,
+}
+
+impl<'p> Outgoing<'p> {
+    fn new(packet: &'p mut [u8], gso: Gso) -> Self {
+        Self { packet, gso, joined: None }
+    }
+
+    fn octets(&mut self) -> &mut [u8] {
+        self.joined.as_deref_mut().unwrap_or(self.packet)
+    }
+}
+
 enum Installed {
     Inbound(Arc<Inbound>),
     Outbound { sa: Arc<Outbound>, service: Arc<Service> },
@@ -262,52 +280,65 @@ impl Datapath {
 }
 
 impl Shared {
-    /// Decides about a packet from the device: `look_up` names its SA, and `protect` has that SA protect the packet at
-    /// once, or claim the sequence numbers for it. Both schedules decide here, and only here. `None`: nothing is sent
-    /// now. If the packet is the last fragment of one that was put together, `whole` becomes that one and stands for
-    /// the packet.
+    /// Decides about a packet from the device, whose SA `look_up` knows: returns the SA that is to protect it, or `None`
+    /// if nothing is sent now. Both schedules decide here, and only here. If the SA refuses the packet,
+    /// [`try_again`](Self::try_again) says whether the decision is to be made once more.
     ///
     /// # Errors
     /// The reason why the packet is dropped, which has been counted.
     // Inlined: packets that are protected at once must not pay for the other schedule.
     #[inline(always)]
-    fn admit<T>(
+    fn choose_sa(
         &self,
         now: Duration,
-        packet: &mut [u8],
-        mut gso: Gso,
-        whole: &mut Option<Vec<u8>>,
+        packet: &mut Outgoing<'_>,
         look_up: &mut impl FnMut(&Header) -> Verdict,
-        protect: &mut impl FnMut(Arc<Outbound>, &mut [u8], &Header, Gso) -> Result<T, Unsent>,
-    ) -> Result<Option<T>, Discard> {
+    ) -> Result<Option<(Arc<Outbound>, Header)>, Discard> {
         loop {
-            let packet = whole.as_deref_mut().unwrap_or(packet);
-            let outcome = describe(packet, gso).map_err(Unsent::from).and_then(|header| {
-                match look_up(&header) {
-                    Verdict::Protect(sa) => protect(sa, packet, &header, gso).map(Some),
-                    Verdict::NoSa(entry) => {
-                        self.miss(now, &entry, packet, &header, gso)?;
-                        Ok(None)
-                    }
-                    Verdict::Drop(discard) => Err(discard.into()),
-                }
+            let gso = packet.gso;
+            let octets = packet.octets();
+            let chosen = describe(octets, gso).and_then(|header| match look_up(&header) {
+                Verdict::Protect(sa) => Ok(Some((sa, header))),
+                Verdict::NoSa(entry) => self.miss(now, &entry, octets, &header, gso).map(|()| None),
+                Verdict::Drop(discard) => Err(discard),
             });
-            let refused = match outcome {
-                Ok(admitted) => return Ok(admitted),
-                // The SA is not found again: it was taken from its rule before it was closed.
-                Err(Unsent::Gone) => continue,
-                Err(Unsent::Refused(discard)) => discard,
-            };
-            match self.retry(now, refused, packet, gso) {
-                Retry::Refused(discard) => return Err(self.counters.count(discard)),
-                Retry::Again => {}
-                Retry::Whole(fragments) => (*whole, gso) = (Some(fragments), Gso::NONE),
-                Retry::Kept => return Ok(None),
+            match chosen {
+                Ok(chosen) => return Ok(chosen),
+                Err(discard) if self.try_again(now, packet, discard.into())? => {}
+                Err(_) => return Ok(None),
             }
         }
     }
 
-    /// Admits a packet and seals it at once.
+    /// Returns `true` if a packet that was not sent is to be tried once more, `false` if it is kept. A fragment that was
+    /// the last of its packet becomes that packet.
+    ///
+    /// # Errors
+    /// The reason why the packet is dropped, which has been counted.
+    fn try_again(
+        &self,
+        now: Duration,
+        packet: &mut Outgoing<'_>,
+        unsent: Unsent,
+    ) -> Result<bool, Discard> {
+        let refused = match unsent {
+            // The SA is not found again: it was taken from its rule before it was closed.
+            Unsent::Gone => return Ok(true),
+            Unsent::Refused(discard) => discard,
+        };
+        let gso = packet.gso;
+        match self.retry(now, refused, packet.octets(), gso) {
+            Retry::Refused(discard) => Err(self.counters.count(discard)),
+            Retry::Again => Ok(true),
+            Retry::Whole(joined) => {
+                (packet.joined, packet.gso) = (Some(joined), Gso::NONE);
+                Ok(true)
+            }
+            Retry::Kept => Ok(false),
+        }
+    }
+
+    /// Chooses the SA of a packet, which seals it at once.
     #[inline(always)]
     fn encapsulate(
         &self,
@@ -317,12 +348,18 @@ impl Shared {
         queue: &mut SendQueue,
         look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Result<(), Discard> {
-        let since_epoch = self.since_epoch(now);
+        let now = self.since_epoch(now);
         let notify = |notice| self.notify(notice);
-        let mut protect = |sa: Arc<Outbound>, packet: &mut [u8], header: &Header, gso| {
-            sa.protect(since_epoch, packet, header, gso, queue, &notify)
-        };
-        self.admit(since_epoch, packet, gso, &mut None, look_up, &mut protect).map(drop)
+        let mut packet = Outgoing::new(packet, gso);
+        while let Some((sa, header)) = self.choose_sa(now, &mut packet, look_up)? {
+            let gso = packet.gso;
+            match sa.protect(now, packet.octets(), &header, gso, queue, &notify) {
+                Ok(()) => break,
+                Err(unsent) if self.try_again(now, &mut packet, unsent)? => {}
+                Err(_) => break,
+            }
+        }
+        Ok(())
     }
 
     /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run,

@@ -1,10 +1,10 @@
-//! The two directions in steps, so that different threads can take them: what has to happen in the order of the packets
-//! is apart from what need not, which is what costs time.
+//! The two directions in steps, so that different threads can take them: the steps that need the order of the packets are
+//! apart from the cryptography, which needs no order and costs the time.
 //!
 //! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; sealed packets are sent in
 //! order. In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
-use super::{Arrival, Datapath, Shared};
+use super::{Arrival, Datapath, Outgoing, Shared};
 use crate::gso::Gso;
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
@@ -20,7 +20,7 @@ pub struct Admitted {
     sa: Arc<Outbound>,
     numbered: NumberedPacket,
     /// The packet that was joined from fragments; it replaces the fragment that came last.
-    whole: Option<Vec<u8>>,
+    joined: Option<Vec<u8>>,
 }
 
 /// Packets that were opened before their turn, in the order they came.
@@ -54,8 +54,8 @@ impl Datapath {
     /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes
     /// of it to `queue`.
     pub fn seal(&self, now: Instant, admitted: Admitted, packet: &mut [u8], queue: &mut SendQueue) {
-        let Admitted { sa, numbered, mut whole } = admitted;
-        let packet = whole.as_deref_mut().unwrap_or(packet);
+        let Admitted { sa, numbered, mut joined } = admitted;
+        let packet = joined.as_deref_mut().unwrap_or(packet);
         let shared = &*self.0;
         if let Err(discard) = sa.seal(shared.since_epoch(now), &numbered, packet, queue) {
             shared.counters.count(discard);
@@ -131,16 +131,18 @@ impl Shared {
         gso: Gso,
         look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Option<Admitted> {
-        let notify = |notice| self.notify(notice);
-        let mut whole = None;
-        let mut claim = |sa: Arc<Outbound>, packet: &mut [u8], header: &Header, gso| {
-            let numbered = sa.admit(packet, *header, gso, &notify)?;
-            Ok((sa, numbered))
-        };
         let now = self.since_epoch(now);
-        let (sa, numbered) =
-            self.admit(now, packet, gso, &mut whole, look_up, &mut claim).ok()??;
-        Some(Admitted { sa, numbered, whole })
+        let notify = |notice| self.notify(notice);
+        let mut packet = Outgoing::new(packet, gso);
+        loop {
+            let (sa, header) = self.choose_sa(now, &mut packet, look_up).ok()??;
+            let gso = packet.gso;
+            match sa.admit(packet.octets(), header, gso, &notify) {
+                Ok(numbered) => return Some(Admitted { sa, numbered, joined: packet.joined }),
+                Err(unsent) if self.try_again(now, &mut packet, unsent).ok()? => {}
+                Err(_) => return None,
+            }
+        }
     }
 }
 
