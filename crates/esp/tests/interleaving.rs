@@ -1,6 +1,5 @@
-//! Values that threads share, in every order in which the threads may come to them (loom): the in-order stage, its
-//! pools, sequence numbers, the anti-replay window, packets that wait for their SA in either direction, requests to
-//! workers, and turns.
+//! Values that threads share, in every order in which the threads may come to them (loom): sequence numbers, the
+//! anti-replay window, and packets that wait for their SA in either direction.
 //!
 //! The sources are those of the crate, compiled once more with loom's locks in place of the system's.
 
@@ -14,98 +13,14 @@
 mod early;
 #[path = "../src/spd/held.rs"]
 mod held;
-#[path = "../../userspace/src/order.rs"]
-mod order;
-#[path = "../../userspace/src/pool.rs"]
-mod pool;
 #[path = "../src/replay.rs"]
 mod replay;
-#[path = "../../userspace/src/requests.rs"]
-mod requests;
 #[path = "../src/sequence.rs"]
 mod sequence;
-#[path = "../../userspace/src/turns.rs"]
-mod turns;
 
 mod sync {
-    use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-    use std::ops::{Deref, DerefMut};
-    use std::sync::{LockResult, PoisonError};
-
-    /// A lock that others may find taken up to the very moment it is let go: loom's own lets nobody run between what
-    /// its owner did last and that moment, which is where whoever only tries it can be missed.
-    pub(crate) struct Mutex<T> {
-        value: loom::sync::Mutex<T>,
-        letting_go: AtomicBool,
-    }
-
-    pub(crate) struct Guard<'a, T> {
-        /// `None` while its owner waits for a [`Condvar`].
-        value: Option<MutexGuard<'a, T>>,
-        letting_go: &'a AtomicBool,
-    }
-
-    impl<T: Default> Default for Mutex<T> {
-        fn default() -> Self {
-            Self::new(T::default())
-        }
-    }
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            let value = loom::sync::Mutex::new(value);
-            Self { value, letting_go: AtomicBool::new(false) }
-        }
-
-        pub(crate) fn lock(&self) -> LockResult<Guard<'_, T>> {
-            let guard = |value| Guard { value: Some(value), letting_go: &self.letting_go };
-            self.value.lock().map(guard).map_err(|e| PoisonError::new(guard(e.into_inner())))
-        }
-
-        pub(crate) fn try_lock(&self) -> Result<Guard<'_, T>, ()> {
-            let value = self.value.try_lock().map_err(drop)?;
-            Ok(Guard { value: Some(value), letting_go: &self.letting_go })
-        }
-    }
-
-    impl<T> Drop for Guard<'_, T> {
-        fn drop(&mut self) {
-            // Every access to an atomic is a moment at which others may run.
-            self.letting_go.store(true, Ordering::Relaxed);
-        }
-    }
-
-    impl<T> Deref for Guard<'_, T> {
-        type Target = T;
-
-        fn deref(&self) -> &T {
-            self.value.as_ref().expect("it does not wait")
-        }
-    }
-
-    impl<T> DerefMut for Guard<'_, T> {
-        fn deref_mut(&mut self) -> &mut T {
-            self.value.as_mut().expect("it does not wait")
-        }
-    }
-
-    #[derive(Default)]
-    pub(crate) struct Condvar(loom::sync::Condvar);
-
-    impl Condvar {
-        pub(crate) fn wait<'a, T>(&self, mut guard: Guard<'a, T>) -> LockResult<Guard<'a, T>> {
-            let (value, letting_go) = (guard.value.take(), guard.letting_go);
-            drop(guard);
-            let again = |value| Guard { value: Some(value), letting_go };
-            let woken = self.0.wait(value.expect("it does not wait"));
-            woken.map(again).map_err(|e| PoisonError::new(again(e.into_inner())))
-        }
-
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
-    }
+    pub(crate) use loom::sync::Mutex;
+    pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 }
 
 mod sa {
@@ -118,38 +33,6 @@ mod gso {
 
 mod plane {
     pub(crate) use esp::plane::Spi;
-}
-
-/// An event descriptor without a system: its calls see what was done before the calls that they follow.
-mod event_fd {
-    use std::io;
-    use std::os::fd::{AsFd, BorrowedFd};
-
-    pub(crate) struct EventFd(loom::sync::Mutex<bool>);
-
-    impl EventFd {
-        pub(crate) fn new() -> io::Result<Self> {
-            Ok(Self(loom::sync::Mutex::new(false)))
-        }
-
-        pub(crate) fn ring(&self) {
-            *self.0.lock().expect("no panic") = true;
-        }
-
-        pub(crate) fn quieten(&self) {
-            *self.0.lock().expect("no panic") = false;
-        }
-
-        pub(crate) fn is_rung(&self) -> bool {
-            *self.0.lock().expect("no panic")
-        }
-    }
-
-    impl AsFd for EventFd {
-        fn as_fd(&self) -> BorrowedFd<'_> {
-            unimplemented!("nobody polls in a model")
-        }
-    }
 }
 
 mod discard {
@@ -165,15 +48,11 @@ use libtest_mimic::{Arguments, Trial};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use order::InOrder;
-use pool::Pool;
 use replay::Window;
-use requests::{Orders, Release};
 use sequence::{NoNumber, Sequence};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use turns::Turns;
 
 fn main() -> ExitCode {
     let model = |name: &str, model: fn()| {
@@ -186,9 +65,6 @@ fn main() -> ExitCode {
         })
     };
     let trials = vec![
-        model("batches finished in any order leave in order, and all of them", in_order),
-        model("an item that finds the sink taken is not forgotten", not_forgotten),
-        model("a taker that finds no batch is told of the next", told),
         model("every sequence number is given once, and none past the last", claimed_once),
         model(
             "a sequence that is closed has counted every number it has given",
@@ -198,60 +74,8 @@ fn main() -> ExitCode {
         model("batches settle as a whole or not at all", settled_once),
         model("a packet that comes while its SA is added is opened, once", early_packet),
         model("a packet that is held while its SA is added is sent, once", held_packet),
-        model("a worker that is asked for something does not sleep on", asked),
-        model("work is done in turn, and all of it before the end", in_turn),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
-}
-
-/// The items that have come out of an in-order stage.
-type Came = Arc<Mutex<Vec<u64>>>;
-
-fn stage(room: usize) -> (Arc<InOrder<u64, impl FnMut(u64)>>, Came) {
-    let came = Came::default();
-    let order = InOrder::new(room, {
-        let came = Arc::clone(&came);
-        move |item| came.lock().expect("no panic").push(item)
-    });
-    (Arc::new(order), came)
-}
-
-fn in_order() {
-    let (order, came) = stage(3);
-    let others = [2, 1].map(|number| {
-        let order = Arc::clone(&order);
-        thread::spawn(move || order.put(number, number))
-    });
-    order.put(0, 0);
-    others.into_iter().for_each(|other| other.join().expect("no panic"));
-    assert_eq!(*came.lock().expect("no panic"), [0, 1, 2]);
-}
-
-fn not_forgotten() {
-    let (order, came) = stage(2);
-    let other = {
-        let order = Arc::clone(&order);
-        thread::spawn(move || order.put(1, 1))
-    };
-    order.put(0, 0);
-    other.join().expect("no panic");
-    assert_eq!(*came.lock().expect("no panic"), [0, 1]);
-    // The slots are used again.
-    order.put(2, 2);
-    assert_eq!(*came.lock().expect("no panic"), [0, 1, 2]);
-}
-
-fn told() {
-    let pool = Arc::new(Pool::new(1, || ()));
-    let batch = pool.take().expect("one is free");
-    let reader = {
-        let pool = Arc::clone(&pool);
-        thread::spawn(move || pool.take().is_some())
-    };
-    let tells = pool.give(batch);
-    let got = reader.join().expect("no panic");
-    assert!(got || tells, "the reader waits for ever");
-    assert!(!(got && tells), "nobody waits");
 }
 
 fn claimed_once() {
@@ -313,7 +137,7 @@ fn replayed_once() {
 
 fn settled_once() {
     let window = Arc::new(Mutex::new(Window::new(64)));
-    // As a batch is settled: at once, or one by one where its numbers are not new as a whole.
+    // As a batch is settled: at once, or one by one where its numbers are not all new.
     let settle = |window: &Mutex<Window>, mut numbers: Vec<u64>| {
         let mut window = window.lock().expect("no panic");
         if window.takes(&mut numbers) {
@@ -379,42 +203,4 @@ fn held_packet() {
     let mine = if held.is_empty() { 0 } else { flush(&held) };
     assert_eq!(mine + worker.join().expect("no panic"), 1);
     assert!(held.is_empty());
-}
-
-fn asked() {
-    let release = Arc::new(Release::new().expect("a bell"));
-    let orders = Arc::new(Orders::new().expect("a bell"));
-    let other = {
-        let (release, orders) = (Arc::clone(&release), Arc::clone(&orders));
-        thread::spawn(move || {
-            release.want();
-            assert!(orders.call(), "it was not called before");
-            orders.end();
-        })
-    };
-    let taken = release.take();
-    let ended = orders.heed();
-    other.join().expect("no panic");
-    assert!(taken || release.bell.is_rung(), "nobody wakes the worker");
-    assert!(taken ^ release.take(), "it is done once");
-    assert!(ended || orders.bell.is_rung(), "nobody wakes the worker");
-    assert!(orders.heed() && orders.call(), "a call was answered");
-}
-
-fn in_turn() {
-    let mut turns = Turns::default();
-    let done = Arc::new(Mutex::new(Vec::new()));
-    let [first, second, third] = [(); 3].map(|()| turns.give());
-    let others = [(2, third), (0, first)].map(|(number, turn)| {
-        let done = Arc::clone(&done);
-        thread::spawn(move || {
-            turn.wait();
-            done.lock().expect("no panic").push(number);
-        })
-    });
-    // Nobody takes it.
-    drop(second);
-    drop(turns);
-    assert_eq!(*done.lock().expect("no panic"), [0, 2]);
-    others.into_iter().for_each(|other| other.join().expect("no panic"));
 }
