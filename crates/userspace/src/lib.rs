@@ -86,7 +86,7 @@
 //! | question | file |
 //! |---|---|
 //! | Which thread takes which step of a packet? | `worker.rs` (run to completion); `pipeline/`, `order.rs` |
-//! | How many workers are there, and where do they run? | `workers/`, `waiting.rs`, `sched_policy.rs` |
+//! | How many workers are there, where do they run, and how do they wait? | `workers/`, `sched_policy.rs`, `watched.rs` |
 //! | Who makes the device, and which routes lead to it? | `device.rs`, `tun.rs`, `tun_routes.rs` |
 //! | Which sockets are there, and which has an SA? | `port/`, `socket.rs`, `queue_pair.rs`, `steering.rs` |
 //! | Where are ESP, AH, IKE and keepalives told apart? | `arriving.rs`, `ah.rs`, `ike.rs` |
@@ -131,6 +131,7 @@ mod tun_routes;
 mod turns;
 mod under_way;
 mod waiting;
+mod watched;
 mod worker;
 pub mod workers;
 

@@ -1,13 +1,13 @@
-//! The pipeline: one thread reads, any thread does the cryptography, and what is done leaves in order.
+//! The pipeline: one thread reads, any thread does the cryptography, and batches leave in order.
 //!
 //! 1. the reader takes batches from the device and the sockets (super-packets, and what a receiving call hands over);
 //!    outbound packets get their SA and their sequence numbers there, in order;
-//! 2. each batch goes through one bounded queue to whichever worker is free, which seals or opens it as a whole;
+//! 2. each batch goes through one bounded queue to whichever worker is free, which seals or opens all of it;
 //! 3. batches come out in the order they were read ([`InOrder`]), by the hand of whoever finished the one that was due:
 //!    outbound ones to the sockets, inbound ones past the anti-replay window to the device.
 //!
-//! Batches come from two pools and go back there. A reader that finds none free works on what is queued, so that what
-//! is under way is bounded and the kernel's queues hold the rest. One packet alone, with nothing else under way, is not
+//! Batches come from two pools and go back there. A reader that finds none free works on queued batches, so that the
+//! number of packets under way is bounded and the kernel's queues hold the rest. One packet alone, with nothing else under way, is not
 //! worth handing over: the reader does it.
 
 mod batches;
@@ -18,10 +18,11 @@ use super::engine::Engine;
 use super::event_fd::EventFd;
 use super::order::InOrder;
 use super::pool::Pool;
-use super::queue_pair::{QueuePair, Traffic, Wire, traffic};
+use super::queue_pair::{QueuePair, Wire};
 use super::requests::Orders;
 use super::stage::{Stage, StageStats};
-use super::waiting::{Patience, Sources, Wait};
+use super::waiting::{Patience, Wait};
+use super::watched::{Request, Traffic, Watched};
 use super::worker::{DEVICE_BATCH, LONGEST, Shared, WorkerConfig};
 use batches::{Incoming, Outgoing};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -219,37 +220,24 @@ enum Read {
 impl Reader<'_> {
     fn run(&mut self) -> io::Result<()> {
         let WorkerConfig { shared, queue_pairs, orders, .. } = self.config;
-        let mut sources = Sources::new()?;
-        let ordered = sources.add(&**orders)?;
-        let released = sources.add(&shared.release.bell)?;
-        let freed = sources.add(&*self.pipeline.freed)?;
-        let work = traffic(queue_pairs, &mut sources)?;
-        let mut patience = Patience::new(self.config.wait);
+        let (release, freed) = (Some(&*shared.release), Some(&*self.pipeline.freed));
+        let mut watched = Watched::new(queue_pairs, self.config.wait, orders, release, freed)?;
         let mut full = false;
         loop {
-            // Without room to read to, traffic is of no interest.
-            match full {
-                true => sources.wait_up_to(freed, &mut patience)?,
-                false => sources.wait(&mut patience)?,
-            }
-            if sources.ready(ordered) && orders.heed() {
-                return Ok(());
-            }
-            if sources.ready(released) && shared.release.take() {
-                self.release(queue_pairs);
-            }
-            if sources.ready(freed) {
-                self.pipeline.freed.quieten();
+            match watched.wait(!full)? {
+                Request::End => return Ok(()),
+                Request::Release => self.release(queue_pairs),
+                Request::Nothing => {}
             }
             let mut moved = 0;
             let retry = std::mem::take(&mut full);
-            for Traffic { source, queue_pair, socket } in &work {
-                if !retry && !sources.ready(*source) {
+            for (Traffic { queue_pair, socket, .. }, ready) in watched.traffic() {
+                if !retry && !ready {
                     continue;
                 }
                 let read = match socket {
                     None => self.read_device(queue_pair)?,
-                    Some((wire, socket)) => self.read_socket(queue_pair, *wire, socket),
+                    Some((wire, socket)) => self.read_socket(queue_pair, wire, socket),
                 };
                 match read {
                     Read::Nothing => {}
@@ -264,7 +252,7 @@ impl Reader<'_> {
                 self.pipeline.does(job);
                 full = false;
             }
-            patience.moved(moved);
+            watched.moved(moved);
         }
     }
 

@@ -5,10 +5,8 @@ use super::port::Port;
 use super::socket::Sockets;
 use super::steering;
 use super::tun::Tun;
-use super::waiting::{Source, Sources};
 use esp::plane::PlaneError;
 use socket2::Socket;
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -20,30 +18,6 @@ pub(super) struct QueuePair {
     /// This queue pair reads the raw sockets of ESP and AH. Each further socket would receive every packet again, so
     /// there is only one of a kind.
     pub reads_raw: bool,
-}
-
-/// A source of packets: the device, or a socket.
-pub(super) struct Traffic<'a> {
-    pub source: Source,
-    pub queue_pair: &'a Arc<QueuePair>,
-    /// `None`: the device.
-    pub socket: Option<(Wire, &'a Socket)>,
-}
-
-/// Adds the devices and sockets of queue pairs to the sources of a worker.
-pub(super) fn traffic<'a>(
-    queue_pairs: &'a [Arc<QueuePair>],
-    sources: &mut Sources<'a>,
-) -> io::Result<Vec<Traffic<'a>>> {
-    let mut traffic = Vec::new();
-    for queue_pair in queue_pairs {
-        traffic.push(Traffic { source: sources.add(&queue_pair.tun)?, queue_pair, socket: None });
-        for (wire, socket) in queue_pair.readable() {
-            let source = sources.add(socket)?;
-            traffic.push(Traffic { source, queue_pair, socket: Some((wire, socket)) });
-        }
-    }
-    Ok(traffic)
 }
 
 impl QueuePair {

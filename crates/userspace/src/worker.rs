@@ -16,13 +16,14 @@ use super::ah;
 use super::arriving::sort;
 use super::datagrams::{Arena, BATCH, Ring};
 use super::hooks::Hooks;
-use super::queue_pair::{QueuePair, Traffic, Wire, traffic};
+use super::queue_pair::{QueuePair, Wire};
 use super::requests::{Orders, Release};
 use super::sched_policy::SchedPolicySwitch;
 use super::stage::{Stage, StageStats};
 use super::tun::Tun;
 use super::under_way::{Batches, UnderWay};
-use super::waiting::{Patience, Sources, Wait};
+use super::waiting::Wait;
+use super::watched::{Request, Traffic, Watched};
 use esp::datapath::{Datapath, Sender};
 use esp::gso::Gso;
 use esp::plane::Notice;
@@ -198,38 +199,35 @@ impl<'a> Worker<'a> {
 
     fn run(&mut self) -> io::Result<()> {
         let WorkerConfig { shared, queue_pairs, orders, .. } = self.config;
-        let mut sources = Sources::new()?;
-        let ordered = sources.add(&**orders)?;
-        let released = match self.config.releases {
-            true => Some(sources.add(&shared.release.bell)?),
-            false => None,
-        };
-        let work = traffic(queue_pairs, &mut sources)?;
-        let mut patience = Patience::new(self.config.wait);
+        let release = self.config.releases.then_some(&*shared.release);
+        let mut watched = Watched::new(queue_pairs, self.config.wait, orders, release, None)?;
         let mut sched_policy = SchedPolicySwitch::new();
         loop {
-            sources.wait(&mut patience)?;
-            if sources.ready(ordered) && orders.heed() {
-                return Ok(());
-            }
-            if released.is_some_and(|bell| sources.ready(bell)) && shared.release.take() {
-                let _under_way = self.config.batches.begin();
-                shared.datapath.flush_held(Instant::now(), &mut self.send);
-                if let Some(queue_pair) = queue_pairs.first() {
-                    self.flush_send(queue_pair, Instant::now());
-                }
+            match watched.wait(true)? {
+                Request::End => return Ok(()),
+                Request::Release => self.release(),
+                Request::Nothing => {}
             }
             let mut moved = 0;
-            for Traffic { source, queue_pair, socket } in &work {
-                if sources.ready(*source) {
-                    moved += match socket {
-                        None => self.outbound(queue_pair)?,
-                        Some((wire, socket)) => self.inbound(queue_pair, *wire, socket),
-                    };
-                }
+            for (Traffic { queue_pair, socket, .. }, _) in
+                watched.traffic().filter(|(_, ready)| *ready)
+            {
+                moved += match socket {
+                    None => self.outbound(queue_pair)?,
+                    Some((wire, socket)) => self.inbound(queue_pair, wire, socket),
+                };
             }
-            patience.moved(moved);
+            watched.moved(moved);
             sched_policy.woken(moved);
+        }
+    }
+
+    /// Sends the packets that were held for an SA.
+    fn release(&mut self) {
+        let _under_way = self.config.batches.begin();
+        self.config.shared.datapath.flush_held(Instant::now(), &mut self.send);
+        if let Some(queue_pair) = self.config.queue_pairs.first() {
+            self.flush_send(queue_pair, Instant::now());
         }
     }
 
