@@ -126,7 +126,7 @@ pub struct PlaneHooks<P> {
     /// Prepares the plane in another way if the system has refused the first one.
     pub make_up: fn(&mut P) -> Option<Completion>,
     /// Called when the engine has replaced the policy: the plane lets go of the tunnels that are gone.
-    pub settle_policy: fn(&mut P) -> Completion,
+    pub forget_former_policy: fn(&mut P) -> Completion,
 }
 
 /// Waits until a change of the plane is complete.

@@ -104,7 +104,7 @@ pub struct Planes<U = Userspace, K = Xfrm> {
 
 impl Planes {
     /// Guards the traffic of the rules that are going to be added (`defined` by the policy, and `by_hand`), and then
-    /// starts the userspace plane and, if a tunnel may use it and the kernel has it, the kernel's. [`Planes::settle`]
+    /// starts the userspace plane and, if a tunnel may use it and the kernel has it, the kernel's. [`Planes::remove_remains`]
     /// is to be called once the rules are there.
     ///
     /// # Errors
@@ -167,12 +167,12 @@ impl Planes {
     }
 
     /// The first rules are there: from now on they alone are guarded.
-    pub fn settle(&mut self) {
+    pub fn remove_remains(&mut self) {
         if let Some(kernel) = &mut self.kernel {
-            kernel.settle();
+            kernel.remove_stale_policies();
         }
-        self.userspace.settle_routes();
-        self.settle_policy()();
+        self.userspace.remove_stale_routes();
+        self.forget_former_policy()();
     }
 
     /// Begins to guard the tunnels of a policy that is going to replace the present one. Waiting for this takes as long
@@ -197,8 +197,8 @@ impl Planes {
 
     /// The rules of the policy have replaced those of the former one: from now on they alone are guarded, and are so at
     /// the next boot.
-    pub(crate) fn settle_policy(&mut self) -> Completion {
-        let settled = completion(self.guard.as_mut().map(Guard::settle));
+    pub(crate) fn forget_former_policy(&mut self) -> Completion {
+        let settled = completion(self.guard.as_mut().map(Guard::stop_expecting));
         let record = self.record.as_ref().map(Record::writing);
         Box::new(move || {
             settled();
@@ -304,7 +304,7 @@ fn guarded(config: &Config, rules: impl Iterator<Item = Rule>) -> Vec<GuardedRul
     rules.map(guarded).collect()
 }
 
-/// The kernel's plane, or `None` where it is not to be had and need not be.
+/// The kernel's plane, or `None` where it is not available and not required.
 fn start_kernel(
     config: &Config,
     crypto: Arc<CryptoProviders>,

@@ -115,7 +115,7 @@ fn start<P: DataPlane + Send + 'static>(
             counters: |_: &mut P| Box::new(BTreeMap::new),
             expect_policy: |_: &mut P, _| Box::new(|| {}),
             make_up: |_: &mut P| None,
-            settle_policy: |_: &mut P| Box::new(|| {}),
+            forget_former_policy: |_: &mut P| Box::new(|| {}),
         },
         farewell: Box::new(|_, _| {}),
         fetcher,

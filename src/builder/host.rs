@@ -315,7 +315,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let (make, fetcher, events) = engine.into_parts(plane, seed);
     let make = |now| {
         let mut engine = make(now);
-        engine.plane().settle();
+        engine.plane().remove_remains();
         engine
     };
     let surroundings = Surroundings {
@@ -332,7 +332,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
             counters: Planes::counter_reader,
             expect_policy: Planes::expect_policy,
             make_up: Planes::make_up,
-            settle_policy: Planes::settle_policy,
+            forget_former_policy: Planes::forget_former_policy,
         },
         farewell: {
             let manual = manual.clone();

@@ -129,7 +129,7 @@ fn start(mut engine: EngineSettings, plane: InProcess) -> Result<(Gateway, Netwo
             },
             expect_policy: |_: &mut net::InProcess, _| Box::new(|| {}),
             make_up: |_: &mut net::InProcess| None,
-            settle_policy: |_: &mut net::InProcess| Box::new(|| {}),
+            forget_former_policy: |_: &mut net::InProcess| Box::new(|| {}),
         },
         farewell: Box::new(|_, _| {}),
         fetcher,

@@ -63,8 +63,8 @@ impl<P: DataPlane> Driver<P> {
         if replaced.is_ok() {
             self.jobs.replace_policy(policy);
         }
-        let PlaneHooks { settle_policy, .. } = self.plane_hooks;
-        let settled = settle_policy(self.engine.plane());
+        let PlaneHooks { forget_former_policy, .. } = self.plane_hooks;
+        let settled = forget_former_policy(self.engine.plane());
         spawn_blocking(move || {
             settled();
             // The caller may be gone.

@@ -133,7 +133,7 @@ impl Watch {
         let missing = changed || !nft::exists(&self.table);
         // A gateway, or another call of vpnd guard, may have put another policy in force meanwhile.
         self.definition.refresh();
-        match self.put_back(missing) {
+        match self.ensure_in_force(missing) {
             Ok(true) if missing => Ok(Watched::PutBack),
             Ok(_) => Ok(Watched::Unchanged),
             Err(error) => {
@@ -145,11 +145,11 @@ impl Watch {
 
     /// Puts the guard in force if it is `missing`, and in any case a table of this watch with the same flows. Returns
     /// `false` if there is nothing to guard.
-    fn put_back(&mut self, missing: bool) -> Result<bool, StartError> {
+    fn ensure_in_force(&mut self, missing: bool) -> Result<bool, StartError> {
         let definition = &self.definition;
         match self.held.take_if(|held| held.is_of(&definition.guard)) {
             Some(mut held) => {
-                let there = if missing { held.put_back() } else { held.in_force() };
+                let there = if missing { held.restore() } else { held.in_force() };
                 self.held = Some(held);
                 Ok(there?)
             }

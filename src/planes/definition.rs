@@ -80,7 +80,7 @@ impl Definition {
     }
 
     /// As [`Definition::leave`]. Another program cannot remove what the result holds. After `on_loss`,
-    /// [`Held::put_back`] is to be called.
+    /// [`Held::restore`] is to be called.
     pub(crate) fn hold(&self, state_dir: &Path, on_loss: OnLoss) -> Result<Held, PlaneError> {
         let guard = self.start_kept(state_dir, Holder::Watch, on_loss)?;
         Ok(Held { definition: self.to_string(), guard })
@@ -140,8 +140,8 @@ impl Held {
     ///
     /// # Errors
     /// If nftables refuses it.
-    pub(crate) fn put_back(&mut self) -> Result<bool, PlaneError> {
-        self.guard.put_back()
+    pub(crate) fn restore(&mut self) -> Result<bool, PlaneError> {
+        self.guard.restore_now()
     }
 }
 

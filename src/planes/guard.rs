@@ -169,7 +169,7 @@ const MORE_ATTEMPTS: usize = 2;
 
 impl Guard {
     /// Puts the guard of these rules in force, in place of the one that a crashed or ended daemon has left. Until
-    /// [`Guard::settle`] they stay guarded, whatever is added or removed. After `on_loss`, [`Guard::restore`] is to be
+    /// [`Guard::stop_expecting`] they stay guarded, whatever is added or removed. After `on_loss`, [`Guard::begin_restoring`] is to be
     /// called.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Guard {
         self.surroundings.kernel
     }
 
-    /// Begins to guard rules that the engine is going to add, until [`Guard::settle`].
+    /// Begins to guard rules that the engine is going to add, until [`Guard::stop_expecting`].
     pub(super) fn expect<'a>(
         &mut self,
         rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
@@ -237,7 +237,7 @@ impl Guard {
     }
 
     /// The engine has added the rules of the policy: from now on they alone are guarded. Returns all changes so far.
-    pub(super) fn settle(&mut self) -> Written {
+    pub(super) fn stop_expecting(&mut self) -> Written {
         let defined = std::mem::take(&mut self.defined);
         let script = self.sets.remove_all(&defined);
         let _ = self.tell(script);
@@ -340,16 +340,16 @@ impl Guard {
     }
 
     /// Begins to build the table again that others have changed or removed. `ready` is called on another thread when
-    /// [`Guard::restored`] has the result; it is not called if there is no table.
-    pub(super) fn restore(&mut self, ready: impl FnOnce() + Send + 'static) {
+    /// [`Guard::take_restored`] has the result; it is not called if there is no table.
+    pub(super) fn begin_restoring(&mut self, ready: impl FnOnce() + Send + 'static) {
         if self.writer.state() != State::Unneeded {
             self.restoring = Some(self.replace());
             self.writer.tell_when_done(ready);
         }
     }
 
-    /// Takes the result of [`Guard::restore`], if it is there: whether there is a table.
-    pub(super) fn restored(&mut self) -> Option<Result<bool, PlaneError>> {
+    /// Takes the result of [`Guard::begin_restoring`], if it is there: whether there is a table.
+    pub(super) fn take_restored(&mut self) -> Option<Result<bool, PlaneError>> {
         let _done = self.restoring.take_if(|restoring| restoring.is_done())?;
         match self.writer.state() {
             // It was so before.
@@ -388,7 +388,7 @@ impl Guard {
     ///
     /// # Errors
     /// If nftables refuses it.
-    pub(super) fn put_back(&mut self) -> Result<bool, PlaneError> {
+    pub(super) fn restore_now(&mut self) -> Result<bool, PlaneError> {
         self.replace().wait();
         self.in_force()
     }

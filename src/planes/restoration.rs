@@ -27,8 +27,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     pub(super) fn restore_tables(&mut self) -> Result<Restored, PlaneError> {
         let changed = self.watch.take();
         let mut restored = Restored::default();
-        let guard = self.guard.as_mut().and_then(Guard::restored);
-        let filter = self.filter_restored().map(|outcome| outcome.map(|()| true));
+        let guard = self.guard.as_mut().and_then(Guard::take_restored);
+        let filter = self.take_restored_filter().map(|outcome| outcome.map(|()| true));
         for (table, outcome) in [(WatchedTable::Guard, guard), (WatchedTable::Filter, filter)] {
             match outcome {
                 None => {}
@@ -45,8 +45,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         }
         for table in changed {
             match table {
-                WatchedTable::Guard => self.restore_guard(),
-                WatchedTable::Filter => self.restore_filter(),
+                WatchedTable::Guard => self.begin_restoring_guard(),
+                WatchedTable::Filter => self.begin_restoring_filter(),
             }
         }
         self.restoration.faults.values().next().cloned().map_or(Ok(restored), Err)
@@ -57,12 +57,12 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.restoration.faults.get(&WatchedTable::Guard).map(ToString::to_string)
     }
 
-    fn restore_guard(&mut self) {
+    fn begin_restoring_guard(&mut self) {
         let look_again = look_again(self.notice.clone());
-        self.guard.iter_mut().for_each(|guard| guard.restore(look_again.clone()));
+        self.guard.iter_mut().for_each(|guard| guard.begin_restoring(look_again.clone()));
     }
 
-    fn restore_filter(&mut self) {
+    fn begin_restoring_filter(&mut self) {
         if self.changing_filter.is_some() || self.restoration.filter.is_some() {
             // Its end is told.
             return self.watch.keep(WatchedTable::Filter);
@@ -91,7 +91,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         Ok(())
     }
 
-    fn filter_restored(&mut self) -> Option<Result<(), PlaneError>> {
+    fn take_restored_filter(&mut self) -> Option<Result<(), PlaneError>> {
         let outcome = lock(self.restoration.filter.as_ref()?).take()?;
         self.restoration.filter = None;
         Some(outcome)

@@ -112,7 +112,7 @@ impl KernelPlane for Noted {
         None
     }
 
-    fn settle(&mut self) {}
+    fn remove_stale_policies(&mut self) {}
 }
 
 fn planes(choice: Choice, refuses: Option<&'static str>) -> Planes<Noted, Noted> {

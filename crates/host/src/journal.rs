@@ -200,7 +200,7 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the record of a device, and undoes what a crashed owner left, except what holds traffic back: routes,
-    /// routing rules and the filter stay until [`Journal::filter_is_settled`] and [`Journal::routes_are_settled`].
+    /// routing rules and the filter stay until [`Journal::forget_left_filter`] and [`Journal::undo_left_routes`].
     pub fn open(lock: DeviceLock) -> Result<Self, SystemError> {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         let DeviceLock { file, path, suffix } = lock;
@@ -298,13 +298,13 @@ impl Journal {
     }
 
     /// Takes note that the filter which a crashed owner left is replaced or gone.
-    pub fn filter_is_settled(&mut self) {
+    pub fn forget_left_filter(&mut self) {
         self.left.retain(|change| !matches!(change, Change::Filter(_)));
     }
 
     /// Takes note that the start has succeeded, and its routes and routing rules are there: undoes those that a crashed
     /// owner left and this one does not have.
-    pub fn routes_are_settled(&mut self) {
+    pub fn undo_left_routes(&mut self) {
         let changes = &self.changes;
         let (filter, left): (Vec<_>, Vec<_>) = mem::take(&mut self.left)
             .into_iter()

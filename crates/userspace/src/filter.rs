@@ -134,12 +134,15 @@ impl Enforcement {
     }
 
     /// The work that puts the table back which others have changed; `None` if none is needed, or a change is under way.
-    pub(super) fn restore_table(&mut self) -> Option<FilterWork> {
+    pub(super) fn table_restoration(&mut self) -> Option<FilterWork> {
         (self.installed && self.change.is_none()).then(|| self.rewrite(&Arc::clone(&self.filter)))
     }
 
     /// Puts the routing rules for bypassed traffic back.
-    pub(super) fn restore_rules(&mut self, journal: &mut Journal) -> Result<(), PlaneError> {
+    pub(super) fn restore_routing_rules(
+        &mut self,
+        journal: &mut Journal,
+    ) -> Result<(), PlaneError> {
         let exceptions = std::mem::take(&mut self.exceptions);
         let restored = self.except(&[], &exceptions, journal);
         self.exceptions = exceptions;

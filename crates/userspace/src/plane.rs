@@ -150,7 +150,7 @@ impl Userspace {
         if !plane.config.beside_kernel {
             plane.appear()?;
         }
-        plane.journal.filter_is_settled();
+        plane.journal.forget_left_filter();
         Ok(plane)
     }
 

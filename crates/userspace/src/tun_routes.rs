@@ -154,7 +154,7 @@ impl TunRoutes {
 
     /// Puts back the routing rules and routes that others have removed, and the routes whose source address has come
     /// back or gone. Returns their numbers. Routes that could not be withdrawn go.
-    pub(super) fn restore(&mut self) -> io::Result<(usize, usize)> {
+    pub(super) fn restore_routes(&mut self) -> io::Result<(usize, usize)> {
         let Self { mark, table, priority, .. } = *self;
         let mut rules = 0;
         for family in self.families.clone() {

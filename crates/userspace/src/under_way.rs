@@ -42,7 +42,7 @@ impl UnderWay {
     }
 
     /// Waits until every batch that has been begun before is sent. Returns `false` if that takes longer than `limit`.
-    pub(super) fn settle(&self, limit: Duration) -> bool {
+    pub(super) fn wait_until_sent(&self, limit: Duration) -> bool {
         // A worker that begins a batch after this finds the present SA.
         fence(Ordering::SeqCst);
         let workers: Vec<Arc<Batches>> = {
@@ -105,15 +105,15 @@ mod tests {
     #[test]
     fn nothing_is_waited_for_unless_a_batch_is_under_way() {
         let all = UnderWay::default();
-        assert!(all.settle(Duration::ZERO));
+        assert!(all.wait_until_sent(Duration::ZERO));
         let worker = all.worker();
-        assert!(all.settle(Duration::ZERO));
+        assert!(all.wait_until_sent(Duration::ZERO));
         drop(worker.begin());
-        assert!(all.settle(Duration::ZERO));
+        assert!(all.wait_until_sent(Duration::ZERO));
         let batch = worker.begin();
-        assert!(!all.settle(Duration::ZERO), "it has not been sent");
+        assert!(!all.wait_until_sent(Duration::ZERO), "it has not been sent");
         drop(batch);
-        assert!(all.settle(Duration::ZERO) && all.settle(Duration::ZERO));
+        assert!(all.wait_until_sent(Duration::ZERO) && all.wait_until_sent(Duration::ZERO));
     }
 
     #[test]
@@ -122,10 +122,10 @@ mod tests {
         let worker = all.worker();
         let batch = worker.begin();
         for _ in 0..3 {
-            assert!(!all.settle(Duration::ZERO), "it has not been sent");
+            assert!(!all.wait_until_sent(Duration::ZERO), "it has not been sent");
         }
         drop(batch);
-        assert!(all.settle(Duration::ZERO));
+        assert!(all.wait_until_sent(Duration::ZERO));
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         let sent = AtomicBool::new(false);
         thread::scope(|scope| {
             let waits = scope.spawn(|| {
-                assert!(all.settle(LONG));
+                assert!(all.wait_until_sent(LONG));
                 assert!(sent.load(Ordering::SeqCst), "it has waited for the batch");
             });
             // The other thread has turned the generation.

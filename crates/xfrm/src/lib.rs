@@ -28,7 +28,7 @@
 //! - with IPv6, policies that let neighbour discovery pass.
 //!
 //! There is one such plane in a network namespace. States and policies that lie in the two ranges when it starts were
-//! left by one that crashed. SAs are removed at once; policies are removed by [`KernelPlane::settle`], when the new
+//! left by one that crashed. SAs are removed at once; policies are removed by [`KernelPlane::remove_stale_policies`], when the new
 //! ones are there.
 //!
 //! # Example
@@ -82,7 +82,7 @@
 //!
 //! [`Xfrm::install_inbound`] and [`Xfrm::install_outbound`] take a choice of [`Offload`] with the SA;
 //! [`Xfrm::read_back`] tells what the kernel has made of it. A [`Disturbance`] tells what others have removed, and
-//! [`Xfrm::restore`] puts it back.
+//! [`Xfrm::restore_missing`] puts it back.
 
 #![deny(unsafe_code)]
 

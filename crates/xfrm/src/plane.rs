@@ -342,7 +342,7 @@ impl Drop for Xfrm {
         let rules: Vec<RuleId> = self.rules.keys().copied().collect();
         rules.into_iter().for_each(|rule| self.remove_rule(rule));
         self.remove_sas();
-        self.settle();
+        self.remove_stale_policies();
         let rest: Vec<Change> = self.spd.in_force().collect();
         for change in rest {
             if let Change::Put(key, ..) = change

@@ -62,7 +62,7 @@ impl Maintenance for Userspace {
     fn network_changed(&mut self) {}
 
     fn restore(&mut self) -> Result<Restored, PlaneError> {
-        let outcome = self.put_back();
+        let outcome = self.restore_parts();
         self.fault = outcome.as_ref().err().map(ToString::to_string);
         outcome
     }
@@ -78,7 +78,7 @@ impl Maintenance for Userspace {
 }
 
 impl Userspace {
-    fn put_back(&mut self) -> Result<Restored, PlaneError> {
+    fn restore_parts(&mut self) -> Result<Restored, PlaneError> {
         let mut restored = Restored::default();
         if self.lacks_device()? {
             self.replace_device()?;
@@ -87,10 +87,10 @@ impl Userspace {
         let Some(device) = &mut self.device else { return Ok(restored) };
         let name = &self.config.device;
         let fault = |e| refused(format!("restoring the routes to the tunnel device {name}"), &e);
-        (restored.rules, restored.routes) = device.routing.restore().map_err(fault)?;
+        (restored.rules, restored.routes) = device.routing.restore_routes().map_err(fault)?;
         if restored.rules > 0 {
             // A program that has removed the one has removed the others.
-            self.enforcement.restore_rules(&mut self.journal)?;
+            self.enforcement.restore_routing_rules(&mut self.journal)?;
         }
         Ok(restored)
     }
@@ -162,7 +162,7 @@ impl Filtering for Userspace {
     }
 
     fn restore_filter(&mut self) -> Option<FilterWork> {
-        self.enforcement.restore_table()
+        self.enforcement.table_restoration()
     }
 
     fn filter_status(&mut self) -> Option<FilterStatus> {

@@ -89,14 +89,14 @@ impl DataPlane for Userspace {
         self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
         self.outbound.insert(id, form);
         if !standby {
-            self.settle();
+            self.wait_for_packets_under_way();
         }
         Ok(())
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
         self.datapath.promote(sa)?;
-        self.settle();
+        self.wait_for_packets_under_way();
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl DataPlane for Userspace {
         let usage = self.datapath.remove(sa);
         // Before the workers may rest.
         if sent && usage.is_some_and(|usage| usage.packets > 0) && !self.has_just_stalled() {
-            self.settle();
+            self.wait_for_packets_under_way();
         }
         self.forget(sa);
         usage
@@ -131,8 +131,8 @@ impl DataPlane for Userspace {
 
 impl Userspace {
     /// Waits until no packet is under way on an SA that no longer sends: the peer may be about to remove it.
-    fn settle(&mut self) {
-        if !self.shared.under_way.settle(PATIENCE) {
+    fn wait_for_packets_under_way(&mut self) {
+        if !self.shared.under_way.wait_until_sent(PATIENCE) {
             self.stalled_at = Some(Instant::now());
         }
     }
@@ -214,9 +214,9 @@ impl Userspace {
     }
 
     /// The first rules are there: removes the routes and routing rules that a crashed daemon has left.
-    pub fn settle_routes(&mut self) {
+    pub fn remove_stale_routes(&mut self) {
         self.sweep();
-        self.journal.routes_are_settled();
+        self.journal.undo_left_routes();
     }
 
     /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this

@@ -164,7 +164,7 @@ fn gateway(network: &Network, side: Side, hooks: Hooks) -> Gateway {
 /// A start after a crash, without rules: the leftovers of the crash are gone then.
 fn next_start(network: &Network) -> Gateway {
     let gateway = gateway(network, Side::A, silent());
-    gateway.with(Userspace::settle_routes);
+    gateway.with(Userspace::remove_stale_routes);
     gateway
 }
 

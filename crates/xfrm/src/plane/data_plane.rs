@@ -109,7 +109,7 @@ pub trait KernelPlane: DataPlane {
         leaves: bool,
     ) -> Option<OneWayTrace>;
     /// Removes what an earlier run has left and nothing of this one has replaced.
-    fn settle(&mut self);
+    fn remove_stale_policies(&mut self);
 }
 
 impl KernelPlane for Xfrm {
@@ -126,7 +126,7 @@ impl KernelPlane for Xfrm {
         self.trace_by(rule, packet, leaves)
     }
 
-    fn settle(&mut self) {
+    fn remove_stale_policies(&mut self) {
         let in_force: BTreeSet<PolicyName> =
             self.spd.in_force().map(|change| change.name()).collect();
         for stale in std::mem::take(&mut self.stale) {

@@ -1,4 +1,4 @@
-//! Puts SAs where the operator wants them: into a network card, or where that is not to be had, into the kernel alone.
+//! Puts SAs where the operator wants them: into a network card, or where that is not possible, into the kernel alone.
 
 #![forbid(unsafe_code)]
 
@@ -146,7 +146,7 @@ impl Xfrm {
         offload_of(&self.read_back(sa)?)
     }
 
-    /// Makes an SA anew in the kernel, with its sequence numbers; `change` is what is different then.
+    /// Makes an SA again in the kernel, with its sequence numbers; `change` is what is different then.
     pub(super) fn remake(
         &mut self,
         id: SaId,
@@ -198,7 +198,7 @@ impl Xfrm {
     }
 
     /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again
-    /// that are wanted there and were not to be had.
+    /// that are wanted there and found no room.
     pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
         let outcome = self.put_right();
         self.amiss = outcome.as_ref().err().map(ToString::to_string);
@@ -226,7 +226,7 @@ impl Xfrm {
         }
         // Before SAs, what keeps traffic from leaking.
         let policies = self.restore_policies();
-        let states = self.restore_states();
+        let states = self.restore_sas();
         done.sas += *states.as_ref().unwrap_or(&0);
         done.policies = *policies.as_ref().unwrap_or(&0);
         let software: Vec<SaId> = (self.sas.iter())
@@ -243,7 +243,7 @@ impl Xfrm {
     /// Puts an SA that others have removed back into its card. Whether it is there then.
     fn is_back_in_card(&mut self, id: SaId, offload: Offload) -> bool {
         self.config.placement.is_there(id, offload.device)
-            && self.put_back(id).is_ok()
+            && self.restore_sa(id).is_ok()
             && self.in_force(id) == Some(offload)
     }
 

@@ -22,10 +22,10 @@ impl Xfrm {
     ///
     /// # Errors
     /// Where the kernel refuses one; the others are put back all the same.
-    pub fn restore(&mut self) -> Result<(usize, usize), PlaneError> {
+    pub fn restore_missing(&mut self) -> Result<(usize, usize), PlaneError> {
         // First what keeps traffic from leaking.
         let policies = self.restore_policies();
-        let states = self.restore_states();
+        let states = self.restore_sas();
         Ok((states?, policies?))
     }
 
@@ -41,7 +41,7 @@ impl Xfrm {
         outcome.map(|()| missing)
     }
 
-    pub(super) fn restore_states(&mut self) -> Result<usize, PlaneError> {
+    pub(super) fn restore_sas(&mut self) -> Result<usize, PlaneError> {
         let (mut states, mut outcome) = (0, Ok(()));
         let there = self.states()?;
         let ids: Vec<(SaId, Name)> =
@@ -54,7 +54,7 @@ impl Xfrm {
             let outcome_of_one = match is_there {
                 // Its policies may be what could not be had.
                 true => self.fit_policies(id),
-                false => self.put_back(id),
+                false => self.restore_sa(id),
             };
             if outcome_of_one.is_ok() {
                 states += usize::from(!is_there);
@@ -72,7 +72,7 @@ impl Xfrm {
     }
 
     /// Gives the kernel an SA again that others have removed.
-    pub(super) fn put_back(&mut self, id: SaId) -> Result<(), PlaneError> {
+    pub(super) fn restore_sa(&mut self, id: SaId) -> Result<(), PlaneError> {
         // A packet that asks for it meanwhile would leave a note of that in its place.
         self.pause(id)?;
         if self.read_back(id).is_none() {

@@ -52,7 +52,7 @@ fn an_expired_sa_stays_away() {
     plane.remove(SaId(2));
     plane.add_outbound(outbound(3, 0x201, false)).expect("the kernel can");
     twin.tables().states.clear();
-    assert_eq!(plane.restore(), Ok((2, 0)));
+    assert_eq!(plane.restore_missing(), Ok((2, 0)));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_soft_limit_ends_nothing() {
     let name = plane.sas[&SaId(2)].form.name();
     assert_eq!(plane.known.expire(&name, false), Some(SaId(2)));
     twin.tables().states.clear();
-    assert_eq!(plane.restore(), Ok((2, 0)));
+    assert_eq!(plane.restore_missing(), Ok((2, 0)));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn packets_that_leave_meanwhile_do_not_stand_in_the_way() {
     let (mut plane, twin) = pair();
     twin.tables().busy = true;
     twin.tables().states.clear();
-    assert_eq!(plane.restore(), Ok((2, 0)));
+    assert_eq!(plane.restore_missing(), Ok((2, 0)));
     assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     assert!(
         plane.last_sequence(SaId(2)) > Some(0),
@@ -198,7 +198,7 @@ fn no_sequence_number_comes_twice_however_often_an_sa_is_put_back() {
         assert!(last == 0 || used > last + packets + 1_000_000, "{used} after {last}");
         last = used;
         twin.tables().states.clear();
-        plane.restore().expect("the kernel can");
+        plane.restore_missing().expect("the kernel can");
     }
 }
 
@@ -265,7 +265,7 @@ fn numbers_of_super_packets_do_not_come_twice() {
         // Key management asks about what arrives alone.
         plane.usage(SaId(1));
         twin.tables().states.clear();
-        assert_eq!(plane.restore(), Ok((2, 0)));
+        assert_eq!(plane.restore_missing(), Ok((2, 0)));
         let (replay, limit) = numbers(&twin, 0x201);
         let next = u64::from(replay.oseq_hi) << 32 | u64::from(replay.oseq);
         assert!(next > used && next - used < 1 << 31, "{next} after {used}");
@@ -285,7 +285,7 @@ fn a_packet_that_has_arrived_before_an_sa_was_put_back_is_not_taken_again() {
         reach(&twin, 0x101, seen);
         plane.usage(SaId(1));
         twin.tables().states.clear();
-        assert_eq!(plane.restore(), Ok((1, 0)));
+        assert_eq!(plane.restore_missing(), Ok((1, 0)));
         let (replay, _) = numbers(&twin, 0x101);
         assert_eq!(u64::from(replay.seq_hi) << 32 | u64::from(replay.seq), seen);
         assert_eq!(replay.bmp, [u32::MAX; 4], "nor what is below");
@@ -332,7 +332,7 @@ fn an_sa_put_back_carries_no_more_than_it_might_before() {
     twin.tables().states.get_mut(&0x201).expect("there").user_sa_info.lifetime_cur.bytes = 300;
     plane.usage(SaId(2));
     twin.tables().states.clear();
-    plane.restore().expect("the kernel can");
+    plane.restore_missing().expect("the kernel can");
     let left = twin.tables().states[&0x201].user_sa_info.lifetime_cfg;
     assert_eq!((left.soft_byte_limit, left.hard_byte_limit), (500, 700));
 }
@@ -363,7 +363,7 @@ fn limits_whose_reports_were_lost_are_found_out() {
     // One that was near its end is gone, and another program has removed one that was not.
     twin.tables().states.retain(|spi, _| ![0x202, 0x203].contains(spi));
     assert_eq!(look(&plane), [Notice::Expiring { sa: SaId(2), hard: true }]);
-    assert_eq!(plane.restore(), Ok((1, 0)));
+    assert_eq!(plane.restore_missing(), Ok((1, 0)));
     assert_eq!(twin.spis(), [0x201, 0x203, 0x204]);
     assert_eq!(look(&plane), []);
 }

@@ -1,4 +1,4 @@
-//! The plane on a kernel in memory: what it leaves there, and what it does when it is refused.
+//! The plane on a kernel in memory: the SAs and policies that it leaves there, and its behaviour when the kernel refuses.
 
 use super::*;
 use crate::policies::RULES;
@@ -473,10 +473,10 @@ fn sas_and_policies_that_others_removed_are_put_back() {
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
     twin.tables().states.clear();
     twin.tables().policies.clear();
-    assert_eq!(plane.restore(), Ok((2, 3)));
+    assert_eq!(plane.restore_missing(), Ok((2, 3)));
     assert_eq!(twin.spis(), [0x101, 0x201]);
     assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
-    assert_eq!(plane.restore(), Ok((0, 0)));
+    assert_eq!(plane.restore_missing(), Ok((0, 0)));
 }
 
 #[test]
@@ -535,7 +535,7 @@ fn an_sa_that_the_kernel_has_ended_at_its_limit_goes_on_behind_it() {
         if heard {
             plane.known.expire(&ended, true);
             assert_eq!(plane.last_sequence(SaId(2)), Some(limit), "it may have used all");
-            assert_eq!(plane.restore(), Ok((0, 0)));
+            assert_eq!(plane.restore_missing(), Ok((0, 0)));
         }
         // Once the kernel refuses.
         twin.tables().refuse_after = Some(0);
