@@ -1,8 +1,8 @@
-//! Takes what reaches a session (messages, finished jobs, the time, tasks that wait) to the exchange that it belongs
-//! to.
+//! Takes whatever reaches a session (messages, finished jobs, the time, tasks that wait) or a half-open IKE SA
+//! (messages) to the exchange that it belongs to.
 //!
-//! This is the one place that knows every exchange. A session knows none of them: it queues tasks, and
-//! [`Session::pump`] starts those that can be started.
+//! This is the one place that knows every exchange, but for the IKE_SA_INIT of a stranger. A session knows none of them:
+//! it queues tasks, and [`Session::pump`] starts those that can be started.
 
 use crate::close_reason::CloseReason;
 use crate::context::Context;
@@ -12,6 +12,8 @@ use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::event::Step;
 use crate::exchange::Answer;
+use crate::exchange::auth::responder;
+use crate::exchange::half_open::HalfOpen;
 use crate::exchange::{
     address_update, auth, childless, create_child, delete, follow_up, follow_up_answer,
     informational, intermediate, rekey_ike, sa_init,
@@ -36,6 +38,21 @@ use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
 use std::time::Duration;
+
+impl HalfOpen {
+    /// Takes a message of an initiator that has not proved yet who it is.
+    pub fn handle(
+        self,
+        cx: &mut Context<'_>,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) -> responder::Answer {
+        match header.exchange {
+            ExchangeType::IKE_INTERMEDIATE => intermediate::answer(cx, self, header, datagram),
+            _ => responder::answer(cx, self, header, datagram),
+        }
+    }
+}
 
 impl Session {
     /// Takes a message for the IKE SA with this local SPI.
@@ -101,7 +118,7 @@ impl Session {
         header: &Header,
         datagram: Datagram<'_>,
     ) -> Effects {
-        let Some(answer) = sa.read_answer(cx, (&self.tunnel, &self.path), header, datagram) else {
+        let Some(answer) = sa.read_answer(cx, &self.tunnel, &self.path, header, datagram) else {
             self.attempt = Some(Attempt::Auth(sa));
             return Effects::none();
         };
@@ -337,7 +354,7 @@ impl Carrier<'_> {
         datagram: Datagram<'_>,
     ) -> Effects {
         let (sa, path, tunnel) = self.split();
-        let Some(answer) = sa.read_answer(cx, (tunnel, path), header, datagram) else {
+        let Some(answer) = sa.read_answer(cx, tunnel, path, header, datagram) else {
             return Effects::none();
         };
         let Answered { body, retransmissions, .. } = answer;

@@ -236,7 +236,7 @@ impl<P: DataPlane> Engine<P> {
                 .with_session(now, id, |session, cx| session.handle(cx, ours, &header, datagram));
         }
         if let Some(half) = self.half_open.remove(&ours) {
-            return self.handle_auth(now, half, &header, datagram);
+            return self.handle_half_open(now, half, &header, datagram);
         }
         if !self.out.repeat_farewell(ours, datagram) {
             self.out.discard(Discard::UnknownSpi);
@@ -251,7 +251,7 @@ impl<P: DataPlane> Engine<P> {
         }
         let Some(half) = self.half_open.remove(&spi) else { return };
         match responder::resume_answer(&mut self.cx(now), *half, outcome) {
-            Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
+            Ok((ends, answer)) => self.take_answer(now, spi, ends, answer),
             Err(half) => _ = self.half_open.insert(spi, half),
         }
     }
@@ -335,7 +335,7 @@ impl<P: DataPlane> Engine<P> {
                 Waiter::Redundant(id) => self.close_redundant(now, id),
                 Waiter::Restoration => self.restore(now),
                 Waiter::Farewells => {
-                    let next = self.out.settle_farewells(now);
+                    let next = self.out.send_due_farewells(now);
                     self.deadlines.set(Waiter::Farewells, next);
                 }
             }
@@ -410,7 +410,7 @@ impl<P: DataPlane> Engine<P> {
         let established_now = session.is_established() && !established_before;
         self.store(now, id, session, effects);
         if established_now {
-            self.settle_sessions(now, id);
+            self.close_duplicate_sessions(now, id);
         }
         answer
     }
@@ -455,7 +455,7 @@ impl<P: DataPlane> Engine<P> {
             self.after_losses(now, &tunnel, losses);
         }
         if let Some(tunnel) = asked_for {
-            self.settle_asked_for(&tunnel);
+            self.sync_asked_for_rules(&tunnel);
         }
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);

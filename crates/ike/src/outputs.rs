@@ -293,7 +293,7 @@ impl Outputs {
     }
 
     /// Sends the farewells whose time has come, and forgets old ones.
-    pub fn settle_farewells(&mut self, now: Instant) -> Option<Deadline> {
+    pub fn send_due_farewells(&mut self, now: Instant) -> Option<Deadline> {
         self.send_farewells(|at| at <= now);
         while self.farewells.front().is_some_and(|f| f.until <= now) {
             self.farewells.pop_front();

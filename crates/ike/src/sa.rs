@@ -178,7 +178,8 @@ impl<S: Keyed> IkeSa<S> {
     pub fn request(
         &mut self,
         cx: &mut Context<'_>,
-        (tunnel, path): (&IkeTunnel, &Path),
+        tunnel: &IkeTunnel,
+        path: &Path,
         exchange: ExchangeType,
         payloads: &[Payload],
     ) {

@@ -134,8 +134,23 @@ pub(crate) struct Outcome {
 }
 
 impl Session {
-    /// A session without IKE SAs: its attempt, or an IKE SA in use with the local SPI `current`, is still to come.
-    pub fn new(
+    /// A session that this side begins. Its attempt, with the local SPI `current`, is still to come.
+    pub fn of_initiator(tunnel: Arc<IkeTunnel>, path: Path, current: IkeSpi, now: Instant) -> Self {
+        Self::new(tunnel, path, current, true, now, now)
+    }
+
+    /// A session that the peer has begun. Its IKE SA, with the local SPI `current`, is still to come.
+    pub fn of_responder(
+        tunnel: Arc<IkeTunnel>,
+        path: Path,
+        current: IkeSpi,
+        begun_at: Instant,
+        now: Instant,
+    ) -> Self {
+        Self::new(tunnel, path, current, false, begun_at, now)
+    }
+
+    fn new(
         tunnel: Arc<IkeTunnel>,
         path: Path,
         current: IkeSpi,
@@ -394,7 +409,7 @@ impl Session {
                 self.set_state(spi_in, ChildState::Unwanted);
                 self.tasks.extend([create, Task::DeleteChild(spi_in)]);
             }
-            // Its successor is there; whoever was to delete it takes his time.
+            // Its successor is there, but the side that has to delete it has not done so yet.
             ChildState::Replaced(successor) if !self.is_deleting(spi_in) => {
                 self.promote_child(cx, successor);
                 self.delete_when_drained(cx, spi_in);
@@ -411,7 +426,7 @@ impl Session {
 
     /// Settles what crossing requests for the same child tunnel leave: of two Child SAs the one made with the lowest
     /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
-    pub fn settle_duplicates(&mut self, cx: &mut Context<'_>, name: &str) {
+    pub fn delete_duplicate_children(&mut self, cx: &mut Context<'_>, name: &str) {
         let rivals = self.children.of_tunnel(name).filter(|c| c.state == ChildState::Established);
         let mut rivals: Vec<_> = rivals.map(|c| (c.lowest_nonce, c.spi_in)).collect();
         rivals.sort_by_key(|(lowest_nonce, _)| *lowest_nonce);
@@ -508,6 +523,4 @@ impl Session {
         self.tasks.delay(after(cx.now, pause), task);
         Effects::none()
     }
-
-    // ---- outputs
 }

@@ -82,7 +82,7 @@ impl<P: DataPlane> Engine<P> {
             self.half_open.remove(&spi);
             self.forget_half_open(spi, init);
         }
-        self.settle_preparations();
+        self.forget_unused_rules();
     }
 
     fn take_down_off(&mut self, now: Instant) {

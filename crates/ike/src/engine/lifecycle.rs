@@ -158,7 +158,7 @@ impl<P: DataPlane> Engine<P> {
         for (spi, half) in std::mem::take(&mut self.half_open) {
             self.forget_half_open(spi, half.begun.init());
         }
-        self.settle_preparations();
+        self.forget_unused_rules();
         for id in self.sessions.ids() {
             self.with_session(now, id, |session, cx| session.close(cx, CloseReason::Stopping));
         }

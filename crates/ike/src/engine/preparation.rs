@@ -24,7 +24,7 @@ impl<P: DataPlane> Engine<P> {
             }
             let Some(half) = self.half_open.remove(&spi) else { continue };
             match preparing::resume(&mut self.cx(now), *half) {
-                Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
+                Ok((ends, answer)) => self.take_answer(now, spi, ends, answer),
                 Err(half) => _ = self.half_open.insert(spi, half),
             }
         }
@@ -36,9 +36,9 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Forgets the rules that half-open IKE SAs have asked for and nothing uses any more.
-    pub(super) fn settle_preparations(&mut self) {
+    pub(super) fn forget_unused_rules(&mut self) {
         for tunnel in self.rules.tunnels_of_unplaced() {
-            self.settle_asked_for(&tunnel);
+            self.sync_asked_for_rules(&tunnel);
         }
     }
 }

@@ -161,7 +161,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Brings the plane up to date with the rules that peers have made for a tunnel with a generic policy.
-    pub(super) fn settle_asked_for(&mut self, tunnel: &str) {
+    pub(super) fn sync_asked_for_rules(&mut self, tunnel: &str) {
         remove_rules(&mut self.plane, &self.rules.take_unused(tunnel));
         if self.rules.take_fresh() {
             // It may cover the address of any of them.

@@ -7,7 +7,7 @@ use crate::deadlines::Waiter;
 use crate::discard::Discard;
 use crate::exchange::auth::responder;
 use crate::exchange::half_open::{HalfOpen, Init, Stage};
-use crate::exchange::{intermediate, sa_init};
+use crate::exchange::sa_init;
 use crate::failure::facts::{Addresses, KEPT};
 use crate::impossible::impossible;
 use crate::rejection::Rejection;
@@ -160,7 +160,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Takes a message for a half-open IKE SA, which the caller has taken out.
-    pub(super) fn handle_auth(
+    pub(super) fn handle_half_open(
         &mut self,
         now: Instant,
         half: Box<HalfOpen>,
@@ -175,16 +175,12 @@ impl<P: DataPlane> Engine<P> {
             self.half_open.insert(spi, half);
             return;
         }
-        let cx = &mut self.cx(now);
-        let answer = match header.exchange {
-            ExchangeType::IKE_INTERMEDIATE => intermediate::answer(cx, *half, header, datagram),
-            _ => responder::answer(cx, *half, header, datagram),
-        };
-        self.settle_auth(now, spi, (datagram.local, datagram.remote), answer);
+        let answer = half.handle(&mut self.cx(now), header, datagram);
+        self.take_answer(now, spi, (datagram.local, datagram.remote), answer);
     }
 
     /// Sends the answer of a half-open IKE SA to IKE_AUTH, if there is one. A half-open IKE SA that goes on is kept.
-    pub(super) fn settle_auth(
+    pub(super) fn take_answer(
         &mut self,
         now: Instant,
         spi: IkeSpi,
@@ -204,7 +200,7 @@ impl<P: DataPlane> Engine<P> {
                 self.adopt(now, *session, initial_contact, effects);
             }
         }
-        self.settle_preparations();
+        self.forget_unused_rules();
     }
 
     pub(super) fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
@@ -212,11 +208,11 @@ impl<P: DataPlane> Engine<P> {
             impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
         };
         match responder::give_up(&mut self.cx(now), *half) {
-            Ok((ends, answer)) => self.settle_auth(now, spi, ends, answer),
+            Ok((ends, answer)) => self.take_answer(now, spi, ends, answer),
             Err(half) => {
                 self.forget_half_open(spi, half.begun.init());
                 drop(half);
-                self.settle_preparations();
+                self.forget_unused_rules();
             }
         }
     }

@@ -74,13 +74,13 @@ impl<P: DataPlane> Engine<P> {
                 });
             }
         }
-        self.settle_sessions(now, id);
+        self.close_duplicate_sessions(now, id);
     }
 
     /// Leaves one session per tunnel. Of two begun by different sides, the one made with the lowest nonce goes, closed
     /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes. No RFC says
     /// this of whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
-    pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
+    pub(super) fn close_duplicate_sessions(&mut self, now: Instant, new: SessionId) {
         let Some(session) = self.sessions.get(new).filter(|s| !s.is_closing()) else { return };
         let (tunnel, here, nonce) =
             (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce);

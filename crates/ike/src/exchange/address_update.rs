@@ -160,7 +160,7 @@ pub(crate) fn answer(
         if ike.session.mobility.seen_as != seen {
             ike.session.mobility.seen_as = seen;
             ike.session.path = path;
-            ike.session.settle_path(cx);
+            ike.session.confirm_path(cx);
         }
     }
     if detected {
@@ -213,12 +213,12 @@ pub(crate) fn conclude(
     match pending.purpose {
         Purpose::Update if outdated => ike.session.queue_first(Task::UpdateAddresses),
         Purpose::Update => conclude_update(ike, cx, payloads, &parts),
-        Purpose::Verify if is_back(ike.session) => ike.session.settle_path(cx),
+        Purpose::Verify if is_back(ike.session) => ike.session.confirm_path(cx),
         Purpose::Verify if outdated => ike.session.queue_first(Task::VerifyAddress),
         Purpose::Verify => {
             let spis = ike.spis();
             detect(spis, &mut ike.session.path, payloads);
-            ike.session.settle_path(cx);
+            ike.session.confirm_path(cx);
         }
         Purpose::Liveness if !outdated && has_another_mapping(ike, &parts) => {
             ike.session.queue_first(Task::UpdateAddresses)
@@ -259,7 +259,7 @@ fn conclude_update(
     let spis = ike.spis();
     detect(spis, &mut ike.session.path, payloads);
     ike.session.mobility.seen_as = seen_as(spis, parts);
-    ike.session.settle_path(cx);
+    ike.session.confirm_path(cx);
 }
 
 fn seen_as(spis: (IkeSpi, IkeSpi), parts: &Parts<'_>) -> Option<SeenAs> {

@@ -181,7 +181,7 @@ fn send(
     if session.path.traverses && session.may_be_mobile(cx) {
         payloads.extend(address_update::introduction(session, cx));
     }
-    sa.request(cx, (&tunnel, &session.path), ExchangeType::IKE_AUTH, &payloads);
+    sa.request(cx, &tunnel, &session.path, ExchangeType::IKE_AUTH, &payloads);
     session.attempt = Some(Attempt::Auth(sa));
     Effects::none()
 }
@@ -417,7 +417,7 @@ fn check(
         .map_err(|failure| ppk::name_it(failure, id))
 }
 
-/// A proof that was not accepted, by us or by the peer.
+/// Takes the Child SA that the peer has granted with its proof.
 fn conclude_child(
     ike: &mut Carrier<'_>,
     cx: &mut Context<'_>,

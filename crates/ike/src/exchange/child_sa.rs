@@ -270,7 +270,7 @@ pub(super) fn complete(
     let effects = ike.session.add_child(cx, child, rekeys.is_some());
     match rekeys {
         Some(old) => note_successor(ike, old, LowestNonce::of(nonces)),
-        None => ike.session.settle_duplicates(cx, &tunnel.name),
+        None => ike.session.delete_duplicate_children(cx, &tunnel.name),
     }
     Ok(effects)
 }

@@ -392,7 +392,7 @@ fn conclude_success(
         handover::retire(ike.session, cx, old, waits);
     }
     // The peer may have set the tunnel up once more while this side waited.
-    ike.session.settle_duplicates(cx, &tunnel.name);
+    ike.session.delete_duplicate_children(cx, &tunnel.name);
     Ok(effects)
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn ask(
         request,
     }));
     let exchange = ExchangeType::IKE_INTERMEDIATE;
-    sa.request(cx, (&session.tunnel, &session.path), exchange, &payloads);
+    sa.request(cx, &session.tunnel, &session.path, exchange, &payloads);
     if let Some(datagrams) = sa.window.outstanding() {
         sa.state.request.0 = datagrams[0].clone();
     }
@@ -106,7 +106,7 @@ pub(crate) fn conclude(
     datagram: Datagram<'_>,
 ) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
-    let Some(answer) = sa.read_answer(cx, (&tunnel, &session.path), header, datagram) else {
+    let Some(answer) = sa.read_answer(cx, &tunnel, &session.path, header, datagram) else {
         session.attempt = Some(Attempt::Intermediate(sa));
         return Effects::none();
     };

@@ -53,7 +53,7 @@ pub(crate) fn begin(
 ) -> Session {
     path.pretended = cx.config.encap == Encap::Always;
     let sa = new_sa(cx, tunnel, Arc::clone(child), false);
-    let mut session = Session::new(Arc::clone(tunnel), path, sa.local_spi, true, cx.now, cx.now);
+    let mut session = Session::of_initiator(Arc::clone(tunnel), path, sa.local_spi, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: true });
     ask(&mut session, cx, sa);
     session

@@ -25,7 +25,8 @@ impl<S: Keyed> IkeSa<S> {
     pub fn read_answer(
         &mut self,
         cx: &mut Context<'_>,
-        (tunnel, path): (&IkeTunnel, &Path),
+        tunnel: &IkeTunnel,
+        path: &Path,
         header: &Header,
         datagram: Datagram<'_>,
     ) -> Option<Answered> {

@@ -84,7 +84,7 @@ impl Mobility {
     }
 
     /// The present path leads to the peer.
-    pub fn settle(&mut self) {
+    pub fn confirm_path(&mut self) {
         self.doubt = None;
     }
 }

@@ -45,7 +45,7 @@ impl<'a> Carrier<'a> {
     ) {
         let (sa, path, tunnel) = self.split();
         sa.state.active = Some(active);
-        sa.request(cx, (tunnel, path), exchange, payloads);
+        sa.request(cx, tunnel, path, exchange, payloads);
     }
 
     /// The IKE SA, with the path and the tunnel of its messages.

@@ -1,12 +1,10 @@
 //! The end of IKE SAs, Child SAs and whole sessions.
 
-use super::most_children;
-use super::{Ending, Life, Session};
+use super::{Ending, Life, Session, most_children};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::deadlines::after;
-use crate::effect::Lingering;
-use crate::effect::{Effect, Effects};
+use crate::effect::{Effect, Effects, Lingering};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;

@@ -42,8 +42,8 @@ impl Session {
         self.mobility.verified().unwrap_or(&self.path)
     }
 
-    /// This side's addresses besides the one in use: those the peer is told. No more than it would keep if it were one
-    /// of us, since a message with hundreds of notifies is refused as a whole.
+    /// This side's addresses other than the one in use: those the peer is told. No more than it would keep if it were one
+    /// of us, since a message with hundreds of notifies is refused.
     pub fn other_addresses(&self, cx: &Context<'_>) -> Vec<IpAddr> {
         let used = self.path.local.ip();
         let other = |a: &&IpAddr| **a != used && !self.is_protected(**a);
@@ -144,7 +144,7 @@ impl Session {
         let known = path.remote == before.remote;
         self.path = path;
         if known || !cx.config.return_routability {
-            return self.settle_path(cx);
+            return self.confirm_path(cx);
         }
         if moved {
             self.mobility.moves += 1;
@@ -155,8 +155,8 @@ impl Session {
     }
 
     /// The path leads to the peer: Child SAs take it.
-    pub fn settle_path(&mut self, cx: &mut Context<'_>) {
-        self.mobility.settle();
+    pub fn confirm_path(&mut self, cx: &mut Context<'_>) {
+        self.mobility.confirm_path();
         self.mobility.refusals = 0;
         self.relocate_children(cx);
     }
@@ -282,7 +282,7 @@ impl Session {
     pub fn return_to_verified(&mut self) {
         if let Some(path) = self.mobility.verified() {
             self.path = *path;
-            self.mobility.settle();
+            self.mobility.confirm_path();
             self.mobility.moves += 1;
         }
     }

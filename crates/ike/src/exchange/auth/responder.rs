@@ -342,7 +342,7 @@ pub(super) fn establish(
         window: Window::default(),
         state: established(cx, tunnel.lifetime.of(false), keys),
     };
-    let mut session = Session::new(Arc::clone(&tunnel), path, local_spi, false, begun_at, cx.now);
+    let mut session = Session::of_responder(Arc::clone(&tunnel), path, local_spi, begun_at, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
     cx.out.products.note(&tunnel.name, unproven.product.clone());
     if let Some(warning) = ppk::warning(&tunnel, has_ppk) {
