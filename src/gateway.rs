@@ -19,7 +19,7 @@ use host::firewall::Firewall;
 use host::namespace::Namespace;
 use ike::durations::ExchangeDurations;
 use ike::proof::trust::Trust;
-use ike::status::IkeStatus;
+use ike::status::{IkeStatus, State};
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,13 +54,36 @@ pub(crate) struct Handles {
     pub manual: ManualSas,
     /// The traffic of the tunnels stays blocked when the gateway is stopped.
     pub blocked: Arc<AtomicBool>,
-    /// The TUN device, and the mark of packets that must not enter it.
-    pub device: (String, u32),
-    /// The packet filter of the host, when it was read last.
-    pub firewall: Arc<Mutex<Option<(Instant, Firewall)>>>,
+    pub findings: FindingsFrom,
 }
 
-impl Handles {
+/// Where the findings about the traffic of tunnels come from.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum FindingsFrom {
+    /// Nowhere: what a custom data plane needs of the host is unknown.
+    #[default]
+    Nowhere,
+    /// The host, as its kernel and its packet filter are.
+    Host(TunnelDevice),
+    /// A test.
+    Given(Arc<Mutex<Vec<Finding>>>),
+}
+
+/// The device of the tunnels, and the packet filter of its host.
+#[derive(Clone, Debug)]
+pub(crate) struct TunnelDevice {
+    name: String,
+    /// The mark of packets that must not enter it.
+    mark: u32,
+    /// The packet filter of the host, when it was read last.
+    firewall: Arc<Mutex<Option<(Instant, Firewall)>>>,
+}
+
+impl TunnelDevice {
+    pub(crate) fn new(name: String, mark: u32) -> Self {
+        Self { name, mark, firewall: Arc::default() }
+    }
+
     /// The packet filter, read in the network namespace of the calling thread unless that was done less than `age` ago.
     fn firewall(&self, age: Duration) -> Firewall {
         let mut last = self.firewall.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,23 +183,23 @@ impl Gateway {
         policy: &Policy,
         age: Duration,
     ) -> Result<Vec<Finding>, GatewayError> {
-        let (device, mark) = &self.handles.device;
-        if device.is_empty() {
-            return Ok(Vec::new());
-        }
+        let device = match &self.handles.findings {
+            FindingsFrom::Nowhere => return Ok(Vec::new()),
+            FindingsFrom::Given(findings) => return Ok(given(findings, tunnel)),
+            FindingsFrom::Host(device) => device.clone(),
+        };
         let placed = self.handles.placement.sas();
         let in_kernel = |child: &str| placed.iter().any(|sa| sa.tunnel == child);
-        let subjects = findings::subjects(tunnel, policy, device, in_kernel);
+        let subjects = findings::subjects(tunnel, policy, &device.name, in_kernel);
         if subjects.is_empty() {
             return Ok(Vec::new());
         }
         let filter = self.filter().status().await?.map(|status| status.filter);
-        let questions = findings::questions(&subjects, *mark);
+        let questions = findings::questions(&subjects, device.mark);
         // The engine's task is surely in the namespace of the plane.
         let namespace = self.handle.with_plane(|_| Namespace::current()).await?;
-        let handles = self.handles.clone();
         let look =
-            move || HostFacts { firewall: handles.firewall(age), ..HostFacts::collect(&questions) };
+            move || HostFacts { firewall: device.firewall(age), ..HostFacts::collect(&questions) };
         let collect = move || match namespace {
             Ok(namespace) => namespace.inside(look),
             // Most processes have one namespace.
@@ -279,6 +302,16 @@ impl Gateway {
     pub async fn closed(&self) -> Closed {
         self.handle.closed().await
     }
+}
+
+/// The findings that a test has given about the child tunnels that are up.
+fn given(findings: &Mutex<Vec<Finding>>, tunnel: &IkeStatus) -> Vec<Finding> {
+    let is_up = |finding: &&Finding| {
+        let mut children = tunnel.children.iter();
+        children.any(|child| child.name == finding.child && child.state == State::Established)
+    };
+    let findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+    findings.iter().filter(is_up).cloned().collect()
 }
 
 impl fmt::Debug for Gateway {

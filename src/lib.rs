@@ -80,7 +80,7 @@
 //! | question | file |
 //! |---|---|
 //! | How does a gateway start, and which settings has it? | `src/builder.rs`, `src/builder/` |
-//! | How does a program look at a running gateway and change it? | `src/gateway.rs`, `src/gateway/`, `src/events.rs` |
+//! | How does a program look at a running gateway and change it? | `src/gateway.rs`, `src/gateway/`, `src/events.rs`; in tests `src/memory.rs` |
 //! | How do commands, messages, signatures and changed addresses reach the engine? | `src/driver.rs`, `src/driver/` |
 //! | How does a gateway end, and its traffic? | the end of `Driver::run` in `src/driver.rs`, `src/closed.rs` |
 //! | Which plane serves a tunnel, and how do rules and SAs get there? | `src/planes.rs`, `src/planes/` |
@@ -109,6 +109,7 @@ mod closed;
 mod driver;
 mod events;
 mod gateway;
+mod memory;
 
 pub use builder::{
     Builder, CustomPlane, HostPlane, InProcess, OffloadSettings, OnDrop, PlaneInlet, PlaneSettings,
@@ -119,6 +120,7 @@ pub use driver::{Activation, Begun, GatewayError, Selection, SocketError};
 pub use events::Events;
 pub use gateway::{CryptoView, FilterView, Gateway, ManualView, OffloadView, Tunnel, Tunnels};
 pub use host::Process;
+pub use memory::MemoryGateway;
 
 pub use crypto;
 pub use esp;

@@ -3,7 +3,7 @@
 use super::{Builder, EngineSettings, StartError, seed};
 use crate::closed::Closed;
 use crate::driver::{self, NatT, PlaneHooks, Surroundings};
-use crate::gateway::{Gateway, Handles};
+use crate::gateway::{FindingsFrom, Gateway, Handles, TunnelDevice};
 use crate::manual::ManualSas;
 use crate::planes::{self, Planes};
 use crypto::{Choice as CryptoChoice, CryptoProviders};
@@ -276,8 +276,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         planes: planes.report.clone(),
         manual: manual.clone(),
         blocked: Arc::clone(&blocked),
-        device: (config.device.clone(), config.mark),
-        firewall: Arc::default(),
+        findings: FindingsFrom::Host(TunnelDevice::new(config.device.clone(), config.mark)),
     };
     let crypto = Arc::clone(&handles.crypto);
     let engine = EngineSettings { ike: ike::Config { crypto, ..engine.ike }, ..engine };

@@ -37,12 +37,12 @@ impl EventSenders {
         self.with_exchanges.get().is_some()
     }
 
-    pub(super) fn downgrade(&self) -> WeakSender<Event> {
+    pub(crate) fn downgrade(&self) -> WeakSender<Event> {
         self.events.downgrade()
     }
 
     /// Sends an event to those that want it. Nobody may be listening.
-    pub(super) fn send(&self, event: Event) {
+    pub(crate) fn send(&self, event: Event) {
         let is_step = matches!(event.kind, EventKind::Exchange(_));
         if let Some(all) = self.with_exchanges.get() {
             let _ = all.send(event.clone());

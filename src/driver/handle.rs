@@ -156,7 +156,7 @@ impl fmt::Debug for Command {
 }
 
 impl Handle {
-    pub(super) fn new(
+    pub(crate) fn new(
         commands: mpsc::Sender<Command>,
         events: broadcast::WeakSender<Event>,
         end: End,

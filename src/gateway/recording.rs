@@ -1,6 +1,6 @@
 //! The gateway's numbers for the recorder of the program, by the façade of the crate `metrics`.
 
-use super::Gateway;
+use super::{Gateway, Tunnels};
 use crate::driver::{Command, WeakHandle};
 use crate::events::Events;
 use ike::event::{Event, EventKind};
@@ -13,9 +13,6 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
-
-/// Child tunnels that the engine is asked for at a time.
-const PAGE: usize = 64;
 
 impl Gateway {
     /// Feeds the recorder that the program has installed for the crate `metrics`, until the gateway ends. Spawn it. The
@@ -146,20 +143,8 @@ impl Recorder {
             let before = self.discarded.insert(reason.clone(), count).unwrap_or(0);
             counter!("vpn_discarded_total", "reason" => reason).increment(grown(before, count));
         }
-        let (mut all, mut start) = (Vec::new(), None);
-        loop {
-            let page = handle.ask(|reply| Command::StatusPage(start.take(), PAGE, reply)).await;
-            match page {
-                Err(_) => return,
-                Ok(None) => all.clear(),
-                Ok(Some(mut page)) => {
-                    start = page.next.take();
-                    page.join(&mut all);
-                    if start.is_none() {
-                        return self.show(&all);
-                    }
-                }
-            }
+        if let Ok(all) = Tunnels::new(&handle).status().await {
+            self.show(&all);
         }
     }
 

@@ -35,7 +35,7 @@ impl<'a> Tunnels<'a> {
     }
 
     /// The state of every tunnel of the policy. Many tunnels are read one page after the other, as by
-    /// [`status_page`](Self::status_page), and all belong to one policy.
+    /// [`each_page`](Self::each_page), and all belong to one policy.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -43,17 +43,35 @@ impl<'a> Tunnels<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
-        let (mut all, mut start) = (Vec::new(), None);
+        let mut all = Vec::new();
+        let take = |page: Option<StatusPage>| match page {
+            Some(page) => page.join(&mut all),
+            None => all.clear(),
+        };
+        self.each_page(take).await?;
+        Ok(all)
+    }
+
+    /// Reads every tunnel of the policy, and hands each page to `take`. `None` instead of a page: the policy has been
+    /// replaced, the pages before are void, and those of the new policy follow.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn each_page(
+        &self,
+        mut take: impl FnMut(Option<StatusPage>),
+    ) -> Result<(), GatewayError> {
+        let mut start = None;
         loop {
-            match self.status_page(start.take(), PAGE).await? {
-                None => all.clear(),
-                Some(mut page) => {
-                    start = page.next.take();
-                    page.join(&mut all);
-                    if start.is_none() {
-                        return Ok(all);
-                    }
-                }
+            let mut page = self.status_page(start.take(), PAGE).await?;
+            let is_void = page.is_none();
+            start = page.as_mut().and_then(|page| page.next.take());
+            take(page);
+            if !is_void && start.is_none() {
+                return Ok(());
             }
         }
     }

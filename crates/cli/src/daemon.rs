@@ -34,7 +34,6 @@ use tracing::{error, info, warn};
 pub mod confinement;
 mod crypto;
 mod families;
-pub mod gateway;
 pub mod helper;
 mod journald;
 pub(crate) mod logging;
@@ -58,7 +57,6 @@ mod tunnels;
 mod undo;
 mod workers;
 
-pub use gateway::Gateway;
 pub use logging::{LevelControl, follow, start as start_log};
 pub use privilege::PrivilegeError;
 pub use service::Daemon;
@@ -374,7 +372,7 @@ async fn warn_of_lacks(gateway: &vpn::Gateway, policy: &Policy) {
     }
 }
 
-/// Says every day anew which certificates have expired or soon will: it may be months since the start.
+/// Says every day which certificates have expired or soon will: it may be months since the start.
 async fn remind(keeper: Arc<Keeper>) {
     let mut days = tokio::time::interval(Duration::from_secs(24 * 3600));
     // The first tick is at once, and the start has said it already.
@@ -389,8 +387,8 @@ async fn remind(keeper: Arc<Keeper>) {
 
 /// Serves until a signal or a client says stop, then stops the gateway and removes the control socket. The clients'
 /// connections close last. `log` ends with the gateway's events, and `metrics` is ended then.
-pub async fn run<G: Gateway>(
-    daemon: Arc<Daemon<G>>,
+pub async fn run(
+    daemon: Arc<Daemon>,
     control: SocketFile,
     listener: UnixListener,
     mut signals: Signals,
@@ -439,7 +437,10 @@ pub async fn run<G: Gateway>(
     undoing.abort();
     watched.abort();
     service_manager::tell(&[NotifyState::Stopping]);
-    daemon.gateway().stop(blocked).await;
+    match blocked {
+        true => daemon.gateway().stop_blocked().await,
+        false => daemon.gateway().stop().await,
+    }
     // The client that asked gets the answer before the connection closes.
     stopped.send_replace(true);
     let connections = server.await;

@@ -30,12 +30,12 @@
 //! | question | file |
 //! |---|---|
 //! | Where is a command, and where does a new one go? | `commands/` (`vpnctl`), `vpnd/` |
-//! | Where does the daemon start, reload and stop? | `daemon/`; `daemon/service.rs` has its commands |
+//! | Where does the daemon answer a command? | the table in `daemon/service.rs`; `daemon/`, one file per subject |
+//! | Where does the daemon start, reload and stop? | `daemon.rs`, `daemon/reload.rs` |
 //! | Who may connect, and what may the daemon do? | `daemon/server.rs`, `daemon/privilege.rs`, `daemon/confinement.rs` |
 //! | Where are the settings of `vpnd.toml`, and the rule for the control socket? | `config/`, `control_socket.rs` |
 //! | Where are policy and certificates read? | `daemon/source.rs`, `policy_file.rs`, `store.rs`, `certificates.rs` |
-//! | Where do values of the gateway become fields of the protocol? | `view.rs`, `view/` |
-//! | How is an answer printed? | `report.rs`, `report/` |
+//! | Where does an answer get its fields, and its text? | `view.rs`, `view/`; `report.rs`, `report/` |
 //! | Where is a state explained, or judged? | `why/`, `health/`, `support/`; `src/findings/` of crate `vpn` |
 //! | Who warns of settings that do nothing or lock out? | `*_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
 //! | Where do events, numbers and keys leave it? | `daemon/`, files of their names; `wireshark.rs` |

@@ -99,7 +99,7 @@ impl Ledger {
     /// Begins to read all tunnels. Of phase 1 and phase 2 tunnels together, `limit` have series of their own.
     pub fn round(&mut self, limit: usize) -> Round<'_> {
         self.round += 1;
-        Round { ledger: self, room: limit, fleet: Fleet::default() }
+        Round { ledger: self, limit, room: limit, fleet: Fleet::default() }
     }
 }
 
@@ -107,11 +107,19 @@ impl Ledger {
 #[derive(Debug)]
 pub struct Round<'l> {
     ledger: &'l mut Ledger,
+    limit: usize,
+    /// The series that are left of them.
     room: usize,
     fleet: Fleet,
 }
 
 impl Round<'_> {
+    /// Begins again: the policy has been replaced meanwhile.
+    pub fn begin_again(&mut self) {
+        self.ledger.round += 1;
+        (self.room, self.fleet) = (self.limit, Fleet::default());
+    }
+
     /// Takes in some of the tunnels, in the order of the policy. The first of them may be the rest of the last one before.
     pub fn add(&mut self, tunnels: &[IkeStatus]) {
         for tunnel in tunnels {
@@ -156,10 +164,10 @@ impl Round<'_> {
             fleet.states[1][child.state.number()] += 1;
             fleet.lines.push(lines.line(Some(child)));
             if fleet.lists_one_more(room)
-                && let Some(tunnel) = fleet.tunnels.last_mut()
+                && let Some(listed) = fleet.tunnels.last_mut()
             {
                 let (name, state) = (child.name.clone(), child.state);
-                tunnel.children.push(Child { name, state, counts });
+                listed.children.push(Child { name, state, counts });
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The daemon's answers about the providers of cryptography.
 
+use super::Daemon;
 use super::refusal::refusal;
-use super::{Daemon, Gateway};
 use crate::crypto::{report, service};
 use control::protocol::{CryptoState, CryptoStats, Refusal};
 use esp::plane::CryptoAccounting;
 use tracing::info;
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     pub(super) fn crypto(&self) -> CryptoState {
         service::state(&self.crypto, 0)
     }

@@ -1,7 +1,7 @@
 //! The daemon's answers about IPsec of each address family.
 
+use super::Daemon;
 use super::refusal::refusal;
-use super::{Daemon, Gateway};
 use crate::families::remark;
 use control::protocol::{FamiliesInfo, FamilyInfo, Refusal, RefusalCode};
 use esp::families::Family;
@@ -13,10 +13,10 @@ use tracing::info;
 /// Packets that were dropped because a family is off.
 const DROPPED: [&str; 2] = ["esp.outbound_family_off", "esp.inbound_family_off"];
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     pub(super) async fn families(&self) -> Result<FamiliesInfo, Refusal> {
-        let now = self.gateway.families().await.map_err(refusal)?;
-        let status = self.gateway.status().await.map_err(refusal)?;
+        let now = self.gateway.tunnels().families().await.map_err(refusal)?;
+        let status = self.gateway.tunnels().status().await.map_err(refusal)?;
         let counters = self.gateway.counters().await.map_err(refusal)?;
         let dropped: u64 = DROPPED.iter().filter_map(|name| counters.get(*name)).sum();
         let info = |family: Family| FamilyInfo {
@@ -45,9 +45,9 @@ impl<G: Gateway> Daemon<G> {
         };
         // One at a time, so that no change of the other family is lost.
         let _guard = self.reloading.lock().await;
-        let before = self.gateway.families().await.map_err(refusal)?;
+        let before = self.gateway.tunnels().families().await.map_err(refusal)?;
         let after = before.with(family, on.unwrap_or(self.families.default_of(family)));
-        self.gateway.set_families(after).await.map_err(refusal)?;
+        self.gateway.tunnels().set_families(after).await.map_err(refusal)?;
         if before != after {
             info!(ipv4 = after.ipv4, ipv6 = after.ipv6, "IPsec of the address families");
         }

@@ -1,7 +1,7 @@
 //! The daemon's answers about SAs that are keyed by hand.
 
+use super::Daemon;
 use super::refusal::refusal;
-use super::{Daemon, Gateway};
 use crate::config::Sa;
 use crate::sa_file::tables;
 use crate::view;
@@ -9,14 +9,14 @@ use control::protocol::{KeyedText, ManualSaInfo, Refusal, RefusalCode, SaList, S
 use std::path::Path;
 use vpn::manual::{ManualSa, ManualSas, Removed};
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     pub(super) async fn manual_sas(&self) -> Result<Vec<ManualSaInfo>, Refusal> {
-        let status = self.gateway().manual_sas().await.map_err(refusal)?;
+        let status = self.gateway().manual().status().await.map_err(refusal)?;
         Ok(status.iter().map(view::manual_sa).collect())
     }
 
     pub(super) async fn sa_list(&self) -> Result<SaList, Refusal> {
-        Ok(SaList { sas: self.manual_sas().await?, blocked: self.gateway().blocked_by_hand() })
+        Ok(SaList { sas: self.manual_sas().await?, blocked: self.gateway().manual().blocked() })
     }
 
     /// Adds the SAs of `[[sa]]` tables, with the defaults of the configuration.
@@ -31,7 +31,7 @@ impl<G: Gateway> Daemon<G> {
             tables.iter().map(|sa| sa.manual(config.esp.replay_window)).collect();
         let warnings = warnings(sas.iter(), "were added by hand");
         let names: Vec<SaName> = sas.iter().map(name_of).collect();
-        self.gateway().add_manual_sas(sas, offload).await.map_err(refusal)?;
+        self.gateway().manual().add(sas, offload).await.map_err(refusal)?;
         for warning in warnings {
             tracing::warn!("{warning}");
         }
@@ -47,8 +47,7 @@ impl<G: Gateway> Daemon<G> {
         name: &str,
         keep_blocked: bool,
     ) -> Result<SaRemoved, Refusal> {
-        let removed =
-            self.gateway().remove_manual_sas(name, keep_blocked).await.map_err(refusal)?;
+        let removed = self.gateway().manual().remove(name, keep_blocked).await.map_err(refusal)?;
         let Removed { sas, blocked, configured, .. } = removed;
         tracing::info!(sa = name, sas = sas.len(), blocked, "SAs keyed by hand were removed");
         Ok(SaRemoved { name: name.to_owned(), sas: sas.len(), blocked, configured })

@@ -4,9 +4,9 @@
 
 mod late;
 
+use super::Daemon;
 use super::refusal::refusal;
 use super::tunnels::FILTER_KNOWN;
-use super::{Daemon, Gateway};
 use crate::report::{self, Colour};
 use crate::{counters, view};
 use ::metrics::{
@@ -14,6 +14,7 @@ use ::metrics::{
     News, Reading, Reason, Snapshot, Source, Why,
 };
 use control::protocol::{CertificateInfo, GuardInfo, Refusal, Tunnel};
+use ike::status::StatusPage;
 use late::Late;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +24,6 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 use vpn::Events;
 
-/// Child tunnels that the engine is asked for at a time.
-const PAGE: usize = 64;
 /// For so long, another client gets the same text.
 const FRESH: Duration = Duration::from_secs(1);
 /// For so long, the guard is not looked at again: `nft` runs for that.
@@ -55,7 +54,7 @@ pub fn listen(address: &Address, page: bool) -> Result<Bound, BindError> {
 }
 
 /// Serves metrics until the returned tasks are dropped. `events` are those of the gateway.
-pub fn serve<G: Gateway>(bound: Bound, daemon: &Arc<Daemon<G>>, events: Events) -> JoinSet<()> {
+pub fn serve(bound: Bound, daemon: &Arc<Daemon>, events: Events) -> JoinSet<()> {
     let config = &daemon.started_with.config.metrics;
     let access = Access { hosts: config.hosts.clone(), page: config.page };
     let metrics = Arc::new(Metrics {
@@ -80,7 +79,7 @@ pub fn serve<G: Gateway>(bound: Bound, daemon: &Arc<Daemon<G>>, events: Events) 
 }
 
 /// Counts events, and tells browsers of them.
-async fn follow<G: Gateway>(mut events: Events, metrics: Arc<Metrics<G>>) {
+async fn follow(mut events: Events, metrics: Arc<Metrics>) {
     while let Some(event) = events.recv().await {
         let (now, missed) = (SystemTime::now(), events.missed());
         let mut happenings = metrics.happenings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,8 +93,8 @@ async fn follow<G: Gateway>(mut events: Events, metrics: Arc<Metrics<G>>) {
     }
 }
 
-struct Metrics<G> {
-    daemon: Arc<Daemon<G>>,
+struct Metrics {
+    daemon: Arc<Daemon>,
     started: SystemTime,
     happenings: Mutex<Happenings>,
     news: News,
@@ -123,7 +122,7 @@ struct LastReading {
     reading: Reading,
 }
 
-impl<G: Gateway> Source for Metrics<G> {
+impl Source for Metrics {
     async fn scrape(&self) -> Option<Bytes> {
         let mut kept = self.text.lock().await;
         if let Some((at, text)) = &*kept
@@ -153,7 +152,7 @@ impl<G: Gateway> Source for Metrics<G> {
     }
 
     async fn tunnel(&self, name: &str) -> Option<Tunnel> {
-        let status = self.daemon.gateway.status_of(name).await.ok()??;
+        let status = self.daemon.gateway.tunnel(name).status().await.ok()??;
         Some(view::tunnel(&status, SystemTime::now()))
     }
 
@@ -189,7 +188,7 @@ impl<G: Gateway> Source for Metrics<G> {
     }
 }
 
-impl<G: Gateway> Metrics<G> {
+impl Metrics {
     async fn snapshot(&self) -> Result<Snapshot, Refusal> {
         let daemon = &self.daemon;
         let (reading, dropped, guard) = join!(self.read(0), self.dropped(), self.guard());
@@ -246,23 +245,15 @@ impl<G: Gateway> Metrics<G> {
     }
 }
 
-impl<G: Gateway> Daemon<G> {
-    /// Reads all tunnels of one policy: after a reload the reading begins again.
+impl Daemon {
+    /// Reads all tunnels.
     async fn fleet(&self, ledger: &mut Ledger) -> Result<Fleet, Refusal> {
-        'again: loop {
-            let mut round = ledger.round(self.started_with.config.metrics.tunnels);
-            let mut start = None;
-            loop {
-                let Some(page) = self.gateway.status_page(start, PAGE).await.map_err(refusal)?
-                else {
-                    continue 'again;
-                };
-                round.add(&page.tunnels);
-                start = page.next;
-                if start.is_none() {
-                    return Ok(round.finish());
-                }
-            }
-        }
+        let mut round = ledger.round(self.started_with.config.metrics.tunnels);
+        let take = |page: Option<StatusPage>| match page {
+            Some(page) => round.add(&page.tunnels),
+            None => round.begin_again(),
+        };
+        self.gateway.tunnels().each_page(take).await.map_err(refusal)?;
+        Ok(round.finish())
     }
 }

@@ -1,18 +1,17 @@
 //! The daemon's answers about the kernel plane, and its resynchronisation.
 
+use super::Daemon;
 use super::refusal::refusal;
-use super::{Daemon, Gateway};
 use crate::offload_advice;
 use crate::view;
 use control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
-use esp::plane::Maintenance;
 use host::Devices;
 use std::collections::BTreeMap;
 use tracing::info;
 use xfrm::placement::Placed;
 use zeroize::Zeroizing;
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     /// Changes of the policy in force with which network cards could offload more.
     pub(super) fn offload_advice(&self) -> Vec<String> {
         offload_advice::of(
@@ -23,12 +22,12 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) fn offload(&self) -> OffloadInfo {
-        view::offload(&self.gateway().cards())
+        view::offload(&self.gateway().offload().report())
     }
 
     /// Says of tunnels' SAs where the kernel has them.
     pub(super) fn place(&self, tunnels: &mut [Tunnel]) {
-        let sas = self.gateway().placed();
+        let sas = self.gateway().offload().sas();
         if sas.is_empty() {
             return;
         }
@@ -71,12 +70,7 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) async fn resync(&self) -> Result<ResyncInfo, Refusal> {
-        let done = self
-            .gateway()
-            .with_plane(|plane| plane.maintenance().resync())
-            .await
-            .map_err(refusal)?;
-        let done = done.map_err(|error| Refusal::new(RefusalCode::DataPlane, error.to_string()))?;
+        let done = self.gateway().offload().resync().await.map_err(refusal)?;
         let esp::plane::Resynced { sas, policies, moved } = done;
         info!(sas, policies, moved, "resynchronised with the kernel");
         Ok(ResyncInfo { sas, policies, moved })

@@ -1,7 +1,7 @@
 //! The daemon's answers about itself and about traffic outside the tunnels.
 
+use super::Daemon;
 use super::refusal::refusal;
-use super::{Daemon, Gateway};
 use crate::config::Config;
 use crate::counters::UNSERVED;
 use crate::view;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use vpn::planes::{Found, KernelUse};
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     pub(super) async fn overview(&self) -> Result<Overview, Refusal> {
         let tunnels = self.tunnels().await?;
         let counters = self.gateway().counters().await.map_err(refusal)?;
@@ -27,9 +27,9 @@ impl<G: Gateway> Daemon<G> {
             counters.iter().filter(|(name, _)| name.starts_with(layer)).map(|(_, n)| n).sum()
         };
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
-        let filter = self.gateway().filter().await.map_err(refusal)?;
+        let filter = self.gateway().filter().status().await.map_err(refusal)?;
         let config = &self.started_with.config;
-        let (found, offload) = (self.gateway().planes(), self.offload());
+        let (found, offload) = (self.gateway().offload().planes(), self.offload());
         Ok(Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -89,7 +89,7 @@ impl<G: Gateway> Daemon<G> {
     /// Counts of discarded packets and messages, with those of the kernel if it protects packets.
     pub(super) async fn counters(&self) -> Result<BTreeMap<String, u64>, Refusal> {
         let mut counters = self.gateway().counters().await.map_err(refusal)?;
-        if matches!(self.gateway().planes().kernel, KernelUse::Used { .. }) {
+        if matches!(self.gateway().offload().planes().kernel, KernelUse::Used { .. }) {
             // In the thread that is surely in the plane's namespace.
             let asked = self.gateway().with_plane(|_| xfrm::statistics()).await;
             let kernel = asked.map_err(refusal)?.into_iter();
@@ -111,16 +111,16 @@ impl<G: Gateway> Daemon<G> {
     pub(super) async fn trace(&self, description: &str) -> Result<TraceInfo, Refusal> {
         let packet = esp::trace::parse(description)
             .map_err(|error| Refusal::new(RefusalCode::BadPacket, error.to_string()))?;
-        let trace = self.gateway().trace(packet).await.map_err(refusal)?;
+        let trace = self.gateway().filter().trace(packet).await.map_err(refusal)?;
         let message = "this data plane cannot tell what it would do";
         let trace = trace.ok_or_else(|| Refusal::new(RefusalCode::NotPossible, message))?;
-        let families = self.gateway().families().await.map_err(refusal)?;
+        let families = self.gateway().tunnels().families().await.map_err(refusal)?;
         Ok(trace::explain(&packet, &trace, families))
     }
 
     pub(super) async fn filter(&self) -> Result<FilterStatus, Refusal> {
         let message = "this data plane leaves traffic that is no tunnel's alone";
-        let filter = self.gateway().filter().await.map_err(refusal)?;
+        let filter = self.gateway().filter().status().await.map_err(refusal)?;
         filter.ok_or_else(|| Refusal::new(RefusalCode::NotPossible, message))
     }
 
@@ -164,7 +164,7 @@ impl<G: Gateway> Daemon<G> {
     ) -> Result<(Vec<FilterChange>, Option<String>), Refusal> {
         let Some(config) = config else { return Ok(Default::default()) };
         let remark = self.needs_restart(&config);
-        let Some(status) = self.gateway().filter().await.map_err(refusal)? else {
+        let Some(status) = self.gateway().filter().status().await.map_err(refusal)? else {
             return Ok((Vec::new(), remark));
         };
         let after = config.filter.filter();
@@ -200,7 +200,7 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), Refusal> {
-        self.gateway().set_filter(Arc::clone(&filter)).await.map_err(refusal)?;
+        self.gateway().filter().replace(Arc::clone(&filter)).await.map_err(refusal)?;
         info!(
             rules = filter.rules.len(),
             ipv4 = filter.ipv4.name(),

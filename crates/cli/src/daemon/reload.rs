@@ -1,8 +1,8 @@
 //! Reloads: reading the policy, the certificates and the configuration again, and putting them in force.
 
+use super::Daemon;
 use super::refusal::{refusal, usable};
 use super::service_manager::tell;
-use super::{Daemon, Gateway};
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::policy_file::PolicyFile;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{error, info, warn};
 
-impl<G: Gateway> Daemon<G> {
-    /// Reads the policy file and the certificates again and, unless `dry_run`, puts them in force as a whole, or keeps
+impl Daemon {
+    /// Reads the policy file and the certificates again and, unless `dry_run`, puts all of them in force, or keeps
     /// the old ones and says why in the log and to the caller. After `undo_after`, the filter of before comes back
     /// unless it is confirmed.
     ///

@@ -4,7 +4,7 @@ use super::numbers::Numbers;
 use super::refusal::bad_level;
 use super::server::Service;
 use super::undo::Pending;
-use super::{Gateway, LevelControl, Source};
+use super::{LevelControl, Source};
 use crate::certificates::Keeper;
 use crate::config::{Config, Found, OnStop};
 use crate::crypto::tunables::Tunables;
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify};
-use vpn::Events;
+use vpn::{Events, Gateway};
 
 /// A running daemon around a gateway.
-pub struct Daemon<G> {
-    pub(super) gateway: G,
+pub struct Daemon {
+    pub(super) gateway: Gateway,
     pub(super) source: Source,
     pub(super) certificates: Arc<Keeper>,
     /// The policy in force, and where it is defined.
@@ -42,10 +42,10 @@ pub struct Daemon<G> {
     keep_guard: AtomicBool,
 }
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     /// Puts the parts together; a reload reads the policy from `source` and what `certificates` keeps.
     pub fn new(
-        gateway: G,
+        gateway: Gateway,
         source: impl Into<Source>,
         certificates: Arc<Keeper>,
         levels: LevelControl,
@@ -110,7 +110,7 @@ impl<G: Gateway> Daemon<G> {
     }
 
     /// The gateway.
-    pub fn gateway(&self) -> &G {
+    pub fn gateway(&self) -> &Gateway {
         &self.gateway
     }
 
@@ -151,7 +151,7 @@ impl<G: Gateway> Daemon<G> {
     }
 }
 
-impl<G: Gateway> Service for Daemon<G> {
+impl Service for Daemon {
     fn events(&self) -> Events {
         self.gateway.events()
     }

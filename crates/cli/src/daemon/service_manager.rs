@@ -4,7 +4,6 @@
 //! that the daemon has none. systemd listens to the main process of a service only (`NotifyAccess=main`): the daemon, which
 //! systemd has started, names the helper as that before it is confined.
 
-use super::gateway::Gateway;
 use super::helper;
 use crate::report::duration;
 use sd_notify::NotifyState;
@@ -19,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{error, info, warn};
+use vpn::Gateway;
 
 /// The variable that names the socket.
 const NAME: &str = "NOTIFY_SOCKET";
@@ -106,14 +106,14 @@ pub(super) fn send(text: &str) -> io::Result<()> {
 /// Where the service manager watches the service (`WatchdogSec=`), tells it three times within its limit that the
 /// engine and all workers answer. If one of them no longer does, the service manager ends the daemon and starts another
 /// one.
-pub(super) async fn be_watched<G: Gateway>(gateway: G) {
+pub(super) async fn be_watched(gateway: Gateway) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let mut beats = interval((limit / 3).max(Duration::from_millis(1)));
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut were_silent = Vec::new();
     loop {
         beats.tick().await;
-        if gateway.families().await.is_err() {
+        if gateway.tunnels().families().await.is_err() {
             return;
         }
         let workers = gateway.workers().clone();

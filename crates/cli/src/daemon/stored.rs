@@ -2,7 +2,7 @@
 
 use super::refusal::usable;
 use super::source::lock;
-use super::{Daemon, Gateway, Source};
+use super::{Daemon, Source};
 use crate::kernel_traffic;
 use crate::policy_file::{self, PolicyFile};
 use crate::store::{get, prepare, unusable};
@@ -12,7 +12,7 @@ use policy::database::PutOptions;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     /// The stored objects, or those of the policy file if the daemon runs from one.
     pub(super) async fn get_policy(&self, wanted: GetPolicy) -> Result<PolicyText, Refusal> {
         let source = self.source.clone();
@@ -40,7 +40,7 @@ impl<G: Gateway> Daemon<G> {
             );
             return Err(Refusal::new(RefusalCode::NotPossible, message));
         };
-        // One at a time with reloads, so that what was stored last is in force.
+        // One at a time with reloads, so that the policy stored last is in force.
         let _guard = self.reloading.lock().await;
         let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
         let (store, keeper) = (Arc::clone(store), Arc::clone(&self.certificates));

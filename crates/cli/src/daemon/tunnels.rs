@@ -1,7 +1,7 @@
 //! The daemon's answers about tunnels, and the commands for them.
 
+use super::Daemon;
 use super::refusal::{refusal, unknown_tunnel};
-use super::{Daemon, Gateway};
 use crate::view;
 use crate::why::explain;
 use control::protocol::{Activation, Explanation, Refusal, Tunnel};
@@ -17,9 +17,9 @@ use vpn::{GatewayError, Selection};
 /// For so long, a status does not read the packet filter again: programs ask often.
 pub(super) const FILTER_KNOWN: Duration = Duration::from_secs(10);
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
-        let status = self.gateway.status().await.map_err(refusal)?;
+        let status = self.gateway.tunnels().status().await.map_err(refusal)?;
         let mut tunnels = self.seen(&status);
         self.numbers.apply(&mut tunnels);
         Ok(tunnels)
@@ -41,7 +41,7 @@ impl<G: Gateway> Daemon<G> {
     /// A phase 1 tunnel, or a phase 2 tunnel with the phase 1 tunnel that carries it and no other child, with the
     /// findings about its traffic.
     pub(super) async fn status(&self, name: &str) -> Result<Tunnel, Refusal> {
-        let Some(status) = self.gateway.status_of(name).await.map_err(refusal)? else {
+        let Some(status) = self.gateway.tunnel(name).status().await.map_err(refusal)? else {
             return Err(unknown_tunnel(name, &self.tunnels().await?));
         };
         let mut tunnel = self.seen(std::slice::from_ref(&status));
@@ -63,7 +63,7 @@ impl<G: Gateway> Daemon<G> {
 
     /// Explains a phase 1 tunnel, or a phase 2 tunnel alone. The knowledge of the packet filter may be as old as `age`.
     pub(super) async fn why(&self, name: &str, age: Duration) -> Result<Explanation, Refusal> {
-        let Some(tunnel) = self.gateway.status_of(name).await.map_err(refusal)? else {
+        let Some(tunnel) = self.gateway.tunnel(name).status().await.map_err(refusal)? else {
             return Err(unknown_tunnel(name, &self.tunnels().await?));
         };
         let only = (tunnel.name != name).then_some(name);
@@ -77,7 +77,8 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {
-        let activations = self.known(self.gateway.activate(selection(names)).await).await?;
+        let activations =
+            self.known(self.gateway.tunnels().activate(selection(names)).await).await?;
         Ok(activations.into_iter().map(view::activation).collect())
     }
 
@@ -85,29 +86,30 @@ impl<G: Gateway> Daemon<G> {
         &self,
         names: Vec<String>,
     ) -> Result<Vec<Activation>, Refusal> {
-        let begun = self.known(self.gateway.start_activate(selection(names)).await).await?;
+        let begun =
+            self.known(self.gateway.tunnels().start_activate(selection(names)).await).await?;
         let shown = |b: vpn::Begun| Activation { name: b.name, up: b.up, failure: None };
         Ok(begun.into_iter().map(shown).collect())
     }
 
     pub(super) async fn start_deactivate(&self, name: &str) -> Result<(), Refusal> {
-        self.known(self.gateway.start_deactivate(name).await).await
+        self.known(self.gateway.tunnel(name).start_deactivate().await).await
     }
 
     /// Everything that keeps tunnels from coming up, as far as it is known before anyone tries.
     pub(super) async fn warnings(&self) -> Result<Vec<String>, Refusal> {
-        let lacking = self.gateway.lacking().await.map_err(refusal)?;
+        let lacking = self.gateway.tunnels().lacking().await.map_err(refusal)?;
         let lacking = lacking.into_iter().map(|(tunnel, lack)| cannot_send(&tunnel, lack));
         let families = self.family_warnings().await?;
         Ok(families.into_iter().chain(lacking).chain(self.certificates.remarks()).collect())
     }
 
     pub(super) async fn deactivate(&self, name: &str) -> Result<(), Refusal> {
-        self.known(self.gateway.deactivate(name).await).await
+        self.known(self.gateway.tunnel(name).deactivate().await).await
     }
 
     pub(super) async fn rekey(&self, name: &str) -> Result<(), Refusal> {
-        self.known(self.gateway.rekey(name).await).await
+        self.known(self.gateway.tunnel(name).rekey().await).await
     }
 
     pub(super) async fn list(&self, all: bool) -> Result<Vec<Tunnel>, Refusal> {

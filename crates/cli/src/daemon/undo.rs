@@ -1,7 +1,7 @@
 //! A change of the filter that is undone after a while unless it is confirmed: an operator who has shut himself out
 //! waits for it.
 
-use super::{Daemon, Gateway};
+use super::Daemon;
 use esp::filter::Filter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Pending {
     }
 }
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     /// Undoes each change of the filter that nobody confirms in time, for ever.
     pub(super) async fn undo_unconfirmed(&self) {
         loop {

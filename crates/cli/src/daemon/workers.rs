@@ -1,12 +1,12 @@
 //! The daemon's answers about the threads that carry packets.
 
-use super::{Daemon, Gateway};
+use super::Daemon;
 use crate::view;
 use control::protocol::workers::Workers;
 use control::protocol::{Refusal, RefusalCode, WorkersChange};
 use tracing::info;
 
-impl<G: Gateway> Daemon<G> {
+impl Daemon {
     pub(super) fn workers(&self) -> Workers {
         view::workers(&self.gateway.workers().report())
     }

@@ -3,12 +3,10 @@
 //! The commands that docs/from-aix.md shows after `$` are run here, and their output must be as it stands there;
 //! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test control aix` writes it again, for review.
 
-use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Config, Crypto, FamiliesSection, Log};
 use cli::crypto::tunables::Tunables;
-use cli::daemon::Gateway as _;
 use cli::daemon::{self, Daemon, Source};
 use cli::families::FamilySettings;
 use control::client::Client;
@@ -20,13 +18,14 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use vpn::MemoryGateway;
 
 const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
 /// A directory with a policy, links, and a daemon with a store.
 struct Bench {
     directory: tempfile::TempDir,
-    gateway: MemoryGateway,
+    memory: MemoryGateway,
     daemon: Option<JoinHandle<()>>,
 }
 
@@ -52,22 +51,23 @@ impl Bench {
         let source = Source::open_store(&path("store")).expect("it is new");
         let read = source.read().expect("valid");
         let policy = Arc::new(read.policy);
-        let gateway = MemoryGateway::new(Arc::clone(&policy));
+        let memory = MemoryGateway::new(Arc::clone(&policy));
         let certificates =
             Certificates { directory: directory.path().to_owned(), ..Certificates::default() };
         let log = daemon::start_log(&Log::default());
         let section = FamiliesSection { file: path("families.toml"), ..Default::default() };
         let (families, _) = FamilySettings::read(&section);
         let crypto = Crypto { tunables: path("crypto.toml"), ..Crypto::default() };
-        let workers = gateway.workers().clone();
+        let workers = memory.gateway().workers().clone();
         let (tunables, _) = Tunables::start(&crypto, Arc::default(), Some(workers));
-        let daemon = Daemon::new(gateway.clone(), source, Arc::new(Keeper::new(certificates)), log)
-            .with_policy(policy, read.definitions)
-            .with_families(families)
-            .with_crypto(tunables)
-            .configured(Some(path("running.toml")), Config::default());
+        let daemon =
+            Daemon::new(memory.gateway().clone(), source, Arc::new(Keeper::new(certificates)), log)
+                .with_policy(policy, read.definitions)
+                .with_families(families)
+                .with_crypto(tunables)
+                .configured(Some(path("running.toml")), Config::default());
         let thread = running::start(daemon, path("control.sock"));
-        Self { directory, gateway, daemon: Some(thread) }
+        Self { directory, memory, daemon: Some(thread) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -210,7 +210,7 @@ fn scripts_find_their_exit_status() {
     assert_eq!(bench.told("ike cmd=remove all"), "Phase 1 tunnel 1 (site): removed\n");
     assert_eq!(bench.told("ike cmd=remove all"), "", "nothing is left to do");
     let why = "we offered AES-CBC-256; the peer refused it".to_owned();
-    bench.gateway.fail("site", Failure::new(FailureKind::NoProposalChosen, why));
+    bench.memory.fail("site", Failure::new(FailureKind::NoProposalChosen, why));
     let error = bench.refused("ike cmd=activate namelist=site");
     assert!(
         error.contains("we offered AES-CBC-256") && error.contains("vpnctl why site"),

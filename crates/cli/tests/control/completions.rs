@@ -1,6 +1,5 @@
 //! Completions, as shells ask for them, against a daemon around an in-memory gateway.
 
-use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
@@ -12,6 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use vpn::MemoryGateway;
 
 const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
@@ -145,12 +145,13 @@ fn names_of_tunnels_come_from_the_daemon_that_runs() {
     let source = Source::from(policy);
     let read = source.read().expect("valid");
     let policy = Arc::new(read.policy);
-    let gateway = MemoryGateway::new(Arc::clone(&policy));
+    let memory = MemoryGateway::new(Arc::clone(&policy));
     let certificates =
         Certificates { directory: directory.path().to_owned(), ..Certificates::default() };
     let log = daemon::start_log(&Log::default());
-    let daemon = Daemon::new(gateway, source, Arc::new(Keeper::new(certificates)), log)
-        .with_policy(policy, read.definitions);
+    let daemon =
+        Daemon::new(memory.gateway().clone(), source, Arc::new(Keeper::new(certificates)), log)
+            .with_policy(policy, read.definitions);
     let thread = running::start(daemon, socket.clone());
 
     let line = |words: &str| format!("vpnctl --control {} {words}", socket.display());

@@ -1,6 +1,5 @@
 //! `vpnctl check-health` against a daemon around the gateway in memory.
 
-use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::Log;
@@ -13,6 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use vpn::MemoryGateway;
 use vpn::findings::{Finding, FindingKind};
 
 const SAMPLE: &str = include_str!("../../../../tests/policies/site/left.xml");
@@ -31,10 +31,10 @@ fn the_exit_status_tells_how_a_tunnel_is() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name);
     let policy = policy::xml::read("left.xml", SAMPLE).expect("the sample is valid").policy;
-    let gateway = MemoryGateway::new(Arc::new(policy));
+    let memory = MemoryGateway::new(Arc::new(policy));
     let levels = daemon::start_log(&Log::default());
     let keeper = Arc::new(Keeper::default());
-    let daemon = Daemon::new(gateway.clone(), path("policy.xml"), keeper, levels);
+    let daemon = Daemon::new(memory.gateway().clone(), path("policy.xml"), keeper, levels);
     let socket = path("control.sock");
     let thread = running::start(daemon, socket.clone());
     let mut client = Client::connect(&socket).expect("the daemon listens");
@@ -54,7 +54,7 @@ fn the_exit_status_tells_how_a_tunnel_is() {
     assert_eq!(health["children"]["up"], 1, "{text}");
     assert!(health["problems"].as_array().expect("a list").iter().all(|p| p["tunnel"].is_null()));
 
-    gateway.find(Finding::new("site_lan", FindingKind::Forwarding, true, "it does not forward"));
+    memory.find(Finding::new("site_lan", FindingKind::Forwarding, true, "it does not forward"));
     let (status, text) = check(&socket, "site --format json");
     let health: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((status, &health["exit_status"]), (2, &Value::from(2)), "{text}");
@@ -66,7 +66,7 @@ fn the_exit_status_tells_how_a_tunnel_is() {
     assert!(status == 3 && text.starts_with("VPND UNKNOWN - "), "{status} {text}");
     assert_eq!(check(&socket, "--format xml").0, 3, "wrong arguments");
     ask(Ask::Deactivate { name: "site".to_owned() });
-    gateway.fail("site", Failure::new(FailureKind::NoAnswer, String::new()));
+    memory.fail("site", Failure::new(FailureKind::NoAnswer, String::new()));
     ask(Ask::Stop { keep_guard: false });
     thread.join().expect("no panic");
     let (status, text) = check(&socket, "");

@@ -4,7 +4,6 @@
 mod aix;
 mod completions;
 mod health;
-mod memory;
 mod metrics;
 mod policy_store;
 mod protocol;

@@ -1,11 +1,10 @@
 //! Metrics of a daemon around the gateway in memory.
 
-use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Config, Log};
 use cli::daemon::metrics::serve;
-use cli::daemon::{self, Daemon, Gateway};
+use cli::daemon::{self, Daemon};
 use control::client::Client;
 use control::protocol::Command;
 use ike::failure::{Failure, FailureKind};
@@ -19,6 +18,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 use testkit::until;
+use vpn::MemoryGateway;
 
 const SAMPLE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
@@ -60,7 +60,7 @@ fn tells(socket: &Path, lines: &[&str]) -> String {
 /// A daemon around a gateway in memory, with a client; it ends when it is told to.
 struct Running {
     directory: TempDir,
-    gateway: MemoryGateway,
+    memory: MemoryGateway,
     client: Client,
     thread: JoinHandle<()>,
 }
@@ -71,16 +71,16 @@ impl Running {
         let path = |name: &str| directory.path().join(name);
         let loaded = policy::xml::read("left.xml", SAMPLE).expect("the sample is valid");
         let policy = Arc::new(loaded.policy);
-        let gateway = MemoryGateway::new(Arc::clone(&policy));
+        let memory = MemoryGateway::new(Arc::clone(&policy));
         let levels = daemon::start_log(&Log::default());
         let keeper = Arc::new(Keeper::default());
-        let daemon = Daemon::new(gateway.clone(), path("policy.xml"), keeper, levels)
+        let daemon = Daemon::new(memory.gateway().clone(), path("policy.xml"), keeper, levels)
             .with_policy(policy, loaded.definitions)
             .configured(None, Config::default());
         let endpoint = Bound::new(&Address::Unix(path("metrics.sock"))).expect("a free path");
         let thread = running::start_with(daemon, path("control.sock"), Some(endpoint));
         let client = Client::connect(&path("control.sock")).expect("the daemon listens");
-        Self { directory, gateway, client, thread }
+        Self { directory, memory, client, thread }
     }
 
     fn socket(&self) -> PathBuf {
@@ -123,7 +123,7 @@ fn metrics_follow_a_tunnel_and_its_failures() {
         ],
     );
     running.ask(Command::Deactivate { name: "site".to_owned() });
-    running.gateway.fail("site", Failure::new(FailureKind::NoAnswer, String::new()));
+    running.memory.fail("site", Failure::new(FailureKind::NoAnswer, String::new()));
     running.ask(Command::Activate { names: vec!["site".to_owned()] });
     // The tunnel and its counts stay.
     tells(
@@ -188,7 +188,7 @@ fn the_page_tells_of_a_tunnel_why_it_is_down_and_what_happens() {
     running.ask(Command::Deactivate { name: "site".to_owned() });
     until_seen("\"event\":\"closed\"");
     let no_answer = Failure::new(FailureKind::NoAnswer, "no answer from <192.0.2.2>".to_owned());
-    running.gateway.fail("site", no_answer);
+    running.memory.fail("site", no_answer);
     running.ask(Command::Activate { names: vec!["site".to_owned()] });
     until_seen("\"event\":\"failed\"");
     let why = json(&socket, "/api/why?name=site_lan");
@@ -218,10 +218,14 @@ fn a_reload_does_not_wait_for_the_end_of_a_scrape() {
         Arc::new(tunnel)
     };
     let many = Arc::new(Policy { tunnels: (0..200).map(numbered).collect() });
-    let gateway = MemoryGateway::new(Arc::clone(&many));
+    let memory = MemoryGateway::new(Arc::clone(&many));
     let levels = daemon::start_log(&Log::default());
-    let daemon =
-        Daemon::new(gateway.clone(), path("policy.xml"), Arc::new(Keeper::default()), levels);
+    let daemon = Daemon::new(
+        memory.gateway().clone(),
+        path("policy.xml"),
+        Arc::new(Keeper::default()),
+        levels,
+    );
     let daemon = daemon.with_policy(many, Default::default()).configured(None, Config::default());
     let daemon = Arc::new(daemon);
     let socket = path("metrics.sock");
@@ -229,17 +233,17 @@ fn a_reload_does_not_wait_for_the_end_of_a_scrape() {
     // One thread: a task that is spawned has begun when this one goes on after a yield.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let text = runtime.expect("a runtime").block_on(async {
-        let _serving = serve(endpoint, &daemon, gateway.events());
-        gateway.keep_pages();
+        let _serving = serve(endpoint, &daemon, memory.gateway().events());
+        memory.keep_pages();
         let scrape = tokio::task::spawn_blocking(move || scrape(&socket));
-        gateway.page_wanted().await;
+        memory.page_wanted().await;
         let reloading = Arc::clone(&daemon);
         let reload = tokio::spawn(async move { reloading.reload(false, None).await });
         tokio::task::yield_now().await;
-        gateway.give_pages(1);
+        memory.give_pages(1);
         // While three pages of the old policy have not been given.
         reload.await.expect("no panic").expect("the file is valid");
-        gateway.give_pages(100);
+        memory.give_pages(100);
         scrape.await.expect("no panic")
     });
     assert!(text.contains("vpnd_tunnel_up{tunnel=\"site\"} 0\n"), "{text}");

@@ -1,6 +1,5 @@
 //! `vpnctl policy …`, against a daemon around an in-memory gateway and without one.
 
-use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use vpn::MemoryGateway;
 
 const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
@@ -56,15 +56,19 @@ impl Bench {
     fn start(mut self, source: Source) -> Self {
         let read = source.read().expect("valid");
         let policy = Arc::new(read.policy);
-        let gateway = MemoryGateway::new(Arc::clone(&policy));
+        let memory = MemoryGateway::new(Arc::clone(&policy));
         let certificates =
             Certificates { directory: self.directory.path().to_owned(), ..Certificates::default() };
         let keeper = Arc::new(Keeper::new(certificates));
-        let daemon =
-            Daemon::new(gateway.clone(), source, keeper, daemon::start_log(&Log::default()))
-                .with_policy(policy, read.definitions);
+        let daemon = Daemon::new(
+            memory.gateway().clone(),
+            source,
+            keeper,
+            daemon::start_log(&Log::default()),
+        )
+        .with_policy(policy, read.definitions);
         let thread = running::start(daemon, self.path("control.sock"));
-        self.daemon = Some((gateway, thread));
+        self.daemon = Some((memory, thread));
         self
     }
 

@@ -1,11 +1,10 @@
 //! The control protocol from end to end: a real daemon around an in-memory gateway, and the client of `vpnctl`.
 
-use crate::memory::MemoryGateway;
 use crate::running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
 use cli::daemon::server::{Limits, serve};
-use cli::daemon::{self, Daemon, Gateway};
+use cli::daemon::{self, Daemon};
 use control::client::{Client, ClientError};
 use control::protocol::parse;
 use control::protocol::{
@@ -24,14 +23,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
-use vpn::Selection;
+use vpn::MemoryGateway;
 
 const SAMPLE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
 /// A daemon in a thread, with its policy file and socket in a directory of its own.
 struct Fixture {
     directory: tempfile::TempDir,
-    gateway: MemoryGateway,
+    memory: MemoryGateway,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,12 +45,16 @@ impl Fixture {
         let policy = directory.path().join("policy.xml");
         write_private(&policy, SAMPLE);
         let read = cli::policy_file::read(&policy).expect("the sample is valid");
-        let gateway = MemoryGateway::new(Arc::new(read.policy));
+        let memory = MemoryGateway::new(Arc::new(read.policy));
         let keeper = Arc::new(Keeper::new(certificates(directory.path())));
-        let daemon =
-            Daemon::new(gateway.clone(), policy, keeper, daemon::start_log(&Log::default()));
+        let daemon = Daemon::new(
+            memory.gateway().clone(),
+            policy,
+            keeper,
+            daemon::start_log(&Log::default()),
+        );
         let thread = running::start(daemon, directory.path().join("control.sock"));
-        Self { directory, gateway, thread: Some(thread) }
+        Self { directory, memory, thread: Some(thread) }
     }
 
     fn socket(&self) -> PathBuf {
@@ -154,7 +157,7 @@ fn findings_are_told_by_why_and_status() {
     let fixture = Fixture::start();
     let mut client = fixture.client();
     let finding = Finding::new("site_lan", FindingKind::Forwarding, true, "it does not forward");
-    fixture.gateway.find(finding.with_cure(["set it".to_owned()]));
+    fixture.memory.find(finding.with_cure(["set it".to_owned()]));
     let mut found = |name: &str| {
         let Ok(Reply::Why(why)) = client.ask(Command::Why { name: named(name) }) else {
             panic!("no explanation")
@@ -260,7 +263,7 @@ fn a_failed_activation_says_why_now_and_later() {
         FailureKind::NoProposalChosen,
         named("we offered AES-CBC-256; the peer refused it"),
     );
-    fixture.gateway.fail("site", failure);
+    fixture.memory.fail("site", failure);
     let mut client = fixture.client();
     let Ok(Reply::Activations(activations)) =
         client.ask(Command::Activate { names: vec![named("site")] })
@@ -430,7 +433,7 @@ fn stop_is_answered_and_leaves_no_socket() {
     client.wait_until_gone();
     idle.wait_until_gone();
     fixture.thread.take().expect("it runs").join().expect("it ends well");
-    assert!(fixture.gateway.is_stopped());
+    assert!(fixture.memory.is_stopped());
     let socket = fixture.socket();
     assert!(!socket.exists());
     let Err(error) = Client::connect(&socket) else { panic!("nobody listens") };
@@ -513,10 +516,14 @@ fn with_server(limits: Limits, test: impl AsyncFnOnce(PathBuf)) {
     let policy = directory.path().join("policy.xml");
     write_private(&policy, SAMPLE);
     let read = cli::policy_file::read(&policy).expect("the sample is valid");
-    let gateway = MemoryGateway::new(Arc::new(read.policy));
+    let memory = MemoryGateway::new(Arc::new(read.policy));
     let keeper = Arc::new(Keeper::new(certificates(directory.path())));
-    let service =
-        Arc::new(Daemon::new(gateway, policy, keeper, daemon::start_log(&Log::default())));
+    let service = Arc::new(Daemon::new(
+        memory.gateway().clone(),
+        policy,
+        keeper,
+        daemon::start_log(&Log::default()),
+    ));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let listener = UnixListener::bind(&path).expect("a free path");
@@ -620,21 +627,6 @@ fn the_crypto_facility_is_told_and_set() {
         assert_eq!(refusal.code, code);
         assert!(refusal.message.contains(part), "{refusal}");
     }
-}
-
-#[tokio::test]
-async fn the_twin_does_as_the_engine_promises() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = directory.path().join("policy.xml");
-    write_private(&path, &SAMPLE.replace("IKE_Role=\"Both\"", "IKE_Role=\"Responder\""));
-    let read = cli::policy_file::read(&path).expect("valid");
-    let gateway = MemoryGateway::new(Arc::new(read.policy));
-    assert!(gateway.activate(Selection::All).await.expect("nothing to start").is_empty());
-    let error =
-        gateway.activate(Selection::Named(vec![named("site")])).await.expect_err("a responder");
-    assert!(error.to_string().contains("only the peer may start it"), "{error}");
-    gateway.stop(false).await;
-    assert!(gateway.status().await.is_err());
 }
 
 fn command() -> impl Strategy<Value = Command> {
@@ -750,7 +742,7 @@ fn why_names_the_failure_the_cure_and_its_place() {
         remote: named("192.0.2.2"),
         ppk: None,
     };
-    fixture.gateway.fail("site", proof.into());
+    fixture.memory.fail("site", proof.into());
     let mut client = fixture.client();
     // The places of the policy are known once it has been read by the daemon itself.
     client
@@ -799,7 +791,7 @@ fn why_names_the_side_that_lacks_a_ppk_and_what_to_do() {
     ] {
         let fixture = Fixture::start();
         let lack = ppk.lack;
-        fixture.gateway.fail("site", ppk.into());
+        fixture.memory.fail("site", ppk.into());
         let Ok(Reply::Why(explanation)) =
             fixture.client().ask(Command::Why { name: named("site") })
         else {

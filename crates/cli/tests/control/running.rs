@@ -1,8 +1,7 @@
 //! A daemon that runs in a thread of a test.
 
-use crate::memory::MemoryGateway;
 use cli::daemon::metrics::serve;
-use cli::daemon::{self, Daemon, Gateway, Signals};
+use cli::daemon::{self, Daemon, Signals};
 use host::socket_file::SocketFile;
 use metrics::Bound;
 use std::path::PathBuf;
@@ -11,16 +10,12 @@ use std::thread::{self, JoinHandle};
 use tokio::net::UnixListener;
 
 /// Returns when it listens at that path; the thread ends when the daemon is told to.
-pub fn start(daemon: Daemon<MemoryGateway>, socket: PathBuf) -> JoinHandle<()> {
+pub fn start(daemon: Daemon, socket: PathBuf) -> JoinHandle<()> {
     start_with(daemon, socket, None)
 }
 
 /// The same, which also serves metrics.
-pub fn start_with(
-    daemon: Daemon<MemoryGateway>,
-    socket: PathBuf,
-    endpoint: Option<Bound>,
-) -> JoinHandle<()> {
+pub fn start_with(daemon: Daemon, socket: PathBuf, endpoint: Option<Bound>) -> JoinHandle<()> {
     let (listening, ready) = mpsc::channel();
     let thread = thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
