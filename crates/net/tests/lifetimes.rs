@@ -328,7 +328,7 @@ async fn a_peer_that_does_not_answer_is_told_from_one_that_refuses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_ends_with_the_gateway() {
+async fn pending_calls_end_with_the_gateway() {
     let (wire, cut) = cable();
     let [left, right] = pair(wire, |_| {});
     let there = right.address(false);
