@@ -57,7 +57,7 @@ impl Events {
         unfold(self, |mut events| async { Some((events.recv().await?, events)) })
     }
 
-    /// Makes spans of the crate `tracing` of them: negotiations and rekeys with their fields `vpn.tunnel`, `vpn.child`
+    /// Makes spans of the crate `tracing` out of the events: negotiations and rekeys with their fields `vpn.tunnel`, `vpn.child`
     /// and the SPIs, and, for a subscription with exchanges
     /// ([`Builder::subscribe_with_exchanges`](crate::Builder::subscribe_with_exchanges)), each exchange with its
     /// message ID within them. Their target is `vpn`. The future ends with the gateway; spawn it.

@@ -65,7 +65,7 @@
 //! | feature | |
 //! |---|---|
 //! | `aws-lc` | the library of cryptography; on by default |
-//! | `pure-rust` | RustCrypto in place of AWS-LC, which then needs no C compiler; off by default |
+//! | `pure-rust` | RustCrypto, which needs no C compiler, if `aws-lc` is off; off by default |
 //! | `metrics` | `Gateway::record_metrics`, the gateway's numbers for the crate `metrics`; off by default |
 //! | `pkcs11` | private keys in PKCS#11 tokens; off by default, on in `vpnd` |
 //! | `ring`, `portable` | crypto providers beside it; both are on by default |

@@ -4,7 +4,7 @@ use super::{Gateway, Tunnels};
 use crate::driver::{Command, WeakHandle};
 use crate::events::Events;
 use ike::event::{Event, EventKind};
-use ike::status::IkeStatus;
+use ike::status::{ChildSaStatus, IkeStatus};
 use metrics_facade::{SharedString, Unit};
 use metrics_facade::{
     counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
@@ -33,66 +33,61 @@ impl Gateway {
     /// | `vpn_discarded_total` | `reason` | counter of datagrams (`ike.…`) and packets (`esp.…`), as [`counters`](Self::counters) |
     /// | `vpn_missed_events_total` | | counter of events that came faster than they were counted |
     ///
+    /// All child tunnels that a peer has asked for under a generic policy have one label, `*`: the peer makes up their
+    /// names.
+    ///
+    /// Call it once for a gateway: a second future would count everything again.
+    ///
     /// # Cancellation
-    /// If the future is dropped, recording ends.
+    /// If the future is dropped, recording ends, and the gauges stay as they are.
     pub fn record_metrics(&self, every: Duration) -> impl Future<Output = ()> + Send + 'static {
         describe();
-        let recorder = Recorder::default();
-        run(recorder, self.handle.downgrade(), self.events(), every)
+        run(self.handle.downgrade(), self.events(), every)
     }
 }
 
-async fn run(mut recorder: Recorder, handle: WeakHandle, mut events: Events, every: Duration) {
-    let mut ticks = interval(every.max(Duration::from_millis(1)));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            event = events.recv() => {
-                recorder.miss(events.missed());
-                match event {
-                    Some(event) => recorder.see(&event, Instant::now()),
-                    None => return recorder.end(),
-                }
-            }
-            _ = ticks.tick() => recorder.read(&handle).await,
+async fn run(handle: WeakHandle, mut events: Events, every: Duration) {
+    let mut readings = Readings::default();
+    // Apart from each other, so that no event is missed while very many tunnels are read.
+    let counting = async {
+        let mut happenings = Happenings::default();
+        while let Some(event) = events.recv().await {
+            happenings.miss(events.missed());
+            happenings.see(&event, Instant::now());
         }
+    };
+    let reading = async {
+        let mut ticks = interval(every.max(Duration::from_millis(1)));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            readings.read(&handle).await;
+        }
+    };
+    tokio::select! {
+        () = counting => {}
+        () = reading => {}
     }
+    readings.all_down();
 }
 
-/// The labels of a child tunnel.
-type Child = (String, String);
-
-/// Values of the last reading, so that differences can be counted.
+/// Negotiations under way that this side has begun, by tunnel and child tunnel.
 #[derive(Debug, Default)]
-struct Recorder {
-    children: HashMap<Child, Counts>,
-    tunnels: HashSet<String>,
-    discarded: HashMap<String, u64>,
-    /// Negotiations under way that this side has begun.
-    begun: HashMap<(String, Option<String>), Instant>,
-}
+struct Happenings(HashMap<String, HashMap<Option<String>, Instant>>);
 
-/// Counts of a Child SA and those before it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    octets: [u64; 2],
-    packets: [u64; 2],
-    refused: u64,
-}
-
-impl Recorder {
+impl Happenings {
     fn see(&mut self, event: &Event, now: Instant) {
         let phase = if event.child.is_some() { "2" } else { "1" };
         let tunnel = || event.tunnel.clone();
-        let subject = || (event.tunnel.clone(), event.child.clone());
         match &event.kind {
             EventKind::Negotiating { initiator: true } => {
-                self.begun.insert(subject(), now);
+                self.0.entry(tunnel()).or_default().insert(event.child.clone(), now);
             }
+            EventKind::Negotiating { initiator: false } => _ = self.forget(event),
             EventKind::Established { .. } => {
                 counter!("vpn_established_total", "tunnel" => tunnel(), "phase" => phase)
                     .increment(1);
-                if let Some(begun) = self.begun.remove(&subject()) {
+                if let Some(begun) = self.forget(event) {
                     let time = now.saturating_duration_since(begun);
                     histogram!("vpn_negotiation_seconds", "phase" => phase).record(time);
                 }
@@ -102,7 +97,7 @@ impl Recorder {
             }
             EventKind::Closed { .. } => {
                 counter!("vpn_closed_total", "tunnel" => tunnel(), "phase" => phase).increment(1);
-                self.forget(event);
+                self.end(event);
             }
             EventKind::Failed(failure) => {
                 let reason = failure.kind.name();
@@ -110,7 +105,7 @@ impl Recorder {
                     "vpn_failures_total", "tunnel" => tunnel(), "phase" => phase, "reason" => reason
                 )
                 .increment(1);
-                self.forget(event);
+                self.end(event);
             }
             // The tunnel's name would be the peer's address, of which there may be any number.
             EventKind::TurnedAway(failure) => {
@@ -120,76 +115,134 @@ impl Recorder {
         }
     }
 
+    /// The beginning of a negotiation, which is known no longer.
+    fn forget(&mut self, event: &Event) -> Option<Instant> {
+        let of_tunnel = self.0.get_mut(&event.tunnel)?;
+        let begun = of_tunnel.remove(&event.child);
+        if of_tunnel.is_empty() {
+            self.0.remove(&event.tunnel);
+        }
+        begun
+    }
+
     /// Negotiations under way end with their tunnel: those of child tunnels also with their IKE SA.
-    fn forget(&mut self, event: &Event) {
-        self.begun.retain(|(tunnel, child), _| {
-            *tunnel != event.tunnel || (event.child.is_some() && *child != event.child)
-        });
+    fn end(&mut self, event: &Event) {
+        match event.child {
+            Some(_) => _ = self.forget(event),
+            None => _ = self.0.remove(&event.tunnel),
+        }
     }
 
     /// Notes that so many events were missed. Beginnings may be among them.
     fn miss(&mut self, events: u64) {
         if events > 0 {
             counter!("vpn_missed_events_total").increment(events);
-            self.begun.clear();
+            self.0.clear();
+        }
+    }
+}
+
+/// The label of all child tunnels together that peers have asked for under a generic policy. Their own names are the
+/// peers' choice, and a façade never takes a series back.
+const ASKED_FOR: &str = "*";
+
+/// Values of the last reading, so that differences can be counted.
+#[derive(Debug, Default)]
+struct Readings {
+    /// The last one began then.
+    at: Option<Instant>,
+    tunnels: HashSet<String>,
+    children: HashMap<(String, String), Counts>,
+    /// The labels `tunnel` and `child` of series that show child tunnels.
+    shown: HashSet<(String, String)>,
+    discarded: HashMap<String, u64>,
+}
+
+/// Counts of a child tunnel since it came up, over all rekeys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    octets: [u64; 2],
+    packets: [u64; 2],
+    refused: u64,
+}
+
+impl Counts {
+    fn of(sa: &ChildSaStatus) -> Self {
+        Self {
+            octets: [sa.bytes_in, sa.bytes_out],
+            packets: [sa.packets_in, sa.packets_out],
+            refused: sa.refused,
         }
     }
 
+    /// The higher value of each, since a count never goes back.
+    fn most(self, other: Self) -> Self {
+        let each = |one: [u64; 2], other: [u64; 2]| [one[0].max(other[0]), one[1].max(other[1])];
+        Self {
+            octets: each(self.octets, other.octets),
+            packets: each(self.packets, other.packets),
+            refused: self.refused.max(other.refused),
+        }
+    }
+}
+
+impl Readings {
     /// Reads all tunnels and counters. A gateway that is ending is not read: its events end, too.
     async fn read(&mut self, handle: &WeakHandle) {
         let Some(handle) = handle.upgrade() else { return };
         let Ok(discarded) = handle.ask(Command::Counters).await else { return };
         for (reason, count) in discarded {
             let before = self.discarded.insert(reason.clone(), count).unwrap_or(0);
-            counter!("vpn_discarded_total", "reason" => reason).increment(grown(before, count));
+            let grown = count.saturating_sub(before);
+            counter!("vpn_discarded_total", "reason" => reason).increment(grown);
         }
+        let at = Instant::now();
         if let Ok(all) = Tunnels::new(&handle).status().await {
-            self.show(&all);
+            self.show(&all, at);
         }
     }
 
-    fn show(&mut self, all: &[IkeStatus]) {
+    /// Takes the tunnels of a reading that began at `at`.
+    fn show(&mut self, all: &[IkeStatus], at: Instant) {
+        let last = self.at.replace(at);
         let (mut tunnels, mut children) = (HashSet::new(), HashMap::new());
+        let mut up: HashMap<(String, String), bool> = HashMap::new();
         for ike in all {
-            let tunnel = || SharedString::from(ike.name.clone());
-            gauge!("vpn_tunnel_up", "tunnel" => tunnel())
-                .set(f64::from(u8::from(ike.state.is_up())));
+            let is_up = f64::from(u8::from(ike.state.is_up()));
+            gauge!("vpn_tunnel_up", "tunnel" => ike.name.clone()).set(is_up);
             tunnels.insert(ike.name.clone());
             self.tunnels.remove(&ike.name);
             for child in &ike.children {
-                let name = || SharedString::from(child.name.clone());
-                let up = f64::from(u8::from(child.state.is_up()));
-                gauge!("vpn_child_up", "tunnel" => tunnel(), "child" => name()).set(up);
-                let labels = (ike.name.clone(), child.name.clone());
-                let before = self.children.remove(&labels).unwrap_or_default();
-                let now = child.sa.as_ref().map_or(Counts::default(), |sa| Counts {
-                    octets: [sa.bytes_in, sa.bytes_out],
-                    packets: [sa.packets_in, sa.packets_out],
-                    refused: sa.refused,
-                });
-                for (way, direction) in ["in", "out"].into_iter().enumerate() {
-                    let labels = [
-                        ("tunnel", tunnel()),
-                        ("child", name()),
-                        ("direction", SharedString::const_str(direction)),
-                    ];
-                    counter!("vpn_child_bytes_total", &labels)
-                        .increment(grown(before.octets[way], now.octets[way]));
-                    counter!("vpn_child_packets_total", &labels)
-                        .increment(grown(before.packets[way], now.packets[way]));
-                }
-                counter!("vpn_child_refused_packets_total", "tunnel" => tunnel(), "child" => name())
-                    .increment(grown(before.refused, now.refused));
-                children.insert(labels, now);
+                let shown_as = if child.is_asked_for { ASKED_FOR } else { &child.name };
+                let labels = (ike.name.clone(), shown_as.to_owned());
+                *up.entry(labels.clone()).or_default() |= child.state.is_up();
+                let name = (ike.name.clone(), child.name.clone());
+                let before = self.children.remove(&name).unwrap_or_default();
+                let now = match &child.sa {
+                    None => Counts::default(),
+                    // It came up again after the last reading.
+                    Some(sa) if last.is_some_and(|last| began_after(last, at, sa)) => {
+                        count(&labels, Counts::default(), Counts::of(sa));
+                        Counts::of(sa)
+                    }
+                    Some(sa) => {
+                        let now = before.most(Counts::of(sa));
+                        count(&labels, before, now);
+                        now
+                    }
+                };
+                children.insert(name, now);
             }
         }
-        // Those that a new policy has no more.
+        for ((tunnel, child), is_up) in &up {
+            let is_up = f64::from(u8::from(*is_up));
+            gauge!("vpn_child_up", "tunnel" => tunnel.clone(), "child" => child.clone()).set(is_up);
+            self.shown.remove(&(tunnel.clone(), child.clone()));
+        }
+        // A new policy may lack tunnels of the former one.
         self.all_down();
         (self.tunnels, self.children) = (tunnels, children);
-    }
-
-    fn end(mut self) {
-        self.all_down();
+        self.shown = up.into_keys().collect();
     }
 
     /// Shows the tunnels of the last reading as down. A façade cannot take a series back.
@@ -197,15 +250,35 @@ impl Recorder {
         for tunnel in self.tunnels.drain() {
             gauge!("vpn_tunnel_up", "tunnel" => tunnel).set(0.0);
         }
-        for ((tunnel, child), _) in self.children.drain() {
+        for (tunnel, child) in self.shown.drain() {
             gauge!("vpn_child_up", "tunnel" => tunnel, "child" => child).set(0.0);
         }
     }
 }
 
-/// The difference to an earlier count. The count of an SA begins at zero again when its tunnel comes up again.
-fn grown(before: u64, now: u64) -> u64 {
-    now.checked_sub(before).unwrap_or(now)
+/// Returns `true` if a child tunnel has come up since the last reading. This one began at `at`, before the engine told
+/// the age of the SA.
+fn began_after(last: Instant, at: Instant, sa: &ChildSaStatus) -> bool {
+    at.saturating_duration_since(last) > sa.established_for
+}
+
+fn count((tunnel, child): &(String, String), before: Counts, now: Counts) {
+    for (way, direction) in ["in", "out"].into_iter().enumerate() {
+        let labels = [
+            ("tunnel", SharedString::from(tunnel.clone())),
+            ("child", SharedString::from(child.clone())),
+            ("direction", SharedString::const_str(direction)),
+        ];
+        counter!("vpn_child_bytes_total", &labels)
+            .increment(now.octets[way].saturating_sub(before.octets[way]));
+        counter!("vpn_child_packets_total", &labels)
+            .increment(now.packets[way].saturating_sub(before.packets[way]));
+    }
+    let refused = now.refused.saturating_sub(before.refused);
+    counter!(
+        "vpn_child_refused_packets_total", "tunnel" => tunnel.clone(), "child" => child.clone()
+    )
+    .increment(refused);
 }
 
 fn describe() {

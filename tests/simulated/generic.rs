@@ -116,6 +116,8 @@ fn a_child_alone_has_the_status_that_it_has_among_all() {
     // One child of the policy, and one that the peer has asked for.
     let (mut world, _, right) = up(&site, generic(&site, ANYTHING, &["net1"]));
     let all = world.status(right);
+    let asked_for = |child: &ike::status::ChildStatus| (child.name != "net1") == child.is_asked_for;
+    assert!(all.iter().flat_map(|ike| &ike.children).all(asked_for), "{all:?}");
     let [tunnel] = &all[..] else { panic!("{all:?}") };
     assert_eq!(tunnel.children.len(), 2);
     for child in &tunnel.children {

@@ -6,7 +6,9 @@
 
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
-#[cfg(feature = "pure-rust")]
+// Beside AWS-LC, only to be compared with it.
+#[cfg(all(feature = "pure-rust", any(test, not(feature = "aws-lc"))))]
+#[cfg_attr(feature = "aws-lc", allow(dead_code, reason = "the tests compare a part of it"))]
 mod pure_rust;
 #[cfg(all(test, feature = "aws-lc", feature = "pure-rust"))]
 mod tests;
@@ -143,6 +145,9 @@ impl fmt::Debug for DecapsulationKey {
 
 /// Encapsulates a fresh secret of 32 octets for the holder of an encapsulation key: the ciphertext and the secret.
 /// `None` if `encapsulation_key` is none (FIPS 203 §7.2).
+///
+/// # Panics
+/// If the system's random number generator does not work.
 pub fn encapsulate(set: MlKem, encapsulation_key: &[u8]) -> Option<(Vec<u8>, Secret)> {
     library::encapsulate(set, encapsulation_key)
 }
@@ -184,7 +189,18 @@ impl fmt::Debug for SigningKey {
 /// §4.1.2.7): an RSAPublicKey with 2048 to 8192 bits, a point in SEC 1, or the 32 octets of Ed25519. A signature of
 /// ECDSA is an ECDSA-Sig-Value.
 pub fn verify(kind: KeyKind, scheme: Scheme, key: &[u8], octets: &[u8], signature: &[u8]) -> bool {
-    library::verify(kind, scheme, key, octets, signature)
+    may_be_key(kind, key) && library::verify(kind, scheme, key, octets, signature)
+}
+
+/// The libraries know other forms of keys, each its own; RFC 5480 §2.2 forbids those of points.
+fn may_be_key(kind: KeyKind, key: &[u8]) -> bool {
+    match kind {
+        KeyKind::Rsa => true,
+        KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521 => {
+            matches!(key.first(), Some(0x02..=0x04))
+        }
+        KeyKind::Ed25519 => key.len() == 32,
+    }
 }
 
 /// The hash of `octets`.

@@ -25,8 +25,20 @@ pub struct NoSuchAlgorithm(String);
 
 /// The name is none of [`Provider`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no crypto provider {0:?}; there are aws-lc, ring and portable")]
+#[error("no crypto provider {0:?}; there are {names}", names = built_names())]
 pub struct NoSuchProvider(String);
+
+fn built() -> impl Iterator<Item = Provider> {
+    Provider::ALL.into_iter().filter(|provider| provider.is_built())
+}
+
+fn built_names() -> String {
+    let names: Vec<&str> = built().map(Provider::name).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
 
 impl Choice {
     /// Chooses one provider for everything.
@@ -112,7 +124,7 @@ impl FromStr for Provider {
     type Err = NoSuchProvider;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = Self::ALL.into_iter().find(|provider| provider.name() == text);
+        let known = built().find(|provider| provider.name() == text);
         known.ok_or_else(|| NoSuchProvider(text.to_owned()))
     }
 }

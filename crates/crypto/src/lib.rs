@@ -72,8 +72,8 @@
 //! wanted provider lacks a suite, AWS-LC makes it.
 //!
 //! Each provider is a feature: `aws-lc`, `ring` and `portable`, all by default. The feature `pure-rust` has the
-//! portable provider, and RustCrypto for key exchange and signatures ([`asymmetric`]). Without `aws-lc` it does
-//! everything, and neither it nor `portable` needs a C compiler.
+//! portable provider, and RustCrypto for key exchange and signatures ([`asymmetric`]), and needs no C compiler. One of
+//! `aws-lc` and `pure-rust` has to be there.
 //!
 //! An SA keeps its key ([`Keyed`]), so that another provider can take over while packets pass. Every provider's cipher
 //! makes the same octets of the same key and IV.
@@ -94,6 +94,7 @@ mod cipher;
 mod cpu;
 #[cfg(feature = "legacy")]
 mod des;
+mod equal;
 mod function;
 mod gmac;
 #[cfg(any(feature = "portable", feature = "ring"))]

@@ -253,6 +253,9 @@ pub struct IkeSaStatus {
 pub struct ChildStatus {
     /// Name in the policy.
     pub name: String,
+    /// The peer has asked for it under a generic policy: the policy does not name it, and the peer's traffic is a part of
+    /// its name.
+    pub is_asked_for: bool,
     /// State.
     pub state: State,
     /// Mode of the policy.
@@ -412,6 +415,7 @@ impl ChildStatus {
     pub fn new(name: impl Into<String>, mode: Mode) -> Self {
         Self {
             name: name.into(),
+            is_asked_for: false,
             state: State::Down,
             mode,
             local: Vec::new(),

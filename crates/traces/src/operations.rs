@@ -1,6 +1,6 @@
 //! From events to spans: which event begins an operation, which ends it, and how.
 
-use crate::live;
+use crate::live::{self, Live};
 use crate::span::{Outcome, Span, SpanId, TraceId, Value};
 use ike::durations::Exchange;
 use ike::event::{Event, EventKind, ExchangeStep, Negotiated, Step};
@@ -17,7 +17,7 @@ const MOST: usize = 8192;
 /// The time is an argument. Spans have no keys, and no identities but the names that the policy gives tunnels.
 pub struct Operations {
     new_id: Box<dyn FnMut() -> u64 + Send>,
-    /// Whether a subscriber of this process sees the spans.
+    /// A subscriber of this process sees the spans.
     is_live: bool,
     under_way: BTreeMap<Key, Span>,
     /// By this side's SPI of the IKE SA and the number of the request; with the operation that it is for.
@@ -61,7 +61,7 @@ struct Parent {
 
 impl Parent {
     fn of(span: &Span) -> Self {
-        Self { trace: span.trace, id: span.id, live: span.live.clone() }
+        Self { trace: span.trace, id: span.id, live: span.live.0.clone() }
     }
 }
 
@@ -182,7 +182,7 @@ impl Operations {
             attributes: Vec::new(),
             moments: Vec::new(),
             outcome: Outcome::Ok,
-            live,
+            live: Live(live),
         }
     }
 
@@ -315,7 +315,7 @@ fn describe(span: &mut Span, event: &Event) {
 fn end(mut span: Span, outcome: Outcome, now: SystemTime) -> Span {
     // The clock may have been set back meanwhile.
     span.ended = now.max(span.begun);
-    live::end(&span.live, &outcome);
+    live::end(&span.live.0, &outcome);
     span.outcome = outcome;
     span
 }

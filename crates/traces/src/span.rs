@@ -1,6 +1,6 @@
 //! Spans: what took place between two moments.
 
-use crate::live;
+use crate::live::{self, Live};
 use std::borrow::Cow;
 use std::time::SystemTime;
 
@@ -36,7 +36,7 @@ pub struct Span {
     /// How it ended.
     pub outcome: Outcome,
     /// The same span for the subscriber of this process, if it is to see them.
-    pub(crate) live: tracing::Span,
+    pub(crate) live: Live,
 }
 
 /// An attribute with its name.
@@ -78,7 +78,7 @@ impl Span {
     /// Sets an attribute that has another value so far, or none.
     pub(crate) fn set(&mut self, name: &'static str, value: impl Into<Value>) {
         let value = value.into();
-        live::record(&self.live, name, &value);
+        live::record(&self.live.0, name, &value);
         match self.attributes.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) => *known = value,
             None => self.attributes.push((name, value)),
@@ -87,7 +87,7 @@ impl Span {
 
     /// Notes a moment within it.
     pub(crate) fn note(&mut self, name: &'static str, now: SystemTime) {
-        live::note(&self.live, name);
+        live::note(&self.live.0, name);
         self.moments.push((now, name));
     }
 

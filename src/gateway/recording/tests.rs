@@ -1,11 +1,19 @@
 use super::*;
+use crate::Selection;
+use crypto::fill_random;
+use esp::plane::Spi;
 use ike::CloseReason;
 use ike::event::Negotiated;
 use ike::failure::{Failure, FailureKind};
-use ike::negotiation::suite::IkeSuite;
+use ike::negotiation::suite::{ChildSuite, IkeSuite};
 use ike::status::{ChildStatus, State};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use policy::{Group, IkeEncryption, KeyBits, Mode, Prf};
+use net::datagrams::{Fate, Memory};
+use policy::{
+    EspEncryption, Group, IkeEncryption, KeyBits, Lifetime, Mode, Policy, Prf, Protection, Secret,
+};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Every metric as `name{label=value,…}` with its value. A histogram shows its values.
 fn told(snapshotter: &Snapshotter) -> Vec<String> {
@@ -49,10 +57,10 @@ fn up() -> EventKind {
 #[test]
 fn events_are_counted_and_negotiations_measured() {
     let told = recorded(|| {
-        let mut recorder = Recorder::default();
+        let mut happenings = Happenings::default();
         let start = Instant::now();
         let mut at = |ms, child, kind| {
-            recorder.see(&event(child, kind), start + Duration::from_millis(ms));
+            happenings.see(&event(child, kind), start + Duration::from_millis(ms));
         };
         let failure = || Failure::new(FailureKind::NoAnswer, String::new());
         at(0, None, EventKind::Negotiating { initiator: true });
@@ -62,13 +70,17 @@ fn events_are_counted_and_negotiations_measured() {
         // The beginning of this one is not known.
         at(500, None, up());
         at(600, None, EventKind::TurnedAway(failure()));
-        recorder.miss(3);
+        // The peer's own attempt comes first.
+        at(700, None, EventKind::Negotiating { initiator: true });
+        at(710, None, EventKind::Negotiating { initiator: false });
+        at(720, None, up());
+        happenings.miss(3);
     });
     assert_eq!(
         told,
         [
             "vpn_closed_total{tunnel=site,phase=1} 1",
-            "vpn_established_total{tunnel=site,phase=1} 2",
+            "vpn_established_total{tunnel=site,phase=1} 3",
             "vpn_failures_total{tunnel=site,phase=2,reason=no_answer} 1",
             "vpn_missed_events_total{} 3",
             "vpn_negotiation_seconds{phase=1} [0.25]",
@@ -77,20 +89,29 @@ fn events_are_counted_and_negotiations_measured() {
     );
 }
 
+/// A tunnel that is up, with a child tunnel that has received so many packets since it came up.
+fn status(name: &str, child: &str, packets_in: u64, established_for: u64) -> IkeStatus {
+    let suite = ChildSuite::new(Protection::aead(EspEncryption::AesGcm16(KeyBits::B128)));
+    let lifetime = Lifetime::new(Duration::from_secs(3600));
+    let mut sa = ChildSaStatus::new(suite, (Spi(1), Spi(2)), lifetime);
+    sa.packets_in = packets_in;
+    sa.established_for = Duration::from_secs(established_for);
+    let mut of_child = ChildStatus::new(child, Mode::Tunnel);
+    of_child.state = State::Rekeying;
+    of_child.sa = Some(sa);
+    let mut ike = IkeStatus::new(name);
+    ike.state = State::Established;
+    ike.children = vec![of_child];
+    ike
+}
+
 #[test]
 fn a_tunnel_that_the_policy_has_no_more_is_shown_as_down() {
-    let status = |name: &str| {
-        let mut ike = IkeStatus::new(name);
-        ike.state = State::Established;
-        let mut child = ChildStatus::new("lan", Mode::Tunnel);
-        child.state = State::Rekeying;
-        ike.children = vec![child];
-        ike
-    };
     let told = recorded(|| {
-        let mut recorder = Recorder::default();
-        recorder.show(&[status("old"), status("new")]);
-        recorder.show(&[status("new")]);
+        let mut readings = Readings::default();
+        let now = Instant::now();
+        readings.show(&[status("old", "lan", 0, 9), status("new", "lan", 0, 9)], now);
+        readings.show(&[status("new", "lan", 0, 9)], now);
     });
     let gauges: Vec<&String> = told.iter().filter(|line| line.contains("_up{")).collect();
     assert_eq!(
@@ -104,7 +125,90 @@ fn a_tunnel_that_the_policy_has_no_more_is_shown_as_down() {
     );
 }
 
+fn packets_in(told: &[String]) -> Vec<&str> {
+    let of = |line: &&String| line.starts_with("vpn_child_packets") && line.contains("=in}");
+    told.iter().filter(of).map(|line| line.rsplit(' ').next().expect("a value")).collect()
+}
+
 #[test]
-fn a_count_that_begins_again_is_counted_from_zero() {
-    assert_eq!([grown(0, 5), grown(5, 7), grown(7, 7), grown(7, 2)], [5, 2, 0, 2]);
+fn packets_are_counted_over_rekeys_and_when_a_tunnel_comes_up_again() {
+    let told = recorded(|| {
+        let mut readings = Readings::default();
+        let start = Instant::now();
+        // Packets, the tunnel's age, and the time of the reading, in seconds.
+        for (packets, age, at) in [(10, 100, 0), (15, 160, 60), (14, 220, 120), (18, 20, 180)] {
+            readings.show(&[status("site", "lan", packets, age)], start + Duration::from_secs(at));
+        }
+    });
+    // A count that goes back counts nothing; a tunnel that is younger than the last reading counts as a whole.
+    assert_eq!(packets_in(&told), ["33"]);
+}
+
+#[test]
+fn a_peer_does_not_make_up_series() {
+    let told = recorded(|| {
+        let mut readings = Readings::default();
+        for number in 0..1000 {
+            let mut ike = status("site", &format!("site:10.0.{number}"), 1, 100);
+            ike.children[0].is_asked_for = true;
+            readings.show(&[ike], Instant::now());
+        }
+    });
+    // Five of the child tunnels together, one of the tunnel, and the way out has counts, too.
+    assert_eq!(told.len(), 7, "{told:#?}");
+    assert_eq!(packets_in(&told), ["1000"]);
+}
+
+/// Two gateways of this process: both ends of a stream through their tunnel are told, until the gateway ends.
+#[test]
+fn a_gateway_feeds_the_recorder_until_it_ends() {
+    let mut key = vec![0; 32];
+    fill_random(&mut key);
+    let policy = |local: u8, remote: u8| -> Policy {
+        let address = |n: u8| format!("192.0.2.{n}");
+        Policy::site_to_site("partner")
+            .local(&*address(local))
+            .remote(&*address(remote))
+            .psk(Secret::new(key.clone()))
+            .protect(&*format!("10.{local}.0.0/24"), &*format!("10.{remote}.0.0/24"))
+            .build()
+            .expect("a policy")
+    };
+    let at = |n: u8| format!("192.0.2.{n}:4500").parse().expect("an address");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let exchange = async {
+        let [one, two] = Memory::pair([at(1), at(2)], Arc::new(|_| Fate::Arrives));
+        let start = |policy, datagrams: Memory| {
+            Gateway::builder(policy).in_process().transport(Arc::new(datagrams)).start()
+        };
+        let (left, network) = start(policy(1, 2), one).await.expect("started");
+        let (right, far) = start(policy(2, 1), two).await.expect("started");
+        let feeding = tokio::spawn(left.record_metrics(Duration::from_millis(1)));
+        let listener = far.listen("0.0.0.0:80".parse().expect("an address")).expect("free");
+        left.tunnels().activate(Selection::All).await.expect("known");
+        let (stream, accepted) = tokio::join!(network.connect("10.2.0.1:80"), listener.accept());
+        let (mut stream, (mut accepted, _)) = (stream.expect("connected"), accepted.expect("one"));
+        stream.write_all(&[7; 1000]).await.expect("written");
+        accepted.read_exact(&mut [0; 1000]).await.expect("read");
+        let shows = |part: &str| told(&snapshotter).iter().any(|line| line.starts_with(part));
+        while !shows("vpn_child_up{tunnel=partner,child=partner_1} 1") {
+            tokio::task::yield_now().await;
+        }
+        left.stop().await;
+        feeding.await.expect("no panic");
+        right.stop().await;
+    };
+    metrics_facade::with_local_recorder(&recorder, || {
+        let limited = async { tokio::time::timeout(Duration::from_secs(300), exchange).await };
+        runtime.expect("a runtime").block_on(limited).expect("it does not hang");
+    });
+    // Counters are those since the last look.
+    let last = told(&snapshotter);
+    for line in
+        ["vpn_tunnel_up{tunnel=partner} 0", "vpn_child_up{tunnel=partner,child=partner_1} 0"]
+    {
+        assert!(last.iter().any(|told| told == line), "{last:#?}");
+    }
 }

@@ -12,10 +12,24 @@ use rsa::pkcs1::{DecodeRsaPrivateKey, DecodeRsaPublicKey};
 use rsa::traits::PublicKeyParts;
 use sha1_0_11::Sha1;
 use sha2_0_11::{Digest, Sha256, Sha384, Sha512};
-use zeroize::Zeroizing;
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// Bits of an RSA key. AWS-LC knows the same.
 const RSA_BITS: std::ops::RangeInclusive<u32> = 2048..=8192;
+
+/// The keys that are wiped when they are dropped.
+const _: () = {
+    const fn is_wiped<T: ZeroizeOnDrop>() {}
+    is_wiped::<p256::SecretKey>();
+    is_wiped::<p384::SecretKey>();
+    is_wiped::<p521::SecretKey>();
+    is_wiped::<x25519_dalek::StaticSecret>();
+    is_wiped::<ml_kem::DecapsulationKey<MlKem512>>();
+    is_wiped::<ml_kem::DecapsulationKey<MlKem768>>();
+    is_wiped::<ml_kem::DecapsulationKey<MlKem1024>>();
+    is_wiped::<rsa::PrivateKey>();
+    is_wiped::<ed25519_dalek::SigningKey>();
+};
 
 /// The crates wipe them.
 pub(super) enum AgreementKey {
@@ -74,7 +88,7 @@ impl AgreementKey {
             Self::X25519(key) => {
                 let peer = <[u8; 32]>::try_from(peer).ok()?;
                 let shared = key.diffie_hellman(&peer.into());
-                shared.was_contributory().then(|| shared.to_bytes().to_vec())?
+                shared.was_contributory().then(|| shared.as_bytes().to_vec())?
             }
         }))
     }
@@ -128,14 +142,14 @@ impl DecapsulationKey {
             Self::MlKem768(key) => key.decapsulate_slice(ciphertext),
             Self::MlKem1024(key) => key.decapsulate_slice(ciphertext),
         };
-        shared.ok().map(|shared| Secret::new(shared.to_vec()))
+        shared.ok().map(|shared| Secret::new(Zeroizing::new(shared).to_vec()))
     }
 }
 
 pub(super) fn encapsulate(set: MlKem, encapsulation_key: &[u8]) -> Option<(Vec<u8>, Secret)> {
     fn to<K: TryKeyInit + Encapsulate>(key: &[u8]) -> Option<(Vec<u8>, Secret)> {
         let (ciphertext, shared) = K::new_from_slice(key).ok()?.encapsulate();
-        Some((ciphertext.to_vec(), Secret::new(shared.to_vec())))
+        Some((ciphertext.to_vec(), Secret::new(Zeroizing::new(shared).to_vec())))
     }
     match set {
         MlKem::MlKem512 => to::<ml_kem::EncapsulationKey<MlKem512>>(encapsulation_key),

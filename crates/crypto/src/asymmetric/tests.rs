@@ -183,6 +183,36 @@ fn both_verify_ecdsa_with_the_hash_of_another_curve() {
     }
 }
 
+/// AWS-LC would take the hybrid form and a whole SubjectPublicKeyInfo, RustCrypto the compact form.
+#[test]
+fn keys_in_forms_that_no_certificate_may_have_verify_nothing() {
+    let text = b"text";
+    for (kind, der) in keys() {
+        let scheme = match kind {
+            KeyKind::Rsa => continue,
+            KeyKind::EcdsaP256 => Scheme::Ecdsa(Hash::Sha256),
+            KeyKind::EcdsaP384 => Scheme::Ecdsa(Hash::Sha384),
+            KeyKind::EcdsaP521 => Scheme::Ecdsa(Hash::Sha512),
+            KeyKind::Ed25519 => Scheme::Ed25519,
+        };
+        let own = aws_lc::SigningKey::read(&der).expect("a key");
+        let made = own.sign(scheme, text).expect("a signature");
+        let info = own.public_key_info().expect("an encoding");
+        let key = contents(&info, kind);
+        assert!(super::verify(kind, scheme, key, text, &made), "{kind}");
+        let mut others = vec![info.clone()];
+        if kind != KeyKind::Ed25519 {
+            let is_odd = key.last().expect("octets") & 1;
+            let with_first = |first: u8| [&[first], &key[1..]].concat();
+            others.extend([0x00, 0x05, 0x06 + is_odd].map(with_first));
+            others.push([&[0x05], &key[1..=key.len() / 2]].concat());
+        }
+        for other in others {
+            assert!(!super::verify(kind, scheme, &other, text, &made), "{kind}: {other:02x?}");
+        }
+    }
+}
+
 #[test]
 fn neither_reads_what_is_no_private_key() {
     for (kind, der) in keys() {

@@ -3,10 +3,10 @@
 
 use super::{Aes, BATCH, BLOCK, xor};
 use crate::cipher::Forged;
+use crate::equal::is_equal;
 use crate::in_place::{self, Nonce};
 use aes::cipher::generic_array::GenericArray;
 use polyval::hazmat::FieldElement;
-use subtle::ConstantTimeEq;
 
 /// The key of AES-GCM.
 pub(super) struct Gcm<A> {
@@ -77,7 +77,7 @@ impl<A: Aes> in_place::Key for Gcm<A> {
         body: &mut [u8],
         icv: &[u8; BLOCK],
     ) -> Result<(), Forged> {
-        if !bool::from(self.icv(&nonce, aad, body).ct_eq(icv)) {
+        if !is_equal(&self.icv(&nonce, aad, body), icv) {
             return Err(Forged);
         }
         self.apply_keystream(&nonce, body);

@@ -154,8 +154,10 @@ impl<P: DataPlane> Engine<P> {
                 .filter(|s| !s.is_closing())
                 .and_then(|s| unanswered(now, s, &self.config)),
             children: (defined.into_iter().zip(next.into_iter().zip(children_off)))
-                .chain(asked_for.into_iter().map(|c| (c, (None, None))))
-                .map(|(c, (next, off))| ChildStatus {
+                .map(|(c, rest)| (c, rest, false))
+                .chain(asked_for.into_iter().map(|c| (c, (None, None), true)))
+                .map(|(c, (next, off), is_asked_for)| ChildStatus {
+                    is_asked_for,
                     last_failure: last(&off).or_else(|| failures.last(&c.name).map(ago)),
                     failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
                     unprotected: unprotected.get(&c.name).map(|dropped| dropped.seen_from(now)),
@@ -393,6 +395,7 @@ fn child(
     };
     ChildStatus {
         name: tunnel.name.clone(),
+        is_asked_for: false,
         state,
         mode: tunnel.mode,
         local: sa.map_or_else(|| tunnel.local.clone(), |c| c.selectors.local.clone()),

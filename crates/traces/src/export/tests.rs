@@ -64,7 +64,7 @@ fn span(id: u64, outcome: Outcome) -> Span {
         attributes: vec![("vpn.tunnel", Value::from("site")), ("ike.message_id", Value::Number(1))],
         moments: vec![(begun, "retransmission")],
         outcome,
-        live: tracing::Span::none(),
+        live: crate::live::Live(tracing::Span::none()),
     }
 }
 

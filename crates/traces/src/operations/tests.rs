@@ -293,3 +293,18 @@ fn a_subscriber_sees_an_operation_and_its_exchanges_from_their_beginning_to_thei
         }
     }
 }
+
+#[test]
+fn operations_for_a_collector_say_nothing_to_a_subscriber() {
+    let seen = Seen::default();
+    let subscriber = tracing_subscriber::registry().with(seen.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        let mut clock = Clock::new();
+        clock.at(0, None, EventKind::Negotiating { initiator: true });
+        clock.at(1, None, step(ExchangeType::IKE_SA_INIT, 0, None, Step::Sent));
+        clock.at(2, None, step(ExchangeType::IKE_SA_INIT, 0, None, Step::Repeated));
+        clock.at(3, None, ike_up());
+        assert_eq!(clock.span("negotiate IKE SA"), &clock.span("negotiate IKE SA").clone());
+    });
+    assert_eq!(*seen.0.lock().expect("no panic"), Vec::<String>::new());
+}
