@@ -13,6 +13,7 @@ use testkit::{FILTERED, Need, missing, without};
 const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl")];
 
 pub fn trials() -> Vec<Trial> {
+    let at_night = "the example of a database's client asks a PostgreSQL";
     [
         ("the example of a gateway brings a tunnel up", "gateway", runs as Run),
         ("the example of a connection reaches a host behind the peer", "connect", connects),
@@ -24,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
             proxies,
         ),
         ("the example of a database's client is answered through the tunnel", "postgres", asks),
+        (at_night, "postgres", asks_a_postgresql),
     ]
     .map(|(title, name, run)| {
         Trial::ignorable_test(title, move || {
@@ -34,6 +36,7 @@ pub fn trials() -> Vec<Trial> {
                 None => run(&example),
             }
         })
+        .with_ignored_flag(title == at_night)
     })
     .into()
 }
@@ -256,6 +259,91 @@ fn asks(example: &Path) -> Result<Completion, Failed> {
     assert_eq!(asked, format!("{query}\0"));
     assert!(running.process.wait().expect("a child of ours").success());
     drop(connection);
+    watch.nothing_in_the_clear();
+    right.run(async move { peer.stop().await });
+    Ok(Completion::Completed)
+}
+
+/// A server of Debian's package, which refuses to run as root.
+struct PostgreSql {
+    programs: PathBuf,
+    /// The cluster, and the socket for programs of the same host.
+    data: tempfile::TempDir,
+    process: Option<Child>,
+}
+
+impl PostgreSql {
+    /// `None`: none is installed.
+    fn new() -> Option<Self> {
+        let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+        let programs = versions.map(|entry| entry.path().join("bin")).max()?;
+        let data = tempfile::tempdir().expect("a directory");
+        Some(Self { programs, data, process: None })
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+        command.arg(self.programs.join(program)).arg("-D").arg(self.data.path().join("cluster"));
+        command.current_dir(self.data.path());
+        command
+    }
+
+    /// Answers `reader` of any host of the left network, without a password.
+    fn start(&mut self, right: &Side) {
+        let owner = nix::unistd::User::from_name("postgres").expect("readable").expect("a user");
+        let data = self.data.path().to_owned();
+        nix::unistd::chown(&data, Some(owner.uid), Some(owner.gid)).expect("given away");
+        let mut make = self.command("initdb");
+        make.args(["--auth=trust", "--username=reader", "--no-sync"]);
+        testkit::output(make);
+        let rules = "host all reader 10.1.0.0/24 trust\n";
+        std::fs::write(data.join("cluster/pg_hba.conf"), rules).expect("written");
+        let mut serve = self.command("postgres");
+        serve.args(["-c", &format!("listen_addresses={FAR}"), "-c", "fsync=off", "-k"]);
+        serve.arg(&data).stderr(Stdio::piped());
+        let mut process = right.space.run(move || serve.spawn()).expect("it is installed");
+        let mut told = BufReader::new(process.stderr.take().expect("it is piped")).lines();
+        self.process = Some(process);
+        let ready = |line: std::io::Result<String>| {
+            line.expect("text").contains("is ready to accept connections")
+        };
+        assert!(told.any(ready), "PostgreSQL has not started");
+        // It goes on to write.
+        std::thread::spawn(move || told.for_each(drop));
+    }
+}
+
+impl Drop for PostgreSql {
+    fn drop(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        let id = Pid::from_raw(i32::try_from(process.id()).expect("an id"));
+        // It ends at once, and its helpers with it.
+        if kill(id, Signal::SIGQUIT).is_ok() {
+            let _ = process.wait();
+        }
+    }
+}
+
+fn asks_a_postgresql(example: &Path) -> Result<Completion, Failed> {
+    let Some(mut server) = PostgreSql::new() else {
+        return without("PostgreSQL is not installed; apt install postgresql");
+    };
+    let [left, right] = Side::pair();
+    let watch = right.space.watch("wire");
+    let peer = right.start(right.builder()).expect("started");
+    server.start(&right);
+    let to = format!("{FAR}:5432");
+    // Rows of several megabytes, whose sum the server knows.
+    let query = "CREATE TABLE orders AS SELECT n, repeat(n::text, 1000) AS text FROM generate_series(1, 2000) AS n; \
+                 SELECT text FROM orders; SELECT sum(n) FROM orders";
+    let mut running = Running::start(&left, example, &[&to, "user=reader dbname=postgres", query]);
+    let mut rows = String::new();
+    running.output.read_to_string(&mut rows).expect("text");
+    assert!(running.process.wait().expect("a child of ours").success());
+    let rows: Vec<&str> = rows.lines().collect();
+    assert_eq!((rows.len(), rows[2000]), (2001, "2001000"));
+    assert!(rows[..2000].iter().zip(1..).all(|(row, n)| *row == n.to_string().repeat(1000)));
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
     Ok(Completion::Completed)

@@ -15,13 +15,17 @@ const FFI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../ffi");
 const LIBRARY: &str = "libvpn_ffi.so";
 /// The distribution's, which every user may run.
 const PYTHON: &str = "/usr/bin/python3";
+/// Of the environment that `tests/setup` makes.
+const PIP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/scapy/bin/pip");
 
 pub fn trials() -> Vec<Trial> {
     const C: &[Need] = &[Need::All(NEEDS), Need::Program("cc"), Need::Program("pkg-config")];
     const INTERPRETED: &[Need] = &[Need::All(NEEDS), Need::File(PYTHON)];
+    const INSTALLED: &[Need] = &[Need::All(INTERPRETED), Need::File(PIP)];
     vec![
         test("a program in C fetches from a host behind a tunnel", C, c),
         test("a program in Python fetches from a host behind a tunnel", INTERPRETED, python),
+        test("a wheel for Python is installed and fetches", INSTALLED, wheel),
     ]
 }
 
@@ -32,11 +36,11 @@ fn library() -> PathBuf {
 }
 
 /// Runs a program of the ordinary user on the host that has no other network.
-fn run(scene: &Scene, program: &str, arguments: &[&str]) -> Output {
+fn run(scene: &Scene, program: &str, arguments: &[&str], library: Option<&Path>) -> Output {
     let mut command = Scene::as_user(program);
     let directory = scene.directory.path();
     command.args(arguments).env("LD_LIBRARY_PATH", directory);
-    command.env("VPN_LIBRARY", directory.join(LIBRARY));
+    library.into_iter().for_each(|path| _ = command.env("VPN_LIBRARY", path));
     scene.host.run(move || command.output()).expect("the program is there")
 }
 
@@ -80,12 +84,7 @@ fn c() {
     let scene = Scene::new();
     let directory = scene.directory.path();
     // As it is installed: library, header and the file of pkg-config in one directory.
-    let place = |from: &Path, to: &str| {
-        let mut cp = Command::new("cp");
-        cp.arg(from).arg(directory.join(to));
-        output(cp);
-    };
-    place(&library(), LIBRARY);
+    copy(&library(), &directory.join(LIBRARY));
     let described = fs::read_to_string(Path::new(FFI).join("vpn.pc.in")).expect("the source");
     let described = described
         .replace("@PREFIX@", &directory.display().to_string())
@@ -105,22 +104,57 @@ fn c() {
     });
     let program = directory.join("fetch").display().to_string();
     fetches(&scene, &|policy, host, port| {
-        run(&scene, &program, &[policy, &format!("{host}:{port}")])
+        run(&scene, &program, &[policy, &format!("{host}:{port}")], None)
     });
+}
+
+fn copy(from: &Path, to: &Path) {
+    let mut cp = Command::new("cp");
+    cp.arg(from).arg(to);
+    output(cp);
 }
 
 fn python() {
     let scene = Scene::new();
     let directory = scene.directory.path();
-    for from in
-        [library(), Path::new(FFI).join("python/vpn.py"), Path::new(FFI).join("python/fetch.py")]
-    {
-        let mut cp = Command::new("cp");
-        cp.arg(&from).arg(directory);
-        output(cp);
+    for from in [python_file("vpn.py"), python_file("fetch.py")] {
+        copy(&from, directory);
     }
-    let program = directory.join("fetch.py").display().to_string();
-    fetches(&scene, &|policy, host, port| {
-        run(&scene, PYTHON, &[&program, policy, host, &port.to_string()])
+    let elsewhere = directory.join("another-name.so");
+    copy(&library(), &elsewhere);
+    fetches_in_python(&scene, Some(&elsewhere));
+}
+
+fn python_file(name: &str) -> PathBuf {
+    Path::new(FFI).join("python").join(name)
+}
+
+fn fetches_in_python(scene: &Scene, library: Option<&Path>) {
+    let program = scene.directory.path().join("fetch.py").display().to_string();
+    fetches(scene, &|policy, host, port| {
+        run(scene, PYTHON, &[&program, policy, host, &port.to_string()], library)
     });
+}
+
+/// `packaging/wheel` makes it of the library that is built already.
+fn wheel() {
+    let scene = Scene::new();
+    let directory = scene.directory.path();
+    let made = [1, 2].map(|number| {
+        let to = directory.join(format!("wheel{number}"));
+        let mut make = Command::new(Path::new(FFI).join("../../packaging/wheel"));
+        make.arg("--library").arg(library()).arg("--output").arg(&to);
+        output(make);
+        let mut files =
+            fs::read_dir(&to).expect("made").map(|entry| entry.expect("readable").path());
+        files.next().expect("a wheel")
+    });
+    assert!(fs::read(&made[0]).expect("readable") == fs::read(&made[1]).expect("readable"));
+    // Beside the program, where Python looks first; pip compares the files with their hashes.
+    let mut install = Command::new(PIP);
+    install.args(["install", "--quiet", "--no-index", "--no-deps", "--target"]);
+    install.arg(directory).arg(&made[0]);
+    output(install);
+    copy(&python_file("fetch.py"), directory);
+    fetches_in_python(&scene, None);
 }

@@ -3,8 +3,8 @@
     async with vpn.Tunnel(policy) as tunnel:
         reader, writer = await tunnel.open_connection("10.2.0.7", 80)
 
-The module needs the library vpn_ffi (crates/ffi), whose path may be in the environment variable VPN_LIBRARY. It needs
-Python 3.9 and nothing else.
+The module needs the library vpn_ffi (crates/ffi): at the path in the environment variable VPN_LIBRARY, or beside the
+module, as in a wheel, or where the system finds libraries. It needs Python 3.9 and nothing else.
 """
 
 import asyncio
@@ -23,8 +23,11 @@ class Error(OSError):
 
 
 def _load():
-    name = os.environ.get("VPN_LIBRARY") or ctypes.util.find_library("vpn_ffi") or "libvpn_ffi.so"
-    library = ctypes.CDLL(name)
+    name = os.environ.get("VPN_LIBRARY")
+    if not name:
+        beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libvpn_ffi.so")
+        name = beside if os.path.exists(beside) else ctypes.util.find_library("vpn_ffi")
+    library = ctypes.CDLL(name or "libvpn_ffi.so")
     text, handle, size = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
     for function, result, arguments in (
         ("vpn_open", handle, (text, text, text, size)),
