@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+/// The path of a connection may have changed by then, and longer segments are tried again (RFC 1191 §6.3, RFC 8201 §4).
+const PATH_MTU_AGE: Duration = Duration::from_secs(600);
+
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Flow {
@@ -60,8 +63,8 @@ pub(crate) struct Inner {
     pub listener: Option<Weak<Incoming>>,
     /// Octets of the longest segment that the peer takes.
     pub segment_len: u16,
-    /// The same for the path, if ICMP has told.
-    pub segment_limit: Option<u16>,
+    /// The same for the path, if ICMP has told, and since when.
+    pub segment_limit: Option<(u16, Instant)>,
     /// The sequence number of the peer's first octet, once its SYN was taken.
     pub first: Option<u32>,
     /// Octets that the application has read, modulo 2³².
@@ -133,6 +136,14 @@ impl Inner {
             _ if ending || socket.send_queue() > 0 => Some(Question::Sent),
             interval => interval.map(|interval| Question::Probe(interval.into())),
         }
+    }
+
+    /// Octets of the longest segment that both the peer and the path take.
+    pub fn longest_segment(&mut self, now: Instant) -> u16 {
+        if self.segment_limit.is_some_and(|(_, since)| now.duration_since(since) >= PATH_MTU_AGE) {
+            self.segment_limit = None;
+        }
+        self.segment_limit.map_or(self.segment_len, |(limit, _)| limit.min(self.segment_len))
     }
 
     /// Octets that the receive buffer has room for.

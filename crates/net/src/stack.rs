@@ -221,8 +221,7 @@ impl Stack {
         let few = inner.socket().send_queue() < usize::from(inner.segment_len);
         let nagle = few && !inner.nodelay;
         inner.socket().set_nagle_enabled(nagle);
-        let limit = inner.segment_limit.unwrap_or(u16::MAX);
-        self.outlet.segment_len = inner.segment_len.min(limit);
+        self.outlet.segment_len = inner.longest_segment(self.outlet.now);
         self.outlet.sent_up_to = None;
         let mut sent = 0;
         while sent < TURN && !self.outlet.queue.is_full() {

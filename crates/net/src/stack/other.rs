@@ -74,7 +74,8 @@ impl Stack {
                 let headers = if flow.local.is_ipv4() { 40 } else { 60 };
                 // No path has an MTU below 68 (RFC 791 §3.2), which a forger might name.
                 let limit = mtu.max(576) - headers;
-                inner.segment_limit = Some(inner.segment_limit.map_or(limit, |l| l.min(limit)));
+                let limit = limit.min(inner.longest_segment(self.outlet.now));
+                inner.segment_limit = Some((limit, self.outlet.now));
             }
             Trouble::Unreachable if inner.state() == State::SynSent => {
                 inner.end = Some(End::Unreachable);

@@ -101,7 +101,15 @@ fn an_error_of_icmp_names_a_segment_that_is_under_way() {
         assert_eq!(connection.lock().segment_limit, None);
     }
     stack.take(&too_long(sent), VERIFIED);
-    assert_eq!(connection.lock().segment_limit, Some(640 - 40));
+    let limit = |connection: &Connection| connection.lock().segment_limit.map(|(limit, _)| limit);
+    assert_eq!(limit(&connection), Some(640 - 40));
+    // RFC 1191 §6.3
+    let told = stack.outlet.now;
+    for (seconds, longest) in [(599, 640 - 40), (600, 1200)] {
+        stack.now_is(told + Duration::from_secs(seconds));
+        assert_eq!(connection.lock().longest_segment(stack.outlet.now), longest);
+    }
+    assert_eq!(limit(&connection), None);
 }
 
 const PEER: u16 = 1025;
