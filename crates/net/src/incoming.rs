@@ -2,9 +2,14 @@
 
 use crate::connection::Connection;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+
+/// A peer that has not answered the SYN's answer by then keeps others out no longer, if there is no other place (RFC 4987
+/// §3.4). The answer was repeated meanwhile.
+const PRECEDENCE: Duration = Duration::from_secs(3);
 
 /// Connections that nobody has accepted yet.
 pub(crate) struct Incoming {
@@ -16,10 +21,16 @@ pub(crate) struct Incoming {
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Arc<Connection>>,
-    /// Connections of which only the SYN has come.
-    half_open: usize,
+    /// Connections of which only the SYN has come, and when; the oldest first.
+    half_open: VecDeque<(Instant, Weak<Connection>)>,
     /// The listener is gone.
     closed: bool,
+}
+
+impl Queue {
+    fn forget(&mut self, connection: &Arc<Connection>) {
+        self.half_open.retain(|(_, one)| one.as_ptr() != Arc::as_ptr(connection));
+    }
 }
 
 impl Incoming {
@@ -44,23 +55,30 @@ impl Incoming {
     /// Returns `true` if one more connection may begin.
     pub fn has_room(&self) -> bool {
         let queue = self.lock();
-        queue.ready.len() + queue.half_open < self.backlog
+        queue.ready.len() + queue.half_open.len() < self.backlog
+    }
+
+    /// The connection that has to make room for another one.
+    pub fn yields(&self, now: Instant) -> Option<Arc<Connection>> {
+        let queue = self.lock();
+        let (since, oldest) = queue.half_open.front()?;
+        oldest.upgrade().filter(|_| now.duration_since(*since) >= PRECEDENCE)
     }
 
     /// A SYN has come.
-    pub fn expects_one(&self) {
-        self.lock().half_open += 1;
+    pub fn expects(&self, now: Instant, connection: &Arc<Connection>) {
+        self.lock().half_open.push_back((now, Arc::downgrade(connection)));
     }
 
     /// A connection has come to nothing before it was established.
-    pub fn expects_one_less(&self) {
-        self.lock().half_open -= 1;
+    pub fn expects_no_more(&self, connection: &Arc<Connection>) {
+        self.lock().forget(connection);
     }
 
     /// A connection is established. `false`: nobody is going to accept it.
     pub fn put(&self, connection: Arc<Connection>) -> bool {
         let mut queue = self.lock();
-        queue.half_open -= 1;
+        queue.forget(&connection);
         if queue.closed {
             return false;
         }

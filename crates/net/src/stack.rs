@@ -329,7 +329,7 @@ impl Stack {
             self.timers.remove(&(at, connection.number));
         }
         if let Some(listener) = inner.listener.take().and_then(|listener| listener.upgrade()) {
-            listener.expects_one_less();
+            listener.expects_no_more(connection);
         }
         self.connections.remove(&connection.flow);
         match past {

@@ -52,7 +52,10 @@ impl Stack {
     fn accept(&mut self, flow: Flow, listener: &Arc<Incoming>) -> Option<Arc<Connection>> {
         if !listener.has_room() {
             self.shared.counts.too_many();
-            return None;
+            let oldest = listener.yields(self.outlet.now)?;
+            let mut inner = oldest.lock();
+            inner.opened = false;
+            self.remove(&oldest, &mut inner, false);
         }
         let connection = self.shared.connection(flow).ok()?;
         let mut inner = connection.lock();
@@ -63,7 +66,7 @@ impl Stack {
         (inner.opened, inner.before) = (true, State::Listen);
         inner.listener = Some(Arc::downgrade(listener));
         drop(inner);
-        listener.expects_one();
+        listener.expects(self.outlet.now, &connection);
         self.connections.insert(flow, Arc::clone(&connection));
         Some(connection)
     }

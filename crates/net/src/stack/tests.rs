@@ -69,17 +69,40 @@ proptest! {
 #[test]
 fn strangers_cannot_open_more_than_the_backlog() {
     let (mut stack, incoming) = stack();
-    let verified = Gso { checksum_verified: true, ..Gso::NONE };
-    for from in 1..=1000_u16 {
-        let mut upper = vec![0; 20];
-        upper[..2].copy_from_slice(&from.to_be_bytes());
-        // Five words of header; the test's packet adds four.
-        upper[12] = 0x10;
-        stack.take(&packet(TCP, 0, 80, SYN, upper), verified);
-    }
+    (1..=1000).for_each(|from| stack.take(&syn(from), VERIFIED));
     assert_eq!(stack.connections.len(), BACKLOG);
     assert!(!incoming.has_room());
     assert_eq!(stack.shared.counts.table()["net_queue_full"], 1000 - BACKLOG as u64);
+}
+
+/// A SYN from a port.
+fn syn(from: u16) -> Vec<u8> {
+    let mut upper = vec![0; 20];
+    upper[..2].copy_from_slice(&from.to_be_bytes());
+    // Five words of header; the test's packet adds four.
+    upper[12] = 0x10;
+    packet(TCP, 0, 80, SYN, upper)
+}
+
+#[test]
+fn strangers_that_do_not_answer_make_room_for_others() {
+    let (mut stack, incoming) = stack();
+    let is_there =
+        |stack: &Stack, from: u16| stack.connections.keys().any(|flow| flow.remote.port() == from);
+    (1..=100).for_each(|from| stack.take(&syn(from), VERIFIED));
+    stack.send();
+    stack.take(&syn(PEER), VERIFIED);
+    assert!(!is_there(&stack, PEER), "an answer may still come");
+    stack.now_is(stack.outlet.now + Duration::from_secs(3));
+    let (connection, ours) = opened(&mut stack);
+    assert!(is_there(&stack, PEER) && !is_there(&stack, 1) && is_there(&stack, 2));
+    assert_eq!(stack.connections.len(), BACKLOG);
+    // Those that went leave nothing behind, and the others go on.
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    stack.send();
+    assert_eq!(connection.lock().state(), State::Established);
+    assert!(incoming.take().is_some_and(|ready| Arc::ptr_eq(&ready, &connection)));
+    assert!(incoming.has_room());
 }
 
 #[test]
@@ -133,7 +156,9 @@ fn segment(seq: u32, ack: u32, flags: u8, mss: Option<u16>) -> Vec<u8> {
 fn opened(stack: &mut Stack) -> (Arc<Connection>, u32) {
     stack.take(&segment(1000, 0, SYN, Some(1200)), VERIFIED);
     stack.send();
-    let connection = Arc::clone(stack.connections.values().next().expect("it has begun"));
+    let of_peer = |flow: &&Flow| flow.remote.port() == PEER;
+    let flow = *stack.connections.keys().find(of_peer).expect("it has begun");
+    let connection = Arc::clone(&stack.connections[&flow]);
     let ours = connection.lock().sent_up_to.expect("the SYN is acknowledged").wrapping_add(1);
     (connection, ours)
 }
