@@ -5,6 +5,7 @@ use crate::clock::now;
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
+use crate::sending::Sending;
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use std::net::SocketAddr;
@@ -75,10 +76,32 @@ pub(crate) struct Inner {
     pub acknowledged: Option<u32>,
     pub sent_up_to: Option<u32>,
     pub nodelay: bool,
+    /// It is counted among those that have something to send.
+    counted: bool,
+    sending: Arc<Sending>,
     _memory: Allotted,
 }
 
 impl Inner {
+    /// Takes octets to be sent, as far as there is room.
+    pub fn put(&mut self, octets: &[u8]) -> usize {
+        let queued = self.socket().send_queue();
+        let room = self.sending.room(queued).min(octets.len());
+        let put = self.socket().send_slice(&octets[..room]).unwrap_or(0);
+        self.count();
+        put
+    }
+
+    /// Takes note whether there is something to send.
+    pub fn count(&mut self) {
+        let sends = self.socket().send_queue() > 0;
+        match (std::mem::replace(&mut self.counted, sends), sends) {
+            (false, true) => self.sending.begins(),
+            (true, false) => self.sending.ends(),
+            _ => {}
+        }
+    }
+
     pub fn socket(&mut self) -> &mut Socket<'static> {
         self.set.get_mut(self.handle)
     }
@@ -153,12 +176,21 @@ impl Inner {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.counted {
+            self.sending.ends();
+        }
+    }
+}
+
 impl Connection {
     pub fn new(
         flow: Flow,
         number: u64,
         [receive, send]: [usize; 2],
         memory: Allotted,
+        sending: Arc<Sending>,
         mailbox: Arc<Mailbox>,
     ) -> Self {
         // Zeroed memory of this size takes no room before it is used.
@@ -185,6 +217,8 @@ impl Connection {
             acknowledged: None,
             sent_up_to: None,
             nodelay: false,
+            counted: false,
+            sending,
             _memory: memory,
         };
         let (waits, queued) = (AtomicBool::new(false), AtomicBool::new(false));

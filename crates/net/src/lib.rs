@@ -82,7 +82,7 @@
 //! | Where does a packet of a tunnel find its socket, and what is smoltcp asked to do? | `stack/`, `packet.rs` |
 //! | Who has a turn to send, and where do super-packets get their segment length? | `stack.rs`, `outlet.rs` |
 //! | When does the task wake up? | `driver.rs` |
-//! | How much memory can connections and sockets take? | `budget.rs`, `received.rs` |
+//! | How much memory can connections and sockets take, and how much is under way? | `budget.rs`, `sending.rs`, `received.rs` |
 //! | Which settings are there? | `settings.rs` |
 //! | What does dropping a future or a handle do? | `tcp.rs`, `listener.rs`, `udp.rs`, `network.rs`, `connection.rs` |
 //! | How does an embedder carry datagrams? | `datagrams.rs`, `datagrams/` |
@@ -118,6 +118,7 @@ mod packet;
 mod plane;
 mod received;
 mod routes;
+mod sending;
 mod settings;
 mod shared;
 mod stack;

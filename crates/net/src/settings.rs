@@ -21,8 +21,8 @@ pub struct Settings {
     pub receive_buffer: usize,
     /// Octets of a TCP connection's send buffer. Default: 1 MiB.
     pub send_buffer: usize,
-    /// Octets of the buffers of all connections together. A buffer takes at most a 512th of what is left, so that
-    /// thousands of connections have room. Default: 1 GiB.
+    /// Octets of the buffers of all connections together. Each buffer of the n-th connection has at most the n-th part
+    /// of a twelfth of them, so that thousands of connections have room. Default: 1 GiB.
     pub memory: usize,
     /// Connections that may wait for `accept` at one listener. Default: 128.
     pub backlog: usize,

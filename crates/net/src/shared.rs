@@ -6,6 +6,7 @@ use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
 use crate::received::Datagrams;
 use crate::routes::Routes;
+use crate::sending::Sending;
 use crate::settings::Settings;
 use policy::PortRange;
 use std::collections::hash_map::RandomState;
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub mailbox: Arc<Mailbox>,
     pub counts: Counts,
     budget: Budget,
+    sending: Arc<Sending>,
     sockets: Mutex<Sockets>,
     numbers: Numbers,
 }
@@ -37,8 +39,9 @@ impl Shared {
     pub fn new(settings: Settings, routes: Arc<Routes>, mailbox: Arc<Mailbox>) -> Self {
         let budget = Budget::new(settings.memory);
         let numbers = Numbers::new(settings.seed);
+        let sending = Arc::new(Sending::new(settings.memory));
         let (sockets, counts) = (Mutex::default(), Counts::default());
-        Self { settings, routes, mailbox, counts, budget, sockets, numbers }
+        Self { settings, routes, mailbox, counts, budget, sending, sockets, numbers }
     }
 
     pub fn sockets(&self) -> MutexGuard<'_, Sockets> {
@@ -49,8 +52,9 @@ impl Shared {
     pub fn connection(&self, flow: Flow) -> Result<Arc<Connection>, NoRoom> {
         let Settings { receive_buffer, send_buffer, .. } = self.settings;
         let (sizes, memory) = self.budget.allot([receive_buffer, send_buffer]).ok_or(NoRoom)?;
-        let (number, mailbox) = (self.numbers.next(), Arc::clone(&self.mailbox));
-        Ok(Arc::new(Connection::new(flow, number, sizes, memory, mailbox)))
+        let (sending, mailbox) = (Arc::clone(&self.sending), Arc::clone(&self.mailbox));
+        let number = self.numbers.next();
+        Ok(Arc::new(Connection::new(flow, number, sizes, memory, sending, mailbox)))
     }
 
     /// A number that nobody can guess.

@@ -283,6 +283,7 @@ impl Stack {
 
     /// Draws the conclusions of what has happened to a connection. Returns `true` if that was its end.
     fn settle(&mut self, connection: &Arc<Connection>, inner: &mut Inner, came: bool) -> bool {
+        inner.count();
         let state = inner.state();
         let before = std::mem::replace(&mut inner.before, state);
         if state == State::Closed && before != State::Closed && inner.end.is_none() {

@@ -143,7 +143,7 @@ impl TcpStream {
         if !inner.socket().may_send() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let written = inner.socket().send_slice(octets).unwrap_or(0);
+        let written = inner.put(octets);
         if written == 0 && !octets.is_empty() {
             inner.socket().register_send_waker(cx.waker());
             return Poll::Pending;

@@ -233,33 +233,44 @@ async fn echo_requests_are_answered() {
 
 #[tokio::test]
 async fn a_thousand_connections_get_their_share() {
-    const CONNECTIONS: usize = 1000;
-    const OCTETS: usize = 20_000;
-    let ends = pair(perfect(), |settings| settings.backlog = CONNECTIONS);
+    echo_over_many(1000, 20_000, 1 << 30).await;
+}
+
+#[tokio::test]
+async fn connections_that_send_more_than_their_share_get_on() {
+    // Each may have 32 KiB under way.
+    echo_over_many(100, 200_000, 16 << 20).await;
+}
+
+/// Sends octets over so many connections at once, and back.
+async fn echo_over_many(connections: usize, number: usize, memory: usize) {
+    let ends = pair(perfect(), |settings| {
+        (settings.backlog, settings.memory) = (connections, memory);
+    });
     let listener = ends[1].network.listen("0.0.0.0:80".parse().expect("any")).expect("free");
     let to = SocketAddr::new(ends[1].address(false), 80);
     let served = tokio::spawn(async move {
         let mut serving = tokio::task::JoinSet::new();
-        for _ in 0..CONNECTIONS {
+        for _ in 0..connections {
             let (stream, _) = listener.accept().await.expect("accepted");
             let (mut reader, mut writer) = stream.into_split();
             serving.spawn(async move { tokio::io::copy(&mut reader, &mut writer).await });
         }
         while let Some(copied) = serving.join_next().await {
-            assert_eq!(copied.expect("no panic").expect("copied"), OCTETS as u64);
+            assert_eq!(copied.expect("no panic").expect("copied"), number as u64);
         }
     });
     let mut clients = tokio::task::JoinSet::new();
-    for number in 0..CONNECTIONS {
+    for client in 0..connections {
         let network = ends[0].network.clone();
         clients.spawn(async move {
             let mut stream = network.connect_to(to).await.expect("connected");
-            let sent = octets(OCTETS, number as u64);
+            let sent = octets(number, client as u64);
             stream.write_all(&sent).await.expect("written");
             stream.shutdown().await.expect("shut down");
             let mut back = Vec::new();
             stream.read_to_end(&mut back).await.expect("read");
-            assert!(back == sent, "connection {number}");
+            assert!(back == sent, "connection {client}");
         });
     }
     while let Some(done) = clients.join_next().await {
