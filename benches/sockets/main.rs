@@ -8,6 +8,7 @@
 mod batch;
 mod ends;
 mod inside;
+mod kernel;
 mod report;
 mod subject;
 #[path = "../tunnel/wire.rs"]
@@ -15,6 +16,7 @@ mod wire;
 
 use clap::Parser;
 use ends::{Counts, Traffic, serve};
+use lab::foreign::Watch;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +33,7 @@ struct Arguments {
     #[command(subcommand)]
     command: Option<Inside>,
     /// How often each is measured
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 2.0)]
@@ -79,29 +81,37 @@ fn main() -> ExitCode {
     }
 }
 
-/// The figures of one way in one round.
+/// The figures of one way in one round; none where a measurement failed.
 #[derive(Clone, Debug, serde::Serialize)]
 struct Row {
     way: &'static str,
     placement: Placement,
     round: u32,
     /// Mbit/s of one connection, from the client and to it.
-    out: f64,
-    back: f64,
+    out: Option<f64>,
+    back: Option<f64>,
     /// CPU seconds of both ends' programs for each gigabyte from the client.
-    cpu: f64,
-    /// Mbit/s of all the connections together.
-    many: f64,
-    /// The octets of the slowest of them by those of the one in the middle.
-    fair: f64,
-    /// Octets of memory for each further connection; none where the kernel has them.
-    memory: Option<f64>,
+    cpu: Option<f64>,
     /// The median of the round trips of an octet, µs.
-    trip: f64,
+    trip: Option<f64>,
+    /// The number of connections that came about, of as many as were wanted.
+    open: Option<usize>,
+    /// Mbit/s of all of them together.
+    many: Option<f64>,
+    /// The octets of the slowest of them by those of the one in the middle.
+    fair: Option<f64>,
+    /// Octets of memory for each further connection before its first traffic, and while all send as much as they can;
+    /// none where the kernel has them.
+    idle: Option<f64>,
+    memory: Option<f64>,
 }
 
-/// Streams take this long to find their speed.
+/// A stream takes this long to find its speed.
 const SETTLE: Duration = Duration::from_millis(400);
+/// Very many take longer.
+const SETTLE_MANY: Duration = Duration::from_secs(2);
+/// They are measured for so many times as long as one: after a loss, a connection may stand still for a second.
+const MANY: u32 = 4;
 
 fn run(arguments: &Arguments) -> Result<(), String> {
     let lasting = Duration::try_from_secs_f64(arguments.seconds).map_err(|e| e.to_string())?;
@@ -119,19 +129,24 @@ fn run(arguments: &Arguments) -> Result<(), String> {
             None => ways.push(kind),
         }
     }
+    let watch = Watch::start();
     let mut rows = Vec::new();
     for round in 0..arguments.rounds {
         for placement in [Placement::Scheduler, Placement::CoreEach] {
             for kind in &ways {
                 eprintln!("round {}: {}, {placement}", round + 1, kind.name());
-                match take(*kind, placement, lasting, arguments.connections) {
-                    Ok(row) => rows.push(Row { round, ..row }),
-                    Err(error) => absent.push(format!("{}, {placement}: {error}", kind.name())),
+                let (row, failures) = take(*kind, placement, lasting, arguments.connections);
+                rows.push(Row { round, ..row });
+                for why in failures {
+                    let what = format!("{}, {placement}, round {}: {why}", kind.name(), round + 1);
+                    eprintln!("{what}");
+                    absent.push(what);
                 }
             }
         }
     }
-    let report = report::report(&rows, &ways, &absent, arguments.connections);
+    let mut report = report::report(&rows, &ways, &absent, arguments.connections);
+    report.disturbed(watch.share());
     match &arguments.output {
         Some(directory) => report::write(&report, directory),
         None => {
@@ -164,13 +179,21 @@ impl Server {
     }
 
     /// Mbit/s of all connections together in a time, the octets of each, and the processor time of the programs.
-    fn measure(&self, open: &Open<'_>, lasting: Duration) -> Result<Rates, String> {
-        sleep(SETTLE);
+    fn measure(
+        &self,
+        open: &mut Open<'_>,
+        [settle, lasting]: [Duration; 2],
+    ) -> Result<Rates, String> {
+        open.start()?;
+        sleep(settle);
         let look = || Ok::<_, String>((self.counts.now(), open.used()?, Instant::now()));
         let before = look()?;
         sleep(lasting);
         let after = look()?;
-        let mut octets: Vec<u64> = after.0.iter().zip(&before.0).map(|(a, b)| a - b).collect();
+        let earlier = before.0.iter().chain(std::iter::repeat(&0));
+        let mut octets: Vec<u64> = after.0.iter().zip(earlier).map(|(a, b)| a - b).collect();
+        // Some whose traffic the server has not even begun may be missing.
+        octets.resize(open.number, 0);
         octets.sort_unstable();
         let all = octets.iter().sum::<u64>() as f64;
         if all == 0.0 {
@@ -197,56 +220,115 @@ struct Rates {
     octets: Vec<u64>,
 }
 
+/// Takes a measurement, and puts its figures into the row.
+type Attempt = fn(&Setting<'_>, &mut Row) -> Result<(), String>;
+
+/// Takes all measurements of a way once. Those that fail have their reasons.
 fn take(
     kind: Kind,
     placement: Placement,
     lasting: Duration,
     connections: usize,
-) -> Result<Row, String> {
-    let hosts = wire::lay(Wire::SuperPackets, placement)?;
-    let server = Server::start(&hosts[1])?;
-    let subject = Subject::up(kind, &hosts)?;
-    let open = |traffic, number| {
-        server.counts.clear();
-        subject.open(traffic, number)
-    };
-
-    let one = open(Traffic::Out, 1)?;
-    let out = server.measure(&one, lasting)?;
-    let memory_of_one = one.memory();
-    one.close()?;
-
-    let one = open(Traffic::In, 1)?;
-    let back = server.measure(&one, lasting)?;
-    one.close()?;
-
-    let one = open(Traffic::Echo, 1)?;
-    sleep(lasting);
-    let trip = one.close()?;
-    if trip.is_zero() {
-        return Err("no round trip ended".to_owned());
-    }
-
-    let all = open(Traffic::Out, connections)?;
-    let many = server.measure(&all, lasting * 2)?;
-    let memory = all.memory().zip(memory_of_one);
-    all.close()?;
-    if many.octets.len() != connections {
-        return Err(format!("only {} of {connections} connections came", many.octets.len()));
-    }
-    let middle = many.octets[many.octets.len() / 2];
-    Ok(Row {
+) -> (Row, Vec<String>) {
+    let mut row = Row {
         way: kind.name(),
         placement,
         round: 0,
-        out: out.mbits,
-        back: back.mbits,
-        cpu: out.cpu,
-        many: many.mbits,
-        fair: many.octets[0] as f64 / middle.max(1) as f64,
-        memory: memory.map(|(all, one)| all.saturating_sub(one) as f64 / (connections - 1) as f64),
-        trip: trip.as_secs_f64() * 1e6,
-    })
+        out: None,
+        back: None,
+        cpu: None,
+        trip: None,
+        open: None,
+        many: None,
+        fair: None,
+        idle: None,
+        memory: None,
+    };
+    let attempts: [(&str, Attempt); 4] = [
+        ("out", |setting, row| setting.out(row)),
+        ("in", |setting, row| setting.back(row)),
+        ("round trips", |setting, row| setting.trips(row)),
+        ("many connections", |setting, row| setting.many(row)),
+    ];
+    let mut failures = Vec::new();
+    for (what, attempt) in attempts {
+        let mut up = || {
+            kernel::rest()?;
+            // A program that has taken more than it can forward is busy for minutes: each measurement starts its own.
+            let hosts = wire::lay(Wire::SuperPackets, placement)?;
+            let server = Server::start(&hosts[1])?;
+            let subject = Subject::up(kind, &hosts)?;
+            attempt(
+                &Setting { server, subject: &subject, hosts: &hosts, lasting, connections },
+                &mut row,
+            )
+        };
+        failures.extend(up().err().map(|why| format!("{what}: {why}")));
+    }
+    (row, failures)
+}
+
+/// A way that is up, with the server behind it.
+struct Setting<'a> {
+    server: Server,
+    subject: &'a Subject<'a>,
+    hosts: &'a [Host; 2],
+    lasting: Duration,
+    connections: usize,
+}
+
+impl Setting<'_> {
+    fn open(&self, traffic: Traffic, number: usize) -> Result<Open<'_>, String> {
+        self.server.counts.clear();
+        self.subject.open(traffic, number)
+    }
+
+    fn out(&self, row: &mut Row) -> Result<(), String> {
+        let mut one = self.open(Traffic::Out, 1)?;
+        let rates = self.server.measure(&mut one, [SETTLE, self.lasting])?;
+        (row.out, row.cpu) = (Some(rates.mbits), Some(rates.cpu));
+        one.close().map(drop)
+    }
+
+    fn back(&self, row: &mut Row) -> Result<(), String> {
+        let mut one = self.open(Traffic::In, 1)?;
+        let rates = self.server.measure(&mut one, [SETTLE, self.lasting])?;
+        row.back = Some(rates.mbits);
+        one.close().map(drop)
+    }
+
+    fn trips(&self, row: &mut Row) -> Result<(), String> {
+        let mut one = self.open(Traffic::Echo, 1)?;
+        one.start()?;
+        sleep(self.lasting);
+        let trip = one.close()?;
+        if trip.is_zero() {
+            return Err("no octet came back".to_owned());
+        }
+        row.trip = Some(trip.as_secs_f64() * 1e6);
+        Ok(())
+    }
+
+    fn many(&self, row: &mut Row) -> Result<(), String> {
+        self.hosts.iter().try_for_each(kernel::spare)?;
+        let one = self.open(Traffic::Out, 1)?;
+        let memory_of_one = one.memory();
+        drop(one);
+        let mut all = self.open(Traffic::Out, self.connections)?;
+        row.open = Some(all.number);
+        let further = all.number.saturating_sub(1).max(1) as f64;
+        let each = |memory: Option<u64>| {
+            let (all, one) = memory.zip(memory_of_one)?;
+            Some(all.saturating_sub(one) as f64 / further)
+        };
+        row.idle = each(all.memory());
+        let rates = self.server.measure(&mut all, [SETTLE_MANY, self.lasting * MANY])?;
+        row.memory = each(all.memory());
+        row.many = Some(rates.mbits);
+        let [slowest, middle] = [0, rates.octets.len() / 2].map(|at| rates.octets[at] as f64);
+        row.fair = Some(slowest / middle.max(1.0));
+        all.close().map(drop)
+    }
 }
 
 /// The one in the middle of sorted times; zero of none.

@@ -12,11 +12,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
 
 /// How long something may take until it is there.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
+/// The time in which all connections of a measurement have to come about.
+const CONNECTING: Duration = Duration::from_secs(10);
 /// The port of the server.
 pub const PORT: u16 = 5000;
 /// The port on the left host that a program forwards.
@@ -172,8 +173,9 @@ impl<'a> Subject<'a> {
     fn wireguard(&mut self) -> Result<(), String> {
         let [left, right] = self.hosts;
         let keys = [keys()?, keys()?];
-        let device = format!("{DEVICE}{}", std::process::id() % 10_000);
-        let socket = PathBuf::from(format!("/var/run/wireguard/{device}.sock"));
+        let (device, socket) = (wireguard_device(), wireguard_socket());
+        // One that was killed leaves its socket behind, and the next would seem to be there.
+        let _ = fs::remove_file(&socket);
         let mut gateway = Command::new(known(RIGHT_WIREGUARD)?);
         gateway.args(["-f", &device]).env("WG_LOG_LEVEL", "error");
         self.right = Some(self.start(right, gateway)?);
@@ -229,7 +231,10 @@ impl<'a> Subject<'a> {
         texts.map(|text| text.lines().rev().take(8).collect::<Vec<_>>().join("\n")).collect()
     }
 
-    /// Opens connections.
+    /// Opens connections; there may be fewer than are wanted.
+    ///
+    /// # Errors
+    /// If none comes about.
     pub fn open(&self, traffic: Traffic, number: usize) -> Result<Open<'_>, String> {
         if self.kind == Kind::Inside {
             return self.open_inside(traffic, number);
@@ -239,22 +244,20 @@ impl<'a> Subject<'a> {
             Kind::Tun => (left.inner, self.target()),
             _ => (Ipv4Addr::LOCALHOST, (Ipv4Addr::LOCALHOST, FORWARDED).into()),
         };
-        // The forward is there, and the tunnel up.
-        let connect = move || async move {
-            let connecting = timeout(PAUSE * 50, connect(source, target)).await;
-            let connected = connecting.map_err(|_| "no answer".to_owned())?;
-            connected.map_err(|error| error.to_string())
-        };
+        let connect =
+            move || async move { connect(source, target).await.map_err(|e| e.to_string()) };
         let runtime = left.space.run(Runtime::new).map_err(|error| error.to_string())?;
-        self.wait("the first connection", || {
-            runtime.block_on(async { tokio::spawn(connect()).await.is_ok_and(|c| c.is_ok()) })
-        })?;
-        let opening = async { tokio::spawn(Clients::open(number, traffic, connect)).await };
-        let opened = runtime.block_on(opening).map_err(|error| error.to_string())?;
-        let opened = opened.map(|clients| (runtime, clients));
-        let (runtime, clients) = opened.map_err(|e| format!("{e}\n{}", self.last_words()))?;
+        let open = |number, patience| {
+            let opening = Clients::open(number, traffic, patience, connect);
+            runtime.block_on(async { tokio::spawn(opening).await.map_err(|e| e.to_string())? })
+        };
+        // The forward is there, and the tunnel up.
+        self.wait("the first connection", || open(1, PAUSE * 50).is_ok())?;
+        let clients =
+            open(number, CONNECTING).map_err(|e| format!("{e}\n{}", self.last_words()))?;
+        let number = clients.number();
         let client = Client::Outside { clients, runtime: Some(runtime) };
-        Ok(Open { subject: self, client })
+        Ok(Open { subject: self, client, number })
     }
 
     fn open_inside(&self, traffic: Traffic, number: usize) -> Result<Open<'_>, String> {
@@ -266,18 +269,17 @@ impl<'a> Subject<'a> {
             Traffic::In => "in",
             Traffic::Echo => "echo",
         });
-        command.arg(number.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(number.to_string()).arg(CONNECTING.as_secs().to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process =
             self.hosts[0].space.run(move || command.spawn()).map_err(|e| e.to_string())?;
         let input = process.stdin.take().ok_or("it is piped")?;
-        let mut output = BufReader::new(process.stdout.take().ok_or("it is piped")?);
-        let mut line = String::new();
-        output.read_line(&mut line).map_err(|error| error.to_string())?;
+        let output = BufReader::new(process.stdout.take().ok_or("it is piped")?);
         let client = Client::Inside { process, input, output };
-        match line.trim() {
-            "open" => Ok(Open { subject: self, client }),
-            _ => Err(format!("the process of the connections has ended\n{}", self.last_words())),
-        }
+        let mut open = Open { subject: self, client, number: 0 };
+        let number = open.line()?.parse();
+        open.number = number.map_err(|_| format!("no connection\n{}", self.last_words()))?;
+        Ok(open)
     }
 }
 
@@ -288,6 +290,7 @@ impl Drop for Subject<'_> {
             let _ = process.kill();
             let _ = process.wait();
         }
+        let _ = fs::remove_file(wireguard_socket());
     }
 }
 
@@ -295,14 +298,30 @@ impl Drop for Subject<'_> {
 pub struct Open<'a> {
     subject: &'a Subject<'a>,
     client: Client,
+    /// The number of them.
+    pub number: usize,
 }
 
 enum Client {
-    Outside { clients: Clients, runtime: Option<Runtime> },
+    Outside { clients: Clients<TcpStream>, runtime: Option<Runtime> },
     Inside { process: Child, input: ChildStdin, output: BufReader<ChildStdout> },
 }
 
 impl Open<'_> {
+    /// Begins their traffic.
+    pub fn start(&mut self) -> Result<(), String> {
+        match &mut self.client {
+            Client::Outside { clients, runtime } => {
+                let _inside = runtime.as_ref().map(Runtime::enter);
+                clients.start();
+                Ok(())
+            }
+            Client::Inside { input, .. } => {
+                writeln!(input, "start").map_err(|error| error.to_string())
+            }
+        }
+    }
+
     /// The process that has the left end of the connections, where one has.
     fn left(&self) -> Option<u32> {
         match &self.client {
@@ -326,15 +345,22 @@ impl Open<'_> {
         line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
     }
 
+    /// A line of the process that has the gateway inside.
+    fn line(&mut self) -> Result<String, String> {
+        let Client::Inside { output, .. } = &mut self.client else { return Ok(String::new()) };
+        let mut line = String::new();
+        output.read_line(&mut line).map_err(|error| error.to_string())?;
+        Ok(line.trim().to_owned())
+    }
+
     /// Ends the connections. The median of the round trips, zero where there were none.
     pub fn close(mut self) -> Result<Duration, String> {
         match &mut self.client {
             Client::Outside { clients, .. } => Ok(crate::median(&clients.trips())),
-            Client::Inside { input, output, .. } => {
+            Client::Inside { input, .. } => {
                 writeln!(input, "end").map_err(|error| error.to_string())?;
-                let mut line = String::new();
-                output.read_line(&mut line).map_err(|error| error.to_string())?;
-                let nanoseconds = line.trim().parse();
+                let line = self.line()?;
+                let nanoseconds = line.parse();
                 let nanoseconds = nanoseconds.map_err(|_| format!("no round trip: {line}"))?;
                 Ok(Duration::from_nanos(nanoseconds))
             }
@@ -363,7 +389,19 @@ async fn connect(source: Ipv4Addr, target: SocketAddr) -> std::io::Result<TcpStr
     socket.bind((source, 0).into())?;
     let stream = socket.connect(target).await?;
     stream.set_nodelay(true)?;
+    // As at the server.
+    stream.set_zero_linger()?;
     Ok(stream)
+}
+
+/// Only one is there at a time.
+fn wireguard_device() -> String {
+    format!("{DEVICE}{}", std::process::id() % 10_000)
+}
+
+/// The socket by which `wg` commands the right gateway.
+fn wireguard_socket() -> PathBuf {
+    PathBuf::from(format!("/var/run/wireguard/{}.sock", wireguard_device()))
 }
 
 struct Keys {

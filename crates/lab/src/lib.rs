@@ -52,7 +52,7 @@ pub use namespaces::{capture, isolation, traffic};
 
 pub mod demo;
 pub mod experiment;
-mod foreign;
+pub mod foreign;
 mod interrupt;
 pub mod load;
 pub mod machine;
