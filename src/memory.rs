@@ -175,6 +175,8 @@ impl MemoryDriver {
         drop((commands, self.events));
         let mut tunnels = lock(&self.tunnels);
         tunnels.up.clear();
+        // Those who wait for a page see the end.
+        tunnels.kept.clear();
         tunnels.stopped = true;
         drop(tunnels);
         tell_end.tell(closed);

@@ -94,7 +94,9 @@ impl Inner {
 
     /// Takes note whether there is something to send.
     pub fn count(&mut self) {
-        let sends = self.socket().send_queue() > 0;
+        let socket = self.socket();
+        // A queue is not emptied when its connection ends by a reset or unanswered.
+        let sends = socket.state() != State::Closed && socket.send_queue() > 0;
         match (std::mem::replace(&mut self.counted, sends), sends) {
             (false, true) => self.sending.begins(),
             (true, false) => self.sending.ends(),

@@ -36,6 +36,12 @@ impl Sending {
         self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// The number of those that have something to send.
+    #[cfg(test)]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
     /// Octets that a connection may put into its send buffer beside those that are there. If it is none, more of them
     /// are acknowledged first.
     pub fn room(&self, queued: usize) -> usize {

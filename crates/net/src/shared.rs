@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     pub mailbox: Arc<Mailbox>,
     pub counts: Counts,
     budget: Budget,
-    sending: Arc<Sending>,
+    pub sending: Arc<Sending>,
     sockets: Mutex<Sockets>,
     numbers: Numbers,
 }

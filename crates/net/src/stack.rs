@@ -326,6 +326,7 @@ impl Stack {
     }
 
     fn remove(&mut self, connection: &Arc<Connection>, inner: &mut Inner, past: bool) {
+        inner.count();
         if let Some(at) = inner.wakes_at.take() {
             self.timers.remove(&(at, connection.number));
         }

@@ -182,6 +182,21 @@ fn only_the_exact_number_resets_a_connection() {
     assert_eq!(connection.lock().end, Some(End::Reset));
 }
 
+/// Though its application still has it, and octets that were not sent are in its queue.
+#[test]
+fn a_connection_that_is_over_takes_no_share_of_those_that_send() {
+    let (mut stack, _incoming) = stack();
+    let (connection, ours) = opened(&mut stack);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    stack.send();
+    let sending = Arc::clone(&stack.shared.sending);
+    assert_eq!(connection.lock().put(&[7; 100_000]), 100_000);
+    assert_eq!(sending.connections(), 1);
+    stack.take(&segment(1001, 0, RST, None), VERIFIED);
+    assert_eq!(connection.lock().end, Some(End::Reset));
+    assert_eq!(sending.connections(), 0);
+}
+
 #[test]
 fn a_guessed_reset_is_asked_about() {
     let (mut stack, _incoming) = stack();
