@@ -29,7 +29,7 @@ const COLUMNS: [(&str, usize, f64, Figure); 9] = [
     ("busy KB", 0, 1e3, |row| row.memory),
 ];
 
-/// What the library is compared with, and how: its figure by that of another way, or alone.
+/// The figures that have a target: that of the library by that of another way, or alone.
 const TARGETS: [(&str, Option<Kind>, Figure, Bound); 9] = [
     ("one stream out, by that of onetun", Some(Kind::OneTun), |row| row.out, Bound::Least(3.0)),
     ("one stream in, by that of onetun", Some(Kind::OneTun), |row| row.back, Bound::Least(3.0)),

@@ -27,7 +27,7 @@ pub(super) struct Traffic<'a> {
     pub socket: Option<(Wire, &'a Socket)>,
 }
 
-/// What a worker is to do before it looks at its traffic.
+/// A worker obeys it before it looks at its traffic.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     Nothing,

@@ -1,7 +1,7 @@
 //! Counters of the cryptographic functions of IKE in this process, over all engines. Only reports read them, so that
 //! they need not be passed to every place that computes.
 
-use ::crypto::{Function, Provider};
+use ::crypto::{Function, Provider, asymmetric};
 use policy::{Group, KeyKind, Prf};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,11 +60,28 @@ impl fmt::Display for Hash {
     }
 }
 
+impl From<asymmetric::Hash> for Hash {
+    fn from(hash: asymmetric::Hash) -> Self {
+        match hash {
+            asymmetric::Hash::Sha1 => Self::Sha1,
+            asymmetric::Hash::Sha256 => Self::Sha2_256,
+            asymmetric::Hash::Sha384 => Self::Sha2_384,
+            asymmetric::Hash::Sha512 => Self::Sha2_512,
+        }
+    }
+}
+
 static DONE: Mutex<BTreeMap<Operation, u64>> = Mutex::new(BTreeMap::new());
 
 /// Takes note of one.
 pub(crate) fn count(operation: Operation) {
     *DONE.lock().unwrap_or_else(PoisonError::into_inner).entry(operation).or_default() += 1;
+}
+
+/// The hash of octets, which counts.
+pub(crate) fn digest(hash: asymmetric::Hash, octets: &[u8]) -> Vec<u8> {
+    count(Operation::Hash(hash.into()));
+    asymmetric::digest(hash, octets)
 }
 
 /// The counter of each function, since the process began.

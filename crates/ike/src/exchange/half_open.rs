@@ -1,7 +1,7 @@
 //! A responder between its answer to IKE_SA_INIT and the peer's proof: the states of a half-open IKE SA.
 
 use crate::context::Context;
-use crate::crypto::tally::{self, Hash, Operation};
+use crate::crypto::tally;
 use crate::datagram::Datagram;
 use crate::deadlines::Deadline;
 use crate::negotiation::proposal::choose_ike;
@@ -18,7 +18,7 @@ use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, GroupId, PayloadType};
-use crypto::asymmetric::{self, digest};
+use crypto::asymmetric::Hash;
 use policy::{ChildTunnel, Group, IkeTunnel};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,8 +36,7 @@ pub(crate) struct Init {
 impl Init {
     /// The name of the request with these octets.
     pub fn of(source: SocketAddr, octets: &[u8]) -> Self {
-        tally::count(Operation::Hash(Hash::Sha2_256));
-        let hash = digest(asymmetric::Hash::Sha256, octets).try_into();
+        let hash = tally::digest(Hash::Sha256, octets).try_into();
         Self { source, hash: hash.expect("SHA-256 makes 32 octets") }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::certificate::Certificate;
 use super::signed::Signed;
-use crate::crypto::tally::{self, Hash, Operation};
-use crypto::asymmetric::{self, digest};
+use crate::crypto::tally;
+use crypto::asymmetric::Hash;
 use std::fmt;
 use std::time::Duration;
 use x509_cert::Certificate as X509;
@@ -156,13 +156,12 @@ impl Single {
     }
 
     fn hash(&self, octets: &[u8]) -> Option<Vec<u8>> {
-        let (algorithm, counted) = match self.hash {
-            SHA1 => (asymmetric::Hash::Sha1, Hash::Sha1),
-            SHA256 => (asymmetric::Hash::Sha256, Hash::Sha2_256),
+        let hash = match self.hash {
+            SHA1 => Hash::Sha1,
+            SHA256 => Hash::Sha256,
             _ => return None,
         };
-        tally::count(Operation::Hash(counted));
-        Some(digest(algorithm, octets))
+        Some(tally::digest(hash, octets))
     }
 
     fn names(&self, certificate: &Certificate) -> bool {

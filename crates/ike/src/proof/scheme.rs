@@ -6,10 +6,5 @@ pub use crypto::asymmetric::{Hash, Scheme};
 /// Takes note of the hash of the octets that are signed. That of Ed25519 is a part of the signature.
 pub(super) fn count_hash(scheme: Scheme) {
     let (Scheme::Pkcs1(hash) | Scheme::Pss(hash) | Scheme::Ecdsa(hash)) = scheme else { return };
-    tally::count(Operation::Hash(match hash {
-        Hash::Sha1 => tally::Hash::Sha1,
-        Hash::Sha256 => tally::Hash::Sha2_256,
-        Hash::Sha384 => tally::Hash::Sha2_384,
-        Hash::Sha512 => tally::Hash::Sha2_512,
-    }));
+    tally::count(Operation::Hash(hash.into()));
 }

@@ -6,8 +6,8 @@ use super::key::PrivateKey;
 pub use super::listing::{Listed, Role};
 use super::ocsp::Ocsp;
 use super::outside::OutsideKey;
-use crate::crypto::tally::{self, Hash, Operation};
-use crypto::asymmetric::{self, digest};
+use crate::crypto::tally;
+use crypto::asymmetric::Hash;
 use policy::{Identity, KeyKind, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -332,8 +332,7 @@ fn read(items: Vec<Item>, defects: &mut Vec<Defect>) -> Vec<(String, Certificate
 }
 
 fn key_hash(certificate: &Certificate) -> KeyHash {
-    tally::count(Operation::Hash(Hash::Sha1));
-    let hash = digest(asymmetric::Hash::Sha1, &certificate.key().info);
+    let hash = tally::digest(Hash::Sha1, &certificate.key().info);
     hash.try_into().expect("SHA-1 makes 20 octets")
 }
 

@@ -2,14 +2,14 @@
 
 use crate::crypto::prf::{self, output_len, prf, prf_of_nonces, prf_plus};
 use crate::crypto::rng::Rng;
-use crate::crypto::tally::{self, Hash, Operation};
+use crate::crypto::tally::{self, Operation};
 use crate::key_log::{DirectionKeys, IkeKeys, LoggedKeys};
 use crate::negotiation::suite::IkeSuite;
 use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::protected::{self, Content, OpenError};
 use ::crypto::{Cipher, CryptoProviders, Function, Provider, Suite, integrity_key_len};
-use crypto::asymmetric::{self, digest};
+use crypto::asymmetric::Hash;
 use policy::{Group, IkeEncryption, Secret};
 use std::sync::Arc;
 
@@ -74,8 +74,7 @@ pub(crate) struct UsedPpk {
 
 impl UsedPpk {
     pub fn of(id: &str, ppk: &Secret) -> Self {
-        tally::count(Operation::Hash(Hash::Sha2_256));
-        let hash = digest(asymmetric::Hash::Sha256, ppk.expose()).try_into();
+        let hash = tally::digest(Hash::Sha256, ppk.expose()).try_into();
         Self { id: id.to_owned(), hash: hash.expect("SHA-256 makes 32 octets") }
     }
 }

@@ -1,11 +1,11 @@
 //! Where the peer is, and whether a NAT is in between (RFC 7296 §2.23).
 
-use crate::crypto::tally::{self, Hash, Operation};
+use crate::crypto::tally;
 use crate::wire::header::IkeSpi;
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{NotifyType, ProtocolId};
 use ::crypto::Suite;
-use crypto::asymmetric::{self, digest};
+use crypto::asymmetric::Hash;
 use esp::plane::{self, Encapsulation};
 use policy::ChildProposal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -119,8 +119,7 @@ fn hash(spis: (IkeSpi, IkeSpi), address: SocketAddr) -> Vec<u8> {
         IpAddr::V6(a) => octets.extend(a.octets()),
     }
     octets.extend(address.port().to_be_bytes());
-    tally::count(Operation::Hash(Hash::Sha1));
-    digest(asymmetric::Hash::Sha1, &octets)
+    tally::digest(Hash::Sha1, &octets)
 }
 
 /// An address that no datagram comes from.
