@@ -5,6 +5,7 @@ use crate::clock::now;
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
+use crate::retransmission::Retransmission;
 use crate::sending::Sending;
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
@@ -75,6 +76,9 @@ pub(crate) struct Inner {
     /// The last acknowledgment number of the peer, and the sequence number behind the last octet sent.
     pub acknowledged: Option<u32>,
     pub sent_up_to: Option<u32>,
+    pub retransmission: Retransmission,
+    /// smoltcp is told a later time than that of the stack, by so much, so that its timers have run out.
+    pub ahead: smoltcp::time::Duration,
     pub nodelay: bool,
     /// It is counted among those that have something to send.
     counted: bool,
@@ -218,6 +222,8 @@ impl Connection {
             asked: None,
             acknowledged: None,
             sent_up_to: None,
+            retransmission: Retransmission::default(),
+            ahead: smoltcp::time::Duration::ZERO,
             nodelay: false,
             counted: false,
             sending,

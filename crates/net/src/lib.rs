@@ -117,6 +117,7 @@ mod outlet;
 mod packet;
 mod plane;
 mod received;
+mod retransmission;
 mod routes;
 mod sending;
 mod settings;

@@ -3,7 +3,7 @@
 //! The datapath splits the stack's super-packets by the segment length of their connection, and joins segments that
 //! have come. It limits the MSS options of both SYNs to what fits.
 
-use crate::packet::{long, parse, word};
+use crate::packet::{is_later, long, parse, word};
 use crate::routes::TCP;
 use esp::datapath::{Datapath, Sender};
 use esp::gso::{Gso, Segmentation};
@@ -20,7 +20,8 @@ const QUEUE: usize = 1 << 20;
 const LONGEST: usize = 63_000;
 const TCP_LEN: usize = 20;
 const ACK: u8 = 0x10;
-const SYN_OR_ACK: u8 = 0x12;
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
 /// smoltcp's limit, too.
 const SMALLEST_SEGMENT: u16 = 48;
 
@@ -30,10 +31,18 @@ pub(crate) struct Outlet {
     pub queue: SendQueue,
     scratch: Vec<u8>,
     pub now: Instant,
-    /// Octets of payload of the longest segment of the present connection.
+    /// The connection that has its turn.
+    pub turn: Option<Turn>,
+}
+
+/// The stack knows this of the connection whose packets leave.
+pub(crate) struct Turn {
+    /// Octets of payload of its longest segment.
     pub segment_len: u16,
-    /// The sequence number behind the last segment that the present connection has sent.
+    /// The sequence number behind all that it has sent (RFC 9293 §3.3.1, SND.NXT).
     pub sent_up_to: Option<u32>,
+    /// It has sent octets that it had sent before.
+    pub sent_again: bool,
 }
 
 impl Outlet {
@@ -43,14 +52,21 @@ impl Outlet {
             queue: SendQueue::new(QUEUE),
             scratch: vec![0; LONGEST],
             now,
-            segment_len: u16::MAX,
-            sent_up_to: None,
+            turn: None,
         }
     }
 
     /// Gives a packet to the datapath, which counts it if it is dropped.
     pub fn send(&mut self, packet: &mut [u8], gso: Gso) {
         let _ = self.sender.encapsulate(self.now, packet, gso, &mut self.queue);
+    }
+
+    /// The last packet of the stack, once.
+    #[cfg(test)]
+    pub fn take_last(&mut self) -> Option<Vec<u8>> {
+        let last = parse(&self.scratch).map(|parsed| self.scratch[..parsed.end].to_vec());
+        self.scratch[0] = 0;
+        last
     }
 
     fn send_scratch(&mut self, len: usize) {
@@ -60,12 +76,11 @@ impl Outlet {
             let (source, destination) = (parsed.source, parsed.destination);
             let upper = &mut packet[parsed.transport..parsed.end];
             let payload = upper.len() - usize::from(upper[12] >> 4) * 4;
-            if upper[13] & SYN_OR_ACK != 0 {
-                self.sent_up_to = Some(long(upper, 4).wrapping_add(payload as u32));
-            }
-            if payload > usize::from(self.segment_len) {
+            let turn = self.turn.as_mut();
+            let segment_len = turn.map_or(u16::MAX, |turn| turn.number(upper, payload));
+            if payload > usize::from(segment_len) {
                 gso.segmentation = Segmentation::Tcp;
-                gso.segment_len = self.segment_len;
+                gso.segment_len = segment_len;
                 gso.header_len = (len - payload) as u16;
             } else {
                 let [source, destination] = [source, destination].map(IpAddress::from);
@@ -73,6 +88,30 @@ impl Outlet {
             }
         }
         let _ = self.sender.encapsulate(self.now, &mut self.scratch[..len], gso, &mut self.queue);
+    }
+}
+
+impl Turn {
+    /// Notes how far a segment goes, and returns how many octets of payload may leave in one piece.
+    ///
+    /// One that only acknowledges or resets gets the number of the octet that is sent next. smoltcp would give it the
+    /// number of the octet that is sent *again* next, which a peer that has received it takes for an old segment: it
+    /// would not look at the acknowledgment (RFC 9293 §3.10.7.4). If both ends sent again, neither would ever learn of
+    /// what has arrived.
+    fn number(&mut self, upper: &mut [u8], payload: usize) -> u16 {
+        let flags = [SYN, FIN].into_iter().filter(|flag| upper[13] & flag != 0).count();
+        let len = payload + flags;
+        let end = long(upper, 4).wrapping_add(len as u32);
+        match self.sent_up_to {
+            Some(before) if !is_later(end, before) => {
+                self.sent_again |= len > 0;
+                if len == 0 && upper[13] & ACK != 0 {
+                    upper[4..8].copy_from_slice(&before.to_be_bytes());
+                }
+            }
+            _ => self.sent_up_to = Some(end),
+        }
+        self.segment_len
     }
 }
 

@@ -115,6 +115,11 @@ pub(crate) fn long(octets: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]])
 }
 
+/// Returns `true` for a sequence number behind the other (RFC 9293 §3.4: modulo 2³²).
+pub(crate) fn is_later(number: u32, than: u32) -> bool {
+    number != than && number.wrapping_sub(than) < 1 << 31
+}
+
 fn put_word(octets: &mut [u8], at: usize, value: u16) {
     octets[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }

@@ -10,7 +10,7 @@ mod segments;
 use crate::connection::{Connection, Flow, Inner, Question, stack_duration};
 use crate::end::End;
 use crate::mailbox::Job;
-use crate::outlet::{Outlet, Port};
+use crate::outlet::{Outlet, Port, Turn};
 use crate::packet::{self, ICMP, ICMPV6, Parsed};
 use crate::routes::{TCP, UDP};
 use crate::shared::Shared;
@@ -33,6 +33,8 @@ const LINGER: Duration = Duration::from_secs(60);
 const TIME_WAIT: u64 = 10_000_000;
 /// Connections whose ports are kept so at the same time, so that a peer cannot take any amount of memory with them.
 const MOST_PAST: usize = 1 << 16;
+/// No timer of smoltcp's waits longer.
+const LONGEST_TIMER: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
 /// A connection that smoltcp wants to look at again, though nothing could be sent, is looked at after this time.
 const PAUSE: u64 = 1000;
 
@@ -87,6 +89,11 @@ impl Stack {
 
     fn stack_now(&self) -> StackInstant {
         StackInstant::from_micros(i64::try_from(self.micros()).unwrap_or(i64::MAX))
+    }
+
+    /// The time that smoltcp is told for a connection.
+    fn time_of(&self, inner: &Inner) -> StackInstant {
+        self.stack_now() + inner.ahead
     }
 
     /// Returns `true` if connections have something to do now.
@@ -216,29 +223,50 @@ impl Stack {
             inner.end.get_or_insert(End::TimedOut);
             inner.socket().abort();
         }
-        let now = self.stack_now();
+        if inner.retransmission.has_run_out(self.outlet.now) {
+            inner.ahead += LONGEST_TIMER;
+        }
         // smoltcp would hold back what a whole segment is not full of, whatever the queue.
         let few = inner.socket().send_queue() < usize::from(inner.segment_len);
         let nagle = few && !inner.nodelay;
         inner.socket().set_nagle_enabled(nagle);
-        self.outlet.segment_len = inner.longest_segment(self.outlet.now);
-        self.outlet.sent_up_to = None;
         let mut sent = 0;
         while sent < TURN && !self.outlet.queue.is_full() {
-            let port = &mut Port { incoming: None, outlet: &mut self.outlet };
-            match self.interface.poll_egress(now, port, &mut inner.set) {
-                PollResult::None => break,
-                PollResult::SocketStateChanged => sent += 1,
+            let sends = self.poll(&mut inner, None, |interface, now, port, set| {
+                interface.poll_egress(now, port, set) != PollResult::None
+            });
+            if !sends {
+                break;
             }
-        }
-        if let Some(sent_up_to) = self.outlet.sent_up_to.take()
-            && inner.sent_up_to.is_none_or(|before| sent_up_to.wrapping_sub(before) < 1 << 31)
-        {
-            inner.sent_up_to = Some(sent_up_to);
+            sent += 1;
         }
         inner.told = inner.room();
-        self.outlet.segment_len = u16::MAX;
         !self.settle(connection, &mut inner, false) && self.sleep(connection, &mut inner, sent > 0)
+    }
+
+    /// Has smoltcp take or send a packet of a connection.
+    fn poll<R>(
+        &mut self,
+        inner: &mut Inner,
+        incoming: Option<&[u8]>,
+        poll: impl FnOnce(&mut Interface, StackInstant, &mut Port<'_>, &mut SocketSet<'static>) -> R,
+    ) -> R {
+        let (now, time) = (self.outlet.now, self.time_of(inner));
+        let (segment_len, sent_up_to) = (inner.longest_segment(now), inner.sent_up_to);
+        self.outlet.turn = Some(Turn { segment_len, sent_up_to, sent_again: false });
+        let port = &mut Port { incoming, outlet: &mut self.outlet };
+        let outcome = poll(&mut self.interface, time, port, &mut inner.set);
+        if let Some(turn) = self.outlet.turn.take() {
+            inner.sent_up_to = turn.sent_up_to;
+            match turn.sent_up_to {
+                _ if turn.sent_again => inner.retransmission.sent_again(now),
+                Some(up_to) if turn.sent_up_to != sent_up_to => {
+                    inner.retransmission.sent(up_to, now)
+                }
+                _ => {}
+            }
+        }
+        outcome
     }
 
     /// The time until which the peer has to answer.
@@ -253,9 +281,9 @@ impl Stack {
 
     /// Notes when the connection is to be looked at again. Returns `true`: at once.
     fn sleep(&mut self, connection: &Arc<Connection>, inner: &mut Inner, sent: bool) -> bool {
-        let now = self.stack_now();
-        let wants = self.interface.poll_at(now, &inner.set);
-        let mut at = wants.map(|at| u64::try_from(at.total_micros()).unwrap_or(0));
+        let wants = self.interface.poll_at(self.time_of(inner), &inner.set);
+        let ahead = inner.ahead;
+        let mut at = wants.map(|at| u64::try_from((at - ahead).total_micros()).unwrap_or(0));
         let micros = self.micros();
         if at.is_some_and(|at| at <= micros) {
             if sent || self.outlet.queue.is_full() {
@@ -264,7 +292,8 @@ impl Stack {
             at = Some(micros + PAUSE);
         }
         let lingers = inner.orphaned.map(|since| since + LINGER);
-        for end in [lingers, self.deadline(inner)].into_iter().flatten() {
+        let again = inner.retransmission.runs_out();
+        for end in [lingers, again, self.deadline(inner)].into_iter().flatten() {
             let end = end.duration_since(self.epoch).as_micros();
             let end = u64::try_from(end).unwrap_or(u64::MAX).max(micros + PAUSE);
             at = Some(at.map_or(end, |at| at.min(end)));

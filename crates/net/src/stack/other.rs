@@ -65,8 +65,10 @@ impl Stack {
         }
         let Some(connection) = self.connections.get(&flow).map(Arc::clone) else { return };
         let mut inner = connection.lock();
-        let under_way = inner.socket().send_queue() as u64;
-        if inner.sent_up_to.is_none_or(|end| u64::from(end.wrapping_sub(number)) > under_way) {
+        // The beginning and the end of the stream have a number, too.
+        let under_way = 1..=inner.socket().send_queue() as u64 + 1;
+        let back = inner.sent_up_to.map(|end| u64::from(end.wrapping_sub(number)));
+        if !back.is_some_and(|back| under_way.contains(&back)) {
             return;
         }
         match trouble {

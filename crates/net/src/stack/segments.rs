@@ -3,7 +3,7 @@
 use super::Stack;
 use crate::connection::{Connection, Flow, Inner, stack_duration};
 use crate::incoming::Incoming;
-use crate::outlet::{Port, maximum_segment_size, pure_ack};
+use crate::outlet::{maximum_segment_size, pure_ack};
 use crate::packet::{self, Parsed};
 use esp::gso::Gso;
 use smoltcp::socket::tcp::State;
@@ -80,6 +80,9 @@ impl Stack {
             return self.challenge(&mut inner, packet, parsed);
         }
         inner.hears(number, self.outlet.now);
+        if let Some(sent_up_to) = inner.sent_up_to.filter(|_| upper[13] & ACK != 0) {
+            inner.retransmission.acknowledged(packet::long(upper, 8), sent_up_to, self.outlet.now);
+        }
         if let Some(acknowledged) = pure_ack(upper) {
             self.feed_pieces(&mut inner, packet, parsed, acknowledged);
         }
@@ -134,8 +137,8 @@ impl Stack {
     }
 
     fn feed_one(&mut self, inner: &mut Inner, packet: &[u8]) {
-        let now = self.stack_now();
-        let port = &mut Port { incoming: Some(packet), outlet: &mut self.outlet };
-        self.interface.poll_ingress_single(now, port, &mut inner.set);
+        self.poll(inner, Some(packet), |interface, now, port, set| {
+            interface.poll_ingress_single(now, port, set);
+        });
     }
 }

@@ -140,6 +140,10 @@ const VERIFIED: Gso = Gso { checksum_verified: true, ..Gso::NONE };
 
 /// A segment of the peer without payload.
 fn segment(seq: u32, ack: u32, flags: u8, mss: Option<u16>) -> Vec<u8> {
+    packet(TCP, 0, 80, flags, header(seq, ack, mss))
+}
+
+fn header(seq: u32, ack: u32, mss: Option<u16>) -> Vec<u8> {
     let mut upper = vec![0; 20];
     upper[..2].copy_from_slice(&PEER.to_be_bytes());
     upper[4..8].copy_from_slice(&seq.to_be_bytes());
@@ -148,7 +152,7 @@ fn segment(seq: u32, ack: u32, flags: u8, mss: Option<u16>) -> Vec<u8> {
     upper[12] = if mss.is_some() { 0x20 } else { 0x10 };
     upper[14..16].fill(0xff);
     upper.extend(mss.into_iter().flat_map(|mss| [[2, 4], mss.to_be_bytes()].concat()));
-    packet(TCP, 0, 80, flags, upper)
+    upper
 }
 
 /// Has the peer open a connection, whose first octet has the number 1001. Returns it with the number that this end
@@ -159,7 +163,7 @@ fn opened(stack: &mut Stack) -> (Arc<Connection>, u32) {
     let of_peer = |flow: &&Flow| flow.remote.port() == PEER;
     let flow = *stack.connections.keys().find(of_peer).expect("it has begun");
     let connection = Arc::clone(&stack.connections[&flow]);
-    let ours = connection.lock().sent_up_to.expect("the SYN is acknowledged").wrapping_add(1);
+    let ours = connection.lock().sent_up_to.expect("the SYN is acknowledged");
     (connection, ours)
 }
 
@@ -197,17 +201,60 @@ fn a_connection_that_is_over_takes_no_share_of_those_that_send() {
     assert_eq!(sending.connections(), 0);
 }
 
+/// Sequence and acknowledgment number of a segment.
+fn numbers(packet: &[u8]) -> [u32; 2] {
+    let parsed = packet::parse(packet).expect("a packet");
+    [4, 8].map(|at| packet::long(parsed.upper(packet), at))
+}
+
+/// While an end sends again what the peer may have, the peer would take such an acknowledgment for an old segment. If
+/// both do, neither ever learns of what has arrived.
+#[test]
+fn an_acknowledgment_has_the_number_behind_all_that_was_sent() {
+    let (mut stack, _incoming) = stack();
+    let (connection, ours) = opened(&mut stack);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    assert_eq!(connection.lock().put(&[7; 2000]), 2000);
+    stack.activate(&connection);
+    stack.send();
+    // The timer of TCP runs out, and one segment is sent again. The round trip was none.
+    let left = stack.outlet.now;
+    assert_eq!(stack.wakes_at(), Some(left + Duration::from_millis(200)));
+    stack.now_is(left + Duration::from_millis(199));
+    stack.outlet.take_last();
+    stack.send();
+    assert_eq!(stack.outlet.take_last(), None);
+    stack.now_is(left + Duration::from_millis(200));
+    stack.send();
+    let again = stack.outlet.take_last().expect("sent again");
+    assert_eq!((numbers(&again), again.len()), ([ours, 1001], 20 + 20 + 1200));
+    // An octet behind one that is lost is acknowledged at once.
+    let mut early = header(1002, ours, None);
+    early.push(9);
+    stack.take(&packet(TCP, 0, 80, ACK, early), VERIFIED);
+    let answer = stack.outlet.take_last().expect("an acknowledgment");
+    assert_eq!(numbers(&answer), [ours + 2000, 1001]);
+    // So is the reset of a connection that is given up, which the peer would take for a stranger's guess.
+    connection.abandon();
+    connection.lock().socket().abort();
+    stack.work(Job::Look(Arc::clone(&connection)));
+    stack.send();
+    let reset = stack.outlet.take_last().expect("a reset");
+    assert_eq!(numbers(&reset), [ours + 2000, 1001]);
+}
+
 #[test]
 fn a_guessed_reset_is_asked_about() {
     let (mut stack, _incoming) = stack();
     let (connection, ours) = opened(&mut stack);
     stack.take(&segment(1001, ours, ACK, None), VERIFIED);
     stack.send();
-    stack.outlet.sent_up_to = None;
+    stack.outlet.take_last();
     stack.take(&segment(1002, 0, RST, None), VERIFIED);
-    assert_eq!(stack.outlet.sent_up_to.take(), Some(ours), "an acknowledgment");
+    let asked = stack.outlet.take_last().expect("an acknowledgment");
+    assert_eq!(numbers(&asked), [ours, 1001]);
     stack.take(&segment(1003, 0, RST, None), VERIFIED);
-    assert_eq!(stack.outlet.sent_up_to, None, "one in a second");
+    assert_eq!(stack.outlet.take_last(), None, "one in a second");
     assert_eq!(connection.lock().state(), State::Established);
 }
 

@@ -1,0 +1,150 @@
+//! The time after which a connection sends again (RFC 6298).
+//!
+//! smoltcp's timer waits for a second at least. Where a thousand connections share a path, each of them loses the end of
+//! a flight now and then, and those that wait for a second get less than half of the others. So this timer waits for a
+//! fifth of it, as hosts do, and has smoltcp's run out.
+
+use crate::packet::is_later;
+use std::time::{Duration, Instant};
+
+/// At least so much longer than a round trip: a peer may delay its acknowledgment so long.
+const LEAST: Duration = Duration::from_millis(200);
+/// It doubles up to this (RFC 6298 §2.5).
+const MOST: Duration = Duration::from_secs(60);
+
+/// The timer of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Retransmission {
+    /// The smoothed round trip and its variation; none before the first measurement.
+    trip: Option<[Duration; 2]>,
+    /// The segment whose round trip is measured: the number behind it, and when it left.
+    timed: Option<(u32, Instant)>,
+    /// The number that the peer has acknowledged.
+    acknowledged: Option<u32>,
+    /// When the timer was started, while something is not acknowledged.
+    since: Option<Instant>,
+    /// How often it has run out since the peer has acknowledged something new.
+    times: u32,
+}
+
+impl Retransmission {
+    /// New octets have left, up to this number.
+    pub fn sent(&mut self, up_to: u32, now: Instant) {
+        self.timed.get_or_insert((up_to, now));
+        self.since.get_or_insert(now);
+    }
+
+    /// Octets have left once more: an acknowledgment does not tell of which time it is (Karn's algorithm, RFC 6298 §3).
+    pub fn sent_again(&mut self, now: Instant) {
+        self.timed = None;
+        self.since = Some(now);
+    }
+
+    /// The peer has acknowledged all before this number, of octets up to another.
+    pub fn acknowledged(&mut self, number: u32, sent_up_to: u32, now: Instant) {
+        let is_old = self.acknowledged.is_some_and(|before| !is_later(number, before));
+        if is_old || is_later(number, sent_up_to) {
+            return;
+        }
+        self.acknowledged = Some(number);
+        self.times = 0;
+        self.since = (number != sent_up_to).then_some(now);
+        if let Some((_, left)) = self.timed.take_if(|(end, _)| !is_later(*end, number)) {
+            self.measured(now.duration_since(left));
+        }
+    }
+
+    /// RFC 6298 §2.2 and §2.3.
+    fn measured(&mut self, trip: Duration) {
+        self.trip = Some(match self.trip {
+            None => [trip, trip / 2],
+            Some([smoothed, variation]) => {
+                [(smoothed * 7 + trip) / 8, (variation * 3 + smoothed.abs_diff(trip)) / 4]
+            }
+        });
+    }
+
+    /// When the timer runs out. `None`: nothing is under way, or no round trip is known, and smoltcp's timer is alone.
+    pub fn runs_out(&self) -> Option<Instant> {
+        let [smoothed, variation] = self.trip?;
+        let wait = smoothed + (variation * 4).max(LEAST);
+        Some(self.since? + wait.saturating_mul(1 << self.times.min(16)).min(MOST))
+    }
+
+    /// Returns `true` if it has run out, and starts it for twice the time (RFC 6298 §5.5 and §5.6).
+    pub fn has_run_out(&mut self, now: Instant) -> bool {
+        let has = self.runs_out().is_some_and(|at| at <= now);
+        if has {
+            self.times += 1;
+            self.sent_again(now);
+        }
+        has
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn milliseconds(number: u64) -> Duration {
+        Duration::from_millis(number)
+    }
+
+    #[test]
+    fn it_waits_a_round_trip_and_a_fifth_of_a_second_and_then_twice_as_long() {
+        let begun = Instant::now();
+        let mut timer = Retransmission::default();
+        timer.sent(1000, begun);
+        assert_eq!(timer.runs_out(), None, "no round trip is known");
+        timer.acknowledged(1000, 1000, begun + milliseconds(40));
+        assert_eq!(timer.runs_out(), None, "nothing is under way");
+        let mut now = begun + milliseconds(50);
+        timer.sent(2000, now);
+        for wait in [240, 480, 960] {
+            assert!(!timer.has_run_out(now + milliseconds(wait - 1)));
+            now += milliseconds(wait);
+            assert!(timer.has_run_out(now));
+        }
+        for _ in 0..100 {
+            now += MOST;
+            assert!(timer.has_run_out(now));
+        }
+        assert_eq!(timer.runs_out(), Some(now + MOST));
+        // What was sent again says nothing about the round trip, but the peer is there.
+        timer.acknowledged(1500, 2000, now);
+        assert_eq!(timer.runs_out(), Some(now + milliseconds(240)));
+        timer.acknowledged(2000, 2000, now);
+        assert_eq!(timer.runs_out(), None);
+    }
+
+    #[test]
+    fn it_waits_longer_where_round_trips_vary() {
+        let mut now = Instant::now();
+        let mut timer = Retransmission::default();
+        for (number, trip) in (1..).zip([100, 900, 100, 900]) {
+            timer.sent(number, now);
+            now += milliseconds(trip);
+            timer.acknowledged(number, number, now);
+        }
+        timer.sent(5, now);
+        let wait = timer.runs_out().expect("it runs") - now;
+        assert!(wait > milliseconds(900) && wait < milliseconds(2000), "{wait:?}");
+    }
+
+    #[test]
+    fn an_acknowledgment_of_nothing_new_does_not_start_it_again() {
+        let begun = Instant::now();
+        let mut timer = Retransmission::default();
+        timer.sent(u32::MAX, begun);
+        timer.acknowledged(u32::MAX, u32::MAX, begun);
+        timer.sent(1000, begun);
+        let runs_out = timer.runs_out();
+        assert_eq!(runs_out, Some(begun + LEAST));
+        for number in [u32::MAX, u32::MAX - 1, 1001, 1 << 31] {
+            timer.acknowledged(number, 1000, begun + milliseconds(100));
+            assert_eq!(timer.runs_out(), runs_out, "{number}");
+        }
+        timer.acknowledged(500, 1000, begun + milliseconds(100));
+        assert_eq!(timer.runs_out(), Some(begun + milliseconds(100) + LEAST));
+    }
+}
