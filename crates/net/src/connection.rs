@@ -80,8 +80,10 @@ pub(crate) struct Inner {
     /// smoltcp is told a later time than that of the stack, by so much, so that its timers have run out.
     pub ahead: smoltcp::time::Duration,
     pub nodelay: bool,
-    /// It is counted among those that have something to send.
-    counted: bool,
+    /// The peer takes no more for now.
+    pub window_closed: bool,
+    /// Octets of it that are counted among those under way.
+    counted: usize,
     sending: Arc<Sending>,
     _memory: Allotted,
 }
@@ -96,16 +98,12 @@ impl Inner {
         put
     }
 
-    /// Takes note whether there is something to send.
+    /// Takes note of the octets under way.
     pub fn count(&mut self) {
-        let socket = self.socket();
         // A queue is not emptied when its connection ends by a reset or unanswered.
-        let sends = socket.state() != State::Closed && socket.send_queue() > 0;
-        match (std::mem::replace(&mut self.counted, sends), sends) {
-            (false, true) => self.sending.begins(),
-            (true, false) => self.sending.ends(),
-            _ => {}
-        }
+        let waits = self.window_closed || self.state() == State::Closed;
+        let now = if waits { 0 } else { self.socket().send_queue() };
+        self.sending.changes([std::mem::replace(&mut self.counted, now), now]);
     }
 
     pub fn socket(&mut self) -> &mut Socket<'static> {
@@ -184,9 +182,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.counted {
-            self.sending.ends();
-        }
+        self.sending.changes([self.counted, 0]);
     }
 }
 
@@ -225,7 +221,8 @@ impl Connection {
             retransmission: Retransmission::default(),
             ahead: smoltcp::time::Duration::ZERO,
             nodelay: false,
-            counted: false,
+            window_closed: false,
+            counted: 0,
             sending,
             _memory: memory,
         };

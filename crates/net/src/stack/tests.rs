@@ -188,17 +188,23 @@ fn only_the_exact_number_resets_a_connection() {
 
 /// Though its application still has it, and octets that were not sent are in its queue.
 #[test]
-fn a_connection_that_is_over_takes_no_share_of_those_that_send() {
+fn a_connection_that_waits_or_is_over_leaves_the_path_to_those_that_send() {
     let (mut stack, _incoming) = stack();
     let (connection, ours) = opened(&mut stack);
     stack.take(&segment(1001, ours, ACK, None), VERIFIED);
     stack.send();
     let sending = Arc::clone(&stack.shared.sending);
     assert_eq!(connection.lock().put(&[7; 100_000]), 100_000);
-    assert_eq!(sending.connections(), 1);
+    assert_eq!(sending.queued(), 100_000);
+    let mut closed = header(1001, ours, None);
+    closed[14..16].fill(0);
+    stack.take(&packet(TCP, 0, 80, ACK, closed), VERIFIED);
+    assert_eq!(sending.queued(), 0);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    assert_eq!(sending.queued(), 100_000);
     stack.take(&segment(1001, 0, RST, None), VERIFIED);
     assert_eq!(connection.lock().end, Some(End::Reset));
-    assert_eq!(sending.connections(), 0);
+    assert_eq!(sending.queued(), 0);
 }
 
 /// Sequence and acknowledgment number of a segment.
