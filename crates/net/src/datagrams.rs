@@ -1,9 +1,11 @@
 //! The way of datagrams to the peers and back: IKE and ESP in UDP, on one socket or on whatever an embedder has.
 
 mod memory;
+#[cfg(feature = "host")]
 mod udp;
 
 pub use memory::{Fate, Memory, Wire};
+#[cfg(feature = "host")]
 pub use udp::Udp;
 
 use std::io;
@@ -33,7 +35,7 @@ pub struct Outgoing<'o> {
 /// Datagrams that came from one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'i> {
-    /// The address at which they arrived, with the port that key management knows ([`Udp::bind`]).
+    /// The address at which they arrived, with the port that key management knows (`Udp::bind`).
     pub local: SocketAddr,
     /// The peer.
     pub remote: SocketAddr,
@@ -45,7 +47,7 @@ pub struct Incoming<'i> {
     pub tos: Option<u8>,
 }
 
-/// A transport of datagrams: UDP of this host ([`Udp`]), or one of the embedder's.
+/// A transport of datagrams: UDP of this host (`Udp`), or one of the embedder's.
 ///
 /// Datagrams may get lost, be reordered and come twice. None of its methods may block.
 pub trait Datagrams: Send + Sync + 'static {
