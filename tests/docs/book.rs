@@ -168,8 +168,9 @@ const READERS: [&str; 11] = [
 
 /// The first words of a report that a program writes, also on machines of users. `docs/measurements/README.md` says for
 /// whom these reports are.
-const REPORTS: [&str; 3] = [
+const REPORTS: [&str; 4] = [
     "Made by `vpnctl experiment ",
+    "Made by `cargo bench ",
     "This page compares `vpnd` with other VPNs in userspace.",
     "This page measures the cost of very many tunnels",
 ];

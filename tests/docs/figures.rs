@@ -1,4 +1,4 @@
-//! The figures of README.md: each is the median of the measurement that it names, rounded.
+//! The figures of README.md and docs/embedding.md: each is the median of the measurement that it names, rounded.
 
 use crate::root;
 use std::fs;
@@ -14,9 +14,9 @@ fn row<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     cells(found.unwrap_or_else(|| panic!("no row begins with {first}")))
 }
 
-/// The medians of a column of a table, in the order of these rows.
-fn medians(table: &str, column: &str, rows: &[&str]) -> Vec<f64> {
-    let index = row(table, "VPN").iter().position(|cell| *cell == column);
+/// The medians of a column of a table whose head begins with `first`, in the order of these rows.
+fn medians(table: &str, first: &str, column: &str, rows: &[&str]) -> Vec<f64> {
+    let index = row(table, first).iter().position(|cell| *cell == column);
     let index = index.unwrap_or_else(|| panic!("no column {column}"));
     let median = |first: &&str| {
         let cell = row(table, first)[index];
@@ -55,9 +55,31 @@ fn the_throughput_in_the_readme_is_that_of_the_measurement() {
         ("strongSwan", &["strongSwan kernel-libipsec", "strongSwan, few plugins"]),
         ("WireGuard", &["wireguard-go", "wireguard-go of Tailscale", "gotatun", "boringtun"]),
     ] {
-        let fastest = medians(table, "TCP 1 Gbit/s", rows).into_iter().fold(0.0, f64::max);
+        let fastest = medians(table, "VPN", "TCP 1 Gbit/s", rows).into_iter().fold(0.0, f64::max);
         let shown = of(vpn);
         assert!(rounds_to(shown, fastest), "README.md: {vpn} {shown}, measured: {fastest}");
+    }
+}
+
+#[test]
+fn the_figures_of_sockets_are_those_of_the_measurement() {
+    let page = fs::read_to_string(root().join("docs/embedding.md")).expect("it is there");
+    let measured = fs::read_to_string(root().join("docs/measurements/sockets/README.md"));
+    let measured = measured.expect("it is there");
+    let (_, table) = measured.split_once("## Left to the scheduler").expect("the section");
+    let ways = row(&page, "sockets over a tunnel");
+    for (shown, column) in [
+        ("one stream to the peer, Gbit/s", "out Gbit/s"),
+        ("one stream from the peer, Gbit/s", "in Gbit/s"),
+        ("round trip through an idle tunnel, µs", "round trip µs"),
+        ("memory of an idle connection, KB", "idle KB"),
+        ("memory of a connection that sends, one of 1,000, KB", "busy KB"),
+    ] {
+        for (way, cell) in ways.iter().zip(row(&page, shown)).skip(1).filter(|cell| cell.1 != "–")
+        {
+            let median = medians(table, "way", column, &[way])[0];
+            assert!(rounds_to(cell, median), "{shown}, {way}: {cell}, measured: {median}");
+        }
     }
 }
 
