@@ -192,10 +192,17 @@ pub fn verify(kind: KeyKind, scheme: Scheme, key: &[u8], octets: &[u8], signatur
     may_be_key(kind, key) && library::verify(kind, scheme, key, octets, signature)
 }
 
-/// The libraries know other forms of keys, each its own; RFC 5480 §2.2 forbids those of points.
+/// The libraries know other forms of keys, each its own; RFC 5480 §2.2 forbids those of points. AWS-LC also takes a
+/// whole SubjectPublicKeyInfo.
 fn may_be_key(kind: KeyKind, key: &[u8]) -> bool {
     match kind {
-        KeyKind::Rsa => true,
+        // A SEQUENCE that begins with an INTEGER (RFC 8017 §A.1.1). Its length has one octet, or as many more as that
+        // says.
+        KeyKind::Rsa => {
+            let [0x30, length, rest @ ..] = key else { return false };
+            let more = if *length < 0x80 { 0 } else { usize::from(length & 0x7f) };
+            rest.get(more) == Some(&0x02)
+        }
         KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521 => {
             matches!(key.first(), Some(0x02..=0x04))
         }
