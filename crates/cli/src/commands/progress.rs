@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,10 @@ use std::time::{Duration, Instant};
 const GAVE_UP: u8 = 4;
 /// Exit status of a command that Ctrl-C ended, as shells have it.
 const INTERRUPTED: u8 = 130;
-/// Pause between two looks at the progress.
+/// Pause between two looks at the progress, and the time that vpnd has to tell it.
 const LOOK: Duration = Duration::from_secs(1);
+/// The time that vpnd has for an answer that it has begun.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// How long a command waits.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -47,15 +50,10 @@ impl Patience {
     ///
     /// # Errors
     /// As [`ClientError`](control::client::ClientError).
-    pub fn wait(
-        self,
-        session: &mut Session,
-        ask: Ask,
-        names: &[String],
-    ) -> Result<Waited, Failure> {
+    pub fn wait(self, session: &Session, ask: Ask, names: &[String]) -> Result<Waited, Failure> {
         let began = Instant::now();
         let interrupts = hear_interrupts();
-        // The daemon answers one command of a connection after the other: the progress is asked for on the session's.
+        // The daemon answers one command of a connection after the other: the progress is asked for on others.
         let mut asking = Client::connect(&session.control)?;
         let sent = asking.send(ask)?;
         let patience = self.timeout.map(Duration::from_secs);
@@ -68,6 +66,7 @@ impl Patience {
             {
                 Heard::Answer => {
                     shown.clear();
+                    asking.set_timeout(ANSWER).map_err(|e| Failure::Other(e.into()))?;
                     return Ok(Waited::Answered(asking.receive(sent)?));
                 }
                 Heard::Interrupt => {
@@ -83,7 +82,7 @@ impl Patience {
                 Heard::Nothing if left.is_some_and(|left| left <= LOOK) => {}
                 Heard::Nothing => {
                     let waited = Duration::from_secs(began.elapsed().as_secs());
-                    shown.show(look(session, names).as_deref(), waited);
+                    shown.show(look(&session.control, names).as_deref(), waited);
                 }
             }
         }
@@ -136,16 +135,18 @@ pub fn goes_on(names: &[String]) -> String {
     )
 }
 
-/// The state of the tunnel that is waited for, in one line; nothing if the daemon does not tell.
-fn look(session: &mut Session, names: &[String]) -> Option<String> {
+/// The state of the tunnel that is waited for, in one line; nothing if the daemon does not tell in time.
+fn look(control: &Path, names: &[String]) -> Option<String> {
+    let mut client = Client::connect(control).ok()?;
+    client.set_timeout(LOOK).ok()?;
     let name = match names {
         [name] => name.clone(),
-        _ => match session.ask(Ask::List { all: false }) {
+        _ => match client.ask(Ask::List { all: false }) {
             Ok(Reply::Tunnels(tunnels)) => first_under_way(&tunnels)?,
             _ => return None,
         },
     };
-    match session.ask(Ask::Why { name }) {
+    match client.ask(Ask::Why { name }) {
         Ok(Reply::Why(explanation)) => Some(progress(&explanation)),
         _ => None,
     }

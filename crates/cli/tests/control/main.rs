@@ -8,3 +8,4 @@ mod metrics;
 mod policy_store;
 mod protocol;
 mod running;
+mod waiting;
