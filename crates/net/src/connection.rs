@@ -76,6 +76,8 @@ pub(crate) struct Inner {
     /// The last acknowledgment number of the peer, and the sequence number behind the last octet sent.
     pub acknowledged: Option<u32>,
     pub sent_up_to: Option<u32>,
+    /// smoltcp sends octets again, and has not come to the last of them.
+    pub rewound: bool,
     pub retransmission: Retransmission,
     /// smoltcp is told a later time than that of the stack, by so much, so that its timers have run out.
     pub ahead: smoltcp::time::Duration,
@@ -101,7 +103,8 @@ impl Inner {
     /// Takes note of the octets under way.
     pub fn count(&mut self) {
         // A queue is not emptied when its connection ends by a reset or unanswered.
-        let waits = self.window_closed || self.state() == State::Closed;
+        let is_over = self.state() == State::Closed;
+        let waits = self.window_closed || self.retransmission.is_in_vain() || is_over;
         let now = if waits { 0 } else { self.socket().send_queue() };
         self.sending.changes([std::mem::replace(&mut self.counted, now), now]);
     }
@@ -132,6 +135,19 @@ impl Inner {
     /// the expected one (RFC 9293 §3.10.7.4).
     pub fn is_guess(&mut self, number: u32) -> bool {
         self.is_synchronized() && self.expected().is_some_and(|expected| expected != number)
+    }
+
+    /// The peer has sent an acknowledgment of the octets before a number, with such a window, in a segment with this
+    /// sequence number. smoltcp looks at none of an older segment, nor of one that goes too far.
+    pub fn acknowledges(&mut self, sequence: u32, number: u32, window: u16, now: Instant) {
+        let most = self.socket().recv_capacity() as u64;
+        let is_acceptable = self
+            .expected()
+            .is_none_or(|expected| u64::from(sequence.wrapping_sub(expected)) <= most);
+        let Some(sent_up_to) = self.sent_up_to.filter(|_| is_acceptable) else { return };
+        if self.retransmission.acknowledged(number, sent_up_to, now) {
+            self.window_closed = window == 0;
+        }
     }
 
     /// The peer has sent a segment with this sequence number: it lives.
@@ -218,6 +234,7 @@ impl Connection {
             asked: None,
             acknowledged: None,
             sent_up_to: None,
+            rewound: false,
             retransmission: Retransmission::default(),
             ahead: smoltcp::time::Duration::ZERO,
             nodelay: false,

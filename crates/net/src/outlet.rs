@@ -41,6 +41,8 @@ pub(crate) struct Turn {
     pub segment_len: u16,
     /// The sequence number behind all that it has sent (RFC 9293 §3.3.1, SND.NXT).
     pub sent_up_to: Option<u32>,
+    /// smoltcp sends octets that it had sent before, and has not come to the last of them.
+    pub rewound: bool,
     /// It has sent octets that it had sent before.
     pub sent_again: bool,
 }
@@ -97,19 +99,28 @@ impl Turn {
     /// One that only acknowledges or resets gets the number of the octet that is sent next. smoltcp would give it the
     /// number of the octet that is sent *again* next, which a peer that has received it takes for an old segment: it
     /// would not look at the acknowledgment (RFC 9293 §3.10.7.4). If both ends sent again, neither would ever learn of
-    /// what has arrived.
+    /// what has arrived. Else smoltcp's number is the right one: that of the octet with which it asks whether a closed
+    /// window has opened, as long as the peer has not taken that octet.
     fn number(&mut self, upper: &mut [u8], payload: usize) -> u16 {
         let flags = [SYN, FIN].into_iter().filter(|flag| upper[13] & flag != 0).count();
         let len = payload + flags;
         let end = long(upper, 4).wrapping_add(len as u32);
         match self.sent_up_to {
-            Some(before) if !is_later(end, before) => {
-                self.sent_again |= len > 0;
-                if len == 0 && upper[13] & ACK != 0 {
+            // It may reset what has never begun, with the number that a stranger has acknowledged.
+            Some(before) if len == 0 => {
+                if self.rewound && upper[13] & ACK != 0 && is_later(before, end) {
                     upper[4..8].copy_from_slice(&before.to_be_bytes());
                 }
             }
-            _ => self.sent_up_to = Some(end),
+            None if len == 0 => {}
+            Some(before) if !is_later(end, before) => {
+                self.sent_again = true;
+                self.rewound = end != before;
+            }
+            _ => {
+                self.sent_up_to = Some(end);
+                self.rewound = false;
+            }
         }
         self.segment_len
     }

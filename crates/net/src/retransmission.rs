@@ -2,7 +2,7 @@
 //!
 //! smoltcp's timer waits for a second at least. Where a thousand connections share a path, each of them loses the end of
 //! a flight now and then, and those that wait for a second get less than half of the others. So this timer waits for a
-//! fifth of it, as hosts do, and has smoltcp's run out.
+//! round trip and a fifth of a second, as hosts do, and has smoltcp's run out.
 
 use crate::packet::is_later;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub(crate) struct Retransmission {
     acknowledged: Option<u32>,
     /// When the timer was started, while something is not acknowledged.
     since: Option<Instant>,
-    /// How often it has run out since the peer has acknowledged something new.
+    /// How often it has run out since the last measurement of a round trip (RFC 6298 §5.7).
     times: u32,
 }
 
@@ -37,25 +37,34 @@ impl Retransmission {
     /// Octets have left once more: an acknowledgment does not tell of which time it is (Karn's algorithm, RFC 6298 §3).
     pub fn sent_again(&mut self, now: Instant) {
         self.timed = None;
-        self.since = Some(now);
+        // A probe of a peer that has acknowledged all is no reason to start.
+        self.since = self.since.map(|_| now);
     }
 
-    /// The peer has acknowledged all before this number, of octets up to another.
-    pub fn acknowledged(&mut self, number: u32, sent_up_to: u32, now: Instant) {
-        let is_old = self.acknowledged.is_some_and(|before| !is_later(number, before));
+    /// The peer has acknowledged all before this number, of octets up to another. Returns `false` for one that is older
+    /// than another acknowledgment, or that no octet had.
+    pub fn acknowledged(&mut self, number: u32, sent_up_to: u32, now: Instant) -> bool {
+        let is_old = self.acknowledged.is_some_and(|before| is_later(before, number));
         if is_old || is_later(number, sent_up_to) {
-            return;
+            return false;
         }
-        self.acknowledged = Some(number);
-        self.times = 0;
-        self.since = (number != sent_up_to).then_some(now);
-        if let Some((_, left)) = self.timed.take_if(|(end, _)| !is_later(*end, number)) {
-            self.measured(now.duration_since(left));
+        if self.acknowledged.replace(number) != Some(number) {
+            self.since = (number != sent_up_to).then_some(now);
+            if let Some((_, left)) = self.timed.take_if(|(end, _)| !is_later(*end, number)) {
+                self.measured(now.duration_since(left));
+            }
         }
+        true
+    }
+
+    /// Returns `true` if it has run out twice: the peer may acknowledge nothing any more.
+    pub fn is_in_vain(&self) -> bool {
+        self.times > 1
     }
 
     /// RFC 6298 §2.2 and §2.3.
     fn measured(&mut self, trip: Duration) {
+        self.times = 0;
         self.trip = Some(match self.trip {
             None => [trip, trip / 2],
             Some([smoothed, variation]) => {
@@ -110,10 +119,45 @@ mod tests {
             assert!(timer.has_run_out(now));
         }
         assert_eq!(timer.runs_out(), Some(now + MOST));
-        // What was sent again says nothing about the round trip, but the peer is there.
+        // What was sent again says nothing about the round trip, which may be longer than the timer waits.
         timer.acknowledged(1500, 2000, now);
-        assert_eq!(timer.runs_out(), Some(now + milliseconds(240)));
+        assert_eq!(timer.runs_out(), Some(now + MOST));
         timer.acknowledged(2000, 2000, now);
+        assert_eq!(timer.runs_out(), None);
+        timer.sent(3000, now);
+        timer.acknowledged(3000, 3000, now + milliseconds(40));
+        timer.sent(4000, now);
+        assert_eq!(timer.runs_out(), Some(now + milliseconds(240)));
+    }
+
+    /// Of the path, for example, because the peer has moved.
+    #[test]
+    fn a_longer_round_trip_is_measured_after_a_while() {
+        let mut now = Instant::now();
+        let mut timer = Retransmission::default();
+        timer.sent(1, now);
+        timer.acknowledged(1, 1, now + milliseconds(20));
+        let mut in_vain = 0;
+        for number in 2..20 {
+            timer.sent(number, now);
+            let arrives = now + milliseconds(600);
+            while let Some(at) = timer.runs_out().filter(|at| *at < arrives) {
+                assert!(timer.has_run_out(at));
+                in_vain += 1;
+            }
+            now = arrives;
+            timer.acknowledged(number, number, now);
+        }
+        assert!(in_vain < 5, "{in_vain}");
+    }
+
+    #[test]
+    fn a_probe_does_not_start_it() {
+        let begun = Instant::now();
+        let mut timer = Retransmission::default();
+        timer.sent(1, begun);
+        timer.acknowledged(1, 1, begun);
+        timer.sent_again(begun);
         assert_eq!(timer.runs_out(), None);
     }
 
@@ -140,8 +184,11 @@ mod tests {
         timer.sent(1000, begun);
         let runs_out = timer.runs_out();
         assert_eq!(runs_out, Some(begun + LEAST));
-        for number in [u32::MAX, u32::MAX - 1, 1001, 1 << 31] {
-            timer.acknowledged(number, 1000, begun + milliseconds(100));
+        for (number, is_right) in
+            [(u32::MAX, true), (u32::MAX - 1, false), (1001, false), (1 << 31, false)]
+        {
+            let taken = timer.acknowledged(number, 1000, begun + milliseconds(100));
+            assert_eq!(taken, is_right, "{number}");
             assert_eq!(timer.runs_out(), runs_out, "{number}");
         }
         timer.acknowledged(500, 1000, begun + milliseconds(100));

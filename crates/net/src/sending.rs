@@ -14,7 +14,7 @@ const LEAST: usize = 16 << 10;
 /// Less than this part of its limit is not worth a turn of a connection: it would leave in short packets.
 const WORTH: usize = 4;
 
-/// The connections that have something to send.
+/// The octets that all connections have under way.
 #[derive(Debug)]
 pub(crate) struct Sending {
     together: usize,
@@ -27,7 +27,7 @@ impl Sending {
         Self { together: memory / PART, queued: AtomicUsize::new(0) }
     }
 
-    /// The octets of a connection that may be under way were so many, and are.
+    /// A connection had `before` octets under way, and has `now`.
     pub fn changes(&self, [before, now]: [usize; 2]) {
         match now.checked_sub(before) {
             Some(more) => self.queued.fetch_add(more, Ordering::Relaxed),

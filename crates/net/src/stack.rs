@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_secs(60);
 const TIME_WAIT: u64 = 10_000_000;
 /// Connections whose ports are kept so at the same time, so that a peer cannot take any amount of memory with them.
 const MOST_PAST: usize = 1 << 16;
-/// No timer of smoltcp's waits longer.
+/// smoltcp waits no longer before it sends again, or asks whether a closed window has opened.
 const LONGEST_TIMER: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
 /// A connection that smoltcp wants to look at again, though nothing could be sent, is looked at after this time.
 const PAUSE: u64 = 1000;
@@ -253,11 +253,12 @@ impl Stack {
     ) -> R {
         let (now, time) = (self.outlet.now, self.time_of(inner));
         let (segment_len, sent_up_to) = (inner.longest_segment(now), inner.sent_up_to);
-        self.outlet.turn = Some(Turn { segment_len, sent_up_to, sent_again: false });
+        let rewound = inner.rewound;
+        self.outlet.turn = Some(Turn { segment_len, sent_up_to, rewound, sent_again: false });
         let port = &mut Port { incoming, outlet: &mut self.outlet };
         let outcome = poll(&mut self.interface, time, port, &mut inner.set);
         if let Some(turn) = self.outlet.turn.take() {
-            inner.sent_up_to = turn.sent_up_to;
+            (inner.sent_up_to, inner.rewound) = (turn.sent_up_to, turn.rewound);
             match turn.sent_up_to {
                 _ if turn.sent_again => inner.retransmission.sent_again(now),
                 Some(up_to) if turn.sent_up_to != sent_up_to => {

@@ -295,6 +295,31 @@ async fn a_peer_that_does_not_read_for_a_day_keeps_the_stream() {
     assert!(received == expected);
 }
 
+/// The windows of both ends are closed, so each asks the other from time to time whether there is room again.
+#[tokio::test(start_paused = true)]
+async fn ends_that_both_have_not_read_for_an_hour_go_on() {
+    let ends = pair(perfect(), |_| {});
+    let halves = connected(&ends, false).await.map(TcpStream::into_split);
+    let sent = [octets(3_000_000, 3), octets(3_000_000, 5)];
+    let (mut readers, mut writing) = (Vec::new(), Vec::new());
+    for ((reader, mut writer), sent) in halves.into_iter().zip(sent.clone()) {
+        readers.push(reader);
+        writing.push(tokio::spawn(async move {
+            writer.write_all(&sent).await.expect("written");
+            writer.shutdown().await.expect("shut down");
+        }));
+    }
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(writing.iter().all(|writing| !writing.is_finished()));
+    // One end reads on, and only then the other.
+    for (mut reader, expected) in readers.into_iter().rev().zip(sent) {
+        let mut received = Vec::new();
+        in_time(reader.read_to_end(&mut received)).await.expect("read");
+        assert!(received == expected);
+        writing.remove(0).await.expect("no panic");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_does_not_answer_a_probe_ends_the_stream() {
     let (wire, cut) = cable();

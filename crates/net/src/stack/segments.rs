@@ -80,9 +80,9 @@ impl Stack {
             return self.challenge(&mut inner, packet, parsed);
         }
         inner.hears(number, self.outlet.now);
-        inner.window_closed = packet::word(upper, 14) == 0;
-        if let Some(sent_up_to) = inner.sent_up_to.filter(|_| upper[13] & ACK != 0) {
-            inner.retransmission.acknowledged(packet::long(upper, 8), sent_up_to, self.outlet.now);
+        if upper[13] & ACK != 0 {
+            let (acknowledged, window) = (packet::long(upper, 8), packet::word(upper, 14));
+            inner.acknowledges(number, acknowledged, window, self.outlet.now);
         }
         if let Some(acknowledged) = pure_ack(upper) {
             self.feed_pieces(&mut inner, packet, parsed, acknowledged);

@@ -249,6 +249,29 @@ fn an_acknowledgment_has_the_number_behind_all_that_was_sent() {
     assert_eq!(numbers(&reset), [ours + 2000, 1001]);
 }
 
+/// RFC 9293 Figure 10: an acknowledgment of a connection that this end does not have any more. It is answered by a reset.
+#[test]
+fn a_reset_does_not_change_the_numbers_of_a_connection() {
+    let (mut stack, _incoming) = stack();
+    let (own, remote) = (OWN.parse().expect("an address"), SocketAddr::from(([10, 2, 0, 7], PEER)));
+    let flow = Flow { local: SocketAddr::new(own, 80), remote };
+    let connection = stack.shared.connection(flow).expect("memory");
+    stack.work(Job::Open(Arc::clone(&connection)));
+    stack.send();
+    let sent = stack.outlet.take_last().expect("a SYN");
+    let [first, _] = numbers(&sent);
+    for stranger in [first.wrapping_add(1000), first.wrapping_add((1 << 31) + 1000)] {
+        stack.take(&segment(500, stranger, ACK, None), VERIFIED);
+        let reset = stack.outlet.take_last().expect("a reset");
+        assert_eq!(numbers(&reset)[0], stranger);
+    }
+    stack.take(&segment(1000, first.wrapping_add(1), SYN | ACK, Some(1200)), VERIFIED);
+    stack.send();
+    assert_eq!(connection.lock().state(), State::Established);
+    let answer = stack.outlet.take_last().expect("an acknowledgment");
+    assert_eq!(numbers(&answer), [first.wrapping_add(1), 1001]);
+}
+
 #[test]
 fn a_guessed_reset_is_asked_about() {
     let (mut stack, _incoming) = stack();
