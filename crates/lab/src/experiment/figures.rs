@@ -232,10 +232,15 @@ const DOCUMENTS: [Document; 5] = [
 ];
 
 /// Other measurements in this directory.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     (
         "tunnel.md",
         "[tunnel.md](tunnel.md): whole tunnels compared with other VPNs (`cargo bench --bench tunnel`)",
+    ),
+    (
+        "sockets/README.md",
+        "[sockets](sockets/README.md): a tunnel inside of a program, compared with other programs that have TCP of their \
+         own (`cargo bench --bench sockets`)",
     ),
     (
         "handshakes.md",
