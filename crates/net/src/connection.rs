@@ -137,17 +137,29 @@ impl Inner {
         self.is_synchronized() && self.expected().is_some_and(|expected| expected != number)
     }
 
-    /// The peer has sent an acknowledgment of the octets before a number, with such a window, in a segment with this
-    /// sequence number. smoltcp looks at none of an older segment, nor of one that goes too far.
-    pub fn acknowledges(&mut self, sequence: u32, number: u32, window: u16, now: Instant) {
+    /// The peer has sent an acknowledgment of the octets before a number, with such a window, in a segment from one
+    /// sequence number up to another. smoltcp looks at none of an older segment, nor of one that goes too far.
+    pub fn acknowledges(&mut self, segment: [u32; 2], number: u32, window: u16, now: Instant) {
         let most = self.socket().recv_capacity() as u64;
-        let is_acceptable = self
-            .expected()
-            .is_none_or(|expected| u64::from(sequence.wrapping_sub(expected)) <= most);
+        let is_acceptable = self.expected().is_none_or(|expected| {
+            let [begins, ends] = segment.map(|at| u64::from(at.wrapping_sub(expected)));
+            begins <= most || (1..=most).contains(&ends)
+        });
         let Some(sent_up_to) = self.sent_up_to.filter(|_| is_acceptable) else { return };
         if self.retransmission.acknowledged(number, sent_up_to, now) {
             self.window_closed = window == 0;
         }
+    }
+
+    /// The number with which smoltcp looks at a segment without octets, if it would not look at this one. It takes
+    /// neither the number behind a window that is full, nor the one before the octet with which the peer has asked
+    /// whether a closed window has opened. Two ends that both have such a number would stand still, so their
+    /// acknowledgments are valid (RFC 9293 §3.10.7.4).
+    pub fn renumbers(&mut self, number: u32) -> Option<u32> {
+        let most = self.socket().recv_capacity() as u64;
+        let expected = self.expected().filter(|_| self.is_synchronized())?;
+        let ahead = u64::from(number.wrapping_sub(expected));
+        ((1..=most).contains(&ahead) || number == expected.wrapping_sub(1)).then_some(expected)
     }
 
     /// The peer has sent a segment with this sequence number: it lives.

@@ -4,7 +4,7 @@ use super::Stack;
 use crate::connection::{Connection, Flow, Inner, stack_duration};
 use crate::incoming::Incoming;
 use crate::outlet::{maximum_segment_size, pure_ack};
-use crate::packet::{self, Parsed};
+use crate::packet::{self, Parsed, is_later};
 use esp::gso::Gso;
 use smoltcp::socket::tcp::State;
 use std::net::SocketAddr;
@@ -80,15 +80,26 @@ impl Stack {
             return self.challenge(&mut inner, packet, parsed);
         }
         inner.hears(number, self.outlet.now);
+        let acknowledged = pure_ack(upper);
+        let expected = acknowledged.and_then(|_| inner.renumbers(number));
         if upper[13] & ACK != 0 {
+            let payload = upper.len().saturating_sub(usize::from(upper[12] >> 4) * 4);
+            let begins = expected.unwrap_or(number);
+            let segment = [begins, begins.wrapping_add(payload as u32)];
             let (acknowledged, window) = (packet::long(upper, 8), packet::word(upper, 14));
-            inner.acknowledges(number, acknowledged, window, self.outlet.now);
+            inner.acknowledges(segment, acknowledged, window, self.outlet.now);
         }
-        if let Some(acknowledged) = pure_ack(upper) {
-            self.feed_pieces(&mut inner, packet, parsed, acknowledged);
+        let renumbered = expected.map(|expected| numbered(packet, parsed, expected));
+        let segment = renumbered.as_deref().unwrap_or(&packet[..parsed.end]);
+        if let Some(acknowledged) = acknowledged {
+            self.feed_pieces(&mut inner, segment, parsed, acknowledged);
         }
         let began = [State::Listen, State::SynSent].contains(&inner.state());
-        self.feed_one(&mut inner, &packet[..parsed.end]);
+        self.feed_one(&mut inner, segment);
+        if expected.is_some_and(|expected| is_later(expected, number)) {
+            // With the number before the expected one, a peer also asks whether this end lives.
+            self.feed_one(&mut inner, &packet[..parsed.end]);
+        }
         if began && [State::SynReceived, State::Established].contains(&inner.state()) {
             // This was the peer's SYN. No later one counts.
             inner.segment_len = maximum_segment_size(upper);
@@ -142,4 +153,12 @@ impl Stack {
             interface.poll_ingress_single(now, port, set);
         });
     }
+}
+
+/// A segment with another sequence number. Its checksum is verified already.
+fn numbered(packet: &[u8], parsed: &Parsed, number: u32) -> Vec<u8> {
+    let mut segment = packet[..parsed.end].to_vec();
+    let at = parsed.transport + 4;
+    segment[at..at + 4].copy_from_slice(&number.to_be_bytes());
+    segment
 }

@@ -272,6 +272,42 @@ fn a_reset_does_not_change_the_numbers_of_a_connection() {
     assert_eq!(numbers(&answer), [first.wrapping_add(1), 1001]);
 }
 
+/// Its number is that behind a window that is full, or that of an octet which asked whether a closed window has opened.
+#[test]
+fn an_acknowledgment_counts_though_no_octet_could_have_its_number() {
+    for number in [-1, 1 << 20] {
+        let (mut stack, _incoming) = stack();
+        let (connection, ours) = opened(&mut stack);
+        let mut closed = header(1001, ours, None);
+        closed[14..16].fill(0);
+        stack.take(&packet(TCP, 0, 80, ACK, closed), VERIFIED);
+        assert_eq!(connection.lock().put(&[7; 1000]), 1000);
+        stack.activate(&connection);
+        stack.outlet.take_last();
+        stack.send();
+        assert_eq!(stack.outlet.take_last(), None, "the window is closed");
+        assert_eq!(connection.lock().socket().recv_capacity(), 1 << 20);
+        let number = 1001_u32.wrapping_add_signed(number);
+        stack.take(&segment(number, ours, ACK, None), VERIFIED);
+        stack.send();
+        let sent = stack.outlet.take_last().expect("the window has opened");
+        assert_eq!((numbers(&sent), sent.len()), ([ours, 1001], 20 + 20 + 1000));
+    }
+}
+
+/// RFC 9293 §3.8.4
+#[test]
+fn a_peer_that_asks_whether_this_end_lives_is_answered() {
+    let (mut stack, _incoming) = stack();
+    let (_connection, ours) = opened(&mut stack);
+    stack.take(&segment(1001, ours, ACK, None), VERIFIED);
+    stack.send();
+    stack.outlet.take_last();
+    stack.take(&segment(1000, ours, ACK, None), VERIFIED);
+    let answer = stack.outlet.take_last().expect("an acknowledgment");
+    assert_eq!(numbers(&answer), [ours, 1001]);
+}
+
 #[test]
 fn a_guessed_reset_is_asked_about() {
     let (mut stack, _incoming) = stack();
