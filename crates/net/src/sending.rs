@@ -30,9 +30,11 @@ impl Sending {
     /// A connection had `before` octets under way, and has `now`.
     pub fn changes(&self, [before, now]: [usize; 2]) {
         match now.checked_sub(before) {
-            Some(more) => self.queued.fetch_add(more, Ordering::Relaxed),
-            None => self.queued.fetch_sub(before - now, Ordering::Relaxed),
-        };
+            // Most packets change nothing, and threads share the number.
+            Some(0) => {}
+            Some(more) => _ = self.queued.fetch_add(more, Ordering::Relaxed),
+            None => _ = self.queued.fetch_sub(before - now, Ordering::Relaxed),
+        }
     }
 
     /// The octets of all connections.
