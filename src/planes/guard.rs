@@ -84,6 +84,13 @@ const AFTER_GUARD: i32 = AFTER_NAT + 1;
 /// The group to which the guard logs some of the packets that it drops instead of letting them leave.
 pub(super) const LOG_GROUP: u16 = 4500;
 
+/// The chain for claimed packets between the ports of DHCP: those of other users than root pass only to all servers of a
+/// link.
+const DHCP: &str = "dhcp";
+
+const MULTICAST_V4: &str = "224.0.0.0/4";
+const MULTICAST_V6: &str = "ff00::/8";
+
 /// No user has this number: every socket of a program has another one.
 const NOBODY: u32 = u32::MAX;
 
@@ -547,11 +554,17 @@ fn base(
     logs: bool,
 ) -> String {
     let Surroundings { device, natt_port, kernel, .. } = surroundings;
-    // Another user can have the port while this daemon does not run. With the kernel's own ESP in UDP, `skuid` is the
-    // user who sent the packet inside.
-    let natt = match kernel {
-        true => format!("udp sport {natt_port} fib saddr type local accept"),
-        false => format!("udp sport {natt_port} meta skuid 0 fib saddr type local accept"),
+    // Another user can have these ports while this daemon does not run: port 4500 on any host, and port 500 where
+    // net.ipv4.ip_unprivileged_port_start is lowered, as in containers. With the kernel's own ESP in UDP, `skuid` is
+    // the user who sent the packet inside.
+    let ike = match kernel {
+        true => format!(
+            "udp sport 500 meta skuid 0 fib saddr type local accept\n    \
+             udp sport {natt_port} fib saddr type local accept"
+        ),
+        false => {
+            format!("udp sport {{ 500, {natt_port} }} meta skuid 0 fib saddr type local accept")
+        }
     };
     let [_, handed] = HANDED;
     let out = PacketClass::Leaving;
@@ -589,15 +602,19 @@ fn base(
         "{begin}  counter {out_drop} {{ packets {leaving} bytes 0 }}
   chain {handed} {{
   }}
+  chain {DHCP} {{
+    meta skuid 0 accept
+    fib daddr type broadcast accept
+    ip6 daddr {MULTICAST_V6} accept
+  }}
   chain {out_drop} {{
     meta l4proto {{ 50, 51 }} fib saddr type local accept
-    udp sport 500 fib saddr type local accept
-    {natt}
+    {ike}
     ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
-    ip6 hoplimit 1 icmpv6 type {{ 130, 131, 132, 143 }} accept
-    ip ttl 1 meta l4proto 2 accept
-    ip daddr 0.0.0.0/0 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} fib saddr type local accept
-    ip6 daddr ::/0 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} fib saddr type local accept
+    ip6 daddr {MULTICAST_V6} ip6 hoplimit 1 icmpv6 type {{ 130, 131, 132, 143 }} accept
+    ip daddr {MULTICAST_V4} ip ttl 1 meta l4proto 2 accept
+    meta nfproto ipv4 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} fib saddr type local jump {DHCP}
+    meta nfproto ipv6 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} fib saddr type local jump {DHCP}
 {bypass_out}{log}    counter name {out_drop} drop
   }}
   chain {out_claims} {{

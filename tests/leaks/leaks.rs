@@ -14,9 +14,10 @@ mod scene;
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, setfsuid};
 pub use random::sequences;
-use scene::Scene;
+use scene::{Family, Scene};
 pub use scene::{Plane, Setting, V4, V6};
-use std::net::{SocketAddr, UdpSocket};
+use socket2::{Protocol, SockAddr, Socket, Type};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Stdio;
 use testkit::policies::changed;
 use testkit::{GuardWatch, until};
@@ -25,7 +26,7 @@ use testkit::{GuardWatch, until};
 pub type Play = fn(Setting);
 
 /// All of them, by name.
-pub const PLAYS: [(&str, Play); 12] = [
+pub const PLAYS: [(&str, Play); 13] = [
     ("nothing leaks while the policy changes", policy_changes),
     ("nothing leaks while the store, the planes and the bypasses change", places),
     ("nothing leaks while the daemon ends and starts", restarts),
@@ -33,6 +34,7 @@ pub const PLAYS: [(&str, Play); 12] = [
     ("nothing leaks while others remove everything at once", everything),
     ("nothing leaks while the host translates addresses", translations),
     ("nothing leaks while the guard is held", held),
+    ("nothing leaks for what it looks like", exceptions),
     ("a stop that is to block blocks until it is released", blocked),
     ("nothing leaks while calls to the host fail", faults::faults),
     ("nothing leaks while nftables refuses every change", faults::refusals),
@@ -251,12 +253,26 @@ fn translations(setting: Setting) {
     }
 }
 
-/// Another user sends from the port of ESP in UDP, which no daemon has now.
-fn by_another_user(scene: &Scene) {
+/// The ports of IKE and DHCP, which a user may have where the host allows it: source and destination.
+fn ports(setting: Setting) -> Vec<[u16; 2]> {
+    let dhcp = match setting.family.word {
+        "ip6" => [[546, 547], [547, 547], [547, 546]],
+        _ => [[68, 67], [67, 67], [67, 68]],
+    };
+    let natt = match setting.plane {
+        Plane::Userspace => Some([4500, 4567]),
+        // The kernel's own ESP in UDP cannot be told from it.
+        Plane::Xfrm => None,
+    };
+    [[500, 4567]].into_iter().chain(dhcp).chain(natt).collect()
+}
+
+/// A user sends datagrams from one port of the left gateway to another one behind the right gateway.
+fn by_user(scene: &Scene, user: u32, [from_port, to_port]: [u16; 2]) {
     let [from, to] = scene.setting.family.inner;
-    let (from, to) = (with_port(from, 4500), with_port(to, 4567));
+    let (from, to) = (with_port(from, from_port), with_port(to, to_port));
     scene.left.space.run(move || {
-        let before = setfsuid(Uid::from_raw(65_534));
+        let before = setfsuid(Uid::from_raw(user));
         let socket = UdpSocket::bind(from).expect("nobody has the port");
         for _ in 0..9 {
             let _ = socket.send_to(b"secret", &to);
@@ -264,6 +280,64 @@ fn by_another_user(scene: &Scene) {
         drop(socket);
         setfsuid(before);
     });
+}
+
+/// Reports of multicast groups go to one host, from the gateway itself and through it.
+fn reports_to_one_host(scene: &Scene) {
+    let Family { inner: [own, to], lan: [host, _], word, .. } = scene.setting.family;
+    let (protocol, kinds): (_, &[u8]) = match word {
+        "ip6" => (58, &[130, 131, 132, 143]),
+        _ => (2, &[0x11, 0x16, 0x17, 0x22]),
+    };
+    for (space, from, hops) in [(&scene.left.space, own, 1), (&scene.lan, host, 2)] {
+        let [from, to] = [from, to].map(|a| a.parse::<IpAddr>().expect("an address"));
+        space.run(move || {
+            let to = SockAddr::from(SocketAddr::new(to, 0));
+            let socket = Socket::new(to.domain(), Type::RAW, Some(Protocol::from(protocol)));
+            let socket = socket.expect("as root");
+            socket.bind(&SocketAddr::new(from, 0).into()).expect("its address");
+            match to.is_ipv6() {
+                true => socket.set_unicast_hops_v6(hops),
+                false => socket.set_ttl_v4(hops),
+            }
+            .expect("a socket takes it");
+            for kind in kinds.iter().flat_map(|kind| [kind; 3]) {
+                // The kernel calculates the checksum of ICMPv6.
+                let _ = socket.send_to(&[&[*kind][..], b"_secret"].concat(), &to);
+            }
+        });
+    }
+}
+
+/// Packets that pass the guard for what they look like.
+fn exceptions(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    // As in a container.
+    scene.left.space.set("ipv4/ip_unprivileged_port_start", "0");
+    let policy = scene.left.path("policy.xml").display().to_string();
+    scene.vpnd_ok(&["guard", "--policy", &policy]);
+    for ports in ports(setting) {
+        let what = format!("another user, from port {} to {}", ports[0], ports[1]);
+        scene.quietly(&what, |s| by_user(s, 65_534, ports));
+    }
+    scene.quietly("reports of groups to one host", |s| reports_to_one_host(s));
+    // Beside the held table, while the guard is away.
+    let watch = GuardWatch::start(&scene.left);
+    scene.guarded();
+    watch.signal(Signal::SIGSTOP);
+    scene.left.space.sh("nft delete table inet vpn_guard_vpn0");
+    for ports in ports(setting) {
+        let what = format!("beside the held table, another user, {ports:?}");
+        scene.quietly(&what, |s| by_user(s, 65_534, ports));
+    }
+    scene.quietly("beside the held table, reports to one host", |s| reports_to_one_host(s));
+    watch.signal(Signal::SIGCONT);
+    scene.guarded();
+    for ports in ports(setting) {
+        scene.leaks(&format!("root, {ports:?}"), |s| by_user(s, 0, ports));
+        scene.pause();
+    }
+    scene.vpnd_ok(&["release"]);
 }
 
 /// `vpnd guard` outlives every daemon.
@@ -274,10 +348,6 @@ fn held(setting: Setting) {
     let said = scene.vpnd_ok(&["guard", "--policy", &policy]);
     assert!(said.contains("to release it: vpnd release"), "{said}");
     scene.quietly("guarded before the first start", |_| {});
-    // The kernel's own ESP in UDP cannot be told from it.
-    if setting.plane == Plane::Userspace {
-        scene.quietly("another user", |s| by_another_user(s));
-    }
     let state = scene.guard_state();
     assert_eq!((&state["in_force"], &state["vpnd_runs"]), (&true.into(), &false.into()));
     assert!(state["unprotected_leaving"].as_u64().is_some_and(|n| n > 0), "{state}");

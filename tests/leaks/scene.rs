@@ -156,8 +156,7 @@ IPSec_Flags_AutoStart="No" IPSec_Flags_OnDemand="No">
 pub struct Scene {
     pub left: Gateway,
     pub right: Gateway,
-    /// Kept for its namespace.
-    _lan: Space,
+    pub lan: Space,
     pub setting: Setting,
     senders: Vec<Sender>,
 }
@@ -362,7 +361,7 @@ impl Scene {
             Sender::start(kind, space, from.map(address), address(inner[1]))
         };
         let senders = senders.into_iter().map(start).collect();
-        let scene = Self { left, right, _lan: lan, setting, senders };
+        let scene = Self { left, right, lan, setting, senders };
         // Without a daemon all of it leaks, by which the counter is known to count.
         scene.pause();
         assert!(scene.seen() > 0, "the counter sees what leaves in the clear");

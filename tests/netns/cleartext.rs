@@ -3,9 +3,10 @@
 use crate::leaks::{MANY, PLAYS, Plane, Setting, V4, V6};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
+use nix::unistd::{Uid, setfsuid};
 use std::net::UdpSocket;
 use testkit::gateway::{Gateway, PATIENT};
-use testkit::policies::site;
+use testkit::policies::{changed, site};
 use testkit::space::Space;
 use testkit::{FILTERED, Need, eventually, test};
 
@@ -14,6 +15,7 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         test("cleartext that should be protected is not taken", FILTERED, inbound),
         test("a packet that the guard drops is told with its tunnel", FILTERED, named),
+        test("groups, DHCP and IKE pass beside a tunnel for all addresses", FILTERED, passing),
         test("a socket whose address is removed sends nothing", FILTERED, removed),
     ];
     for (name, play) in PLAYS {
@@ -62,6 +64,90 @@ fn named() {
     assert!(why.contains("about to leave in the clear") && why.contains(&packet), "{why}");
     let trace = left.ctl_ok(&[&["trace"], &packet.split(' ').collect::<Vec<_>>()[..]].concat());
     assert!(trace.contains("site_lan"), "{trace}");
+}
+
+/// With a tunnel for all addresses, the guard claims all that this host sends.
+fn passing() {
+    for family in [V4, V6] {
+        let setting = Setting { family, plane: Plane::Userspace, others: 0 };
+        let [from, to] = family.ranges[1].map(|address| format!("\"{address}\""));
+        let all = match family.word {
+            "ip6" => ["\"::\"", "\"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff\""],
+            _ => ["\"0.0.0.0\"", "\"255.255.255.255\""],
+        };
+        let policy = changed(&changed(&setting.policy(0), &from, all[0]), &to, all[1]);
+        let left = Gateway::new("left", &policy, PATIENT, "");
+        let peer = Space::new("peer");
+        Space::connect(
+            (&left.space, "wire", &["192.0.2.1/24"]),
+            (&peer, "wire", &["192.0.2.2/24"]),
+        );
+        left.space.set("ipv4/ip_unprivileged_port_start", "0");
+        left.space.ip("address add 2001:db8::1/64 dev wire nodad");
+        peer.ip("address add 2001:db8::2/64 dev wire nodad");
+        left.space.ip("address add fe80::1/64 dev wire nodad");
+        left.space.ip("route add default via 192.0.2.2");
+        let of_v4 = [
+            ("reports", "ip daddr 224.0.0.22 meta l4proto 2"),
+            ("asking", "ip daddr 255.255.255.255 udp dport 67"),
+            ("renewing", "ip daddr 192.0.2.2 udp dport 67"),
+            ("ike", "ip daddr 192.0.2.2 udp sport 500"),
+        ];
+        let of_v6 = [
+            ("reports", "ip6 daddr ff02::16 icmpv6 type 143"),
+            ("asking", "ip6 daddr ff02::1:2 udp dport 547"),
+            ("renewing", "ip6 daddr 2001:db8::2 udp dport 547"),
+            ("ike", "ip6 daddr 2001:db8::2 udp sport 500"),
+        ];
+        let is_ipv6 = family.word == "ip6";
+        let kinds = if is_ipv6 { of_v6 } else { of_v4 };
+        peer.sh("nft add table inet seen");
+        peer.sh("nft add chain inet seen c { type filter hook prerouting priority -400 ; }");
+        for (name, packets) in kinds {
+            peer.sh(&format!("nft add counter inet seen {name}"));
+            peer.sh(&format!("nft add rule inet seen c {packets} counter name {name}"));
+        }
+        let state = left.path("policy.xml").display().to_string();
+        let output = left.vpnd(&["guard", "--policy", &state]);
+        assert!(output.status.success(), "{output:?}");
+        let [all_servers, server, client] = match is_ipv6 {
+            true => ["[ff02::1:2]:547", "[2001:db8::2]:547", "[2001:db8::1]:546"],
+            false => ["255.255.255.255:67", "192.0.2.2:67", "192.0.2.1:68"],
+        };
+        left.space.run(move || {
+            let before = setfsuid(Uid::from_raw(65_534));
+            let any = if is_ipv6 { "[::]:546" } else { "0.0.0.0:68" };
+            let socket = UdpSocket::bind(any).expect("the port is free");
+            socket.set_broadcast(true).expect("a socket takes it");
+            socket2::SockRef::from(&socket).bind_device(Some(b"wire")).expect("as root");
+            socket.send_to(b"which", all_servers).expect("it may");
+            match is_ipv6 {
+                true => socket.join_multicast_v6(&"ff05::4567".parse().expect("one"), 0),
+                false => {
+                    let (group, own) = ("239.1.2.3", "192.0.2.1");
+                    let [group, own] = [group, own].map(|a| a.parse().expect("an address"));
+                    socket.join_multicast_v4(&group, &own)
+                }
+            }
+            .expect("a group");
+            assert!(socket.send_to(b"mine", server).is_err(), "the guard drops it");
+            drop(socket);
+            setfsuid(before);
+            let socket = UdpSocket::bind(client).expect("the port is free");
+            socket.send_to(b"mine", server).expect("root may");
+            let socket = UdpSocket::bind(if is_ipv6 { "[::]:500" } else { "0.0.0.0:500" });
+            let to = server.replace(":547", ":500").replace(":67", ":500");
+            socket.expect("the port is free").send_to(b"ike", to).expect("root may");
+        });
+        for (name, _) in kinds {
+            let count = || {
+                let text = peer.sh(&format!("nft list counter inet seen {name}"));
+                (!text.contains("packets 0 ")).then_some(text)
+            };
+            let text = eventually(&format!("{}: {name}", family.word), count);
+            assert!(name != "renewing" || text.contains("packets 1 "), "{text}");
+        }
+    }
 }
 
 /// An IPv6 socket keeps sending from its address after the host has lost it.
