@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use testkit::{FILTERED, Need, missing, without};
+use testkit::{FILTERED, Need, trial, without};
 
 const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl")];
 
@@ -28,12 +28,11 @@ pub fn trials() -> Vec<Trial> {
         (at_night, "postgres", asks_a_postgresql),
     ]
     .map(|(title, name, run)| {
-        Trial::ignorable_test(title, move || {
+        trial(title, NEEDS, move || {
             let example = example(name);
-            match missing(NEEDS) {
-                Some(reason) => without(&reason),
-                None if !example.exists() => without("it is not built; cargo build --examples"),
-                None => run(&example),
+            match example.exists() {
+                true => run(&example),
+                false => without("it is not built; cargo build --examples"),
             }
         })
         .with_ignored_flag(title == at_night)

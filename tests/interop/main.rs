@@ -68,9 +68,9 @@ fn main() -> ExitCode {
                 if let Some(unavailable) = testkit::unavailable(needs) {
                     return Ok(testkit::leave_out(&unavailable));
                 }
-                match lacking.or_else(|| testkit::missing(needs)) {
+                match lacking {
                     Some(why) => testkit::without(&why),
-                    None => run(setup, play),
+                    None => testkit::with_needs(needs, || run(setup, play)),
                 }
             })
         })

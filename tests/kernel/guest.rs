@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
 use std::time::Instant;
-use testkit::{Need, leave_out, missing, unavailable, without};
+use testkit::{Need, leave_out, missing, unavailable, with_needs, without};
 
 /// Where the scripts are, and where `build-kernel` puts its kernel.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel/guest");
 const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kernel");
 const PACKAGED: &str = "/usr/bin/linux";
+/// The programs with which a guest starts.
+const BUSYBOX: &str = "/usr/bin/busybox";
 
 /// The kernel that a group needs in its guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,9 @@ impl Kernel {
         let built = std::env::var_os("VPN_TEST_KERNEL")
             .map_or_else(|| Path::new(BUILT).join("linux"), PathBuf::from);
         let packaged = PathBuf::from(PACKAGED);
+        if !Path::new(BUSYBOX).exists() {
+            return Err(format!("no {BUSYBOX}; `apt-get install busybox-static` installs it"));
+        }
         match self {
             Self::Any | Self::Built if built.exists() => Ok(built),
             Self::Any | Self::Packaged if packaged.exists() => Ok(packaged),
@@ -169,9 +174,13 @@ impl Guest {
         if let Some(why) = unavailable(needs) {
             return Ok(leave_out(&why));
         }
-        if let Some(why) = self.kernel.find().err().or_else(|| missing(needs)) {
-            return without(&why);
+        match self.kernel.find() {
+            Ok(_) => with_needs(needs, || self.outcome(name)),
+            Err(why) => without(&why),
         }
+    }
+
+    fn outcome(&self, name: &str) -> Result<Completion, Failed> {
         let outcomes = match self.outcomes.get_or_init(|| self.boot()) {
             Ok(outcomes) => outcomes,
             Err(why) if why.contains(UNKNOWN_STATE) => {

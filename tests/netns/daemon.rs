@@ -10,13 +10,16 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::time::Duration;
-use testkit::{GATEWAYS, PATIENCE, Stopped, test, until};
+use testkit::{GATEWAYS, Need, PATIENCE, Stopped, WITH_NFT, test, until};
+
+/// The test starts `vpnd` with fewer capabilities.
+const BOUNDED: &[Need] = &[Need::All(GATEWAYS), Need::Program("setpriv")];
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("a tunnel from first to last", GATEWAYS, a_tunnel_from_first_to_last),
-        plants("a failed start tells the reason", GATEWAYS, a_failed_start_tells_the_reason),
-        test("three capabilities are enough", GATEWAYS, three_capabilities_are_enough),
+        test("a tunnel from first to last", WITH_NFT, a_tunnel_from_first_to_last),
+        plants("a failed start tells the reason", BOUNDED, a_failed_start_tells_the_reason),
+        test("three capabilities are enough", BOUNDED, three_capabilities_are_enough),
         test("the service manager is told", GATEWAYS, the_service_manager_is_told),
         test(
             "the helper is the main process of a service",

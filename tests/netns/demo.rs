@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use testkit::{Need, output, test};
+use testkit::{NOBODY, Need, output, test};
 
-const NOBODY: u32 = 65_534;
 const NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun];
 /// The test is root, who becomes an ordinary user.
-const NOBODYS_NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::UserNamespaces];
+const NOBODYS_NEEDS: &[Need] =
+    &[Need::All(NEEDS), Need::OfNobody(&[Need::Tun, Need::UserNamespaces])];
 
 pub fn trials() -> Vec<Trial> {
     vec![

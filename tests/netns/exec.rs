@@ -1,6 +1,6 @@
 //! `vpnd exec` as an ordinary user without any capability: a command that has the tunnels as its only network.
 
-use crate::proxy::{HOST, NOBODY, Scene, megabyte};
+use crate::proxy::{HOST, Scene, megabyte};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, chown};
@@ -8,14 +8,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 use testkit::space::Space;
-use testkit::{FILTERED, Need, policies, test};
+use testkit::{FILTERED, NOBODY, Need, policies, test};
 
 const NEEDS: &[Need] = &[
     Need::All(FILTERED),
     Need::Program("curl"),
     Need::Program("setpriv"),
     Need::Program("unshare"),
-    Need::UserNamespaces,
+    Need::OfNobody(&[Need::Tun, Need::UserNamespaces]),
 ];
 
 pub fn trials() -> Vec<Trial> {

@@ -1,12 +1,12 @@
 //! The library in programs of other languages, of an ordinary user without any capability.
 
-use crate::proxy::{HOST, NOBODY, Scene, megabyte};
+use crate::proxy::{HOST, Scene, megabyte};
 use libtest_mimic::Trial;
 use nix::unistd::chown;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use testkit::{FILTERED, Need, output, policies, test};
+use testkit::{FILTERED, NOBODY, Need, output, policies, test};
 
 const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
 

@@ -31,6 +31,7 @@ mod kills;
 mod manual;
 mod metrics;
 mod nat;
+mod needs;
 mod networks;
 mod newcomer;
 mod no_traffic;
@@ -99,6 +100,7 @@ fn main() -> std::process::ExitCode {
         manual::trials(),
         metrics::trials(),
         nat::trials(),
+        needs::trials(),
         reload::trials(),
         commands::trials(),
         confinement::trials(),
@@ -109,5 +111,6 @@ fn main() -> std::process::ExitCode {
     ];
     let mut trials: Vec<_> = trials.into_iter().flatten().collect();
     trials.push(planted::table(&trials));
+    trials.extend(needs::of_programs());
     testkit::run(trials)
 }

@@ -7,12 +7,12 @@ use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use testkit::gateway::Gateway;
-use testkit::{GATEWAYS, PATIENCE, datagram, test, until};
+use testkit::{GATEWAYS, PATIENCE, WITH_NFT, datagram, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("SAs keyed by hand carry traffic, over restarts and crashes", GATEWAYS, by_hand),
-        test("SAs keyed by hand come and go while vpnd runs", GATEWAYS, at_run_time),
+        test("SAs keyed by hand carry traffic, over restarts and crashes", WITH_NFT, by_hand),
+        test("SAs keyed by hand come and go while vpnd runs", WITH_NFT, at_run_time),
         test("mirrored SAs keyed by hand carry traffic", GATEWAYS, mirrored),
         test("one SPI stands for two local addresses", GATEWAYS, two_addresses),
     ]

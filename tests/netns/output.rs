@@ -3,12 +3,12 @@
 use crate::planted::{Planted, plants};
 use crate::site::two;
 use libtest_mimic::Trial;
-use testkit::{FILTERED, GATEWAYS, policies, test, until};
+use testkit::{FILTERED, GATEWAYS, PINGED, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![
         test("less traffic than asked for is told", GATEWAYS, narrowed),
-        plants("a tunnel that is never used is told", GATEWAYS, never_used),
+        plants("a tunnel that is never used is told", PINGED, never_used),
         test("commands without arguments do the likely thing", GATEWAYS, without_arguments),
         test("a deny that nobody confirms is undone", FILTERED, undone),
     ]

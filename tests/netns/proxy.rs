@@ -11,11 +11,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::Space;
-use testkit::{FILTERED, Need, output, policies, test};
+use testkit::{FILTERED, NOBODY, Need, output, policies, test};
 
 pub const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
 
-pub const NOBODY: u32 = 65_534;
 /// The address of the gateway's network, and that of the proxy's end.
 pub const HOST: &str = "10.1.0.1";
 const OWN: &str = "10.2.0.1";

@@ -4,13 +4,13 @@ use crate::site::{LEFT_INNER, RIGHT_INNER, hosts, passes, two_with};
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
-use testkit::{GATEWAYS, test, until};
+use testkit::{GATEWAYS, WITH_NFT, test, until};
 
 pub fn trials() -> Vec<Trial> {
     vec![
         test("the side that began changes its address under a flow", GATEWAYS, initiator),
         test("the side that answered changes its address under a flow", GATEWAYS, responder),
-        test("a dead path is left for another", GATEWAYS, dead_path),
+        test("a dead path is left for another", WITH_NFT, dead_path),
         test("without MOBIKE nobody follows", GATEWAYS, without),
     ]
 }

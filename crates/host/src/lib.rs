@@ -45,7 +45,7 @@
 //! | How does ICMP about a socket's datagrams reach this program? | `error_queue.rs`, `icmp_listener.rs` |
 //! | How do sockets get their ports, and past the kernel's policies? | `bind.rs`, `holder.rs`, `socket_policy.rs` |
 //! | How does a thread act in the plane's network namespace? | `namespace.rs` |
-//! | What advice does an error of the system carry? | `system.rs` |
+//! | What advice does an error of the system carry? | `system.rs`; of the file of TUN devices: `tun_file.rs` |
 //! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`, `firewall.rs`, `firewall/` |
 //! | How are files locked and replaced, sockets owned? | `lock.rs`, `replace.rs`, `socket_file.rs` |
 //! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
@@ -75,6 +75,7 @@ pub mod seccomp;
 pub mod socket_file;
 mod socket_policy;
 mod system;
+pub mod tun_file;
 
 pub use addresses::{Announced, Host};
 pub use bind::bind_patiently;

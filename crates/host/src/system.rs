@@ -18,7 +18,6 @@ pub fn refused(what: String, error: &io::Error) -> SystemError {
         Some(libc::EPERM | libc::EACCES) => "; are CAP_NET_ADMIN and CAP_NET_RAW granted?",
         Some(libc::EBUSY) => "; another process uses it: stop that one or choose another name",
         Some(libc::EADDRINUSE) => "; another IPsec daemon may be running: stop it first",
-        Some(libc::ENOENT | libc::ENODEV) if what.contains("TUN") => "; is the tun module loaded?",
         _ => "",
     };
     SystemError { what, why: format!("{error}{advice}") }

@@ -5,9 +5,10 @@
 
 use crate::capture::Capture;
 use crate::interrupt::Interrupt;
-use crate::isolation::{self, Namespace};
+use crate::isolation::Namespace;
 use crate::network;
 use crate::node::{Node, Setup};
+use crate::requirements;
 use crate::traffic::{Echoes, Pings, Stream};
 use control::protocol::{Command as Ask, Reply, Tunnel};
 use control::quantity::{bytes, count};
@@ -108,7 +109,7 @@ pub enum DemoError {
 pub fn run(length: Duration, progress: &ProgressBar) -> Result<Findings, DemoError> {
     let failed = |error: String| DemoError::Failed(error);
     let began = Instant::now();
-    isolation::enter().map_err(|error| failed(error.to_string()))?;
+    requirements::enter().map_err(failed)?;
     let interrupt = Interrupt::listen()
         .map_err(|error| failed(format!("cannot listen for signals: {error}")))?;
     let outcome = play(length, progress, &interrupt);

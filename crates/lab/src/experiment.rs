@@ -9,7 +9,7 @@
 
 use crate::foreign;
 use crate::interrupt::Interrupt;
-use crate::isolation;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -29,6 +29,7 @@ mod sources;
 mod workloads;
 
 use crate::report::Report;
+use crate::requirements;
 pub use lab::Effort;
 use lab::Lab;
 
@@ -96,7 +97,7 @@ pub fn run(request: &Request) -> Result<(), String> {
     if !request.raw {
         readiness::place(&directory)?;
     }
-    isolation::enter().map_err(|error| error.to_string())?;
+    requirements::enter()?;
     let interrupt = Interrupt::listen().map_err(|e| format!("cannot listen for signals: {e}"))?;
     confinement::remove_leftovers();
     let lab = || Lab::new(effort, vpnd.clone(), interrupt.clone());

@@ -41,7 +41,7 @@
 //! | How is a daemon started and stopped? | `node.rs`; two of them: `site.rs`, `site/` |
 //! | What does the demo do, and when does it fail? | `demo.rs`, `demo/` |
 //! | Where is an experiment added? | `experiment.rs`, `experiment/` |
-//! | What does an experiment need, and take? | `experiment/readiness.rs`, `experiment/lab.rs` |
+//! | What do the demo and the experiments need of the machine? | `requirements.rs`; an experiment: `experiment/readiness.rs`, `experiment/lab.rs` |
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
 //! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs` |
 //! | Where are the machine, its cards and the repetitions described? | `machine.rs`, `nic.rs`, `statistics.rs` |
@@ -61,6 +61,7 @@ pub mod nic;
 pub mod node;
 pub mod plot;
 pub mod report;
+mod requirements;
 pub mod site;
 pub mod statistics;
 pub mod table;

@@ -58,22 +58,37 @@ pub fn enter() -> Result<(), IsolationError> {
 
 /// The reason why no namespace can be made, from the system's settings, and the cure.
 pub fn explain(errno: nix::Error) -> String {
-    let setting = |name: &str| {
-        let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let cause = if setting("user/max_user_namespaces") == Some(0) {
-        "user namespaces are turned off (sysctl user.max_user_namespaces is 0)".to_owned()
-    } else if setting("kernel/unprivileged_userns_clone") == Some(0) {
-        "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone is 0)"
-            .to_owned()
-    } else if setting("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
-        "AppArmor restricts them (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)"
-            .to_owned()
-    } else {
-        format!("{}; a container needs --privileged for it", errno.desc())
-    };
+    let cause = forbidding_setting().map_or_else(
+        || format!("{}; a container needs --privileged for it", errno.desc()),
+        str::to_owned,
+    );
     format!("cannot make namespaces: {cause}\n  run this command as root, for example with sudo")
+}
+
+/// The setting of this system that keeps ordinary users from making namespaces.
+pub fn forbidding_setting() -> Option<&'static str> {
+    let settings = [
+        (
+            "user/max_user_namespaces",
+            "0",
+            "user namespaces are turned off (sysctl user.max_user_namespaces is 0)",
+        ),
+        (
+            "kernel/unprivileged_userns_clone",
+            "0",
+            "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone is 0)",
+        ),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "AppArmor restricts them (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)",
+        ),
+    ];
+    let is_so = |name: &str, value: &str| {
+        let found = fs::read_to_string(Path::new("/proc/sys").join(name));
+        found.is_ok_and(|text| text.trim() == value)
+    };
+    settings.into_iter().find(|(name, value, _)| is_so(name, value)).map(|(.., cause)| cause)
 }
 
 type Job = Box<dyn FnOnce() + Send>;

@@ -10,7 +10,8 @@
 //!               ctl, json        Watch: nothing in the clear
 //! ```
 //!
-//! It depends on no crate of the product but `namespaces`, so that tests of small crates need not wait for the library.
+//! It depends on no crate of the product but `host` and `namespaces`, so that tests of small crates need not wait for the
+//! library.
 //! The certificates of simulated scenarios are in the crate `sim`, which knows the engine.
 //!
 //! # Where to change what
@@ -46,8 +47,8 @@ mod waiting;
 pub use guard_watch::GuardWatch;
 pub use left_out::skip;
 pub use losses::{BUFFERS, TOGETHER, backlog_drops};
-pub use needs::{FILTERED, GATEWAYS, Need, PEERS, PINGED, missing, unavailable};
+pub use needs::{FILTERED, GATEWAYS, NOBODY, Need, PEERS, PINGED, WITH_NFT, missing, unavailable};
 pub use programs::output;
 pub use stopped::Stopped;
-pub use trials::{leave_out, run, test, without};
+pub use trials::{ONLY_NEEDS, leave_out, named_programs, run, test, trial, with_needs, without};
 pub use waiting::{PATIENCE, datagram, eventually, until};

@@ -1,8 +1,14 @@
 //! The programs, files and rights that a test cannot do without, and whether this machine has them.
 
-use namespaces::isolation::Namespace;
+use host::tun_file;
+use namespaces::isolation::{self, Namespace};
+use nix::unistd::{AccessFlags, access};
+use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 /// A requirement of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,11 +17,11 @@ pub enum Need {
     Root,
     /// Network namespaces of its own.
     Namespaces,
-    /// Namespaces for ordinary users.
+    /// A user namespace, and others in it.
     UserNamespaces,
-    /// The TUN driver.
+    /// The TUN driver, by a file that the user of the test may open.
     Tun,
-    /// A program in the search path.
+    /// A program in the search path, which the user of the test may run.
     Program(&'static str),
     /// A file that is not in the search path.
     File(&'static str),
@@ -23,13 +29,21 @@ pub enum Need {
     Peer(&'static str, &'static str),
     /// Each of these.
     All(&'static [Need]),
+    /// Each of these for [`NOBODY`], as whom the test runs a program.
+    OfNobody(&'static [Need]),
 }
+
+/// The user and the group of programs that tests run as an ordinary user, without any other group.
+pub const NOBODY: u32 = 65_534;
 
 /// Where `tests/peers` puts its root directories.
 pub const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers");
 
 /// The requirements of two gateways in namespaces.
 pub const GATEWAYS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
+
+/// The same, whose packet filter the test reads, or sets.
+pub const WITH_NFT: &[Need] = &[Need::All(GATEWAYS), Need::Program("nft")];
 
 /// The same, which are pinged.
 pub const PINGED: &[Need] = &[Need::All(GATEWAYS), Need::Program("ping")];
@@ -42,23 +56,17 @@ impl Need {
     fn missing(self) -> Option<String> {
         match self {
             Self::Root => (!nix::unistd::geteuid().is_root()).then(|| "not run as root".to_owned()),
-            Self::Namespaces => Namespace::new("probe").err().map(|error| error.to_string()),
-            Self::UserNamespaces => {
-                use std::os::unix::process::CommandExt;
-                let mut probe = Command::new("unshare");
-                let probe = probe.args(["--user", "--net", "true"]).uid(65_534).gid(65_534);
-                let works = probe.output().is_ok_and(|output| output.status.success());
-                (!works).then(|| "ordinary users cannot make namespaces".to_owned())
+            Self::Namespaces => {
+                Namespace::new("probe").err().map(|error| one_line(&error.to_string()))
             }
-            Self::Tun => std::fs::File::options()
-                .read(true)
-                .write(true)
-                .open("/dev/net/tun")
-                .err()
-                .map(|e| format!("cannot open /dev/net/tun: {e}")),
+            Self::UserNamespaces => {
+                Self::Program("unshare").missing().or_else(user_namespaces_missing)
+            }
+            Self::Tun => tun_file::check().err().map(|error| one_line(&error.to_string())),
             Self::Program(name) => {
                 let path = std::env::var_os("PATH").unwrap_or_default();
-                let found = std::env::split_paths(&path).any(|d| d.join(name).is_file());
+                let mut found = std::env::split_paths(&path).map(|d| d.join(name));
+                let found = found.any(|p| p.is_file() && access(&p, AccessFlags::X_OK).is_ok());
                 (!found).then(|| format!("no program {name}"))
             }
             Self::Peer(name, file) => {
@@ -66,7 +74,19 @@ impl Need {
                 (!found).then(|| format!("no {name} in target/peers; tests/peers makes it"))
             }
             Self::All(needs) => missing(needs),
+            Self::OfNobody(needs) => missing_for_nobody(needs),
             Self::File(path) => (!Path::new(path).exists()).then(|| format!("no file {path}")),
+        }
+    }
+
+    /// Adds the programs among them.
+    pub(crate) fn name_programs(self, names: &mut BTreeSet<&'static str>) {
+        match self {
+            Self::Program(name) => _ = names.insert(name),
+            Self::All(needs) | Self::OfNobody(needs) => {
+                needs.iter().for_each(|need| need.name_programs(names));
+            }
+            _ => {}
         }
     }
 }
@@ -76,6 +96,46 @@ pub fn missing(needs: &[Need]) -> Option<String> {
     needs.iter().find_map(|need| need.missing())
 }
 
+/// Makes the namespaces that `vpnd demo` and `vpnd exec` make, as the user of the calling thread.
+fn user_namespaces_missing() -> Option<String> {
+    let mut probe = Command::new("unshare");
+    let probe = probe.args(["--map-root-user", "--net", "--mount", "true"]);
+    let output = match probe.output() {
+        Ok(output) if output.status.success() => return None,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let cause = isolation::forbidding_setting().map_or(output, str::to_owned);
+    Some(format!("cannot make namespaces: {cause}"))
+}
+
+/// Why one of these needs cannot be met for an ordinary user, as whom a thread of root looks.
+fn missing_for_nobody(needs: &'static [Need]) -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return missing(needs);
+    }
+    let look = move || match become_nobody() {
+        Ok(()) => missing(needs),
+        Err(error) => Some(format!("user {NOBODY} cannot be used: {error}")),
+    };
+    let found = thread::spawn(look).join().expect("a look does not panic");
+    found.map(|why| format!("as an ordinary user: {why}"))
+}
+
+/// Gives the calling thread, and only it, the rights of [`NOBODY`].
+fn become_nobody() -> io::Result<()> {
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    set_thread_groups(&[])?;
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)?;
+    Ok(())
+}
+
+/// An error and its cure, for reports with one line for each test.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
 /// Why nobody can have one of these daemons at present, as `tests/peers` has found: Debian's archive does not give it.
 pub fn unavailable(needs: &[Need]) -> Option<String> {
     needs.iter().find_map(|need| match need {
@@ -83,7 +143,7 @@ pub fn unavailable(needs: &[Need]) -> Option<String> {
             let why = std::fs::read_to_string(Path::new(PEERS).join(format!("{name}.unavailable")));
             why.ok().map(|why| why.trim().to_owned())
         }
-        Need::All(needs) => unavailable(needs),
+        Need::All(needs) | Need::OfNobody(needs) => unavailable(needs),
         _ => None,
     })
 }

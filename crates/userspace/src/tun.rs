@@ -8,6 +8,7 @@ use esp::gso::{Gso, VIRTIO_LEN};
 use esp::plane::PlaneError;
 use esp::queue::Coalesce;
 use host::netlink::Netlink;
+use host::tun_file;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -23,7 +24,8 @@ impl Tun {
     /// Creates the device, which is down and disappears with the returned value; if it may, one that takes
     /// super-packets.
     pub(super) fn create(name: &str, gso: bool) -> Result<Self, PlaneError> {
-        let creating = |e: io::Error| refused(format!("creating the TUN device {name}"), &e);
+        let what = || format!("creating the TUN device {name}");
+        let creating = |e: io::Error| refused(what(), &e);
         // A device with several queues would let us in beside its owner.
         if Netlink::open().and_then(|mut n| n.link_index(name)).map_err(creating)?.is_some() {
             return Err(creating(io::Error::from_raw_os_error(libc::EBUSY)));
@@ -40,7 +42,11 @@ impl Tun {
             }),
             false => build(false),
         };
-        let device = device.map_err(creating)?;
+        // A library's error tells neither whether the file or the device was refused, nor what to do about the file.
+        let device = device.map_err(|error| match tun_file::check() {
+            Ok(()) => creating(error),
+            Err(closed) => PlaneError::System { what: what(), why: closed.to_string() },
+        })?;
         Self::of(device).map_err(|e| refused(format!("setting up the TUN device {name}"), &e))
     }
 

@@ -9,9 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
-use testkit::eventually;
-
-const NOBODY: u32 = 65_534;
+use testkit::{NOBODY, eventually};
 
 pub fn all() -> Vec<Scenario> {
     vec![scenario("proxy::curl", Setup::default(), |world| {

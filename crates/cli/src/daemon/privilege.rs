@@ -1,7 +1,7 @@
 //! A check of the privileges that a gateway needs.
 
+use host::tun_file::{self, TunFileError};
 use std::fs;
-use std::io;
 
 /// Number of CAP_NET_BIND_SERVICE in a capability set.
 const NET_BIND_SERVICE: u32 = 10;
@@ -25,8 +25,8 @@ pub enum PrivilegeError {
     )]
     Capabilities(Vec<Lack>),
     /// The TUN device.
-    #[error("cannot use /dev/net/tun: {0}\n  {help}", help = help(.0))]
-    Tun(io::Error),
+    #[error(transparent)]
+    Tun(#[from] TunFileError),
 }
 
 /// A capability that is missing.
@@ -40,20 +40,6 @@ pub struct Lack {
 
 fn join(lacks: &[Lack], separator: &str, text: fn(&Lack) -> &'static str) -> String {
     lacks.iter().map(text).collect::<Vec<_>>().join(separator)
-}
-
-/// The help behind the error of a device that cannot be opened.
-fn help(error: &io::Error) -> &'static str {
-    match error.kind() {
-        // The rules of a control group for devices; the mode of the file gives EACCES, which has the same kind.
-        io::ErrorKind::PermissionDenied => {
-            "a container may not use devices that were not passed to it: --device /dev/net/tun; for Kubernetes, see \
-             docs/container.md"
-        }
-        _ => {
-            "load the driver with: modprobe tun; in a container, pass the device with --device /dev/net/tun"
-        }
-    }
 }
 
 /// Checks the capabilities of this process and the driver of the TUN device.
@@ -72,8 +58,8 @@ pub fn check() -> Result<(), PrivilegeError> {
             return Err(PrivilegeError::Capabilities(missing));
         }
     }
-    let tun = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
-    tun.map(drop).map_err(PrivilegeError::Tun)
+    tun_file::check()?;
+    Ok(())
 }
 
 /// Reads the effective set out of `/proc/…/status`.
@@ -135,9 +121,5 @@ mod tests {
         );
         let options = "--cap-add NET_RAW --sysctl net.ipv4.ip_unprivileged_port_start=500";
         assert!(text.ends_with(&format!("\n  a container needs {options}")), "{text}");
-        let tun = |kind: io::ErrorKind| PrivilegeError::Tun(kind.into()).to_string();
-        assert!(tun(io::ErrorKind::NotFound).contains("modprobe tun"));
-        let refused = tun(io::ErrorKind::PermissionDenied);
-        assert!(refused.contains("--device /dev/net/tun") && !refused.contains("modprobe"));
     }
 }

@@ -6,6 +6,7 @@ use super::{OWN_FAILURE, Reply};
 use crate::channel::{receive, send};
 use host::Prefix;
 use host::netlink::{Netlink, Route as HostRoute, Target};
+use host::tun_file;
 use lab::isolation::{IsolationError, explain};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -75,6 +76,8 @@ fn system<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> IsolationError {
 }
 
 fn prepare(plan: &Plan) -> Result<Device, IsolationError> {
+    // Before the user namespace, in which the owner of the file has no name.
+    tun_file::check().map_err(|error| IsolationError::Forbidden(error.to_string()))?;
     enter()?;
     let device = Device::create(NAME, MTU, &plan.addresses)
         .map_err(system("make a TUN device (/dev/net/tun)"))?;

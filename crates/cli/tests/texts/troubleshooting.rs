@@ -310,9 +310,15 @@ fn printed() -> BTreeMap<&'static str, String> {
         "port-taken",
         format!("vpnd: {}\n", cli::daemon::StartupError::Gateway(taken.into())),
     );
-    let absent = std::io::Error::from_raw_os_error(nix::errno::Errno::ENOENT as i32);
-    let no_tun = cli::daemon::PrivilegeError::Tun(absent);
-    printed.insert("no-tun", format!("vpnd: {}\n", cli::daemon::StartupError::Privilege(no_tun)));
+    for (name, errno, file) in [
+        ("no-tun", nix::errno::Errno::ENOENT, None),
+        ("closed-tun", nix::errno::Errno::EACCES, Some([0o600, 0, 0])),
+    ] {
+        let error = std::io::Error::from_raw_os_error(errno as i32);
+        let error = host::tun_file::TunFileError::new(error, file, false);
+        let error = cli::daemon::StartupError::Privilege(error.into());
+        printed.insert(name, format!("vpnd: {error}\n"));
+    }
     printed
 }
 
