@@ -3,6 +3,9 @@
 # out, and so is its row in the tables.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
+. tests/needs
+needs cargo cc /usr/include/stdio.h /etc/ssl/certs/ca-certificates.crt
+((EUID)) && { echo "$0: only root can install Debian's packages: sudo $0" >&2; exit 1; }
 into=$PWD/target/peers
 mkdir -p "$into"
 

@@ -21,6 +21,7 @@ pub fn trials() -> Vec<Trial> {
         }),
         test("the packages: the same programs make the same octets", NEEDS, same_octets),
         test("the packages: the licenses of all libraries", NEEDS, licenses),
+        test("the Debian package: each dependency is named once", NEEDS, dependencies),
         test("the packages: the documents with their pictures and samples", NEEDS, documents),
         test("the Debian package: lintian finds no error", CHECKED, no_error),
     ]
@@ -292,6 +293,18 @@ fn same_octets() {
 }
 
 /// The names of the libraries that the programs contain stand in both packages, with licenses.
+fn dependencies() {
+    let mut field = Command::new("dpkg-deb");
+    field.arg("--field").arg(PACKAGES[0].join("vpnd.deb")).arg("Depends");
+    let text = testkit::output(field);
+    let packages = text.trim().split(", ");
+    let mut packages: Vec<&str> = packages.filter_map(|part| part.split(' ').next()).collect();
+    packages.sort_unstable();
+    let once: BTreeSet<&str> = packages.iter().copied().collect();
+    assert!(once.contains("libc6") && once.contains("nftables"), "{text}");
+    assert_eq!(packages, once.into_iter().collect::<Vec<_>>(), "{text}");
+}
+
 fn licenses() {
     let mut tree = Command::new(env!("CARGO"));
     tree.args(["tree", "-q", "--frozen", "-p", "vpn-cli", "-e", "normal", "--prefix", "none"]);

@@ -58,6 +58,19 @@ fn without_tools() -> Option<String> {
     std::fs::read_to_string(WHY).ok().map(|why| why.trim().to_owned())
 }
 
+/// Why nobody can make packages: the registry does not give the crates whose licenses are packed, which are more than those
+/// of a build.
+fn without_crates() -> Option<String> {
+    // Any other lack is an error where no test may be left out.
+    if testkit::missing(NEEDS).is_some() {
+        return None;
+    }
+    let mut fetch = Command::new(env!("CARGO"));
+    fetch.args(["fetch", "--quiet", "--locked"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let fetched = fetch.output().is_ok_and(|output| output.status.success());
+    (!fetched).then(|| "the registry does not give all crates of Cargo.lock".to_owned())
+}
+
 /// Why nobody can make an image: Debian's archive did not give its packages to `tests/setup`.
 fn without_base() -> Option<String> {
     const WHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/image.unavailable");
@@ -97,7 +110,7 @@ fn unless(why: Option<String>, trials: impl Iterator<Item = Trial>) -> Vec<Trial
 
 fn trials() -> Vec<Trial> {
     let groups = without_groups();
-    let without = without_tools().or(groups.clone());
+    let without = without_tools().or(groups.clone()).or_else(without_crates);
     let without_image = without.clone().or_else(without_base);
     let of_packages = debian::trials().into_iter().chain(rpm::trials());
     let mut trials = unless(groups, boot::trials().into_iter());
