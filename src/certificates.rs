@@ -27,6 +27,7 @@ pub mod tokens;
 pub use file::{FileError, Problem};
 
 use file::{Content, Found};
+use host::writers::check_directory;
 use ike::proof::trust::{Item, Material};
 use policy::Secret;
 use std::io;
@@ -119,8 +120,8 @@ pub fn load(sources: &Sources) -> Loaded {
     ];
     for (kind, sources) in places {
         for source in sources {
-            let files = files(source).unwrap_or_else(|error| {
-                loaded.errors.push(FileError { path: source.path.clone(), problem: error.into() });
+            let files = files(source).unwrap_or_else(|problem| {
+                loaded.errors.push(FileError { path: source.path.clone(), problem });
                 Vec::new()
             });
             for path in files {
@@ -178,17 +179,18 @@ impl Loaded {
 }
 
 /// The files of a source, by name.
-fn files(source: &Source) -> io::Result<Vec<PathBuf>> {
+fn files(source: &Source) -> Result<Vec<PathBuf>, Problem> {
     let metadata = match std::fs::metadata(&source.path) {
         Ok(metadata) => metadata,
         Err(error) if source.optional && error.kind() == io::ErrorKind::NotFound => {
             return Ok(Vec::new());
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     if !metadata.is_dir() {
         return Ok(vec![source.path.clone()]);
     }
+    check_directory(&source.path, &metadata)?;
     let mut files = Vec::new();
     for entry in std::fs::read_dir(&source.path)? {
         let path = entry?.path();
@@ -199,7 +201,7 @@ fn files(source: &Source) -> io::Result<Vec<PathBuf>> {
             files.push(path);
         }
         if files.len() > MAX_FILES {
-            return Err(io::Error::other(format!("more than {MAX_FILES} files in the directory")));
+            return Err(Problem::TooMany);
         }
     }
     files.sort();

@@ -21,11 +21,12 @@
 
 use host::lock::FileLock;
 use host::replace::{Step, replace_by};
+use host::writers::{Changeable, check_file, check_mode};
 use policy::Database;
 use policy::xml::{Definitions, Diagnostics, Loaded, MAX_FILE_LEN};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -63,12 +64,14 @@ pub enum StoreError {
         .0.display()
     )]
     InUse(PathBuf),
-    /// Everybody may change what is in it.
-    #[error(
-        "every user of this machine may change the policy store {}; close it with: chmod 700 {}",
-        .0.display(), .0.display()
-    )]
-    Writable(PathBuf),
+    /// Others may change what is in it.
+    #[error("the policy store {}: {problem}", .path.display())]
+    Changeable {
+        /// The directory or its file.
+        path: PathBuf,
+        /// Who may, and the cure.
+        problem: Changeable,
+    },
     /// Its content is no policy.
     #[error(
         "{0}\nthe policy store has been changed by hand: mend the file, or remove it to begin anew"
@@ -135,10 +138,7 @@ impl Store {
     pub fn look(directory: &Path) -> Result<Database, StoreError> {
         let path = directory.join(FILE);
         match fs::metadata(directory) {
-            Ok(metadata) if metadata.mode() & 0o002 != 0 => {
-                return Err(StoreError::Writable(directory.to_owned()));
-            }
-            Ok(_) => {}
+            Ok(metadata) => check_mode(directory, &metadata).map_err(changeable(directory))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Database::default()),
             Err(error) => return Err(system("look at", directory)(error)),
         }
@@ -233,6 +233,11 @@ fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreErr
     move |source| StoreError::System { what, path, source }
 }
 
+fn changeable(path: &Path) -> impl FnOnce(Changeable) -> StoreError {
+    let path = path.to_owned();
+    move |problem| StoreError::Changeable { path, problem }
+}
+
 /// The text of the store's file; `None` if there is none.
 fn read(path: &Path) -> Result<Option<Zeroizing<String>>, StoreError> {
     let unreadable = |what| StoreError::Unreadable { path: path.to_owned(), what };
@@ -241,8 +246,9 @@ fn read(path: &Path) -> Result<Option<Zeroizing<String>>, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(system("read", path)(error)),
     };
-    let size = file.metadata().map_err(system("look at", path))?.len();
-    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let metadata = file.metadata().map_err(system("look at", path))?;
+    check_file(path, &metadata).map_err(changeable(path))?;
+    let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     if size > MAX_FILE_LEN {
         return Err(unreadable("is too long"));
     }

@@ -1,8 +1,9 @@
 //! One file with certificates, private keys or revocation lists, as PEM or DER.
 
-use super::Kind;
 use super::pem::{self, PemError, Section};
 use super::tokens;
+use super::{Kind, MAX_FILES};
+use host::writers::{Changeable, check_file};
 use policy::Secret;
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -39,9 +40,12 @@ pub enum Problem {
     /// It is too large.
     #[error("larger than {MAX_SIZE} octets or {MAX_SECTIONS} sections; is it the right file?")]
     TooLarge,
-    /// Everybody may write it.
-    #[error("every user of this machine may change it; close it with: chmod o-w {}", .0.display())]
-    Writable(PathBuf),
+    /// Others may change it.
+    #[error(transparent)]
+    Changeable(#[from] Changeable),
+    /// A directory has more files than are read.
+    #[error("more than {MAX_FILES} files in the directory")]
+    TooMany,
     /// It is damaged.
     #[error("{0}")]
     Damaged(String),
@@ -108,9 +112,7 @@ pub(super) fn octets(path: &Path) -> Result<(Zeroizing<Vec<u8>>, bool), Problem>
     if !metadata.is_file() {
         return Err(Problem::Irregular);
     }
-    if metadata.mode() & 0o002 != 0 {
-        return Err(Problem::Writable(path.to_owned()));
-    }
+    check_file(path, &metadata)?;
     if metadata.len() > MAX_SIZE {
         return Err(Problem::TooLarge);
     }

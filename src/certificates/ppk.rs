@@ -1,23 +1,22 @@
 //! Files of postquantum preshared keys (RFC 8784): one key in each, by whose name both sides know it.
 
 use super::file::{self, FileError, Problem};
-use super::{Loaded, Source};
+use super::{Loaded, MAX_FILES, Source};
+use host::writers::check_directory;
 use policy::{Ppk, Secret};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Octets of a key: RFC 8784 §6 wants 256 bits of entropy.
 const ENOUGH: usize = 32;
-/// Files of one directory.
-const MAX_FILES: usize = 10_000;
 
 /// Reads the files of a source. The name of a file is that of the key.
 pub(super) fn load(source: &Source, loaded: &mut Loaded) {
     let files = match files(source) {
         Ok(files) => files,
-        Err(error) => {
+        Err(problem) => {
             let path = source.path.clone();
-            return loaded.errors.push(FileError { path, problem: error.into() });
+            return loaded.errors.push(FileError { path, problem });
         }
     };
     for path in files {
@@ -27,14 +26,14 @@ pub(super) fn load(source: &Source, loaded: &mut Loaded) {
     }
 }
 
-fn files(source: &Source) -> io::Result<Vec<PathBuf>> {
+fn files(source: &Source) -> Result<Vec<PathBuf>, Problem> {
     match std::fs::metadata(&source.path) {
         Ok(metadata) if !metadata.is_dir() => return Ok(vec![source.path.clone()]),
-        Ok(_) => {}
+        Ok(metadata) => check_directory(&source.path, &metadata)?,
         Err(error) if source.optional && error.kind() == io::ErrorKind::NotFound => {
             return Ok(Vec::new());
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     }
     let mut files = Vec::new();
     for entry in std::fs::read_dir(&source.path)? {
@@ -44,7 +43,7 @@ fn files(source: &Source) -> io::Result<Vec<PathBuf>> {
             files.push(path);
         }
         if files.len() > MAX_FILES {
-            return Err(io::Error::other(format!("more than {MAX_FILES} files in the directory")));
+            return Err(Problem::TooMany);
         }
     }
     files.sort();

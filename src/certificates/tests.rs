@@ -87,6 +87,19 @@ fn a_key_that_others_can_read_is_warned_of_and_one_they_can_change_is_refused() 
 }
 
 #[test]
+fn a_directory_that_others_can_change_is_refused() {
+    for name in ["ca", "certs", "private", "crls", "ocsp", "ppk"] {
+        let place = Directory::new();
+        let directory = place.0.path().join(name);
+        fs::create_dir_all(&directory).expect("writable");
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o757)).expect("ours");
+        let errors = place.errors();
+        let expected = format!("/{name}: every user of this machine may change it");
+        assert!(errors.len() == 1 && errors[0].starts_with(&expected), "{errors:?}");
+    }
+}
+
+#[test]
 fn damaged_files_are_refused_without_a_panic() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("a.pem");

@@ -51,7 +51,9 @@ pub fn paths(sources: &Sources) -> Vec<PathBuf> {
 #[cfg(feature = "pkcs11")]
 mod with {
     use super::{FileError, Loaded, PathBuf, Problem, Tokens};
+    use host::writers::{Changeable, check_code, check_file};
     use ike::proof::trust::Item;
+    use std::path::Path;
     use token::{Keys, Settings, TIME_LIMIT, Uri};
 
     pub fn modules_and_pins(tokens: &Tokens, uris: &[(PathBuf, String)]) -> Vec<PathBuf> {
@@ -78,6 +80,19 @@ mod with {
                     continue;
                 }
             };
+            let module = uri.module_path.as_ref().or(tokens.module.as_ref());
+            let pins = uri.pin_source.as_ref().and_then(|source| source.file().ok());
+            let checked = module.map_or(Ok(()), |module| of(module, check_code(module)));
+            let checked = checked.and_then(|()| {
+                pins.map_or(Ok(()), |pin| {
+                    let Ok(metadata) = std::fs::metadata(&pin) else { return Ok(()) };
+                    of(&pin, check_file(&pin, &metadata))
+                })
+            });
+            if let Err(problem) = checked {
+                loaded.errors.push(error(problem));
+                continue;
+            }
             let name = format!("{} ({uri})", path.display());
             match keys.open(&uri) {
                 Ok(opened) => {
@@ -96,6 +111,10 @@ mod with {
                 Err(problem) => loaded.errors.push(error(format!("{uri}: {problem}"))),
             }
         }
+    }
+
+    fn of(path: &Path, checked: Result<(), Changeable>) -> Result<(), String> {
+        checked.map_err(|problem| format!("{}: {problem}", path.display()))
     }
 
     /// Returns `true` if a certificate has this key.

@@ -27,7 +27,7 @@ use esp::plane::{PlaneError, Rule, RuleId, TrafficSelectors};
 use policy::{AddressRange, PortRange, Selector};
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -103,7 +103,12 @@ impl Definition {
     /// If the file cannot be read, or is not one of this version.
     pub(crate) fn read(file: &Path) -> io::Result<Self> {
         let invalid = || io::Error::new(io::ErrorKind::InvalidData, "it is not a file of vpnd");
-        fs::read_to_string(file)?.parse().map_err(|()| invalid())
+        let mut open = fs::File::open(file)?;
+        let metadata = open.metadata()?;
+        host::writers::check_file(file, &metadata)?;
+        let mut text = String::new();
+        open.read_to_string(&mut text)?;
+        text.parse().map_err(|()| invalid())
     }
 
     /// Writes the definition to a file of mode 0600, in place of the one that is there, unless it has the same text.

@@ -74,8 +74,15 @@ fn nobody_else_may_read_it_and_one_may_write_it() {
     assert_eq!(Store::look(&path).expect("looking needs no lock"), site());
     drop(store);
     open(&path);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o703)).expect("ours");
-    assert!(matches!(Store::look(&path), Err(StoreError::Writable(_))));
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    set(&path, 0o703);
+    assert!(matches!(Store::look(&path), Err(StoreError::Changeable { .. })));
+    set(&path, 0o700);
+    set(&path.join(FILE), 0o602);
+    let error = Store::look(&path).expect_err("everybody may write it").to_string();
+    assert!(error.contains("policy.xml") && error.contains("chmod go-w"), "{error}");
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use ::esp::path_mtu::Outer;
 use control::protocol::DEFAULT_SOCKET;
+use host::writers::{Changeable, check_file};
 use policy::Policy;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,6 +122,14 @@ pub enum ConfigError {
         /// The system's error.
         source: io::Error,
     },
+    /// Others may change it.
+    #[error("the configuration {}: {problem}", .path.display())]
+    Changeable {
+        /// The file.
+        path: PathBuf,
+        /// Who may, and the cure.
+        problem: Changeable,
+    },
     /// It is no TOML, or has a field of another name or type.
     #[error("{}: {}{}", .path.display(), .source.to_string().trim_end(), lines_of(.advice.as_ref()))]
     Syntax {
@@ -202,9 +211,17 @@ impl Config {
     /// Where it cannot be read or a field is wrong; the text says which and what it may be.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Read { path: path.to_owned(), source };
-        let text = Zeroizing::new(fs::read_to_string(path).map_err(unreadable)?);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        // Reserved in one piece: a buffer that grows leaves copies of keys in freed memory.
+        let size = usize::try_from(metadata.len()).unwrap_or(0);
+        let mut text = Zeroizing::new(String::with_capacity(size + 1));
+        file.read_to_string(&mut text).map_err(unreadable)?;
+        // Before errors of its text: it may be the text of others.
+        check_file(path, &metadata)
+            .map_err(|problem| ConfigError::Changeable { path: path.to_owned(), problem })?;
         let config = Self::parse(path, &text)?;
-        let mode = fs::metadata(path).map_err(unreadable)?.mode();
+        let mode = metadata.mode();
         if mode & 0o077 != 0 && config.sa.iter().any(Sa::has_key) {
             return Err(ConfigError::Open(path.to_owned()));
         }

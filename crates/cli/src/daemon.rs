@@ -143,24 +143,29 @@ impl StartupError {
     /// policy store that another process has, may be another thing a moment later.
     fn is_in_a_text(&self) -> bool {
         use PolicyFileError::{
-            Invalid, Irregular, NotInKernel, NotUtf8, Store, TooLarge, Writable,
+            Changeable, Invalid, Irregular, NotInKernel, NotUtf8, Store, TooLarge,
         };
         use vpn::store::StoreError;
         match self {
             Self::Config(error) => matches!(
                 error,
-                ConfigError::Syntax { .. } | ConfigError::Open(_) | ConfigError::Manual { .. }
+                ConfigError::Syntax { .. }
+                    | ConfigError::Open(_)
+                    | ConfigError::Changeable { .. }
+                    | ConfigError::Manual { .. }
             ),
             Self::Policy(Store(error)) => matches!(
                 error,
-                StoreError::Writable(_) | StoreError::Damaged(_) | StoreError::Unreadable { .. }
+                StoreError::Changeable { .. }
+                    | StoreError::Damaged(_)
+                    | StoreError::Unreadable { .. }
             ),
             Self::Policy(error) => matches!(
                 error,
                 Irregular(_)
                     | TooLarge(_)
                     | NotUtf8 { .. }
-                    | Writable(_)
+                    | Changeable { .. }
                     | Invalid(_)
                     | NotInKernel(_)
             ),

@@ -1,5 +1,6 @@
 //! The policy as a file: who may have written it, who may read it, what is in it.
 
+use host::writers::{Changeable, check_file};
 use nix::fcntl::OFlag;
 use policy::Policy;
 use policy::xml::{Definitions, Diagnostic, Diagnostics, Loaded, Options};
@@ -76,12 +77,14 @@ pub enum PolicyFileError {
         /// Octets before it.
         at: usize,
     },
-    /// Everybody may write it.
-    #[error(
-        "every user of this machine may change the policy {}; close it with: chmod 600 {}",
-        .0.display(), .0.display()
-    )]
-    Writable(PathBuf),
+    /// Others may change it.
+    #[error("the policy {}: {problem}", .path.display())]
+    Changeable {
+        /// The file.
+        path: PathBuf,
+        /// Who may, and the cure.
+        problem: Changeable,
+    },
     /// It has errors, listed here.
     #[error("{0}")]
     Invalid(Diagnostics),
@@ -146,9 +149,8 @@ pub fn text(path: &Path) -> Result<PolicyText, PolicyFileError> {
     if !metadata.is_file() {
         return Err(PolicyFileError::Irregular(path.to_owned()));
     }
-    if metadata.mode() & 0o002 != 0 {
-        return Err(PolicyFileError::Writable(path.to_owned()));
-    }
+    check_file(path, &metadata)
+        .map_err(|problem| PolicyFileError::Changeable { path: path.to_owned(), problem })?;
     let size = usize::try_from(metadata.len().min(MAX_SIZE)).unwrap_or(0);
     let text = octets(path, size, file)?;
     let open = metadata.mode() & 0o004 != 0;
@@ -217,7 +219,7 @@ mod tests {
         let warnings = |mode| read(&file(directory.path(), SAMPLE, mode)).map(|f| f.warnings);
         let readable = warnings(0o644).expect("a warning only");
         assert!(readable.len() == 1 && readable[0].contains("chmod 600"), "{readable:?}");
-        assert!(matches!(warnings(0o602), Err(PolicyFileError::Writable(_))));
+        assert!(matches!(warnings(0o602), Err(PolicyFileError::Changeable { .. })));
         assert!(warnings(0o640).expect("for a group, as its owner wants").is_empty());
     }
 

@@ -19,9 +19,10 @@ use crate::config::{Config, DEFAULT_FILE};
 use control::client::Client;
 use control::protocol::{Command as Ask, Overview, Reply};
 use secrets::Secrets;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
+use zeroize::Zeroizing;
 
 /// A file of the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +123,9 @@ fn collect(control: &Path, limit: Duration) -> Collection {
     let file = overview.as_ref().and_then(|daemon| daemon.configuration.as_deref());
     let file = Path::new(file.unwrap_or(DEFAULT_FILE));
     all.add("configuration.json", settings::without_secrets(file, &mut secrets));
-    secrets.learn_files(&Config::read(file).unwrap_or_default());
+    // Also if vpnd refuses the file because others may change it.
+    let text = Zeroizing::new(fs::read_to_string(file).unwrap_or_default());
+    secrets.learn_files(&Config::parse(file, &text).unwrap_or_default());
     host::collect(overview.as_ref().map(|daemon| daemon.pid), &mut all);
     for member in &mut all.members {
         secrets.remove(&mut member.text);

@@ -47,7 +47,7 @@
 //! | How does a thread act in the plane's network namespace? | `namespace.rs` |
 //! | What advice does an error of the system carry? | `system.rs`; of the file of TUN devices: `tun_file.rs` |
 //! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`, `firewall.rs`, `firewall/` |
-//! | How are files locked and replaced, sockets owned? | `lock.rs`, `replace.rs`, `socket_file.rs` |
+//! | How are files locked and replaced, sockets owned? Who may change a file? | `lock.rs`, `replace.rs`, `socket_file.rs`, `writers.rs` |
 //! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
 //! | How does a range of addresses become prefixes? | `prefix.rs` |
 //!
@@ -76,6 +76,7 @@ pub mod socket_file;
 mod socket_policy;
 mod system;
 pub mod tun_file;
+pub mod writers;
 
 pub use addresses::{Announced, Host};
 pub use bind::bind_patiently;

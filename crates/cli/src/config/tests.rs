@@ -1,5 +1,7 @@
 use super::*;
 use ::crypto::{Provider, Suite};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 fn parse(text: &str) -> Result<Config, String> {
@@ -139,6 +141,26 @@ fn mistakes_are_named_with_their_place_and_cure() {
 fn a_missing_file_is_named() {
     let error = Config::read(Path::new("/nonexistent/vpnd.toml")).expect_err("there is none");
     assert!(error.to_string().starts_with("cannot read the configuration /nonexistent/vpnd.toml"));
+}
+
+#[test]
+fn a_file_that_others_can_change_is_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = directory.path().join("vpnd.toml");
+    fs::write(&file, "[log]\nlevel = \"debug\"\n").expect("writable");
+    let read = |mode| {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("ours");
+        Config::read(&file).map_err(|error| error.to_string())
+    };
+    let error = read(0o646).expect_err("everybody may write it");
+    assert!(error.starts_with("the configuration /") && error.contains("chmod go-w"), "{error}");
+    assert!(read(0o644).is_ok());
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(&file, None, Some(65_534)).expect("as root");
+        let error = read(0o664).expect_err("a group may write it");
+        assert!(error.contains("every member of group 65534 may change it"), "{error}");
+    }
+    assert_eq!(Config::read(Path::new("/dev/null")).expect("it is empty"), Config::default());
 }
 
 #[test]
