@@ -22,6 +22,10 @@ const OCTETS: usize = 1 << 20;
 /// Octets of the longest payload of a packet.
 const LONGEST: usize = 65_535 - IPV4_LEN;
 
+/// Octets of the shortest payload of a fragment that others follow: that of the smallest MTU (RFC 791 §3.2: 68 octets,
+/// with the header). Shorter ones make many pieces of few octets.
+const SHORTEST: usize = 68 - IPV4_LEN;
+
 const FRAGMENT_HEADER: usize = 8;
 
 /// The fields that the fragments of one packet share (RFC 791 §3.2, RFC 8200 §4.5).
@@ -60,6 +64,8 @@ struct Waiting {
     header: Option<Vec<u8>>,
     /// Payloads by their offsets; they do not overlap.
     parts: BTreeMap<usize, Vec<u8>>,
+    /// Octets in them.
+    octets: usize,
     /// Octets of the whole payload, once the last fragment is there.
     len: Option<usize>,
 }
@@ -88,8 +94,9 @@ impl Reassembly {
         let part = Part::of(packet, header).ok_or(Discard::TransportFragment)?;
         let end = part.offset + part.payload.len();
         // Only the last may end anywhere.
-        let uneven = part.more && !part.payload.len().is_multiple_of(8);
-        if end > LONGEST || uneven || part.payload.is_empty() {
+        let len = part.payload.len();
+        let odd = part.more && (!len.is_multiple_of(8) || len < SHORTEST);
+        if end > LONGEST || odd || part.payload.is_empty() {
             return Err(Discard::TransportFragment);
         }
         while !self.has_place(&part) {
@@ -101,6 +108,7 @@ impl Reassembly {
             since: now,
             header: None,
             parts: BTreeMap::new(),
+            octets: 0,
             len: None,
         });
         if !waiting.has_room(part.offset, end, part.more) {
@@ -114,7 +122,8 @@ impl Reassembly {
             waiting.len = Some(end);
         }
         waiting.parts.insert(part.offset, part.payload.to_vec());
-        self.octets += part.payload.len();
+        waiting.octets += len;
+        self.octets += len;
         let whole = waiting.whole(part.name.protocol);
         if whole.is_some() {
             self.forget(part.name);
@@ -154,7 +163,7 @@ impl Reassembly {
     /// Returns how many fragments there were.
     fn forget(&mut self, name: Name) -> usize {
         let Some(waiting) = self.waiting.remove(&name) else { return 0 };
-        self.octets -= waiting.parts.values().map(Vec::len).sum::<usize>();
+        self.octets -= waiting.octets;
         waiting.parts.len()
     }
 }
@@ -175,10 +184,11 @@ impl Waiting {
 
     fn whole(&self, protocol: u8) -> Option<Vec<u8>> {
         let (header, len) = (self.header.as_ref()?, self.len?);
-        if self.parts.values().map(Vec::len).sum::<usize>() != len {
+        if self.octets != len {
             return None;
         }
-        let mut packet = header.clone();
+        let mut packet: Vec<u8> = Vec::with_capacity(header.len() + len);
+        packet.extend(header);
         self.parts.values().for_each(|part| packet.extend(part));
         if packet[0] >> 4 == 4 {
             let total = packet.len() as u16;
@@ -376,6 +386,25 @@ mod tests {
             assert!(whole.last().is_some_and(Option::is_some), "{whole:?}");
             assert!(displaced.get() > 0 && reassembly.waiting.len() == before - 1);
             assert!(reassembly.octets <= OCTETS);
+        }
+    }
+
+    #[test]
+    fn a_fragment_shorter_than_any_link_makes_is_refused() {
+        for (ipv6, around) in [(false, IPV4_LEN), (true, IPV6_LEN + FRAGMENT_HEADER)] {
+            let mut reassembly = Reassembly::default();
+            let (_, parts) = fragments(ipv6, 3000, around + SHORTEST - 8, 1);
+            assert_eq!(take(&mut reassembly, 0, &parts[1]), Err(Discard::TransportFragment));
+            assert_eq!((reassembly.waiting.len(), reassembly.octets), (0, 0));
+            let (packet, parts) = fragments(ipv6, 3000, around + SHORTEST, 2);
+            let (last, others) = parts.split_last().expect("some");
+            for (at, part) in others.iter().enumerate() {
+                assert_eq!(take(&mut reassembly, 0, part), Ok(None));
+                assert_eq!(reassembly.octets, (at + 1) * SHORTEST);
+            }
+            // The last one may be short.
+            assert!(take(&mut reassembly, 0, last) == Ok(Some(packet)));
+            assert_eq!((reassembly.waiting.len(), reassembly.octets), (0, 0));
         }
     }
 
