@@ -31,6 +31,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test("under systemd: nothing leaks from boot to power-off", NEEDS, boot_to_power_off),
         test("under systemd: a policy that cannot be read at boot", NEEDS, unreadable),
+        test("under systemd: nothing leaks while cloud-init has a network", NEEDS, early_network),
         test("under systemd: nothing leaks while others load rules", NEEDS, others_load_rules),
     ]
 }
@@ -41,6 +42,21 @@ DefaultDependencies=no
 Wants=network-pre.target network.target
 After=network-pre.target
 Before=network.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/ip link set wire up
+ExecStart=/usr/local/sbin/ip address add 192.0.2.1/24 dev wire
+ExecStart=/usr/local/sbin/ip route add default via 192.0.2.2
+[Install]
+WantedBy=multi-user.target
+";
+
+/// As [`OUTER`], before `network-pre.target`, as cloud-init does.
+const CLOUD: &str = "[Unit]
+DefaultDependencies=no
+Wants=network-pre.target
+Before=network-pre.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
@@ -294,6 +310,28 @@ fn boot_to_power_off() {
     assert!(told.starts_with("released: "), "{told}");
     site.leaks("the guard is released");
     site.left.run("vpnd uninstall");
+}
+
+fn early_network() {
+    let mut site = Site::new();
+    site.right.start();
+    site.plug();
+    site.left.boot();
+    site.left.run("systemctl disable outer");
+    write_unit(&site.left, "cloud-init-local", CLOUD);
+    site.left.run("systemctl enable cloud-init-local");
+    site.left.power_off();
+    site.plug();
+    site.left.boot();
+    site.leaks("no unit of vpnd is enabled");
+    site.left.run("systemctl enable vpn-guard vpnd");
+    site.left.power_off();
+    site.begin();
+    site.reboot();
+    site.passes();
+    // No order is a circle, which systemd would break by leaving out a unit.
+    let told = site.left.run("journalctl --quiet --no-pager --boot -o cat");
+    assert!(!told.contains("ordering cycle"), "{told}");
 }
 
 /// Debian's rules for nftables begin with `flush ruleset`, and its service flushes them again as it ends.

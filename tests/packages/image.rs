@@ -57,6 +57,7 @@ pub fn trials_of_files() -> Vec<Trial> {
     vec![
         test("the image: compose and Kubernetes accept the files", CHECKED, schemas),
         test("the image: the policy of the manifest has no mistake", &[], manifest),
+        test("the image: hosts of the compose file begin behind the guard", &[], behind_the_guard),
     ]
 }
 
@@ -412,6 +413,21 @@ fn manifest() {
     assert!(told[1].contains("pod.example.net at any address"), "{}", told[1]);
 }
 
+/// `compose` plays the file where podman is new enough to wait for a healthy container.
+fn behind_the_guard() {
+    let file = fs::read_to_string(Path::new(ROOT).join("packaging/image/compose.yaml"));
+    let file = file.expect("it is there");
+    let (_, hosts) = file.split_once("\n  left-host:\n").expect("the hosts");
+    let (hosts, _) = hosts.split_once("\nnetworks:\n").expect("their end");
+    for text in ["<<: *host", "network_mode: service:", "condition: service_healthy"] {
+        assert_eq!(hosts.matches(text).count(), 2, "{text}:\n{hosts}");
+    }
+    let (_, host) = file.split_once("\nx-host: &host\n").expect("their common part");
+    let (host, _) = host.split_once("\n\n").expect("its end");
+    let user = host.lines().find_map(|line| line.trim().strip_prefix("user: "));
+    assert!(user.is_some_and(|user| !user.starts_with("\"0")), "{host}");
+}
+
 fn pod() {
     let runtime = Runtime::new();
     // The network of the pod outlives its containers. Traffic to other networks gets the address of the node.
@@ -493,7 +509,12 @@ fn compose() {
     let compose = |arguments: &str| {
         format!("cd {project} && VPND_IMAGE={image} {SCHEMAS}/bin/podman-compose {arguments} 2>&1")
     };
-    runtime.run(&compose("up --detach"));
+    // Nothing else checks the health of the gateways, for which their hosts wait.
+    runtime.run(&format!(
+        "while :; do for name in left right; do podman healthcheck run vpnd_${{name}}_1; done; sleep 1; done \
+         >checks 2>&1 & checks=$!; ({}); status=$?; kill $checks; exit $status",
+        compose("up --detach")
+    ));
     let probe = compose("exec -T left vpnctl probe site --from 10.1.0.1 --to 10.2.0.1");
     runtime.await_echo(|| runtime.try_run(&probe).0 == Some(0));
     // The answer of a port where nobody listens comes through the tunnel, too.
