@@ -4,9 +4,10 @@
 //! So only a request that names an address, or a name from the settings, is answered (DNS rebinding).
 //!
 //! ```text
-//! accept ─▶ a connection's place ─▶ request ─▶ whose? ─▶ /metrics, page ─▶ answer, and the connection ends
-//!                   ▲                                └─▶ /api/events ──▶ a stream's place ─▶ stream
-//!                   └──────────────── given back ──────────────────────────────┘
+//! accept ─▶ a connection's place ─▶ request ─▶ an answer's place ─▶ whose? ─┬─▶ /metrics, page ─▶ answer, and the
+//!               ▲      ▲                                                     │                   connection ends
+//!               │      └── taken from the oldest one that has asked nothing  └─▶ /api/events ─▶ a stream's place
+//!               └────────────────────────────── given back, both ─────────────────────────────────────┘
 //! ```
 
 use crate::address::Bound;
@@ -21,15 +22,17 @@ use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
@@ -68,8 +71,10 @@ pub struct Access {
 /// Limits on the resources that clients may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at the same time; others wait until one of them ends.
+    /// Requests that are answered at the same time; others wait until one of them ends.
     pub connections: usize,
+    /// Further connections at the same time. A new one takes the place of the oldest one that has asked nothing yet.
+    pub waiting: usize,
     /// Streams of events at the same time, which are not among these connections. Others are refused.
     pub streams: usize,
     /// For a stream of events; a browser then asks for another one.
@@ -86,6 +91,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 16,
+            waiting: 64,
             streams: 8,
             stream: Duration::from_secs(600),
             header: Duration::from_secs(5),
@@ -112,7 +118,21 @@ struct Endpoint<S> {
     hosts: Option<Vec<String>>,
     page: bool,
     limits: Limits,
+    answers: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+}
+
+/// A connection that may not have asked anything yet.
+struct Silent {
+    has_asked: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+/// The places of a connection: its own, and from its request on that of an answer.
+struct Places {
+    connection: OwnedSemaphorePermit,
+    answer: Mutex<Option<OwnedSemaphorePermit>>,
+    has_asked: Arc<AtomicBool>,
 }
 
 /// Serves clients until the future is dropped.
@@ -134,18 +154,35 @@ pub async fn serve<S: Source>(
         }
     };
     let streams = Arc::new(Semaphore::new(limits.streams));
-    let endpoint = Arc::new(Endpoint { source, hosts, page, limits, streams });
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let answers = Arc::new(Semaphore::new(limits.connections));
+    let endpoint = Arc::new(Endpoint { source, hosts, page, limits, answers, streams });
+    let places = Arc::new(Semaphore::new(limits.connections + limits.waiting));
     let mut clients = JoinSet::new();
+    let mut silent: VecDeque<Silent> = VecDeque::new();
     loop {
         while clients.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
         let accepted: io::Result<Box<dyn Stream>> = match &listener {
             Listener::Tcp(listener) => listener.accept().await.map(|(s, _)| Box::new(s) as _),
             Listener::Unix(listener, _) => listener.accept().await.map(|(s, _)| Box::new(s) as _),
         };
         match accepted {
-            Ok(stream) => drop(clients.spawn(converse(stream, place, Arc::clone(&endpoint)))),
+            Ok(stream) => {
+                silent.retain(|s| !s.has_asked.load(Ordering::Relaxed) && !s.task.is_finished());
+                // A stranger that opens connections and says nothing keeps nobody waiting.
+                if places.available_permits() == 0
+                    && let Some(oldest) = silent.pop_front()
+                {
+                    oldest.task.abort();
+                }
+                let Ok(connection) = Arc::clone(&places).acquire_owned().await else {
+                    return Ok(());
+                };
+                let has_asked = Arc::new(AtomicBool::new(false));
+                let asked = Arc::clone(&has_asked);
+                let places = Places { connection, answer: Mutex::default(), has_asked: asked };
+                let task = clients.spawn(converse(stream, places, Arc::clone(&endpoint)));
+                silent.push_back(Silent { has_asked, task });
+            }
             Err(error) => {
                 // Out of descriptors: until one is freed, accept would fail again at once.
                 warn!(%error, "cannot accept a connection for metrics");
@@ -155,20 +192,25 @@ pub async fn serve<S: Source>(
     }
 }
 
-/// Answers one request. A stream of events gives the connection's place back.
-async fn converse<S: Source>(
-    stream: Box<dyn Stream>,
-    place: OwnedSemaphorePermit,
-    endpoint: Arc<Endpoint<S>>,
-) {
+/// Answers one request. A stream of events gives the places back.
+async fn converse<S: Source>(stream: Box<dyn Stream>, places: Places, endpoint: Arc<Endpoint<S>>) {
+    let Places { connection: place, answer, has_asked } = places;
+    let answer = Arc::new(answer);
+    let of_answer = Arc::clone(&answer);
     let lasting = Arc::new(Notify::new());
     let limits = endpoint.limits;
     let begun = Arc::clone(&lasting);
     let service = service_fn(move |request: Request<Incoming>| {
+        has_asked.store(true, Ordering::Relaxed);
         let (endpoint, begun) = (Arc::clone(&endpoint), Arc::clone(&begun));
+        let of_answer = Arc::clone(&of_answer);
         // No request needs its body.
         let (head, _) = request.into_parts();
-        async move { Ok::<_, Infallible>(endpoint.respond(&head, &begun).await) }
+        async move {
+            let place = Arc::clone(&endpoint.answers).acquire_owned().await.ok();
+            *of_answer.lock().unwrap_or_else(PoisonError::into_inner) = place;
+            Ok::<_, Infallible>(endpoint.respond(&head, &begun).await)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -181,7 +223,7 @@ async fn converse<S: Source>(
         ended = &mut connection => ended,
         () = sleep(limits.all) => return debug!("a connection for metrics took too long"),
         () = lasting.notified() => {
-            drop(place);
+            drop((place, answer.lock().unwrap_or_else(PoisonError::into_inner).take()));
             // The stream ends before, but for a browser that does not take it.
             match timeout(limits.stream + limits.all, connection).await {
                 Ok(ended) => ended,

@@ -121,6 +121,38 @@ async fn more_connections_than_allowed_wait() {
     assert_eq!(twin.most.load(Ordering::SeqCst), 1);
 }
 
+/// As many connections as are kept say nothing, or begin a header and do not end it.
+#[tokio::test]
+async fn connections_that_ask_nothing_keep_nobody_waiting() {
+    let twin = Arc::new(Twin::default());
+    // Nothing ends by a limit of time in this test.
+    let header = Duration::from_secs(3600);
+    let limits = Limits { header, all: 2 * header, ..Limits::default() };
+    let at = at_port(&twin, limits);
+    let mut silent = Vec::new();
+    for n in 0..2 * (limits.connections + limits.waiting) {
+        let mut stream = TcpStream::connect(at).await.expect("it listens");
+        if n % 2 == 0 {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n").await.expect("it is taken");
+        }
+        silent.push(stream);
+    }
+    for _ in 0..3 {
+        let scrape = ask_port(at, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answer = timeout(Duration::from_secs(60), scrape).await.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    // The oldest ones were closed, and those that came last are kept.
+    let mut octets = [0; 1];
+    let first = timeout(Duration::from_secs(60), silent[1].read(&mut octets)).await;
+    assert!(matches!(first.expect("it is closed"), Ok(0) | Err(_)));
+    let mut last = silent.pop().expect("some");
+    last.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("kept");
+    let mut answer = String::new();
+    let _ = timeout(Duration::from_secs(60), last.read_to_string(&mut answer)).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_client_is_left() {
     let twin = Arc::new(Twin { held: Some(Notify::new()), ..Twin::default() });
@@ -357,11 +389,13 @@ async fn conversation(twin: Twin, limits: Limits) -> (DuplexStream, Arc<Semaphor
         hosts: None,
         page: true,
         limits,
+        answers: Arc::new(Semaphore::new(1)),
         streams: Arc::clone(&streams),
     };
-    let place = Arc::new(Semaphore::new(1)).acquire_owned().await.expect("it is open");
+    let connection = Arc::new(Semaphore::new(1)).acquire_owned().await.expect("it is open");
+    let places = Places { connection, answer: Mutex::default(), has_asked: Arc::default() };
     let (browser, server) = tokio::io::duplex(4096);
-    tokio::spawn(converse(Box::new(server), place, Arc::new(endpoint)));
+    tokio::spawn(converse(Box::new(server), places, Arc::new(endpoint)));
     (browser, streams)
 }
 
