@@ -12,6 +12,7 @@ use testkit::{FILTERED, Need, eventually, policies, test};
 pub fn trials() -> Vec<Trial> {
     vec![
         test("a browser shows when a tunnel goes down, and explains it", SHOWN, page_follows),
+        test("the page takes any address, and shows the tunnels", SHOWN, any_address),
         test("the page of 150 tunnels, in all sizes and colours", SHOWN, page_of_many)
             .with_ignored_flag(true),
     ]
@@ -95,6 +96,27 @@ fn page_follows() {
     browser.await_true("document.querySelector('#link.live')");
     left.ctl_ok(&["stop"]);
     assert!(left.wait().success(), "a browser that reads events does not hold up the end");
+}
+
+/// An address can be kept, sent to others, and mistyped.
+fn any_address() {
+    let [mut left, _right] = two();
+    left.configure(METRICS);
+    left.start();
+    let mut browser = Browser::start(&left.space, &left.path("browser"));
+    for query in [
+        "state=constructor",
+        "state=__proto__&page=1e999",
+        "state=toString&page=-7&page=2",
+        "page=0x10&filter=%",
+        "state=down\"]&page=NaN",
+    ] {
+        browser.open(&format!("{PAGE}?{query}"));
+        browser.await_true("document.querySelector('#link.live')");
+        browser.await_true("document.querySelector('input[name=state]').checked");
+        browser.await_true("document.querySelector('#totals .down b').textContent === '1'");
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
 }
 
 /// Two gateways with these phase 2 tunnels of one phase 1 tunnel, each for a network of its own.

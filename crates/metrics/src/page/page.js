@@ -8,7 +8,9 @@ const EVENTS = 200; // that the list of events keeps
 const POLL = 1000; // milliseconds between two looks at the tunnels
 const SOON = 150; // milliseconds from an event to the look that shows its effect
 const SLOW = 10000; // milliseconds between two looks at certificates and drops
-const SHAPES = { "": "all", up: "up", negotiating: "negotiating", blocked: "blocked", down: "down" };
+// The states that a reader may choose, and their classes. In a Map, no other word is known, such as "constructor".
+const SHAPES = new Map([["", "all"], ...["up", "negotiating", "blocked", "down"].map((state) => [state, state])]);
+const HIGHEST = 1e9; // the number of a page at most
 
 const get = (id) => document.getElementById(id);
 
@@ -139,7 +141,7 @@ function show(list) {
   shown = list;
   const { totals } = list;
   const all = Object.values(totals).reduce((sum, n) => sum + n, 0);
-  for (const [value, name] of Object.entries(SHAPES)) {
+  for (const [value, name] of SHAPES) {
     const label = get("totals").querySelector(`label.${name}`);
     const number = value === "" ? all : totals[value];
     say(label.querySelector("b"), count(number));
@@ -283,11 +285,19 @@ function lineOf(line) {
 
 // ---- Events ----
 
-const KINDS = { established: "good", rekeyed: "good", failed: "bad", closed: "bad", turned_away: "notice", moved: "notice",
-                warning: "notice", missed: "notice" };
+const KINDS = new Map([
+  ["established", "good"],
+  ["rekeyed", "good"],
+  ["failed", "bad"],
+  ["closed", "bad"],
+  ["turned_away", "notice"],
+  ["moved", "notice"],
+  ["warning", "notice"],
+  ["missed", "notice"],
+]);
 
 function eventOf(happening) {
-  const item = element("li", undefined, KINDS[happening.event] ?? "");
+  const item = element("li", undefined, KINDS.get(happening.event) ?? "");
   const time = element("time", happening.time.slice(11, 19));
   time.dateTime = happening.time;
   time.title = happening.time;
@@ -429,8 +439,8 @@ function begin() {
   say(get("host"), location.host);
   const fields = new URLSearchParams(location.search);
   wanted.filter = (fields.get("filter") ?? "").slice(0, get("filter").maxLength);
-  wanted.state = fields.get("state") in SHAPES ? fields.get("state") : "";
-  wanted.page = Math.max(1, Math.floor(Number(fields.get("page"))) || 1);
+  wanted.state = SHAPES.has(fields.get("state")) ? fields.get("state") : "";
+  wanted.page = Math.min(HIGHEST, Math.max(1, Math.floor(Number(fields.get("page"))) || 1));
   get("filter").value = wanted.filter;
   document.querySelector(`input[name="state"][value="${wanted.state}"]`).checked = true;
 
