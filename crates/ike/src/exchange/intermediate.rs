@@ -66,7 +66,7 @@ pub(crate) fn ask(
     let nonces = handshake.nonces();
     let nonces = [nonces.initiator, nonces.responder];
     let proposal = |(id, ppk): &(String, Secret)| {
-        ppk::proposal(id, keys.confirmation(ppk, &nonces, sa.spis()))
+        ppk::proposal(id, &keys.confirmation(ppk, &nonces, sa.spis()))
     };
     let key_exchange = group.map(PrivateKey::generate);
     let payloads: Vec<Payload> = key_exchange

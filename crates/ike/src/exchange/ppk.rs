@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::failure::facts::{self, PpkLack};
 use crate::proof::trust::Trust;
-use crate::sa::keys::{Base, CONFIRMATION, Keys, PpkUse, UsedPpk};
+use crate::sa::keys::{Base, CONFIRMATION, Confirmation, Keys, PpkUse, UsedPpk};
 use crate::wire::header::IkeSpi;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload};
@@ -128,8 +128,8 @@ pub(crate) fn to_propose(
 }
 
 /// Proposes a key whose confirmation is this.
-pub(crate) fn proposal(id: &str, confirmation: [u8; CONFIRMATION]) -> Payload {
-    status(NotifyType::PPK_IDENTITY_KEY, [&ppk_id(id)[..], &confirmation].concat())
+pub(crate) fn proposal(id: &str, confirmation: &Confirmation) -> Payload {
+    status(NotifyType::PPK_IDENTITY_KEY, [&ppk_id(id)[..], confirmation.octets()].concat())
 }
 
 /// A key that the peer proposes.
@@ -159,13 +159,13 @@ pub(crate) fn select<'a>(
     parts: &Parts<'_>,
     trust: &'a Trust,
     names: impl Fn(&str) -> bool,
-    confirm: impl Fn(&Secret) -> [u8; CONFIRMATION],
+    confirm: impl Fn(&Secret) -> Confirmation,
 ) -> Result<(String, &'a Secret), (PpkLack, Option<String>)> {
     let mut why = None;
     for Proposed { ppk_id, confirmation } in proposals(parts) {
         let id = read_id(ppk_id).filter(|id| names(id));
         let lack = match (id, id.and_then(|id| trust.ppk(id))) {
-            (Some(id), Some(ppk)) if confirm(ppk) == confirmation => {
+            (Some(id), Some(ppk)) if confirm(ppk).is(confirmation) => {
                 return Ok((id.to_owned(), ppk));
             }
             (_, Some(_)) => PpkLack::Differs,
@@ -207,7 +207,7 @@ pub(crate) fn fresh(
     if keys.ppk.as_deref() == Some(&UsedPpk::of(id, ppk)) {
         return None;
     }
-    let told = proposal(id, keys.confirmation(ppk, &[nonce], spis));
+    let told = proposal(id, &keys.confirmation(ppk, &[nonce], spis));
     Some((keys.base(id, ppk), told))
 }
 

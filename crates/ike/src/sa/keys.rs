@@ -12,6 +12,7 @@ use ::crypto::{Cipher, CryptoProviders, Function, Provider, Suite, integrity_key
 use crypto::asymmetric::Hash;
 use policy::{Group, IkeEncryption, Secret};
 use std::sync::Arc;
+use subtle::ConstantTimeEq;
 
 /// The keys of an IKE SA, seen from this side.
 pub(crate) struct Keys {
@@ -90,8 +91,23 @@ pub(crate) enum PpkUse {
     BeforeProofs,
 }
 
-/// Octets of the confirmation of a postquantum preshared key.
+/// Octets of a [`Confirmation`].
 pub(crate) const CONFIRMATION: usize = 8;
+
+/// A peer sees by it that it has the same postquantum preshared key by a name (RFC 9867 §3.1, §3.2). It depends on the
+/// key, so that it has no `==`.
+pub(crate) struct Confirmation([u8; CONFIRMATION]);
+
+impl Confirmation {
+    pub fn octets(&self) -> &[u8; CONFIRMATION] {
+        &self.0
+    }
+
+    /// Compares in constant time.
+    pub fn is(&self, octets: &[u8]) -> bool {
+        self.0.as_slice().ct_eq(octets).into()
+    }
+}
 
 /// Nonces in the order of the exchange: initiator's, responder's.
 #[derive(Clone, Copy)]
@@ -257,17 +273,17 @@ impl Keys {
         (Self { ppk: Some(ppk), ..keys }, proofs)
     }
 
-    /// By these octets a peer sees that it has the same PPK by a name (RFC 9867 §3.1, §3.2).
+    /// The confirmation of a PPK.
     pub fn confirmation(
         &self,
         ppk: &Secret,
         nonces: &[&[u8]],
         spis: (IkeSpi, IkeSpi),
-    ) -> [u8; CONFIRMATION] {
+    ) -> Confirmation {
         let (initiator, responder) = (spis.0.0.to_be_bytes(), spis.1.0.to_be_bytes());
         let parts = [nonces, &[&initiator[..], &responder[..]]].concat();
         let whole = prf(self.prf_provider(), self.suite.prf, ppk.expose(), &parts);
-        *whole.expose().first_chunk().expect("a PRF makes more octets")
+        Confirmation(*whole.expose().first_chunk().expect("a PRF makes more octets"))
     }
 
     /// Takes SK_d with a PPK. The keys of messages stay as they are.
