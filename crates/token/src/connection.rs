@@ -4,7 +4,7 @@ use crate::error::{Kind, TokenError};
 use crate::mechanism;
 use crate::module::Module;
 use crate::object::{self, Key, KeyName};
-use crate::pin::Pin;
+use crate::pin::{Fingerprint, Pin};
 use crate::uri::{PinSource, TokenName};
 use cryptoki::error::{Error, RvError};
 use cryptoki::mechanism::MechanismType;
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
 /// A PIN that a token has refused: tokens lock themselves after a few of these.
 #[derive(Default)]
 pub(crate) struct RefusedPin {
-    fingerprint: Option<Vec<u8>>,
+    fingerprint: Option<Fingerprint>,
     /// The load of keys in which that was.
     load: Option<u64>,
 }
@@ -42,7 +42,8 @@ pub(crate) struct RefusedPin {
 impl RefusedPin {
     /// Returns `true` if the PIN must not be tried: it was refused before, and no operator has asked for another load.
     fn is(&self, pin: &Pin, load: Option<u64>) -> bool {
-        self.fingerprint.as_ref() == Some(&pin.fingerprint) && (load.is_none() || load == self.load)
+        let again = load.is_none() || load == self.load;
+        again && self.fingerprint.as_ref().is_some_and(|refused| refused.is_of(pin))
     }
 }
 
@@ -196,7 +197,7 @@ fn log_in(
             unlock,
         );
     }
-    match session.login(UserType::User, Some(&pin.pin)) {
+    match session.login(UserType::User, Some(&pin.for_login())) {
         // Another session of this process has.
         Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => {
             *refused = RefusedPin::default();
@@ -206,7 +207,7 @@ fn log_in(
             RvError::PinIncorrect | RvError::PinInvalid | RvError::PinLenRange | RvError::PinLocked,
             _,
         )) => {
-            *refused = RefusedPin { fingerprint: Some(pin.fingerprint), load };
+            *refused = RefusedPin { fingerprint: Some(Fingerprint::of(&pin)), load };
             trouble(format!("the token refuses the PIN in {source}"), unlock)
         }
         Err(Error::Pkcs11(RvError::PinExpired | RvError::UserPinNotInitialized, _)) => trouble(
@@ -223,11 +224,11 @@ mod tests {
 
     #[test]
     fn a_refused_pin_is_tried_once_in_a_load_and_never_without_one() {
-        let pin =
-            |text: &str| Pin { pin: text.to_owned().into(), fingerprint: text.as_bytes().to_vec() };
+        let pin = Pin::of;
         let none = RefusedPin::default();
         assert!(!none.is(&pin("1234"), None) && !none.is(&pin("1234"), Some(0)));
-        let refused = RefusedPin { fingerprint: Some(b"1234".to_vec()), load: Some(7) };
+        let refused =
+            RefusedPin { fingerprint: Some(Fingerprint::of(&pin("1234"))), load: Some(7) };
         assert!(refused.is(&pin("1234"), None) && refused.is(&pin("1234"), Some(7)));
         assert!(!refused.is(&pin("1234"), Some(8)) && !refused.is(&pin("4321"), None));
         let by_itself = RefusedPin { load: None, ..refused };

@@ -2,11 +2,12 @@
 
 use crate::error::{Kind, TokenError};
 use crate::uri::PinSource;
-use aws_lc_rs::digest;
+use aws_lc_rs::pbkdf2;
 use cryptoki::types::AuthPin;
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::NonZeroU32;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
@@ -14,10 +15,39 @@ use zeroize::Zeroizing;
 /// Octets of the longest PIN that is read.
 const LONGEST: u64 = 1024;
 
-/// A PIN, and a fingerprint to know it again.
-pub(crate) struct Pin {
-    pub pin: AuthPin,
-    pub fingerprint: Vec<u8>,
+/// A PIN. Dropping it wipes it.
+pub(crate) struct Pin(Zeroizing<String>);
+
+impl Pin {
+    /// The PIN for a login.
+    pub fn for_login(&self) -> AuthPin {
+        self.0.to_string().into()
+    }
+}
+
+/// Rounds of the derivation of a [`Fingerprint`]: some tenths of a second.
+const ROUNDS: NonZeroU32 = NonZeroU32::new(600_000).expect("not zero");
+
+/// Knows a PIN again, and does not tell it: few PINs are possible, and whoever reads this process's memory could try
+/// them all if that were cheap.
+pub(crate) struct Fingerprint {
+    salt: [u8; 16],
+    derived: Zeroizing<[u8; 32]>,
+}
+
+impl Fingerprint {
+    pub fn of(pin: &Pin) -> Self {
+        let mut salt = [0; 16];
+        aws_lc_rs::rand::fill(&mut salt).expect("the system has random octets");
+        let mut derived = Zeroizing::new([0; 32]);
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, &salt, pin.0.as_bytes(), &mut *derived);
+        Self { salt, derived }
+    }
+
+    pub fn is_of(&self, pin: &Pin) -> bool {
+        let (algorithm, pin) = (pbkdf2::PBKDF2_HMAC_SHA256, pin.0.as_bytes());
+        pbkdf2::verify(algorithm, ROUNDS, &self.salt, pin, &*self.derived).is_ok()
+    }
 }
 
 impl PinSource {
@@ -88,8 +118,14 @@ impl PinSource {
             let cure = "write the PIN into it, as one line of text".into();
             return Err(trouble("is empty, too long or no text".into(), cure));
         };
-        let fingerprint = digest::digest(&digest::SHA256, text.as_bytes()).as_ref().to_vec();
-        Ok(Pin { pin: text.to_owned().into(), fingerprint })
+        Ok(Pin(Zeroizing::new(text.to_owned())))
+    }
+}
+
+#[cfg(test)]
+impl Pin {
+    pub fn of(text: &str) -> Self {
+        Self(Zeroizing::new(text.to_owned()))
     }
 }
 
@@ -121,12 +157,19 @@ mod tests {
         }
         write("1234\r\n", 0o600);
         assert_eq!(source.remark(), None);
-        let digest = digest::digest(&digest::SHA256, b"1234");
-        assert_eq!(source.read().expect("usable").fingerprint, digest.as_ref());
+        assert_eq!(*source.read().expect("usable").0, "1234");
         write("1234", 0o644);
         assert!(source.remark().expect("everybody reads it").contains("chmod 600"));
         assert!(source.read().is_ok());
         error_of_directory(directory.path());
+    }
+
+    #[test]
+    fn a_fingerprint_knows_its_pin_and_no_two_are_the_same() {
+        let pin = Pin::of;
+        let [one, other] = [(); 2].map(|()| Fingerprint::of(&pin("1234")));
+        assert!(one.is_of(&pin("1234")) && other.is_of(&pin("1234")) && !one.is_of(&pin("1235")));
+        assert!(one.salt != other.salt && *one.derived != *other.derived);
     }
 
     fn error_of_directory(path: &std::path::Path) {
