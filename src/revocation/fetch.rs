@@ -38,7 +38,7 @@ pub(super) enum FetchError {
         "{address} {problem}; if the list is to come from there, name {host} in [certificates] crl_hosts, or put the \
          list into a file ([certificates] crls)"
     )]
-    Address { host: String, address: IpAddr, problem: &'static str },
+    Address { host: String, address: IpAddr, problem: String },
     #[error("the networks of this machine are not known: {0}")]
     Networks(String),
     #[error("cannot connect: {0}")]

@@ -7,7 +7,7 @@ use super::fetch::FetchError;
 use host::{Prefix, Routes};
 use policy::{AddressRange, Policy};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The limit: no address of this machine, of a network that it is attached to, or of a network that a tunnel protects,
 /// unless the operator has named the host.
@@ -32,16 +32,27 @@ impl Reach<'_> {
             return Ok(());
         }
         let own = (self.own)().map_err(|error| FetchError::Networks(error.to_string()))?;
-        let problem = if is_of_link(address) {
-            "belongs to this machine or its link"
-        } else if protects(self.policy, address) {
-            "is in a network that a tunnel protects"
-        } else if own.iter().any(|network| network.contains(address)) {
-            "is in a network that this machine is attached to"
-        } else {
-            return Ok(());
+        let problem = |address| {
+            if is_of_link(address) {
+                Some("belongs to this machine or its link")
+            } else if is_of_provider(address) {
+                Some("belongs to the network of a provider")
+            } else if protects(self.policy, address) {
+                Some("is in a network that a tunnel protects")
+            } else if own.iter().any(|network| network.contains(address)) {
+                Some("is in a network that this machine is attached to")
+            } else {
+                None
+            }
         };
-        Err(FetchError::Address { host: host.to_owned(), address, problem })
+        let of_held = |held| Some(format!("leads to {held}, which {}", problem(held)?));
+        let problem = problem(address)
+            .map(str::to_owned)
+            .or_else(|| held_by(address).into_iter().find_map(of_held));
+        match problem {
+            Some(problem) => Err(FetchError::Address { host: host.to_owned(), address, problem }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -51,9 +62,61 @@ fn is_of_link(address: IpAddr) -> bool {
         || address.is_unspecified()
         || address.is_multicast()
         || match address {
-            IpAddr::V4(a) => a.is_link_local() || a.is_broadcast(),
-            IpAddr::V6(a) => a.is_unicast_link_local(),
+            // RFC 1122 §3.2.1.3: this host on this network.
+            IpAddr::V4(a) => a.is_link_local() || a.is_broadcast() || a.octets()[0] == 0,
+            // RFC 3879: site-local addresses are deprecated, and still work.
+            IpAddr::V6(a) => a.is_unicast_link_local() || a.segments()[0] & 0xffc0 == 0xfec0,
         }
+}
+
+/// Networks that the provider of a machine's network has for itself. Clouds tell a machine its secrets at such
+/// addresses, and no authority has a list there.
+const OF_PROVIDERS: [(IpAddr, u8); 6] = [
+    // RFC 6598: shared address space. Alibaba Cloud has 100.100.100.200.
+    (IpAddr::V4(Ipv4Addr::new(100, 64, 0, 0)), 10),
+    // RFC 6890: IETF protocol assignments. Oracle Cloud has had 192.0.0.192.
+    (IpAddr::V4(Ipv4Addr::new(192, 0, 0, 0)), 24),
+    // Azure.
+    (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32),
+    // RFC 1112 §4: reserved.
+    (IpAddr::V4(Ipv4Addr::new(240, 0, 0, 0)), 4),
+    // Amazon Web Services.
+    (IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0)), 32),
+    // Google Cloud.
+    (IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0)), 32),
+];
+
+fn is_of_provider(address: IpAddr) -> bool {
+    OF_PROVIDERS
+        .iter()
+        .any(|(network, length)| Prefix::holding(*network, *length).contains(address))
+}
+
+/// The IPv4 addresses to which a translator or a tunnel brings packets for an IPv6 address.
+fn held_by(address: IpAddr) -> Vec<IpAddr> {
+    let IpAddr::V6(v6) = address else { return Vec::new() };
+    let octets = v6.octets();
+    let of = |places: [usize; 4]| Ipv4Addr::from(places.map(|place| octets[place]));
+    let last = of([12, 13, 14, 15]);
+    let found = match v6.segments() {
+        // RFC 4291 §2.5.5.1 (IPv4-compatible), RFC 2765 §2.1 (IPv4-translated).
+        [0, 0, 0, 0, 0 | 0xffff, 0, ..] => vec![last],
+        // RFC 6052 §2.1: NAT64.
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => vec![last],
+        // RFC 8215: NAT64 with any of the formats of RFC 6052 §2.2.
+        [0x64, 0xff9b, 1, ..] => {
+            vec![of([6, 7, 9, 10]), of([7, 9, 10, 11]), of([9, 10, 11, 12]), last]
+        }
+        // RFC 3056 §2: 6to4.
+        [0x2002, ..] => vec![of([2, 3, 4, 5])],
+        // RFC 4380 §4: Teredo, the server and the inverted address of the client.
+        [0x2001, 0, ..] => vec![of([4, 5, 6, 7]), Ipv4Addr::from(!u32::from(last))],
+        // RFC 5214 §6.1: ISATAP.
+        [_, _, _, _, 0 | 0x200, 0x5efe, ..] => vec![last],
+        _ => Vec::new(),
+    };
+    // Where an address has another format, these are octets without a meaning; nothing leads there.
+    found.into_iter().filter(|v4| v4.octets()[0] != 0).map(IpAddr::V4).collect()
 }
 
 /// Returns `true` if a tunnel protects a network with this address. A tunnel for all addresses says nothing about a
@@ -106,6 +169,7 @@ mod tests {
         let of_link = "belongs to this machine or its link";
         let of_tunnel = "is in a network that a tunnel protects";
         let of_host = "is in a network that this machine is attached to";
+        let of_provider = "belongs to the network of a provider";
         for (address, expected) in [
             ("127.0.0.1", of_link),
             ("::1", of_link),
@@ -116,6 +180,15 @@ mod tests {
             ("fe80::1", of_link),
             ("224.0.0.1", of_link),
             ("ff02::1", of_link),
+            ("0.1.2.3", of_link),
+            ("fec0::1", of_link),
+            ("100.100.100.200", of_provider),
+            ("100.64.0.1", of_provider),
+            ("168.63.129.16", of_provider),
+            ("192.0.0.192", of_provider),
+            ("240.0.0.1", of_provider),
+            ("fd00:ec2::254", of_provider),
+            ("fd20:ce::254", of_provider),
             ("255.255.255.255", of_link),
             ("10.1.2.3", of_tunnel),
             ("::ffff:10.1.2.3", of_tunnel),
@@ -128,10 +201,43 @@ mod tests {
             else {
                 panic!("{address} is asked");
             };
-            assert_eq!((host.as_str(), problem), ("a.example", expected), "{address}");
+            assert_eq!((host.as_str(), problem.as_str()), ("a.example", expected), "{address}");
             assert_eq!(reach.check("lists.EXAMPLE", address), Ok(()));
         }
-        for address in ["10.2.0.10", "10.3.0.1", "192.0.3.1", "2001:db8::1"] {
+        for (address, held, problem) in [
+            ("64:ff9b::7f00:1", "127.0.0.1", of_link),
+            ("64:ff9b::a9fe:a9fe", "169.254.169.254", of_link),
+            ("64:ff9b::a01:203", "10.1.2.3", of_tunnel),
+            ("64:ff9b:1::192.0.2.7", "192.0.2.7", of_host),
+            ("64:ff9b:1:a9fe:a9:fe00::", "169.254.169.254", of_link),
+            ("64:ff9b:1:a9:fe:a9fe::", "169.254.169.254", of_link),
+            ("64:ff9b:1:0:a9:fea9:fe00:0", "169.254.169.254", of_link),
+            ("2002:7f00:1::1", "127.0.0.1", of_link),
+            ("2002:a02:9:1::1", "10.2.0.9", of_tunnel),
+            ("2001:0:a9fe:a9fe::1", "169.254.169.254", of_link),
+            ("2001:0:cb00:7101:0:0:80ff:fffe", "127.0.0.1", of_link),
+            ("::169.254.169.254", "169.254.169.254", of_link),
+            ("::ffff:0:10.1.2.3", "10.1.2.3", of_tunnel),
+            ("2001:db8::5efe:192.0.2.7", "192.0.2.7", of_host),
+            ("2001:db8::200:5efe:100.100.100.200", "100.100.100.200", of_provider),
+        ] {
+            let address: IpAddr = address.parse().expect("an address");
+            let Err(FetchError::Address { problem: told, .. }) = reach.check("a.example", address)
+            else {
+                panic!("{address} is asked");
+            };
+            assert_eq!(told, format!("leads to {held}, which {problem}"), "{address}");
+            assert_eq!(reach.check("lists.EXAMPLE", address), Ok(()));
+        }
+        let of_internet = [
+            "100.128.0.1",
+            "64:ff9b::203.0.113.1",
+            "64:ff9b:1::203.0.113.1",
+            "2002:cb00:7101::1",
+            "2001:0:cb00:7101:0:0:34ff:8efe",
+        ];
+        let others = ["10.2.0.10", "10.3.0.1", "192.0.3.1", "2001:db8::1"];
+        for address in others.into_iter().chain(of_internet) {
             assert_eq!(reach.check("a.example", address.parse().expect("an address")), Ok(()));
         }
     }
