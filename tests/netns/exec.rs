@@ -5,7 +5,9 @@ use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, chown};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Output, Stdio};
 use testkit::space::Space;
 use testkit::{FILTERED, NOBODY, Need, policies, test};
@@ -70,6 +72,39 @@ fn network() {
     );
     assert!(text.contains("\n65534\nCapEff:\t0000000000000000\n"), "{text}");
     assert!(text.ends_with(&format!("nameserver {HOST}\n")), "{text}");
+    // Unix sockets are files; abstract ones belong to a network namespace.
+    let path = scene.directory.path().join("service.sock");
+    let abstract_name = format!("vpnd-exec-test-{}", std::process::id());
+    let listeners = {
+        let (path, name) = (path.clone(), abstract_name.clone());
+        scene.host.run(move || {
+            let address = SocketAddr::from_abstract_name(name).expect("a name");
+            [UnixListener::bind(path), UnixListener::bind_addr(&address)]
+                .map(|listener| listener.expect("free"))
+        })
+    };
+    chown(&path, Some(NOBODY.into()), Some(NOBODY.into())).expect("as root");
+    for listener in listeners {
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let _ = (&stream).read(&mut [0; 4096]);
+                let _ = (&stream).write_all(b"HTTP/1.0 200 OK\r\n\r\nserved");
+            }
+        });
+    }
+    let script = format!(
+        "curl -sS --max-time 60 --unix-socket {} http://service/ || exit 30
+         curl -sS --max-time 60 --abstract-unix-socket {abstract_name} http://service/ && exit 31
+         true",
+        path.display()
+    );
+    let seen = run(&scene, &[], &["sh", "-c", &script]);
+    assert_eq!(
+        (seen.status.code(), &seen.stdout[..]),
+        (Some(0), &b"served"[..]),
+        "{}",
+        told(&seen)
+    );
     // The Delete has reached the gateway.
     scene.hub.await_list(&[]);
     watch.nothing_in_the_clear();

@@ -18,7 +18,8 @@ Examples:
   vpnd exec --policy site.xml -- bash        a shell; every program that it starts has the same network
 
 The command gets a network namespace with a loopback device, a TUN device, and routes to the networks behind the tunnels. It
-can reach nothing else, and this host stays as it is. An ordinary user needs user namespaces, and access to /dev/net/tun.
+can reach nothing else over IP, and this host stays as it is. Unix sockets are files: the command can connect to those of
+this user, such as the session bus or a container daemon, and have such a service reach the host's network. An ordinary user needs user namespaces, and access to /dev/net/tun.
 The command starts once a tunnel is up. If vpnd ends, the command has no network any more.
 
 The status is that of the command, or 128 and the number of the signal that has ended it. 125: vpnd could not start it;
