@@ -53,6 +53,7 @@ pub fn chosen(group: &str) -> Option<&'static [&'static str]> {
             "a stop that is to block",
             "the daemon ends and starts",
             "the guard is held",
+            "for what it looks like",
             "nftables refuses every change",
             "the policy changes",
         ],

@@ -3,11 +3,12 @@
 use crate::guest::{Group, Kernel, scenario};
 use crate::offloaded;
 use lab::traffic::Stream;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{self, changed};
 use testkit::space::{Space, Watch};
-use testkit::{Need, until};
+use testkit::{Need, shows, until};
 
 const PING: &[Need] = &[Need::Program("ping")];
 pub fn group() -> Group {
@@ -26,6 +27,7 @@ pub fn group() -> Group {
             scenario("addresses change under a flow", &[], migration),
             scenario("after a crash nothing leaks, and the next start cleans up", PING, crash),
             scenario("a tunnel that the kernel does not take goes to userspace", PING, fallback),
+            scenario("no log shows a key of an SA in the kernel", PING, no_key),
         ],
     }
 }
@@ -95,6 +97,33 @@ fn stop(gateways: &mut [Gateway; 2]) {
 fn packets(gateway: &Gateway, child: &str) -> [u64; 2] {
     let sa = gateway.child_sa(child);
     ["packets_in", "packets_out"].map(|field| sa[field].as_u64().unwrap_or_else(|| panic!("{sa}")))
+}
+
+/// At the level that shows most: keys that the kernel has now or has had.
+fn no_key() {
+    let [mut left, mut right] = sites(&policies::site(), ["xfrm"; 2], "");
+    for gateway in [&mut left, &mut right] {
+        gateway.configure("[log]\nlevel = \"trace\"\n");
+        gateway.start();
+    }
+    left.ctl_ok(&["activate"]);
+    let mut keys = BTreeSet::new();
+    for name in ["site_lan", "site"] {
+        left.space.echoes("", 5, "10.2.0.1").expect("echoes");
+        let states = left.space.ip("xfrm state");
+        let words = states.split_whitespace().filter_map(|word| word.strip_prefix("0x"));
+        keys.extend(words.filter(|word| word.len() > 16).map(str::to_owned));
+        left.ctl_ok(&["rekey", name]);
+    }
+    assert!(keys.len() >= 4, "both directions of two Child SAs: {keys:?}");
+    for gateway in [&left, &right] {
+        let log = gateway.log();
+        assert!(log.contains("TRACE"), "{log}");
+        for key in &keys {
+            assert!(!shows(&log, key), "the log shows {key}");
+        }
+    }
+    stop(&mut [left, right]);
 }
 
 fn transport() {

@@ -1,6 +1,5 @@
 //! The policy with certificates as it stands among the samples: X.500 names, RSA keys, revocation lists, IPv6.
 
-use crate::commands::shows;
 use libtest_mimic::Trial;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
@@ -15,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{changed, exchange};
 use testkit::space::Space;
-use testkit::{GATEWAYS, Need, PINGED, output, test, until};
+use testkit::{GATEWAYS, Need, PINGED, output, shows, test, until};
 
 const POLICY: &str = include_str!("../../crates/policy/fixtures/04_ikev2_certificates_dn_ipv6.xml");
 const WITH_OPENSSL: &[Need] =

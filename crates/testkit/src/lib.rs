@@ -29,6 +29,7 @@
 //! | How is strongSwan started and commanded? | `strongswan.rs` |
 //! | How is Chromium started and commanded? | `browser.rs` |
 //! | Which losses does a busy host cause? | `losses.rs` |
+//! | Does a text show a secret? | `secrets.rs` |
 #![forbid(unsafe_code)]
 
 pub mod browser;
@@ -38,6 +39,7 @@ mod losses;
 mod needs;
 pub mod policies;
 mod programs;
+mod secrets;
 pub mod space;
 mod stopped;
 pub mod strongswan;
@@ -49,6 +51,7 @@ pub use left_out::skip;
 pub use losses::{BUFFERS, TOGETHER, backlog_drops};
 pub use needs::{FILTERED, GATEWAYS, NOBODY, Need, PEERS, PINGED, WITH_NFT, missing, unavailable};
 pub use programs::output;
+pub use secrets::shows;
 pub use stopped::Stopped;
 pub use trials::{ONLY_NEEDS, leave_out, named_programs, run, test, trial, with_needs, without};
 pub use waiting::{PATIENCE, datagram, eventually, until};
