@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use subject::{Kind, Open, PORT, Subject};
+use testkit::GATEWAYS;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use wire::{Host, Placement, Wire};
@@ -70,7 +71,10 @@ fn main() -> ExitCode {
     }
     let outcome = match &arguments.command {
         Some(Inside::Inside(arguments)) => inside::run(arguments),
-        None => run(&arguments),
+        None => match testkit::missing(GATEWAYS) {
+            Some(why) => Err(format!("sockets cannot be measured: {why}")),
+            None => run(&arguments),
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

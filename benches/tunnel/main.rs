@@ -29,6 +29,7 @@ use report::Figures;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use testkit::{Need, PINGED};
 use vpn::{Build, Vpn};
 use wire::{Placement, Wire};
 
@@ -97,6 +98,9 @@ fn placements(text: &str) -> Result<Placement, String> {
 /// often as the rest, and for half as long, so that those that are compared are seconds apart.
 const SLICES: u32 = 5;
 
+/// Without these, nothing is measured; the other VPNs are left out one by one.
+const NEEDS: &[Need] = &[Need::All(PINGED), Need::Program("ethtool")];
+
 /// Where reports are.
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurements");
 
@@ -119,7 +123,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let directory = Path::new(DIRECTORY);
     let record = match arguments.again {
         true => Record::read(&directory.join("tunnel.json"))?,
-        false => measure_all(arguments)?,
+        false => match testkit::missing(NEEDS) {
+            Some(why) => return Err(format!("tunnels cannot be measured: {why}")),
+            None => measure_all(arguments)?,
+        },
     };
     let all = vpn::all(&arguments.tunnels, &arguments.beside);
     println!("{}", report::text(&record, &all));
