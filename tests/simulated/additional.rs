@@ -14,6 +14,7 @@ use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::link::{Content, Parcel};
 use sim::{Conditions, Exchange, HostId, Label, Site, World};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Octets of an IP datagram that holds no public value of ML-KEM.
 const SMALL: u16 = 600;
@@ -256,6 +257,26 @@ fn nobody_on_the_way_has_an_exchange_left_out() {
             }
         }
     }
+}
+
+/// A stranger proves nothing, and has an exchange every 25 seconds.
+#[test]
+fn a_half_open_ike_sa_ends_however_many_exchanges_precede_the_proofs() {
+    let site = site(required(&[Group::Ecp256, Group::Ecp384, Group::Ecp521]));
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    let is_request = |label: &Label| label.exchange == Exchange::Other(43) && !label.response;
+    let gate = world.hold(left, is_request);
+    world.connect(left, Site::TUNNEL);
+    for _ in 0..2 {
+        world.run_for(Duration::from_secs(25));
+        let requests = std::iter::from_fn(|| world.take_first(gate));
+        let request = requests.last().expect("it was sent");
+        world.deliver(left, request);
+        world.run_for(SOON);
+        assert_eq!(world.host(right).engine.inventory().half_open, 1);
+    }
+    world.run_for(Duration::from_secs(12));
+    assert_eq!(world.host(right).engine.inventory().half_open, 0);
 }
 
 fn rewrite(parcel: &mut Parcel, change: fn(&mut Vec<Payload>)) {

@@ -16,6 +16,9 @@ use subtle::ConstantTimeEq;
 /// The time for which a half-open IKE SA waits for IKE_AUTH.
 pub(crate) const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
 
+/// The same from IKE_SA_INIT on, with exchanges of IKE_INTERMEDIATE in between.
+pub(crate) const HALF_OPEN_AT_MOST: Duration = Duration::from_secs(60);
+
 /// The time for which a cookie secret makes cookies. They are accepted for the same time after that.
 const SECRET_FOR: Duration = Duration::from_secs(60);
 

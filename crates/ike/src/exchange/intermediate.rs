@@ -5,7 +5,7 @@ use super::auth::responder::{self, Answer};
 use super::auth::{self, First};
 use super::half_open::{Begun, HalfOpen, Stage, Unproven};
 use super::ppk;
-use crate::admission::HALF_OPEN_FOR;
+use crate::admission::{HALF_OPEN_AT_MOST, HALF_OPEN_FOR};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::crypto::key_exchange::{PrivateKey, respond};
@@ -275,8 +275,9 @@ pub(crate) fn answer(
         unproven.before = Some(std::mem::replace(&mut begun.keys, keys));
         unproven.proof_keys = proof_keys;
     }
-    // As often as there are additional key exchanges, of which the responder has agreed to a few.
-    begun.expires_at = begun.expires_at.max(cx.now + HALF_OPEN_FOR);
+    // However many additional key exchanges there are, a stranger keeps its place no longer than for two.
+    let later = (cx.now + HALF_OPEN_FOR).min(begun.begun_at + HALF_OPEN_AT_MOST);
+    begun.expires_at = begun.expires_at.max(later);
     let datagrams = message.datagrams().to_vec();
     unproven.window.answered(message);
     Answer::Answered(Box::new(HalfOpen { begun, stage: Stage::Waiting(unproven) }), datagrams)
