@@ -116,7 +116,12 @@ fn apply(files: impl Iterator<Item = Rule>, programs: bool) -> Result<Applied, R
         rules = rules.add_rule(PathBeneath::new(program, EXECUTE))?;
     }
     let status = rules.restrict_self()?;
-    let outcome = match (status.ruleset, status.landlock) {
+    Ok((Pinned(pinned), outcome(&status.ruleset, &status.landlock)))
+}
+
+/// Says which parts this kernel lacks, or why none is in force.
+fn outcome(ruleset: &RulesetStatus, landlock: &LandlockStatus) -> Result<Option<String>, String> {
+    match (ruleset, landlock) {
         (RulesetStatus::FullyEnforced, _) => Ok(None),
         (RulesetStatus::PartiallyEnforced, LandlockStatus::Available { effective_abi, .. }) => {
             Ok(Some(format!("this kernel has {effective_abi:?} of {RIGHTS:?}")))
@@ -125,8 +130,7 @@ fn apply(files: impl Iterator<Item = Rule>, programs: bool) -> Result<Applied, R
             Err("it is off in this kernel (boot option lsm=)".to_owned())
         }
         _ => Err("this kernel lacks it".to_owned()),
-    };
-    Ok((Pinned(pinned), outcome))
+    }
 }
 
 /// The files of the daemon.
@@ -155,4 +159,27 @@ fn linkers() -> impl Iterator<Item = Rule> {
 
 fn directory_of_target(path: &str) -> Option<PathBuf> {
     fs::canonicalize(path).ok()?.parent().map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux 5.13 has V1, Linux 6.12 has V6.
+    #[test]
+    fn the_parts_of_landlock_that_an_older_kernel_lacks_are_told() {
+        let has = |effective_abi| LandlockStatus::Available { effective_abi, kernel_abi: None };
+        for older in [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5] {
+            let told = outcome(&RulesetStatus::PartiallyEnforced, &has(older));
+            assert_eq!(told, Ok(Some(format!("this kernel has {older:?} of V6"))));
+        }
+        assert_eq!(outcome(&RulesetStatus::FullyEnforced, &has(RIGHTS)), Ok(None));
+        for (status, words) in [
+            (LandlockStatus::NotEnabled, "it is off in this kernel"),
+            (LandlockStatus::NotImplemented, "this kernel lacks it"),
+        ] {
+            let told = outcome(&RulesetStatus::NotEnforced, &status);
+            assert!(told.as_ref().is_err_and(|told| told.contains(words)), "{told:?}");
+        }
+    }
 }
