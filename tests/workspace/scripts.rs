@@ -165,7 +165,7 @@ fn the_tests_of_each_file_that_differs_are_chosen() {
         ("tests/leaks/scene.rs", "--test=kernel --test=netns"),
         (
             "crates/net/tests/ends/mod.rs",
-            "--test=hostile --test=lifetimes --test=pair --test=worlds",
+            "--test=hostile --test=lifetimes --test=pair --test=relay --test=worlds",
         ),
         ("src/gateway.rs", "--test=serialization"),
         ("docs/install.md", "--test=circles --test=coverage --test=docs"),

@@ -87,7 +87,9 @@ pub(crate) struct Inner {
     /// Octets of it that are counted among those under way.
     counted: usize,
     sending: Arc<Sending>,
-    _memory: Allotted,
+    /// The connection is among those that make room for others.
+    pub yields: bool,
+    memory: Option<Allotted>,
 }
 
 impl Inner {
@@ -201,6 +203,17 @@ impl Inner {
         self.segment_limit.map_or(self.segment_len, |(limit, _)| limit.min(self.segment_len))
     }
 
+    /// Returns `true` if the peer has all that this end has said, nobody reads what it says, and it does not end.
+    pub fn can_yield(&self) -> bool {
+        self.orphaned.is_some() && self.state() == State::FinWait2
+    }
+
+    /// Ends the connection so that another one has its memory.
+    pub fn makes_room(&mut self) {
+        self.socket().abort();
+        self.memory = None;
+    }
+
     /// Octets that the receive buffer has room for.
     pub fn room(&mut self) -> usize {
         let socket = self.socket();
@@ -253,7 +266,8 @@ impl Connection {
             window_closed: false,
             counted: 0,
             sending,
-            _memory: memory,
+            yields: false,
+            memory: Some(memory),
         };
         let (waits, queued) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { flow, number, inner: Mutex::new(inner), waits, queued, mailbox }

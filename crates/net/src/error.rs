@@ -63,7 +63,7 @@ pub enum ConnectError {
         lacking: &'static str,
     },
     /// A name has no address, or no server of DNS tells.
-    #[error("name {name}: {why}")]
+    #[error("name {}: {why}", .name.escape_debug())]
     Name {
         /// The name.
         name: String,

@@ -77,13 +77,13 @@
 //! | question | file |
 //! |---|---|
 //! | Which tunnel does a connection take, and which address has this end? | `routes.rs` |
-//! | How does `connect` wait for a tunnel, and which errors has it? | `network.rs`, `error.rs` |
-//! | How are names resolved? | `names.rs` |
+//! | How does `connect` resolve a name and wait for a tunnel, and which errors has it? | `names.rs`, `network.rs`, `error.rs` |
 //! | Where does a packet of a tunnel find its socket, and what is smoltcp asked to do? | `stack/`, `packet.rs` |
 //! | Who has a turn to send, and where do super-packets get their segment length? | `stack.rs`, `outlet.rs` |
 //! | When does the task wake up? | `driver.rs` |
 //! | How much memory can connections and sockets take, and how much is under way? | `budget.rs`, `sending.rs`, `received.rs` |
 //! | Which settings are there? | `settings.rs` |
+//! | When does a connection end whose other end is a socket of this host? | `relay.rs`, `relay/` |
 //! | What does dropping a future or a handle do? | `tcp.rs`, `listener.rs`, `udp.rs`, `network.rs`, `connection.rs` |
 //! | How does an embedder carry datagrams? | `datagrams.rs`, `datagrams/` |
 //! | How do packets of a TUN device, or of an embedder's own stack, take the tunnels? | `device.rs` |
@@ -117,6 +117,7 @@ mod outlet;
 mod packet;
 mod plane;
 mod received;
+pub mod relay;
 mod retransmission;
 mod routes;
 mod sending;

@@ -10,7 +10,7 @@ use crate::sending::Sending;
 use crate::settings::Settings;
 use policy::PortRange;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     budget: Budget,
     pub sending: Arc<Sending>,
     sockets: Mutex<Sockets>,
+    /// Connections that make room for others, the oldest first.
+    yielding: Mutex<VecDeque<Weak<Connection>>>,
     numbers: Numbers,
 }
 
@@ -40,18 +42,53 @@ impl Shared {
         let budget = Budget::new(settings.memory);
         let numbers = Numbers::new(settings.seed);
         let sending = Arc::new(Sending::new(settings.memory));
-        let (sockets, counts) = (Mutex::default(), Counts::default());
-        Self { settings, routes, mailbox, counts, budget, sending, sockets, numbers }
+        let (sockets, yielding, counts) = (Mutex::default(), Mutex::default(), Counts::default());
+        Self { settings, routes, mailbox, counts, budget, sending, sockets, yielding, numbers }
     }
 
     pub fn sockets(&self) -> MutexGuard<'_, Sockets> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn yielding(&self) -> MutexGuard<'_, VecDeque<Weak<Connection>>> {
+        self.yielding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection makes room for others from here on.
+    pub fn yields(&self, connection: &Arc<Connection>) {
+        let mut yielding = self.yielding();
+        // Those that have ended by themselves since.
+        while yielding.front().is_some_and(|oldest| oldest.strong_count() == 0) {
+            yielding.pop_front();
+        }
+        yielding.push_back(Arc::downgrade(connection));
+    }
+
+    /// Ends the oldest of the connections that make room. `false`: there is none.
+    fn make_room(&self) -> bool {
+        loop {
+            let Some(oldest) = self.yielding().pop_front() else { return false };
+            let Some(oldest) = oldest.upgrade() else { continue };
+            let mut inner = oldest.lock();
+            if inner.can_yield() {
+                inner.makes_room();
+                drop(inner);
+                oldest.call();
+                return true;
+            }
+        }
+    }
+
     /// Makes a connection that the stack does not have yet.
     pub fn connection(&self, flow: Flow) -> Result<Arc<Connection>, NoRoom> {
         let Settings { receive_buffer, send_buffer, .. } = self.settings;
-        let (sizes, memory) = self.budget.allot([receive_buffer, send_buffer]).ok_or(NoRoom)?;
+        let (sizes, memory) = loop {
+            match self.budget.allot([receive_buffer, send_buffer]) {
+                Some(allotted) => break allotted,
+                None if self.make_room() => {}
+                None => return Err(NoRoom),
+            }
+        };
         let (sending, mailbox) = (Arc::clone(&self.sending), Arc::clone(&self.mailbox));
         let number = self.numbers.next();
         Ok(Arc::new(Connection::new(flow, number, sizes, memory, sending, mailbox)))

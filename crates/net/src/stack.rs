@@ -320,6 +320,9 @@ impl Stack {
             inner.end = end_of(before, came);
         }
         self.establish(connection, inner, state);
+        if inner.can_yield() && !std::mem::replace(&mut inner.yields, true) {
+            self.shared.yields(connection);
+        }
         let late = |since: Instant| self.outlet.now.duration_since(since) >= LINGER;
         if let Some(since) = inner.orphaned
             && ![State::Closed, State::TimeWait].contains(&state)

@@ -102,6 +102,12 @@ impl TcpStream {
         self.0.call();
     }
 
+    /// Resets the connection: the peer sees that it is broken, and octets that the peer has not acknowledged may be lost.
+    pub fn reset(&self) {
+        self.0.lock().socket().abort();
+        self.0.call();
+    }
+
     /// Two halves that different tasks may have.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         let whole = Arc::new(self);

@@ -78,6 +78,32 @@ async fn a_connect_that_is_given_up_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn closed_connections_make_room_for_others_though_their_peers_do_not_end_them() {
+    // Eight connections have room at the end that opens them.
+    let ends = pair(perfect(), |settings| {
+        if settings.seed == 1 {
+            settings.memory = 8 * (64 << 10);
+        }
+    });
+    let listener = ends[1].network.listen(any(80)).expect("free");
+    let mut kept = Vec::new();
+    for number in 0..100 {
+        let mut stream = in_time(ends[0].network.connect_to(at(&ends[1], 80)))
+            .await
+            .unwrap_or_else(|error| panic!("connection {number}: {error}"));
+        let (mut peer, _) = in_time(listener.accept()).await.expect("accepted");
+        stream.write_all(b"all").await.expect("written");
+        drop(stream);
+        let mut octets = Vec::new();
+        in_time(peer.read_to_end(&mut octets)).await.expect("in order");
+        assert_eq!(octets, b"all");
+        // The peer's system acknowledges the end.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        kept.push(peer);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_accept_that_is_given_up_loses_no_connection() {
     let ends = pair(perfect(), |_| {});
     let listener = ends[1].network.listen(any(80)).expect("free");
