@@ -6,6 +6,11 @@
 #include <stddef.h>
 
 /*
+ A connect or an accept that is under way.
+ */
+typedef struct vpn_call vpn_call;
+
+/*
  Takes TCP connections of peers.
  */
 typedef struct vpn_listener vpn_listener;
@@ -16,7 +21,8 @@ typedef struct vpn_listener vpn_listener;
 typedef struct vpn_stream vpn_stream;
 
 /*
- A gateway in this process, with its tunnels. All functions may be called from any thread.
+ A gateway in this process, with its tunnels. All functions may be called from any thread at any time. With a handle
+ that is closed or freed, or NULL, they return an error, or do nothing.
  */
 typedef struct vpn_tunnel vpn_tunnel;
 
@@ -38,20 +44,19 @@ vpn_tunnel *vpn_open(const char *policy,
                      size_t error_size);
 
 /*
- Ends a gateway: its connections end with an error, and the peers are told. It waits for their answers, at most three
- seconds.
-
- # Safety
- `tunnel` is NULL or comes from `vpn_open`, and is not used any more.
+ Ends a gateway. All calls that are under way end at once with the error "the gateway has stopped", its connections
+ end with an error, and the peers are told. It waits for their answers, at most three seconds. Streams, listeners and
+ calls keep their handles until each is freed.
  */
 void vpn_close(vpn_tunnel *tunnel);
 
 /*
- Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer. Returns NULL after an error,
- whose reason is then in `error`.
+ Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer, or until the tunnel is closed.
+ Returns NULL after an error, whose reason is then in `error`. `vpn_connect_begin` is the same with a time limit, or
+ without waiting.
 
  # Safety
- `tunnel` comes from `vpn_open`. `target` ends with a zero. `error` is NULL, or has `error_size` octets.
+ `target` ends with a zero. `error` is NULL, or has `error_size` octets.
  */
 vpn_stream *vpn_connect(const vpn_tunnel *tunnel,
                         const char *target,
@@ -59,11 +64,51 @@ vpn_stream *vpn_connect(const vpn_tunnel *tunnel,
                         size_t error_size);
 
 /*
+ Begins to connect to `HOST:PORT` behind a tunnel, and does not wait. Returns NULL after an error, whose reason is
+ then in `error`.
+
+ # Safety
+ As `vpn_connect`.
+ */
+vpn_call *vpn_connect_begin(const vpn_tunnel *tunnel,
+                            const char *target,
+                            char *error,
+                            size_t error_size);
+
+/*
+ The descriptor of a call. `poll` says that it is readable once the call has ended: then `vpn_call_finish` does not
+ wait. It belongs to the call: do not read or close it. -1: the call is freed.
+ */
+int vpn_call_fd(const vpn_call *call);
+
+/*
+ Waits for the end of a call, at most so many milliseconds, or without a limit if `milliseconds` is negative. Frees
+ the call. Returns its connection, or NULL after an error, whose reason is then in `error`. A call that has not ended
+ within the limit is cancelled. If `call` is NULL, it returns NULL and leaves `error` as it is, so that the reason of
+ `vpn_connect_begin` stays:
+
+ `vpn_call_finish(vpn_connect_begin(tunnel, target, error, size), 5000, error, size)`
+
+ # Safety
+ `error` is NULL, or has `error_size` octets.
+ */
+vpn_stream *vpn_call_finish(vpn_call *call,
+                            int milliseconds,
+                            char *error,
+                            size_t error_size);
+
+/*
+ Cancels a call and frees it. A connection that has come about meanwhile is closed. A thread that waits in
+ `vpn_call_finish` returns from there with an error.
+ */
+void vpn_call_cancel(vpn_call *call);
+
+/*
  Takes connections of peers at `ADDRESS:PORT` of this end, `0.0.0.0:PORT` for each of its addresses. Returns NULL
  after an error, whose reason is then in `error`.
 
  # Safety
- As `vpn_connect`.
+ `local` ends with a zero. `error` is NULL, or has `error_size` octets.
  */
 vpn_listener *vpn_listen(const vpn_tunnel *tunnel,
                          const char *local,
@@ -71,46 +116,52 @@ vpn_listener *vpn_listen(const vpn_tunnel *tunnel,
                          size_t error_size);
 
 /*
- Waits for the next connection of a peer. Returns NULL once the gateway is closed.
+ Waits for the next connection of a peer. Returns NULL after an error, whose reason is then in `error`: the gateway
+ was closed, or the listener was freed. `vpn_accept_begin` is the same with a time limit, or without waiting.
 
  # Safety
- `listener` comes from `vpn_listen`, and its gateway is not closed yet.
+ `error` is NULL, or has `error_size` octets.
  */
-vpn_stream *vpn_accept(const vpn_listener *listener, char *error, size_t error_size);
+vpn_stream *vpn_accept(const vpn_listener *listener,
+                       char *error,
+                       size_t error_size);
 
 /*
- Ends a listener. Connections that it has given stay.
+ Begins to wait for the next connection of a peer, and returns at once. Returns NULL after an error, whose reason is
+ then in `error`.
 
  # Safety
- `listener` is NULL or comes from `vpn_listen`, and is not used any more.
+ As `vpn_accept`.
+ */
+vpn_call *vpn_accept_begin(const vpn_listener *listener,
+                           char *error,
+                           size_t error_size);
+
+/*
+ Frees a listener. Accepts that are under way end with an error. Connections that it has given stay.
  */
 void vpn_listener_free(vpn_listener *listener);
 
 /*
  The descriptor of a connection, a stream socket for `poll`, `read`, `write`, `send`, `recv` and `shutdown`. It
- belongs to the connection: do not close it.
-
- # Safety
- `stream` comes from `vpn_connect` or `vpn_accept`.
+ belongs to the connection: do not close it. -1: the connection is freed.
  */
 int vpn_stream_fd(const vpn_stream *stream);
 
 /*
  Tells whether a connection has ended with an error, once `read` has returned 0: returns 0 if the peer has said all,
- and -1 if not, with the reason in `error`.
+ and -1 if not, with the reason in `error`. A connection also ends with an error after two hours in which neither end
+ has said anything, and after five minutes if one end has said all.
 
  # Safety
- `stream` comes from `vpn_connect` or `vpn_accept`. `error` is NULL, or has `error_size` octets.
+ `error` is NULL, or has `error_size` octets.
  */
 int vpn_stream_error(const vpn_stream *stream,
                      char *error,
                      size_t error_size);
 
 /*
- Closes a connection. The peer still gets all that was written.
-
- # Safety
- `stream` is NULL or comes from `vpn_connect` or `vpn_accept`, and is not used any more.
+ Closes a connection and frees it, with its descriptor. The peer still gets what was written, within 60 seconds.
  */
 void vpn_stream_free(vpn_stream *stream);
 

@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test("a program in C fetches from a host behind a tunnel", C, c),
         test("a program in Python fetches from a host behind a tunnel", INTERPRETED, python),
+        test("a program in Python cancels connects at any moment", INTERPRETED, cancels),
         test("a wheel for Python is installed and fetches", INSTALLED, wheel),
     ]
 }
@@ -127,6 +128,22 @@ fn python() {
 
 fn python_file(name: &str) -> PathBuf {
     Path::new(FFI).join("python").join(name)
+}
+
+fn cancels() {
+    let scene = Scene::new();
+    let directory = scene.directory.path();
+    for from in [python_file("vpn.py"), Path::new(FFI).join("tests/cancelled.py")] {
+        copy(&from, directory);
+    }
+    let from = directory.join(LIBRARY);
+    copy(&library(), &from);
+    let port = scene.serves(megabyte()).to_string();
+    let [program, policy] =
+        ["cancelled.py", "policy.xml"].map(|name| directory.join(name).display().to_string());
+    let said = run(&scene, PYTHON, &[&program, &policy, HOST, &port], Some(&from));
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(said.stdout, b"nothing stays\n");
 }
 
 fn fetches_in_python(scene: &Scene, library: Option<&Path>) {

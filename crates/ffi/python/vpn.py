@@ -8,6 +8,7 @@ module, as in a wheel, or where the system finds libraries. It needs Python 3.9 
 """
 
 import asyncio
+import concurrent.futures
 import ctypes
 import ctypes.util
 import os
@@ -32,7 +33,10 @@ def _load():
     for function, result, arguments in (
         ("vpn_open", handle, (text, text, text, size)),
         ("vpn_close", None, (handle,)),
-        ("vpn_connect", handle, (handle, text, text, size)),
+        ("vpn_connect_begin", handle, (handle, text, text, size)),
+        ("vpn_call_fd", ctypes.c_int, (handle,)),
+        ("vpn_call_finish", handle, (handle, ctypes.c_int, text, size)),
+        ("vpn_call_cancel", None, (handle,)),
         ("vpn_stream_fd", ctypes.c_int, (handle,)),
         ("vpn_stream_error", ctypes.c_int, (handle, text, size)),
         ("vpn_stream_free", None, (handle,)),
@@ -42,69 +46,137 @@ def _load():
     return library
 
 
+class _Stream:
+    """A connection of the library."""
+
+    def __init__(self, library, handle):
+        self._library, self._handle = library, handle
+
+    def socket(self):
+        """A socket with a descriptor of its own, for a transport to close."""
+        own = socket.socket(fileno=os.dup(self._library.vpn_stream_fd(self._handle)))
+        own.setblocking(False)
+        return own
+
+    def error(self):
+        """Why it has ended, or None if that was in order."""
+        reason = ctypes.create_string_buffer(_ERROR)
+        if self._handle and self._library.vpn_stream_error(self._handle, reason, _ERROR):
+            return Error(reason.value.decode())
+        return None
+
+    def free(self):
+        handle, self._handle = self._handle, None
+        if handle:
+            self._library.vpn_stream_free(handle)
+
+    __del__ = free
+
+
 class _Reader(asyncio.StreamReader):
     """A reader for which a broken connection is an exception, and not the end of the stream."""
 
-    def __init__(self, library, stream):
-        super().__init__()
-        self._library, self._stream = library, stream
+    def __init__(self, stream, loop):
+        super().__init__(loop=loop)
+        self._stream = stream
 
     def feed_eof(self):
-        reason = ctypes.create_string_buffer(_ERROR)
-        if self._stream and self._library.vpn_stream_error(self._stream, reason, _ERROR):
-            self.set_exception(Error(reason.value.decode()))
+        error = self._stream.error()
+        if error:
+            self.set_exception(error)
         super().feed_eof()
 
 
 class _Protocol(asyncio.StreamReaderProtocol):
     """Frees the connection once the transport is closed."""
 
+    def __init__(self, stream, reader, loop):
+        super().__init__(reader, loop=loop)
+        self._stream_of_library = stream
+
     def connection_lost(self, error):
         super().connection_lost(error)
-        reader = self._reader_of_stream
-        if reader._stream:
-            reader._library.vpn_stream_free(reader._stream)
-            reader._stream = None
+        self._stream_of_library.free()
+
+
+async def _readable(descriptor):
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
 
 
 class Tunnel:
     """A gateway in this process with a policy: the text of an AIX_VPN XML file.
 
     name_servers are addresses of DNS servers behind the tunnels. Tunnels are started by the connections that need them.
+    Leaving `async with` ends connects that are under way with an Error, and takes at most a few seconds.
     """
 
     def __init__(self, policy, name_servers=()):
         self._policy, self._servers = policy, ",".join(name_servers)
         self._library, self._tunnel = _load(), None
 
-    async def __aenter__(self):
+    def _open(self):
         reason = ctypes.create_string_buffer(_ERROR)
-        self._tunnel = await asyncio.to_thread(
-            self._library.vpn_open, self._policy.encode(), self._servers.encode(), reason, _ERROR
+        self._tunnel = self._library.vpn_open(
+            self._policy.encode(), self._servers.encode(), reason, _ERROR
         )
         if not self._tunnel:
             raise Error(reason.value.decode())
+
+    def _close(self):
+        tunnel, self._tunnel = self._tunnel, None
+        self._library.vpn_close(tunnel)
+
+    async def __aenter__(self):
+        # A thread of its own, which opens before it closes: those of asyncio may all be busy.
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.shield(loop.run_in_executor(self._thread, self._open))
+        except BaseException:
+            self._thread.submit(self._close)
+            self._thread.shutdown(wait=False)
+            raise
         return self
 
     async def __aexit__(self, *_):
-        tunnel, self._tunnel = self._tunnel, None
-        await asyncio.to_thread(self._library.vpn_close, tunnel)
+        closing = asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=False)
+        await asyncio.shield(closing)
 
     async def open_connection(self, host, port):
-        """Connects to a host behind a tunnel. Returns asyncio's reader and writer."""
+        """Connects to a host behind a tunnel. Returns asyncio's reader and writer.
+
+        It waits for the tunnel and for the host, without a limit of its own: asyncio.wait_for has one. If it is
+        cancelled, nothing of the connection stays.
+        """
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        reason = ctypes.create_string_buffer(_ERROR)
-        stream = await asyncio.to_thread(
-            self._library.vpn_connect, self._tunnel, target.encode(), reason, _ERROR
-        )
-        if not stream:
+        library, reason = self._library, ctypes.create_string_buffer(_ERROR)
+        call = library.vpn_connect_begin(self._tunnel, target.encode(), reason, _ERROR)
+        if not call:
             raise Error(reason.value.decode())
-        # A descriptor of its own, which the transport closes.
-        own = socket.socket(fileno=os.dup(self._library.vpn_stream_fd(stream)))
-        own.setblocking(False)
+        try:
+            await _readable(library.vpn_call_fd(call))
+        except BaseException:
+            library.vpn_call_cancel(call)
+            raise
+        handle = library.vpn_call_finish(call, 0, reason, _ERROR)
+        if not handle:
+            raise Error(reason.value.decode())
+        stream = _Stream(library, handle)
         loop = asyncio.get_running_loop()
-        reader = _Reader(self._library, stream)
-        protocol = _Protocol(reader, loop=loop)
-        protocol._reader_of_stream = reader
-        transport, _ = await loop.create_connection(lambda: protocol, sock=own)
+        reader = _Reader(stream, loop)
+        protocol = _Protocol(stream, reader, loop)
+        own = stream.socket()
+        try:
+            transport, _ = await loop.create_connection(lambda: protocol, sock=own)
+        except BaseException:
+            own.close()
+            stream.free()
+            raise
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -2,49 +2,64 @@
 //! `poll`, `read` and `write` take.
 //!
 //! `vpn.h` is made of this file by cbindgen, and a test compares the two. `examples/fetch.c` is a program in C,
-//! `python/vpn.py` the module for Python.
+//! `python/vpn.py` the module for Python. A new function goes here; then `UPDATE_EXPECTED=1 cargo test -p vpn-ffi`
+//! writes `vpn.h`.
 //!
-//! A connection is one end of a pair of Unix sockets. A task copies between the other end and the TCP connection in the
-//! tunnel. So that an end of the TCP connection that was no orderly one can be told from an orderly one,
-//! [`vpn_stream_error`] has the reason.
+//! ```text
+//!  vpn_open ──► Tunnel ── vpn_connect_begin ─► Call ── vpn_call_finish ─► Stream ◄─► a task that copies ◄─► TCP
+//!                  └──── vpn_listen ─► Listener ── vpn_accept_begin ─► Call
+//! ```
 //!
-//! A new function goes here; then `UPDATE_EXPECTED=1 cargo test -p vpn-ffi` writes `vpn.h`. Each gateway has a tokio
-//! runtime with two threads.
+//! A handle is a number, so that every function may be called at any time, also with a handle that another thread has
+//! freed. A connection is one end of a pair of Unix sockets. Each gateway has a tokio runtime with two threads.
+//!
+//! | question | file |
+//! |---|---|
+//! | What is a handle, and how long does the thing behind it live? | `handles.rs` |
+//! | How does a gateway start and end? | `gateway.rs` |
+//! | How does a connect or an accept wait, and what ends it? | `calls.rs` |
+//! | How do octets get from the descriptor to the tunnel, and who learns of an error? | `streams.rs` |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![allow(non_camel_case_types, reason = "the names are those of the C header")]
 
+mod calls;
+mod gateway;
+mod handles;
+mod streams;
+
+use calls::Call;
+use gateway::{Listener, Tunnel};
+use handles::Handles;
 use std::ffi::{CStr, c_char, c_int};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::ptr::null_mut;
 use std::time::Duration;
-use tokio::io::copy_bidirectional_with_sizes;
-use tokio::runtime::Runtime;
-use vpn::net::{Network, TcpListener, TcpStream};
-use vpn::policy::xml;
+use streams::Stream;
 
-/// Octets that are copied at once.
-const COPIED: usize = 64 << 10;
-
-/// A gateway in this process, with its tunnels. All functions may be called from any thread.
+/// A gateway in this process, with its tunnels. All functions may be called from any thread at any time. With a handle
+/// that is closed or freed, or NULL, they return an error, or do nothing.
 pub struct vpn_tunnel {
-    runtime: Runtime,
-    gateway: vpn::Gateway,
-    network: Network,
+    _private: (),
+}
+
+/// A connect or an accept that is under way.
+pub struct vpn_call {
+    _private: (),
 }
 
 /// A TCP connection through a tunnel.
 pub struct vpn_stream {
-    descriptor: OwnedFd,
-    error: Arc<OnceLock<String>>,
+    _private: (),
 }
 
 /// Takes TCP connections of peers.
 pub struct vpn_listener {
-    runtime: tokio::runtime::Handle,
-    listener: TcpListener,
+    _private: (),
 }
+
+static TUNNELS: Handles<vpn_tunnel, Tunnel> = Handles::new();
+static CALLS: Handles<vpn_call, Call> = Handles::new();
+static STREAMS: Handles<vpn_stream, Stream> = Handles::new();
+static LISTENERS: Handles<vpn_listener, Listener> = Handles::new();
 
 /// Writes a reason to the buffer of the caller, cut off where it ends, with a zero behind it.
 ///
@@ -65,6 +80,18 @@ unsafe fn tell(buffer: *mut c_char, size: usize, reason: &str) {
     }
 }
 
+/// The value, or NULL and the reason in the buffer of the caller.
+///
+/// # Safety
+/// As [`tell`].
+unsafe fn told<T>(outcome: Result<*mut T, String>, error: *mut c_char, size: usize) -> *mut T {
+    outcome.unwrap_or_else(|reason| {
+        // SAFETY: as this function's.
+        unsafe { tell(error, size, &reason) };
+        null_mut()
+    })
+}
+
 /// The text of a caller.
 ///
 /// # Safety
@@ -76,10 +103,6 @@ unsafe fn text<'t>(text: *const c_char, what: &str) -> Result<&'t str, String> {
     // SAFETY: the caller says that it ends with a zero.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|_| format!("{what} is not UTF-8"))
-}
-
-fn boxed<T>(value: T) -> *mut T {
-    Box::into_raw(Box::new(value))
 }
 
 /// Starts a gateway with a policy: the text of an AIX_VPN XML file. `name_servers`: addresses of DNS servers behind the
@@ -95,67 +118,36 @@ pub unsafe extern "C" fn vpn_open(
     error: *mut c_char,
     error_size: usize,
 ) -> *mut vpn_tunnel {
-    // SAFETY: as this function's.
-    let opened = unsafe { text(policy, "policy") }.and_then(|policy| {
+    let open = || {
+        // SAFETY: as this function's.
+        let policy = unsafe { text(policy, "policy") }?;
         let servers = match name_servers.is_null() {
             true => "",
             // SAFETY: as this function's.
             false => unsafe { text(name_servers, "name_servers") }?,
         };
-        open(policy, servers)
-    });
-    match opened {
-        Ok(tunnel) => boxed(tunnel),
-        Err(reason) => {
-            // SAFETY: as this function's.
-            unsafe { tell(error, error_size, &reason) };
-            std::ptr::null_mut()
-        }
-    }
+        Ok(TUNNELS.add(Tunnel::open(policy, servers)?))
+    };
+    // SAFETY: as this function's.
+    unsafe { told(open(), error, error_size) }
 }
 
-fn open(policy: &str, servers: &str) -> Result<vpn_tunnel, String> {
-    let loaded = xml::read("policy", policy).map_err(|errors| errors.to_string())?;
-    let servers = servers.split(',').map(str::trim).filter(|server| !server.is_empty());
-    let servers: Result<Vec<SocketAddr>, String> = servers
-        .map(|server| {
-            let address = server.parse().map(|address: IpAddr| SocketAddr::new(address, 53));
-            let address = address.or_else(|_| server.parse());
-            address.map_err(|_| format!("{server:?} is not ADDRESS or ADDRESS:PORT"))
-        })
-        .collect();
-    let servers = servers?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
-    let builder = vpn::Gateway::builder(loaded.policy).in_process().name_servers(servers);
-    let (gateway, network) =
-        runtime.block_on(builder.start()).map_err(|error| error.to_string())?;
-    Ok(vpn_tunnel { runtime, gateway, network })
-}
-
-/// Ends a gateway: its connections end with an error, and the peers are told. It waits for their answers, at most three
-/// seconds.
-///
-/// # Safety
-/// `tunnel` is NULL or comes from `vpn_open`, and is not used any more.
+/// Ends a gateway. All calls that are under way end at once with the error "the gateway has stopped", its connections
+/// end with an error, and the peers are told. It waits for their answers, at most three seconds. Streams, listeners and
+/// calls keep their handles until each is freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vpn_close(tunnel: *mut vpn_tunnel) {
-    if tunnel.is_null() {
-        return;
+pub extern "C" fn vpn_close(tunnel: *mut vpn_tunnel) {
+    if let Some(tunnel) = TUNNELS.remove(tunnel) {
+        tunnel.close();
     }
-    // SAFETY: it was made by `boxed`, and nobody else has it.
-    let vpn_tunnel { runtime, gateway, network } = *unsafe { Box::from_raw(tunnel) };
-    runtime.block_on(gateway.stop());
-    drop(network);
-    runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
-/// Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer. Returns NULL after an error,
-/// whose reason is then in `error`.
+/// Connects to `HOST:PORT` behind a tunnel, and waits for the tunnel and for the peer, or until the tunnel is closed.
+/// Returns NULL after an error, whose reason is then in `error`. `vpn_connect_begin` is the same with a time limit, or
+/// without waiting.
 ///
 /// # Safety
-/// `tunnel` comes from `vpn_open`. `target` ends with a zero. `error` is NULL, or has `error_size` octets.
+/// `target` ends with a zero. `error` is NULL, or has `error_size` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vpn_connect(
     tunnel: *const vpn_tunnel,
@@ -164,20 +156,76 @@ pub unsafe extern "C" fn vpn_connect(
     error_size: usize,
 ) -> *mut vpn_stream {
     // SAFETY: as this function's.
-    let (tunnel, target) = unsafe { (tunnel.as_ref(), text(target, "target")) };
-    let connected =
-        tunnel.ok_or_else(|| "tunnel is a null pointer".to_owned()).and_then(|tunnel| {
-            let connected = tunnel.runtime.block_on(tunnel.network.connect(target?));
-            let stream = connected.map_err(|error| error.to_string())?;
-            relayed(tunnel.runtime.handle(), stream)
-        });
-    match connected {
-        Ok(stream) => boxed(stream),
-        Err(reason) => {
-            // SAFETY: as this function's.
-            unsafe { tell(error, error_size, &reason) };
-            std::ptr::null_mut()
-        }
+    unsafe {
+        let call = vpn_connect_begin(tunnel, target, error, error_size);
+        vpn_call_finish(call, -1, error, error_size)
+    }
+}
+
+/// Begins to connect to `HOST:PORT` behind a tunnel, and does not wait. Returns NULL after an error, whose reason is
+/// then in `error`.
+///
+/// # Safety
+/// As `vpn_connect`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vpn_connect_begin(
+    tunnel: *const vpn_tunnel,
+    target: *const c_char,
+    error: *mut c_char,
+    error_size: usize,
+) -> *mut vpn_call {
+    let begin = || {
+        // SAFETY: as this function's.
+        let target = unsafe { text(target, "target") }?;
+        Ok(CALLS.add(TUNNELS.get(tunnel, "tunnel")?.connect(target)?))
+    };
+    // SAFETY: as this function's.
+    unsafe { told(begin(), error, error_size) }
+}
+
+/// The descriptor of a call. `poll` says that it is readable once the call has ended: then `vpn_call_finish` does not
+/// wait. It belongs to the call: do not read or close it. -1: the call is freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn vpn_call_fd(call: *const vpn_call) -> c_int {
+    CALLS.get(call, "call").map_or(-1, |call| call.descriptor())
+}
+
+/// Waits for the end of a call, at most so many milliseconds, or without a limit if `milliseconds` is negative. Frees
+/// the call. Returns its connection, or NULL after an error, whose reason is then in `error`. A call that has not ended
+/// within the limit is cancelled. If `call` is NULL, it returns NULL and leaves `error` as it is, so that the reason of
+/// `vpn_connect_begin` stays:
+///
+/// `vpn_call_finish(vpn_connect_begin(tunnel, target, error, size), 5000, error, size)`
+///
+/// # Safety
+/// `error` is NULL, or has `error_size` octets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vpn_call_finish(
+    call: *mut vpn_call,
+    milliseconds: c_int,
+    error: *mut c_char,
+    error_size: usize,
+) -> *mut vpn_stream {
+    if call.is_null() {
+        return null_mut();
+    }
+    let limit = u64::try_from(milliseconds).ok().map(Duration::from_millis);
+    let finish = || {
+        // The handle stays meanwhile, so that `vpn_call_cancel` finds the call.
+        let stream = CALLS.get(call, "call")?.finish(limit);
+        CALLS.remove(call);
+        Ok(STREAMS.add(stream?))
+    };
+    // SAFETY: as this function's.
+    unsafe { told(finish(), error, error_size) }
+}
+
+/// Cancels a call and frees it. A connection that has come about meanwhile is closed. A thread that waits in
+/// `vpn_call_finish` returns from there with an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn vpn_call_cancel(call: *mut vpn_call) {
+    if let Some(call) = CALLS.remove(call) {
+        call.cancel();
     }
 }
 
@@ -185,7 +233,7 @@ pub unsafe extern "C" fn vpn_connect(
 /// after an error, whose reason is then in `error`.
 ///
 /// # Safety
-/// As `vpn_connect`.
+/// `local` ends with a zero. `error` is NULL, or has `error_size` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vpn_listen(
     tunnel: *const vpn_tunnel,
@@ -193,29 +241,20 @@ pub unsafe extern "C" fn vpn_listen(
     error: *mut c_char,
     error_size: usize,
 ) -> *mut vpn_listener {
+    let listen = || {
+        // SAFETY: as this function's.
+        let local = unsafe { text(local, "local") }?;
+        Ok(LISTENERS.add(TUNNELS.get(tunnel, "tunnel")?.listen(local)?))
+    };
     // SAFETY: as this function's.
-    let (tunnel, local) = unsafe { (tunnel.as_ref(), text(local, "local")) };
-    let listening =
-        tunnel.ok_or_else(|| "tunnel is a null pointer".to_owned()).and_then(|tunnel| {
-            let local = local?;
-            let local = local.parse().map_err(|_| format!("{local:?} is not ADDRESS:PORT"))?;
-            let listener = tunnel.network.listen(local).map_err(|error| error.to_string())?;
-            Ok(vpn_listener { runtime: tunnel.runtime.handle().clone(), listener })
-        });
-    match listening {
-        Ok(listener) => boxed(listener),
-        Err(reason) => {
-            // SAFETY: as this function's.
-            unsafe { tell(error, error_size, &reason) };
-            std::ptr::null_mut()
-        }
-    }
+    unsafe { told(listen(), error, error_size) }
 }
 
-/// Waits for the next connection of a peer. Returns NULL once the gateway is closed.
+/// Waits for the next connection of a peer. Returns NULL after an error, whose reason is then in `error`: the gateway
+/// was closed, or the listener was freed. `vpn_accept_begin` is the same with a time limit, or without waiting.
 ///
 /// # Safety
-/// `listener` comes from `vpn_listen`, and its gateway is not closed yet.
+/// `error` is NULL, or has `error_size` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vpn_accept(
     listener: *const vpn_listener,
@@ -223,97 +262,68 @@ pub unsafe extern "C" fn vpn_accept(
     error_size: usize,
 ) -> *mut vpn_stream {
     // SAFETY: as this function's.
-    let listener = unsafe { listener.as_ref() };
-    let accepted = listener.ok_or_else(|| "listener is a null pointer".to_owned());
-    let accepted = accepted.and_then(|vpn_listener { runtime, listener }| {
-        let (stream, _) = runtime.block_on(listener.accept()).map_err(|error| error.to_string())?;
-        relayed(runtime, stream)
-    });
-    match accepted {
-        Ok(stream) => boxed(stream),
-        Err(reason) => {
-            // SAFETY: as this function's.
-            unsafe { tell(error, error_size, &reason) };
-            std::ptr::null_mut()
-        }
+    unsafe {
+        let call = vpn_accept_begin(listener, error, error_size);
+        vpn_call_finish(call, -1, error, error_size)
     }
 }
 
-/// Ends a listener. Connections that it has given stay.
+/// Begins to wait for the next connection of a peer, and returns at once. Returns NULL after an error, whose reason is
+/// then in `error`.
 ///
 /// # Safety
-/// `listener` is NULL or comes from `vpn_listen`, and is not used any more.
+/// As `vpn_accept`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vpn_listener_free(listener: *mut vpn_listener) {
-    if !listener.is_null() {
-        // SAFETY: it was made by `boxed`, and nobody else has it.
-        drop(unsafe { Box::from_raw(listener) });
+pub unsafe extern "C" fn vpn_accept_begin(
+    listener: *const vpn_listener,
+    error: *mut c_char,
+    error_size: usize,
+) -> *mut vpn_call {
+    let begin = || Ok(CALLS.add(LISTENERS.get(listener, "listener")?.accept()?));
+    // SAFETY: as this function's.
+    unsafe { told(begin(), error, error_size) }
+}
+
+/// Frees a listener. Accepts that are under way end with an error. Connections that it has given stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn vpn_listener_free(listener: *mut vpn_listener) {
+    if let Some(listener) = LISTENERS.remove(listener) {
+        listener.close();
     }
 }
 
 /// The descriptor of a connection, a stream socket for `poll`, `read`, `write`, `send`, `recv` and `shutdown`. It
-/// belongs to the connection: do not close it.
-///
-/// # Safety
-/// `stream` comes from `vpn_connect` or `vpn_accept`.
+/// belongs to the connection: do not close it. -1: the connection is freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vpn_stream_fd(stream: *const vpn_stream) -> c_int {
-    // SAFETY: as this function's.
-    unsafe { stream.as_ref() }.map_or(-1, |stream| stream.descriptor.as_raw_fd())
+pub extern "C" fn vpn_stream_fd(stream: *const vpn_stream) -> c_int {
+    STREAMS.get(stream, "stream").map_or(-1, |stream| stream.descriptor())
 }
 
 /// Tells whether a connection has ended with an error, once `read` has returned 0: returns 0 if the peer has said all,
-/// and -1 if not, with the reason in `error`.
+/// and -1 if not, with the reason in `error`. A connection also ends with an error after two hours in which neither end
+/// has said anything, and after five minutes if one end has said all.
 ///
 /// # Safety
-/// `stream` comes from `vpn_connect` or `vpn_accept`. `error` is NULL, or has `error_size` octets.
+/// `error` is NULL, or has `error_size` octets.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vpn_stream_error(
     stream: *const vpn_stream,
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
+    let stream = STREAMS.get(stream, "stream");
+    let reason = match &stream {
+        Ok(stream) => stream.error(),
+        Err(reason) => Some(reason.as_str()),
+    };
+    let Some(reason) = reason else { return 0 };
     // SAFETY: as this function's.
-    match unsafe { stream.as_ref() }.and_then(|stream| stream.error.get()) {
-        None => 0,
-        Some(reason) => {
-            // SAFETY: as this function's.
-            unsafe { tell(error, error_size, reason) };
-            -1
-        }
-    }
+    unsafe { tell(error, error_size, reason) };
+    -1
 }
 
-/// Closes a connection. The peer still gets all that was written.
-///
-/// # Safety
-/// `stream` is NULL or comes from `vpn_connect` or `vpn_accept`, and is not used any more.
+/// Closes a connection and frees it, with its descriptor. The peer still gets what was written, within 60 seconds.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn vpn_stream_free(stream: *mut vpn_stream) {
-    if !stream.is_null() {
-        // SAFETY: it was made by `boxed`, and nobody else has it.
-        drop(unsafe { Box::from_raw(stream) });
-    }
-}
-
-/// Gives a connection a descriptor, with a task that copies.
-fn relayed(runtime: &tokio::runtime::Handle, mut stream: TcpStream) -> Result<vpn_stream, String> {
-    let failed = |error: std::io::Error| format!("cannot make a descriptor: {error}");
-    let (theirs, ours) = UnixStream::pair().map_err(failed)?;
-    ours.set_nonblocking(true).map_err(failed)?;
-    let _inside = runtime.enter();
-    let mut ours = tokio::net::UnixStream::from_std(ours).map_err(failed)?;
-    let error = Arc::new(OnceLock::new());
-    let told = Arc::clone(&error);
-    // The other end is told at once, as it would be without the pair.
-    stream.set_nodelay(true);
-    runtime.spawn(async move {
-        let copied = copy_bidirectional_with_sizes(&mut ours, &mut stream, COPIED, COPIED).await;
-        if let Err(error) = copied {
-            let _ = told.set(error.to_string());
-        }
-        // Only now the end is seen: the reason is there before it.
-        drop(ours);
-    });
-    Ok(vpn_stream { descriptor: theirs.into(), error })
+pub extern "C" fn vpn_stream_free(stream: *mut vpn_stream) {
+    drop(STREAMS.remove(stream));
 }
