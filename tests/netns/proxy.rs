@@ -3,15 +3,16 @@
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, chown};
+use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::Space;
-use testkit::{FILTERED, NOBODY, Need, output, policies, test};
+use testkit::{FILTERED, NOBODY, Need, eventually, output, policies, test};
 
 pub const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
 
@@ -24,6 +25,12 @@ pub fn trials() -> Vec<Trial> {
         test("curl goes through a proxy of an ordinary user", NEEDS, curl),
         test("ports are forwarded in both directions", NEEDS, forwards),
         test("a proxy that cannot start says why", NEEDS, refusals),
+        test("clients of a proxy that are gone leave nothing", NEEDS, gone),
+        test(
+            "one host behind the tunnel does not take all places of a forwarded port",
+            NEEDS,
+            shares,
+        ),
     ]
 }
 
@@ -262,6 +269,89 @@ fn forwards() {
         answer.split_off(head + 4)
     });
     assert!(body == megabyte(), "{} octets", body.len());
+    proxy.stop();
+}
+
+/// A connection through the proxy's SOCKS5 to a port behind the gateway.
+fn socks(scene: &Scene, proxy: &Proxy, port: u16) -> TcpStream {
+    let address = proxy.address.clone();
+    let mut client = scene.host.run(|| TcpStream::connect(address)).expect("it listens");
+    client.write_all(&[5, 1, 0]).expect("written");
+    let mut octets = [0; 10];
+    client.read_exact(&mut octets[..2]).expect("an answer");
+    client.write_all(&[5, 1, 0, 1, 10, 1, 0, 1]).expect("written");
+    client.write_all(&port.to_be_bytes()).expect("written");
+    client.read_exact(&mut octets).expect("an answer");
+    assert_eq!(octets[..2], [5, 0]);
+    client
+}
+
+/// Neither those that have closed their socket, though the server does not, nor those that gave up while the proxy
+/// was connecting.
+fn gone() {
+    let scene = Scene::new();
+    let listener = scene.hub.space.run(|| TcpListener::bind((HOST, 0))).expect("free");
+    let port = listener.local_addr().expect("bound").port();
+    // So long, the system answers for a socket that a program has closed: a minute if nobody changes it.
+    scene.host.set("ipv4/tcp_fin_timeout", "2");
+    let proxy = scene.proxy(&["-L", "8081:10.1.0.77:80"]);
+    let descriptors = || {
+        let directory = format!("/proc/{}/fd", proxy.process.id());
+        fs::read_dir(directory).expect("it runs").count()
+    };
+    let before = descriptors();
+    // Nobody answers for this address.
+    let unanswered = scene.host.run(|| TcpStream::connect("127.0.0.1:8081")).expect("it listens");
+    let mut kept = Vec::new();
+    for _ in 0..50 {
+        let mut client = socks(&scene, &proxy, port);
+        client.write_all(b"all").expect("written");
+        drop(client);
+        let (mut server, _) = listener.accept().expect("accepted");
+        let mut octets = Vec::new();
+        server.read_to_end(&mut octets).expect("read");
+        assert_eq!(octets, b"all");
+        kept.push(server);
+    }
+    drop(unanswered);
+    eventually("the proxy has closed its sockets", || (descriptors() <= before).then_some(()));
+    proxy.stop();
+}
+
+/// A connection from an address of the gateway's side to the forwarded port. Returns `None` if it is refused.
+fn forwarded(from: [u8; 4]) -> Option<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((from, 0)).into()).expect("an own address");
+    let to: SocketAddr = format!("{OWN}:8082").parse().expect("an address");
+    let mut stream = socket.connect(&to.into()).ok().map(|()| TcpStream::from(socket))?;
+    stream.read_exact(&mut [0]).ok().map(|()| stream)
+}
+
+fn shares() {
+    let scene = Scene::new();
+    scene.hub.space.ip("address add 10.1.0.2/32 dev lo");
+    let port = scene.serves(b"up".to_vec());
+    let local = scene.host.run(|| TcpListener::bind("127.0.0.1:0")).expect("free");
+    let target = local.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in local.incoming().flatten() {
+            stream.write_all(b"x").expect("written");
+            kept.push(stream);
+        }
+    });
+    let proxy = scene.proxy(&["-R", &format!("8082:127.0.0.1:{target}")]);
+    let page = format!("http://{HOST}:{port}/");
+    let (body, _) = scene.curl(&["--socks5", &proxy.address, &page]);
+    assert_eq!(body, b"up");
+    let first: Vec<_> =
+        scene.hub.space.run(|| (0..300).map_while(|_| forwarded([10, 1, 0, 1])).collect());
+    assert_eq!(first.len(), 256);
+    let another = scene.hub.space.run(|| forwarded([10, 1, 0, 2]));
+    assert!(another.is_some(), "another host has a place");
+    let (body, _) = scene.curl(&["--socks5", &proxy.address, &page]);
+    assert_eq!(body, b"up");
+    drop(first);
     proxy.stop();
 }
 

@@ -2,7 +2,10 @@
 
 mod forward;
 mod http;
+mod serving;
+mod slots;
 mod socks;
+mod warnings;
 
 pub use forward::Forward;
 
@@ -10,28 +13,21 @@ use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::daemon::{Signals, StartupError, logging, memory};
 use crate::policy_file::{self, PolicyFileError};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serving::Serving;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tracing::{debug, warn};
+use vpn::net::relay::Limits;
 use vpn::net::{ConnectError, Network, TcpStream as Tunnelled};
 
-/// Connections at the same time. Further ones wait until one ends.
-const CONNECTIONS: usize = 4096;
-/// The time that a client has to say where it wants to.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Octets that are copied at once.
-const COPIED: usize = 64 << 10;
-/// A listener that fails is asked again after this time.
-const PAUSE: Duration = Duration::from_millis(100);
 /// The port of DNS.
 const DNS: u16 = 53;
 
@@ -54,6 +50,8 @@ pub struct Options {
     pub addresses: Vec<IpAddr>,
     /// Servers behind the tunnels that resolve names.
     pub name_servers: Vec<SocketAddr>,
+    /// A connection on which nobody says anything for this time is ended.
+    pub idle_limit: Duration,
     /// The form of the log; `None`: the configuration's.
     pub log_format: Option<LogFormat>,
     /// Stop when the parent process ends.
@@ -112,6 +110,7 @@ pub fn run(options: &Options) -> Result<(), ProxyError> {
     let (mut config, remark) = Config::find_unprivileged(options.config.as_deref())?;
     config.log.format = options.log_format.unwrap_or(config.log.format);
     logging::start(&config.log);
+    allow_descriptors();
     let file = policy_file::read_with(&options.policy, options.lenient)?;
     for warning in remark.iter().chain(&file.warnings) {
         warn!("{warning}");
@@ -166,6 +165,15 @@ fn check(options: &Options) -> Result<(), ProxyError> {
     }
 }
 
+/// Each connection needs a descriptor, and the usual limit is far below the highest one that the system allows.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, all) {
+        debug!(%error, "the limit of descriptors stays as it is");
+    }
+}
+
 /// The listeners on this host.
 struct Listeners {
     proxy: TcpListener,
@@ -196,17 +204,12 @@ impl Listeners {
         let mut tasks = JoinSet::new();
         let address = self.proxy.local_addr().unwrap_or(options.listen);
         let mut line = format!("ready: SOCKS5 and HTTP CONNECT on {address}");
-        let slots = Arc::new(Semaphore::new(CONNECTIONS));
-        let into = network.clone();
-        tasks.spawn(accept(self.proxy, Arc::clone(&slots), move |client, _| {
-            serve(client, into.clone())
-        }));
+        let limits = Limits { idle: options.idle_limit, ..Limits::default() };
+        let serving = Serving::new(network.clone(), limits, options.remote.len());
+        tasks.spawn(serving.clone().proxy(self.proxy));
         for (listener, forward) in self.local {
             line.push_str(&format!(", -L {forward}"));
-            let (network, target) = (network.clone(), forward.target());
-            tasks.spawn(accept(listener, Arc::clone(&slots), move |client, _| {
-                forward_in(client, network.clone(), target.clone())
-            }));
+            tasks.spawn(serving.clone().into_tunnels(listener, forward.target()));
         }
         for forward in &options.remote {
             line.push_str(&format!(", -R {forward}"));
@@ -214,75 +217,13 @@ impl Listeners {
             let local = SocketAddr::new(forward.address.unwrap_or(any), forward.port);
             let failed = |source| ProxyError::Listen { what: format!("-R {forward}"), source };
             let listener = network.listen(local).map_err(failed)?;
-            tasks.spawn(forward_out(listener, Arc::clone(&slots), forward.target()));
+            tasks.spawn(serving.clone().out_of_tunnels(listener, forward.clone()));
         }
         Ok((tasks, line))
     }
 }
 
-/// Serves the clients of a listener, each in a task of its own.
-async fn accept<F: Future<Output = ()> + Send + 'static>(
-    listener: TcpListener,
-    slots: Arc<Semaphore>,
-    serve: impl Fn(TcpStream, SocketAddr) -> F,
-) {
-    let mut clients = JoinSet::new();
-    loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((client, from)) => {
-                    let served = serve(client, from);
-                    clients.spawn(async move {
-                        served.await;
-                        drop(slot);
-                    });
-                }
-                Err(error) => {
-                    warn!(%error, "accepting a connection");
-                    tokio::time::sleep(PAUSE).await;
-                }
-            },
-            Some(_) = clients.join_next() => {}
-        }
-    }
-}
-
-/// Serves one client of the proxy.
-async fn serve(mut client: TcpStream, network: Network) {
-    let mut first = [0];
-    let wanted = timeout(PATIENCE, async {
-        match client.peek(&mut first).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ if first[0] == socks::VERSION => {
-                socks::wanted(&mut client).await.map(Protocol::Socks)
-            }
-            _ => http::wanted(&mut client).await.map(Protocol::Http),
-        }
-    });
-    let wanted = match wanted.await {
-        Ok(Ok(wanted)) => wanted,
-        Ok(Err(error)) => return debug!(%error, "a client of the proxy"),
-        Err(_) => return debug!("a client of the proxy did not say where it wants to"),
-    };
-    let outcome = network.connect(wanted.target()).await;
-    if let Err(error) = &outcome {
-        warn!("{}: {error}", wanted.target());
-    }
-    let told = match &wanted {
-        Protocol::Socks(_) => socks::tell(&mut client, &outcome).await,
-        Protocol::Http(_) => http::tell(&mut client, &outcome).await,
-    };
-    if let (Ok(()), Ok(mut stream)) = (told, outcome) {
-        if let Protocol::Http(wanted) = wanted
-            && stream.write_all(&wanted.early).await.is_err()
-        {
-            return;
-        }
-        relay(client, stream).await;
-    }
-}
-
+/// Where a client wants to, by the protocol in which it said so.
 enum Protocol {
     /// `HOST:PORT`.
     Socks(String),
@@ -295,47 +236,6 @@ impl Protocol {
             Self::Socks(target) => target,
             Self::Http(wanted) => &wanted.target,
         }
-    }
-}
-
-/// Leads one connection of this host into a tunnel.
-async fn forward_in(client: TcpStream, network: Network, target: String) {
-    match network.connect(&target).await {
-        Ok(stream) => relay(client, stream).await,
-        Err(error) => warn!("{target}: {error}"),
-    }
-}
-
-/// Leads connections out of the tunnels to a target of this host's network.
-async fn forward_out(listener: vpn::net::TcpListener, slots: Arc<Semaphore>, target: String) {
-    let mut clients = JoinSet::new();
-    loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        tokio::select! {
-            accepted = listener.accept() => {
-                let Ok((stream, _)) = accepted else { return };
-                let target = target.clone();
-                clients.spawn(async move {
-                    match TcpStream::connect(&target).await {
-                        Ok(client) => relay(client, stream).await,
-                        Err(error) => warn!("{target}: {error}"),
-                    }
-                    drop(slot);
-                });
-            }
-            Some(_) = clients.join_next() => {}
-        }
-    }
-}
-
-/// Copies both ways until both ends have said all.
-async fn relay(mut client: TcpStream, mut stream: Tunnelled) {
-    // Octets that one end sends at once are to reach the other one at once.
-    let _ = client.set_nodelay(true);
-    stream.set_nodelay(true);
-    let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPIED, COPIED).await;
-    if let Err(error) = copied {
-        debug!(%error, remote = %stream.peer_addr(), "a connection through the proxy");
     }
 }
 

@@ -38,7 +38,9 @@ pub async fn wanted(client: &mut impl Client) -> io::Result<Wanted> {
     let early = octets.split_off(head + END.len());
     let line = octets.split(|octet| *octet == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line).into_owned();
-    match line.split(' ').collect::<Vec<_>>()[..] {
+    // A log or a terminal would obey them.
+    let wanted = Some(&*line).filter(|line| !line.chars().any(char::is_control));
+    match wanted.unwrap_or_default().split(' ').collect::<Vec<_>>()[..] {
         ["CONNECT", target, "HTTP/1.0" | "HTTP/1.1"] if target.contains(':') => {
             Ok(Wanted { target: target.to_owned(), early })
         }
@@ -117,6 +119,7 @@ mod tests {
         for (sent, status) in [
             ("GET http://db.example/ HTTP/1.1\r\n\r\n", "405 "),
             ("CONNECT db.example HTTP/1.1\r\n\r\n", "400 "),
+            ("CONNECT a\nb:1 HTTP/1.1\r\n\r\n", "400 "),
             ("nonsense\r\n\r\n", "400 "),
             (long.as_str(), "431 "),
         ] {

@@ -70,11 +70,14 @@ async fn agree(client: &mut impl Client) -> io::Result<()> {
     Err(refusal("only methods of authentication that this proxy has not"))
 }
 
-/// A name; empty if it is no text.
+/// A name; empty if it is no text, or has characters that no name has and that a log or terminal obeys.
 async fn name(client: &mut impl Client) -> io::Result<String> {
     let mut name = vec![0; client.read_u8().await?.into()];
     client.read_exact(&mut name).await?;
     let name = String::from_utf8(name).unwrap_or_default();
+    if name.chars().any(char::is_control) {
+        return Ok(String::new());
+    }
     // An address of IPv6 in the place of a name.
     Ok(if name.parse::<Ipv6Addr>().is_ok() { format!("[{name}]") } else { name })
 }
@@ -175,9 +178,13 @@ mod tests {
     #[tokio::test]
     async fn a_refused_socks_request_gets_a_reply_code() {
         let address = [1, 10, 2, 0, 7, 0, 80];
-        for (command, tail, answer) in
-            [(2, &address[..], 7), (3, &address, 7), (1, &[9], 8), (1, &[3, 1, 0xff, 0, 80], 1)]
-        {
+        for (command, tail, answer) in [
+            (2, &address[..], 7),
+            (3, &address, 7),
+            (1, &[9], 8),
+            (1, &[3, 1, 0xff, 0, 80], 1),
+            (1, b"\x03\x03a\nb\0\x50", 1),
+        ] {
             let octets = [&[5, command, 0], tail].concat();
             let told = [&[5, answer, 0, 1][..], &[0; 6]].concat();
             assert_eq!(request(&octets).await, (None, told), "{octets:?}");

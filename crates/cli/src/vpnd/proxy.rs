@@ -7,6 +7,7 @@ use clap::Args;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Lets programs of this host use the tunnels through a proxy, as an ordinary user
 #[derive(Debug, Args)]
@@ -45,6 +46,9 @@ pub struct Proxy {
     /// Server behind a tunnel that resolves names
     #[arg(long, value_name = "ADDRESS[:PORT]", value_parser = proxy::name_server)]
     dns: Vec<SocketAddr>,
+    /// Ends a connection on which nobody says anything for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200, value_parser = clap::value_parser!(u32).range(1..))]
+    idle_limit: u32,
     /// Format of the log [default: the configuration's, human]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
@@ -67,6 +71,7 @@ impl Run for Proxy {
             remote: self.remote.clone(),
             addresses: self.address.clone(),
             name_servers: self.dns.clone(),
+            idle_limit: Duration::from_secs(self.idle_limit.into()),
             log_format: self.log_format,
             exit_with_parent: self.exit_with_parent,
         };
