@@ -1,9 +1,12 @@
 //! The log: what is written of the engine's events, and how the level is changed while the daemon runs.
 
+mod lines;
+
 use super::journald::{self, Journal};
 use crate::config::{BadLevel, Log, LogFormat, LogLevel};
 use crate::view::event_name;
 use ike::event::{Event, EventKind, Negotiated};
+use lines::Lines;
 use nix::sys::stat::{FileStat as Stat, fstat};
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -134,11 +137,15 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(style.colour);
+    let layer = tracing_subscriber::fmt::layer().with_ansi(style.colour);
     match format {
-        LogFormat::Human if style.time => layer.with_target(false).boxed(),
-        LogFormat::Human => layer.with_target(false).without_time().boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        LogFormat::Human if style.time => {
+            layer.with_writer(Lines(writer)).with_target(false).boxed()
+        }
+        LogFormat::Human => {
+            layer.with_writer(Lines(writer)).with_target(false).without_time().boxed()
+        }
+        LogFormat::Json => layer.with_writer(writer).json().flatten_event(true).boxed(),
     }
 }
 
@@ -358,6 +365,14 @@ mod tests {
         });
         assert!(text.contains("WARN"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn human_lines_begin_with_no_text_of_a_client() {
+        let text = logged(LogFormat::Human, |_| {
+            warn!("db\n2031-01-01T00:00:00.000000Z  INFO site: up: not covered");
+        });
+        assert_eq!(text.lines().filter(|line| !line.starts_with("    | ")).count(), 1, "{text}");
     }
 
     #[test]
