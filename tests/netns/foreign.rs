@@ -153,14 +153,18 @@ fn fetches_in_python(scene: &Scene, library: Option<&Path>) {
     });
 }
 
-/// `packaging/wheel` makes it of the library that is built already.
+/// `packaging/wheel` makes it of the library that is built already. Collecting the licenses of the libraries in it is
+/// played at night (`tests/packages`).
 fn wheel() {
     let scene = Scene::new();
     let directory = scene.directory.path();
+    let licenses = directory.join("licenses");
+    fs::write(&licenses, "the licenses of libraries").expect("writable");
     let made = [1, 2].map(|number| {
         let to = directory.join(format!("wheel{number}"));
         let mut make = Command::new(Path::new(FFI).join("../../packaging/wheel"));
-        make.arg("--library").arg(library()).arg("--output").arg(&to);
+        make.arg("--library").arg(library()).arg("--licenses").arg(&licenses);
+        make.arg("--output").arg(&to);
         output(make);
         let mut files =
             fs::read_dir(&to).expect("made").map(|entry| entry.expect("readable").path());
@@ -172,6 +176,10 @@ fn wheel() {
     install.args(["install", "--quiet", "--no-index", "--no-deps", "--target"]);
     install.arg(directory).arg(&made[0]);
     output(install);
+    let installed = fs::read_dir(directory).expect("there").map(|e| e.expect("readable").path());
+    let mut installed = installed.map(|path| path.join("licenses/LICENSES-of-libraries"));
+    let installed = installed.find(|path| path.exists()).expect("the licenses are installed");
+    assert_eq!(fs::read_to_string(installed).expect("text"), "the licenses of libraries");
     copy(&python_file("fetch.py"), directory);
     fetches_in_python(&scene, None);
 }

@@ -4,6 +4,7 @@ use crate::machine::{DEBIAN_12, DEBIAN_13, Machine};
 use crate::{NEEDS, PACKAGES, package_to};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use testkit::space::Space;
 use testkit::{Need, Stopped, test, until};
@@ -22,6 +23,7 @@ pub fn trials() -> Vec<Trial> {
         test("the packages: the same programs make the same octets", NEEDS, same_octets),
         test("the packages: the licenses of all libraries", NEEDS, licenses),
         test("the Debian package: each dependency is named once", NEEDS, dependencies),
+        test("the wheel: the licenses of all libraries", NEEDS, licenses_of_the_wheel),
         test("the packages: the documents with their pictures and samples", NEEDS, documents),
         test("the Debian package: lintian finds no error", CHECKED, no_error),
     ]
@@ -292,7 +294,6 @@ fn same_octets() {
     }
 }
 
-/// The names of the libraries that the programs contain stand in both packages, with licenses.
 fn dependencies() {
     let mut field = Command::new("dpkg-deb");
     field.arg("--field").arg(PACKAGES[0].join("vpnd.deb")).arg("Depends");
@@ -305,12 +306,23 @@ fn dependencies() {
     assert_eq!(packages, once.into_iter().collect::<Vec<_>>(), "{text}");
 }
 
-fn licenses() {
+/// The names of the libraries that a package of this workspace links stand in the text, with licenses.
+fn has_licenses(package: &str, text: &str) {
     let mut tree = Command::new(env!("CARGO"));
-    tree.args(["tree", "-q", "--frozen", "-p", "vpn-cli", "-e", "normal", "--prefix", "none"]);
+    tree.args(["tree", "-q", "--frozen", "-p", package, "-e", "normal", "--prefix", "none"]);
     let tree = testkit::output(tree);
     let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(names.len() > 150, "{names:?}");
+    assert!(names.len() > 100, "{names:?}");
+    let named: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let missing: Vec<&&str> = names.difference(&named).collect();
+    assert!(missing.is_empty(), "no license of {missing:?}");
+    for words in ["Permission is hereby granted", "Copyright (c) Tokio"] {
+        assert!(text.contains(words), "{words}");
+    }
+}
+
+fn licenses() {
     let mut deb = Command::new("sh");
     deb.args([
         "-c",
@@ -321,14 +333,21 @@ fn licenses() {
     rpm.args(["-c", "rpm2archive - <\"$0\" | tar --extract --gzip --to-stdout ./usr/share/licenses/vpnd/LICENSES-of-libraries"]);
     rpm.arg(PACKAGES[0].join("vpnd.rpm"));
     for text in [deb, rpm].map(testkit::output) {
-        let named: BTreeSet<&str> =
-            text.lines().filter_map(|line| line.split_whitespace().next()).collect();
-        let missing: Vec<&&str> = names.difference(&named).collect();
-        assert!(missing.is_empty(), "no license of {missing:?}");
-        for words in ["Permission is hereby granted", "Copyright (c) Tokio"] {
-            assert!(text.contains(words), "{words}");
-        }
+        has_licenses("vpn-cli", &text);
     }
+}
+
+fn licenses_of_the_wheel() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let programs = Path::new(env!("CARGO_BIN_EXE_vpnd")).parent().expect("a directory");
+    let mut make = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/wheel"));
+    make.arg("--library").arg(programs.join("deps/libvpn_ffi.so"));
+    make.arg("--output").arg(directory.path());
+    testkit::output(make);
+    let mut unzip = Command::new("sh");
+    unzip.args(["-c", "cd \"$0\" && python3 -m zipfile -e *.whl . && cat *.dist-info/licenses/LICENSES-of-libraries"]);
+    unzip.arg(directory.path());
+    has_licenses("vpn-ffi", &testkit::output(unzip));
 }
 
 /// Links between these documents are checked in `tests/docs`.
