@@ -5,6 +5,7 @@
 mod leaks;
 
 mod acceptance;
+mod as_printed;
 mod authentication_header;
 mod begin;
 mod causes;
@@ -90,6 +91,7 @@ fn main() -> std::process::ExitCode {
         restart::trials(),
         store::trials(),
         startsrc::trials(),
+        as_printed::trials(),
         stress::trials(),
         support::trials(),
         tokens::trials(),

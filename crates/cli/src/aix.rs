@@ -2,7 +2,8 @@
 //!
 //! Options, shape of the output and exit status are AIX's, so that scripts keep working. A message begins with the
 //! command's name and says what to do. The daemon is found by the environment variable `VPND_CONTROL`, since these
-//! commands have no option for its socket.
+//! commands have no option for its socket. Those that on AIX come before the daemons work without one: they change the
+//! files that it reads at its start, in the places that its configuration names (`VPND_CONFIG`, as for `startsrc`).
 
 mod acfo;
 mod advice;
@@ -24,7 +25,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use daemon::{connect, done, socket, tunnels};
+use daemon::{
+    configuration, connect, done, find, named_configuration, needs_daemon, not_kept, socket,
+    tell_kept, tunnels,
+};
 use flags::Flags;
 use trouble::Trouble;
 

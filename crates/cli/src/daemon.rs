@@ -10,7 +10,7 @@ use crate::control_socket;
 use crate::crypto::remarks;
 use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
-use crate::filter;
+use crate::filter::{self, FilterSettings};
 use crate::filter_advice;
 use crate::guard_advice;
 use crate::kernel_traffic;
@@ -230,12 +230,16 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
             directory.display()
         );
     }
-    if let Some(warning) = filter::warning(&config.filter.filter(), &config.esp.device) {
+    let (filter_settings, remark) = FilterSettings::read(&config.filter);
+    for remark in remark.into_iter().chain(filter_settings.remarks(&config.filter)) {
+        warn!("{remark}");
+    }
+    let filter = filter_settings.filter(&config.filter);
+    if let Some(warning) = filter::warning(&filter, &config.esp.device) {
         warn!("{warning}");
     }
     let unguarded = guard_advice::of(&file.policy, config);
-    for remark in filter_advice::of(&file.policy, &config.filter.filter()).iter().chain(&unguarded)
-    {
+    for remark in filter_advice::of(&file.policy, &filter).iter().chain(&unguarded) {
         warn!("{remark}");
     }
     let (socket, listener) = server::bind(&config.control.socket)?;
@@ -305,7 +309,7 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
             warn!("{remark}");
         }
         let of_ike = ike::Config { families: families.at_start(), ..config.ike() };
-        let builder = config.gateway(Arc::clone(&policy)).ike(of_ike);
+        let builder = config.gateway(Arc::clone(&policy)).ike(of_ike).filter(filter);
         let builder = builder.trust(trust).revocation_lists(lists);
         let builder = match key_sink {
             Some(sink) => builder.log_keys(sink),
@@ -332,6 +336,7 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
         let daemon = Daemon::new(gateway, source, keeper, levels)
             .with_crypto(crypto)
             .with_families(families)
+            .with_filter_settings(filter_settings)
             .configured(options.config.clone(), config.clone())
             .confined(confinement.info().clone())
             .exporting_keys_to(options.export_keys.clone());

@@ -1,13 +1,12 @@
 //! IPsec of each address family: the settings that outlive a restart, and the output of `vpnctl family`.
 
 use crate::config::FamiliesSection;
+use crate::kept;
 use crate::report::{Colour, Table, count, plain};
 use control::protocol::{FamiliesInfo, FamilyInfo};
 use esp::families::{Families, Family};
 use serde::Deserialize;
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +34,7 @@ impl FamilySettings {
     /// Reads what outlives a restart. An error in it comes back as text: a file that cannot be read keeps no daemon
     /// from starting.
     pub fn read(section: &FamiliesSection) -> (Self, Option<String>) {
-        let (persistent, remark) = match read(&section.file) {
+        let (persistent, remark) = match kept::read(&section.file) {
             Ok(persistent) => (persistent, None),
             Err(why) => {
                 let path = section.file.display();
@@ -107,24 +106,12 @@ impl Persistent {
     }
 }
 
-fn read(path: &Path) -> Result<Persistent, String> {
-    match fs::read_to_string(path) {
-        Ok(text) => toml::from_str(&text).map_err(|error| error.to_string()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Persistent::default()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Replaces the file: a reader, even after a crash, finds the old content or all of the new.
 fn replace(path: &Path, persistent: Persistent) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let line = |family: Family| match persistent.of(family) {
         Some(on) => format!("{} = {on}\n", family.name()),
         None => String::new(),
     };
-    let text = HEADER.to_owned() + &Family::ALL.map(line).concat();
-    host::replace::replace(path, text.as_bytes()).map_err(|(_, error)| error)
+    kept::replace(path, &(HEADER.to_owned() + &Family::ALL.map(line).concat()))
 }
 
 /// The sentence about a family that is off; `None`: it is on.
@@ -161,6 +148,7 @@ pub fn report(info: &FamiliesInfo, colour: Colour) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn section(directory: &Path) -> FamiliesSection {
         FamiliesSection { file: directory.join("state/families.toml"), ..Default::default() }

@@ -1,5 +1,9 @@
 //! The filter in words: what it shuts out, and what another one would change.
 
+mod settings;
+
+pub use settings::{FilterSettings, KeptDefaults};
+
 use control::protocol::FilterChange;
 use esp::filter::{DefaultAction, Filter, FilterAction, FilterRule};
 use policy::Selector;

@@ -1,8 +1,11 @@
 //! `mkdev`, `rmdev` and `lsdev` for the devices `ipsec_v4` and `ipsec_v6`, and `smit` for their menus: IPsec of each
 //! address family.
 
-use super::{Flags, Trouble, connect};
+use super::{Flags, Trouble, configuration, find, needs_daemon, not_kept, tell_kept};
+use crate::families::FamilySettings;
+use control::client::Client;
 use control::protocol::{Command, FamiliesInfo, Reply};
+use esp::families::Family;
 use std::io::Write;
 
 const MAKE: &str = "Usage: mkdev -c ipsec -t 4|6 | -l ipsec_v4|ipsec_v6";
@@ -18,7 +21,7 @@ struct Device {
     /// As the flag `-t` has it.
     kind: &'static str,
     description: &'static str,
-    family: &'static str,
+    family: Family,
 }
 
 const DEVICES: [Device; 2] = [
@@ -26,13 +29,13 @@ const DEVICES: [Device; 2] = [
         name: "ipsec_v4",
         kind: "4",
         description: "IP Version 4 Security Extension",
-        family: "ipv4",
+        family: Family::Ipv4,
     },
     Device {
         name: "ipsec_v6",
         kind: "6",
         description: "IP Version 6 Security Extension",
-        family: "ipv6",
+        family: Family::Ipv6,
     },
 ];
 
@@ -46,7 +49,7 @@ pub(super) fn make(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
         _ => return Err(Trouble::usage("name the class and the type, or the device", MAKE)),
     };
     nothing_else(&flags, MAKE)?;
-    set(device, true, true)?;
+    set("mkdev", device, true, true)?;
     writeln!(out, "{} Available", device.name)?;
     Ok(())
 }
@@ -60,7 +63,7 @@ pub(super) fn remove(words: &[String], out: &mut dyn Write) -> Result<(), Troubl
     let device = named(name)?;
     nothing_else(&flags, REMOVE)?;
     let for_good = flags.has('d');
-    set(device, false, for_good)?;
+    set("rmdev", device, false, for_good)?;
     writeln!(out, "{} {}", device.name, if for_good { "deleted" } else { "Defined" })?;
     Ok(())
 }
@@ -75,9 +78,20 @@ pub(super) fn list(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
         (None, None) => return Err(Trouble::usage("name the class ipsec or a device", LIST)),
     };
     nothing_else(&flags, LIST)?;
-    let state = ask(Command::Families)?;
+    let on: Vec<Family> = match find()? {
+        Some(mut client) => {
+            let families = ask(&mut client, Command::Families)?.families;
+            let is_on =
+                |family: &Family| families.iter().any(|f| f.family == family.name() && f.on);
+            Family::ALL.into_iter().filter(is_on).collect()
+        }
+        None => {
+            let families = kept()?.at_start();
+            Family::ALL.into_iter().filter(|family| families.has(*family)).collect()
+        }
+    };
     for device in DEVICES.iter().filter(|d| wanted.is_none_or(|wanted| wanted == d.name)) {
-        let on = state.families.iter().any(|f| f.family == device.family && f.on);
+        let on = on.contains(&device.family);
         let state = if on { "Available" } else { "Defined" };
         writeln!(out, "{} {state:<9}  {}", device.name, device.description)?;
     }
@@ -96,6 +110,7 @@ pub(super) fn menu(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
             MENU,
         ));
     };
+    let family = family.name();
     let of_filter = format!("vpnctl filter, vpnctl filter --{family} deny|permit");
     let lines = [
         ("Start IP Security", format!("mkdev -l {name}, or vpnctl family {family} on --persist")),
@@ -113,13 +128,29 @@ pub(super) fn menu(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
     Ok(())
 }
 
-fn set(device: &Device, on: bool, persist: bool) -> Result<(), Trouble> {
-    let family = device.family.to_owned();
-    ask(Command::SetFamily { family, on: Some(on), persist }).map(drop)
+/// Switches a family on or off in a running daemon, or at the next start of one.
+fn set(command: &str, device: &Device, on: bool, persist: bool) -> Result<(), Trouble> {
+    if let Some(mut client) = find()? {
+        let family = device.family.name().to_owned();
+        return ask(&mut client, Command::SetFamily { family, on: Some(on), persist }).map(drop);
+    }
+    if !persist {
+        return Err(needs_daemon("use -d as well"));
+    }
+    let settings = kept()?;
+    settings.persist(device.family, Some(on)).map_err(|error| not_kept(settings.file(), &error))?;
+    tell_kept(command, settings.file());
+    Ok(())
 }
 
-fn ask(command: Command) -> Result<FamiliesInfo, Trouble> {
-    let mut client = connect()?;
+/// The settings with which the daemon starts.
+fn kept() -> Result<FamilySettings, Trouble> {
+    let (settings, remark) = FamilySettings::read(&configuration()?.config.families);
+    remark.iter().for_each(|remark| eprintln!("{remark}"));
+    Ok(settings)
+}
+
+fn ask(client: &mut Client, command: Command) -> Result<FamiliesInfo, Trouble> {
     match client.ask(command)? {
         Reply::Families(families) => Ok(families),
         reply => Err(client.unexpected(&reply).into()),

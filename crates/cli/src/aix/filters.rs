@@ -1,6 +1,9 @@
 //! `mkfilt` and `lsfilt`: what happens to traffic that no tunnel covers.
 
-use super::{Flags, Trouble, connect, tunnels};
+use super::{
+    Flags, Trouble, configuration, connect, find, needs_daemon, not_kept, tell_kept, tunnels,
+};
+use crate::filter::{FilterSettings, KeptDefaults};
 use crate::lockout::{self, Answer};
 use crate::report::plain;
 use control::client::Client;
@@ -16,7 +19,8 @@ Usage: mkfilt -v 4|6 -u [-z P|D [--yes | --for 60s]]
 
 const LIST: &str = "Usage: lsfilt -v 4|6 [-O]";
 
-/// `-u` puts the rules in force, `-z` says what becomes of the rest, `-d` lets everything pass.
+/// `-u` puts the rules in force, `-z` says what becomes of the rest, `-d` lets everything pass. As on AIX, the rest has
+/// that fate after a restart, too.
 ///
 /// AIX has neither `--yes` nor `--for`: a host that drops everything may no longer be reached.
 pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble> {
@@ -33,14 +37,16 @@ pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble
         (true, None) if !flags.has('u') => DefaultAction::Permit,
         (false, Some("P" | "p")) => DefaultAction::Permit,
         (false, Some("D" | "d")) => DefaultAction::Deny,
-        // The rules of vpnd.toml are in force from its start.
-        (false, None) if flags.has('u') => return filter(&mut connect()?).map(drop),
+        // The rules of vpnd.toml are in force from the daemon's start.
+        (false, None) if flags.has('u') => return Ok(()),
         (_, Some(other)) => return Err(Trouble::usage(format!("-z is P or D, not {other}"), MAKE)),
         _ => return Err(Trouble::usage("-u or -d is needed", MAKE)),
     };
     let (ipv4, ipv6) = if v4 { (Some(action), None) } else { (None, Some(action)) };
-    let mut client = connect()?;
     let family = if v4 { "IPv4" } else { "IPv6" };
+    let Some(mut client) = find()? else {
+        return keep(KeptDefaults { ipv4, ipv6 }, family, &caution);
+    };
     if action == DefaultAction::Deny && !caution.yes && caution.time.is_none() {
         let filter = filter(&mut client)?;
         let denied = if v4 { filter.ipv4 } else { filter.ipv6 } == "deny";
@@ -49,7 +55,7 @@ pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble
         }
     }
     let undo_after_seconds = caution.time.map(|time| time.as_secs());
-    match client.ask(Command::SetFilter { ipv4, ipv6, undo_after_seconds })? {
+    match client.ask(Command::SetFilter { ipv4, ipv6, undo_after_seconds, persist: true })? {
         Reply::Filter(_) => {}
         reply => return Err(client.unexpected(&reply).into()),
     }
@@ -58,6 +64,27 @@ pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble
             "mkfilt: undone in {seconds} seconds unless confirmed with: vpnctl filter --confirm"
         );
     }
+    Ok(())
+}
+
+/// Has a default be in force from the next start of the daemon on.
+fn keep(wanted: KeptDefaults, family: &str, caution: &Caution) -> Result<(), Trouble> {
+    if caution.time.is_some() {
+        return Err(needs_daemon("leave out --for: nobody would undo the change in time"));
+    }
+    let section = configuration()?.config.filter;
+    let (settings, remark) = FilterSettings::read(&section);
+    remark.iter().for_each(|remark| eprintln!("mkfilt: {remark}"));
+    let denies = [wanted.ipv4, wanted.ipv6].contains(&Some(DefaultAction::Deny));
+    if denies
+        && !caution.yes
+        && !settings.denies(&section, wanted)
+        && lockout::ask("mkfilt", &[family])? == Answer::No
+    {
+        return Err(Trouble::new("not confirmed"));
+    }
+    settings.persist(wanted).map_err(|error| not_kept(settings.file(), &error))?;
+    tell_kept("mkfilt", settings.file());
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `ike cmd=activate|list|remove|log`.
 
 use super::listing::{self, Phase};
-use super::{Trouble, connect, done, tunnels};
+use super::{Trouble, connect, done, named_configuration, tunnels};
 use crate::config::Config;
 use crate::report::plain;
 use control::client::Client;
@@ -193,6 +193,9 @@ fn numbers(text: &str) -> Option<BTreeSet<u32>> {
 fn activate(words: &Words, out: &mut dyn Write) -> Result<(), Trouble> {
     let mut client = connect()?;
     let all = tunnels(&mut client, true)?;
+    if all.is_empty() {
+        return Err(Trouble::new("there is no tunnel; define one with: ikedb -p FILE"));
+    }
     let targets = words.targets(&all)?;
     // Without any words all that may start; where some are named, those this side may not start are errors.
     let names = match words.selects() || words.phase.is_some() {
@@ -204,6 +207,9 @@ fn activate(words: &Words, out: &mut dyn Write) -> Result<(), Trouble> {
         Reply::Activations(activations) => activations,
         reply => return Err(client.unexpected(&reply).into()),
     };
+    if activations.is_empty() {
+        eprintln!("ike: the policy has no tunnel that this side may start");
+    }
     let mut failed = 0;
     for activation in &activations {
         let tunnel =
@@ -275,9 +281,8 @@ fn take_down(client: &mut Client, target: &Target) -> Result<(), Trouble> {
 /// AIX reads the level of its log again from the configuration, and so does this.
 fn log() -> Result<(), Trouble> {
     let mut client = connect()?;
-    let named = std::env::var_os("VPND_CONFIG").filter(|value| !value.is_empty());
-    let path = match named {
-        Some(path) => Some(path.into()),
+    let path = match named_configuration() {
+        Some(path) => Some(path),
         None => configuration(&mut client)?,
     };
     let config = path.as_deref().map_or(Ok(Config::default()), Config::read).map_err(|error| {

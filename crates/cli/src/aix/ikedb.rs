@@ -1,6 +1,7 @@
 //! `ikedb`: the policy database.
 
-use super::{Flags, Trouble, socket};
+use super::{Flags, Trouble, configuration, find, starting};
+use crate::control_socket;
 use crate::convert::Convert;
 use crate::policy_file;
 use crate::report::plain;
@@ -55,9 +56,21 @@ pub(super) fn run(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> 
     }
 }
 
-/// Asks the daemon, or where none runs, works on the store that it will start with.
+/// Asks the daemon, or where none runs, works on the store that `startsrc` has it start with.
 fn ask(command: Command) -> Result<Reply, Trouble> {
-    let mut access = Access::open(&socket(), None)?;
+    let mut access = match find()? {
+        Some(client) => Access::Daemon(client),
+        None => {
+            let config = configuration()?.config;
+            let silent = Some(control_socket::of_daemon(None, &config));
+            if let Some(file) = starting::policy_file() {
+                eprintln!(
+                    "ikedb: warning: startsrc has vpnd run {file}, and not this database, as long as that file is there"
+                );
+            }
+            Access::Directory { path: config.policy.directory, silent }
+        }
+    };
     access.ask(command).map_err(|error| {
         let trouble = Trouble::from(error);
         // Where the store speaks of options, it means those of vpnctl.

@@ -1,7 +1,7 @@
 //! `startsrc`: starts `vpnd` as a service of systemd, or detached from the terminal where systemd does not run.
 
-use super::Trouble;
-use std::fs::{self, File, OpenOptions};
+use super::{Trouble, named_configuration};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -17,12 +17,23 @@ const LOG: &str = "/var/log/vpnd.log";
 /// The most of the log that a failure shows, in octets.
 const SHOWN: u64 = 4096;
 
+/// The policy file of a `vpnd` that is started here; `None`: it runs the policy store.
+pub(super) fn policy_file() -> Option<&'static str> {
+    Path::new(POLICY).exists().then_some(POLICY)
+}
+
 /// Starts the daemon and returns as soon as it is ready. Returns a note about a daemon that is no service.
 pub(super) fn start() -> Result<Option<String>, Trouble> {
-    match Path::new(SYSTEMD).is_dir() {
-        true => by_systemd().map(|()| None),
-        false => detached().map(Some),
+    if !Path::new(SYSTEMD).is_dir() {
+        return detached().map(Some);
     }
+    if named_configuration().is_some() {
+        eprintln!(
+            "startsrc: warning: the service of systemd reads the configuration that its unit names, and not that of \
+             VPND_CONFIG; see it with: systemctl cat vpnd"
+        );
+    }
+    by_systemd().map(|()| None)
 }
 
 fn by_systemd() -> Result<(), Trouble> {
@@ -54,14 +65,14 @@ fn detached() -> Result<String, Trouble> {
     let program = program();
     let mut command = Command::new(&program);
     command.arg("start");
-    let stored = match fs::exists(POLICY) {
-        Ok(true) => {
-            command.args(["--policy", POLICY]);
-            format!("its policy is {POLICY}")
+    let stored = match policy_file() {
+        Some(file) => {
+            command.args(["--policy", file]);
+            format!("its policy is {file}")
         }
-        _ => "it runs the policy store".to_owned(),
+        None => "it runs the policy store".to_owned(),
     };
-    if let Some(config) = std::env::var_os("VPND_CONFIG").filter(|value| !value.is_empty()) {
+    if let Some(config) = named_configuration() {
         command.arg("--config").arg(config);
     }
     let stderr = log.try_clone().map_err(|error| cannot(&format!("write {LOG}"), error))?;

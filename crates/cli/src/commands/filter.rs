@@ -9,7 +9,7 @@ use control::protocol::{Command as Ask, DefaultAction};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Shows the filter for traffic outside the tunnels, or changes its default until the next reload or restart
+/// Shows the filter for traffic outside the tunnels, or changes its default
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -17,11 +17,14 @@ Examples:
   vpnctl filter --ipv4 deny --for 60s       drop IPv4 that no tunnel and no rule covers, and undo it after 60 seconds
   vpnctl filter --confirm                   keep it
   vpnctl filter --ipv4 permit               undo it now
+  vpnctl filter --ipv6 deny --persist       drop IPv6 also after a restart
+  vpnctl filter --forget                    the defaults of vpnd.toml count again
 
 With deny, ssh to this host is dropped as well, unless a rule passes it. On a terminal the command asks before that. \
 With --for, the daemon undoes the change by itself unless you confirm it in time.
 
-Rules and permanent defaults belong in section [filter] of vpnd.toml: see docs/filter.md.")]
+A change lasts until the next reload or restart, or with --persist for good. Rules belong in section [filter] of \
+vpnd.toml: see docs/filter.md.")]
 pub struct Filter {
     /// Action for IPv4 packets that no rule and no tunnel covers
     #[arg(long, value_name = "ACTION", value_parser = default_action())]
@@ -33,8 +36,14 @@ pub struct Filter {
     #[arg(long = "for", value_name = "TIME", value_parser = lockout::time)]
     pub time: Option<Duration>,
     /// Keeps a change that was made with --for
-    #[arg(long, conflicts_with_all = ["ipv4", "ipv6", "time", "yes"])]
+    #[arg(long, conflicts_with_all = ["ipv4", "ipv6", "time", "yes", "persist", "forget"])]
     pub confirm: bool,
+    /// Has the change outlive a reload and a restart; with --for, once it is confirmed
+    #[arg(long)]
+    pub persist: bool,
+    /// Has the defaults of vpnd.toml count again, in place of those set with --persist or mkfilt
+    #[arg(long, conflicts_with_all = ["ipv4", "ipv6", "time", "persist"])]
+    pub forget: bool,
     /// Does not ask before a change that may shut out ssh
     #[arg(long)]
     pub yes: bool,
@@ -47,11 +56,15 @@ impl Run for Filter {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         let undo_after_seconds = self.time.map(|time| time.as_secs());
         let ask = match (self.ipv4, self.ipv6) {
-            (None, None) if self.time.is_some() => {
-                return Err(Failure::Other("--for goes with --ipv4 or --ipv6".into()));
+            (None, None) if self.time.is_some() || self.persist => {
+                let option = if self.persist { "--persist" } else { "--for" };
+                return Err(Failure::Other(format!("{option} goes with --ipv4 or --ipv6").into()));
             }
+            (None, None) if self.forget => Ask::ForgetFilter,
             (None, None) if !self.confirm => Ask::Filter,
-            (ipv4, ipv6) => Ask::SetFilter { ipv4, ipv6, undo_after_seconds },
+            (ipv4, ipv6) => {
+                Ask::SetFilter { ipv4, ipv6, undo_after_seconds, persist: self.persist }
+            }
         };
         if self.time.is_none() && !self.yes && !self.may_deny(session)? {
             return Ok(ExitCode::FAILURE);

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
 /// The section.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterSection {
     /// The action for IPv4 packets that no rule and no tunnel covers.
@@ -25,6 +26,8 @@ pub struct FilterSection {
     pub on_stop: OnStop,
     /// Whether the daemon starts without the guard.
     pub guard: GuardNeed,
+    /// The file of `mkfilt` and `vpnctl filter … --persist`, which takes precedence over `ipv4` and `ipv6`.
+    pub file: PathBuf,
     /// `[[filter.rule]]`, in the order in which they are asked.
     pub rule: Vec<Rule>,
 }
@@ -111,6 +114,19 @@ impl Ports {
 impl Default for Ports {
     fn default() -> Self {
         Self(PortRange::ANY)
+    }
+}
+
+impl Default for FilterSection {
+    fn default() -> Self {
+        Self {
+            ipv4: DefaultAction::default(),
+            ipv6: DefaultAction::default(),
+            on_stop: OnStop::default(),
+            guard: GuardNeed::default(),
+            file: PathBuf::from("/var/lib/vpnd/filter.toml"),
+            rule: Vec::new(),
+        }
     }
 }
 

@@ -2,12 +2,11 @@
 //! good.
 
 use crate::config::Crypto;
+use crate::kept;
 use ::crypto::CryptoProviders;
 use control::protocol::Tunable;
 use serde::Deserialize;
-use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -110,7 +109,7 @@ impl Tunables {
         let Crypto { nx_enabled, min_sz, in_core_enabled, .. } = *config;
         let defaults = Values { nx_enabled, min_sz, in_core_enabled };
         let mut remarks = Vec::new();
-        let persistent = read(&config.tunables).unwrap_or_else(|why| {
+        let persistent = kept::read(&config.tunables).unwrap_or_else(|why| {
             let path = config.tunables.display();
             remarks.push(format!("the tunables in {path} are ignored: {why}"));
             Persistent::default()
@@ -310,31 +309,21 @@ impl Persistent {
     }
 }
 
-fn read(path: &Path) -> Result<Persistent, String> {
-    match fs::read_to_string(path) {
-        Ok(text) => toml::from_str(&text).map_err(|error| error.to_string()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Persistent::default()),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Replaces the file: a reader, even after a crash, finds the old content or all of the new.
 fn replace(path: &Path, persistent: &Persistent) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut text = HEADER.to_owned();
     for (name, value) in NAMES.into_iter().zip(persistent.values()) {
         if let Some(value) = value {
             text.push_str(&format!("{name} = {value}\n"));
         }
     }
-    host::replace::replace(path, text.as_bytes()).map_err(|(_, error)| error)
+    kept::replace(path, &text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use ::crypto::{Choice, Cpu};
+    use std::fs;
 
     fn facility(instructions: &[&'static str]) -> Arc<CryptoProviders> {
         Arc::new(CryptoProviders::on(Cpu::with(instructions), Choice::default()))

@@ -4,6 +4,7 @@ use super::Daemon;
 use super::refusal::refusal;
 use crate::config::Config;
 use crate::counters::UNSERVED;
+use crate::filter::KeptDefaults;
 use crate::view;
 use crate::{filter, trace};
 use control::protocol::DefaultAction;
@@ -129,19 +130,50 @@ impl Daemon {
         ipv4: Option<DefaultAction>,
         ipv6: Option<DefaultAction>,
         undo_after: Option<Duration>,
+        persist: bool,
     ) -> Result<FilterInfo, Refusal> {
         // One at a time with reloads, which replace the filter, too.
         let _guard = self.reloading.lock().await;
         let before = self.filter().await?.filter;
+        let kept = if persist { KeptDefaults { ipv4, ipv6 } } else { KeptDefaults::default() };
         match undo_after {
-            Some(time) => self.pending_filter.set(Arc::clone(&before), time),
-            None => self.confirm_filter(),
+            Some(time) => self.pending_filter.set(Arc::clone(&before), time, kept),
+            None => self.confirm_filter()?,
         }
         let after = Filter {
             ipv4: ipv4.map_or(before.ipv4, view::default_action),
             ipv6: ipv6.map_or(before.ipv6, view::default_action),
             rules: before.rules.clone(),
         };
+        if *before != after {
+            self.set_filter(Arc::new(after)).await?;
+        }
+        if persist && undo_after.is_none() {
+            self.persist_defaults(kept)?;
+        }
+        self.described_filter().await
+    }
+
+    /// Has the defaults of the configuration count again.
+    pub(super) async fn forget_defaults(&self) -> Result<FilterInfo, Refusal> {
+        let _guard = self.reloading.lock().await;
+        let wrong =
+            |error: &dyn ToString| Refusal::new(RefusalCode::BadConfiguration, error.to_string());
+        let configured = match self.started_with.file.clone() {
+            Some(file) => tokio::task::spawn_blocking(move || Config::read(&file))
+                .await
+                .map_err(|error| wrong(&error))?
+                .map_err(|error| wrong(&error))?,
+            None => self.started_with.config.clone(),
+        };
+        let before = self.filter().await?.filter;
+        self.filter_settings.forget().map_err(|error| {
+            let file = self.filter_settings.file().display();
+            Refusal::new(RefusalCode::NotPossible, format!("{file} cannot be written: {error}"))
+        })?;
+        let _ = self.pending_filter.confirm();
+        let Filter { ipv4, ipv6, .. } = configured.filter.filter();
+        let after = Filter { ipv4, ipv6, rules: before.rules.clone() };
         if *before != after {
             self.set_filter(Arc::new(after)).await?;
         }
@@ -167,15 +199,18 @@ impl Daemon {
         let Some(status) = self.gateway().filter().status().await.map_err(refusal)? else {
             return Ok((Vec::new(), remark));
         };
-        let after = config.filter.filter();
+        let after = self.filter_settings.filter(&config.filter);
         let changes = filter::changes(&status.filter, &after);
         if dry_run {
             return Ok((changes, remark));
         }
         match undo_after.filter(|_| *status.filter != after) {
-            Some(time) => self.pending_filter.set(Arc::clone(&status.filter), time),
+            Some(time) => {
+                let before = Arc::clone(&status.filter);
+                self.pending_filter.set(before, time, KeptDefaults::default());
+            }
             // The file is what counts from now on.
-            None => drop(self.pending_filter.confirm()),
+            None => _ = self.pending_filter.confirm(),
         }
         if *status.filter != after {
             self.set_filter(Arc::new(after)).await?;

@@ -9,6 +9,7 @@ use crate::certificates::Keeper;
 use crate::config::{Config, Found, OnStop};
 use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
+use crate::filter::FilterSettings;
 use control::protocol::{Command, ConfinementInfo, Refusal, Reply};
 use policy::Policy;
 use policy::xml::Definitions;
@@ -30,6 +31,7 @@ pub struct Daemon {
     pub(super) levels: LevelControl,
     pub(super) crypto: Tunables,
     pub(super) families: FamilySettings,
+    pub(super) filter_settings: FilterSettings,
     pub(super) keys_exported_to: Option<PathBuf>,
     pub(super) confinement: Option<ConfinementInfo>,
     /// The configuration that the daemon was started with, and its file.
@@ -61,6 +63,7 @@ impl Daemon {
             levels,
             crypto: Tunables::default(),
             families: FamilySettings::default(),
+            filter_settings: FilterSettings::default(),
             keys_exported_to: None,
             confinement: None,
             started_with: Found::default(),
@@ -89,6 +92,12 @@ impl Daemon {
     #[must_use]
     pub fn with_families(self, families: FamilySettings) -> Self {
         Self { families, ..self }
+    }
+
+    /// Lets it know the defaults of the filter that outlive a restart.
+    #[must_use]
+    pub fn with_filter_settings(self, filter_settings: FilterSettings) -> Self {
+        Self { filter_settings, ..self }
     }
 
     /// Lets it know where the gateway's keys are written to, so that it tells everybody who asks.
@@ -207,10 +216,11 @@ impl Service for Daemon {
                 self.remove_sas(&name, keep_blocked).await.map(Reply::SaRemoved)
             }
             Command::Filter => self.described_filter().await.map(Reply::Filter),
-            Command::SetFilter { ipv4, ipv6, undo_after_seconds } => {
+            Command::SetFilter { ipv4, ipv6, undo_after_seconds, persist } => {
                 let undo_after = undo_after_seconds.map(Duration::from_secs);
-                self.set_defaults(ipv4, ipv6, undo_after).await.map(Reply::Filter)
+                self.set_defaults(ipv4, ipv6, undo_after, persist).await.map(Reply::Filter)
             }
+            Command::ForgetFilter => self.forget_defaults().await.map(Reply::Filter),
             Command::Trace { packet } => self.trace(&packet).await.map(Reply::Trace),
             Command::Stop { keep_guard } => {
                 self.keep_guard.store(keep_guard, Ordering::SeqCst);

@@ -5,10 +5,11 @@
 
 use crate::running;
 use cli::certificates::Keeper;
-use cli::config::{Certificates, Config, Crypto, FamiliesSection, Log};
+use cli::config::{Certificates, Config, Crypto, FamiliesSection, FilterSection, Log};
 use cli::crypto::tunables::Tunables;
 use cli::daemon::{self, Daemon, Source};
 use cli::families::FamilySettings;
+use cli::filter::FilterSettings;
 use control::client::Client;
 use control::protocol::{Command, Reply};
 use ike::failure::{Failure, FailureKind};
@@ -57,6 +58,8 @@ impl Bench {
         let log = daemon::start_log(&Log::default());
         let section = FamiliesSection { file: path("families.toml"), ..Default::default() };
         let (families, _) = FamilySettings::read(&section);
+        let section = FilterSection { file: path("filter.toml"), ..Default::default() };
+        let (filter, _) = FilterSettings::read(&section);
         let crypto = Crypto { tunables: path("crypto.toml"), ..Crypto::default() };
         let workers = memory.gateway().workers().clone();
         let (tunables, _) = Tunables::start(&crypto, Arc::default(), Some(workers));
@@ -64,6 +67,7 @@ impl Bench {
             Daemon::new(memory.gateway().clone(), source, Arc::new(Keeper::new(certificates)), log)
                 .with_policy(policy, read.definitions)
                 .with_families(families)
+                .with_filter_settings(filter)
                 .with_crypto(tunables)
                 .configured(Some(path("running.toml")), Config::default());
         let thread = running::start(daemon, path("control.sock"));
@@ -183,7 +187,10 @@ fn the_document_shows_what_is_printed() {
 fn scripts_find_their_exit_status() {
     let bench = Bench::start();
     assert_eq!(bench.told("ike cmd=list"), "", "no tunnels, no output");
-    assert_eq!(bench.told("ike cmd=activate"), "");
+    for words in ["", " phase=2", " autostart"] {
+        let error = bench.refused(&format!("ike cmd=activate{words}"));
+        assert_eq!(error, "ike: there is no tunnel; define one with: ikedb -p FILE\n");
+    }
     assert_eq!(bench.told("ikedb -p site.xml"), "");
     assert!(bench.refused("ikedb -p site.xml").contains("replace the stored one with -F"));
     assert_eq!(bench.told("ikedb -pF site.xml"), "");
@@ -294,9 +301,9 @@ fn scripts_find_their_exit_status() {
         assert!(error.contains(instead), "{line}: {error}");
     }
     assert_eq!(bench.told("acfo -t min_sz=64"), "");
-    assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 64\n");
+    assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 64.\n");
     assert_eq!(bench.told("acfo -R"), "");
-    assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 1024\n");
+    assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 1024.\n");
     let denied = bench.run("mkfilt -v 6 -u -z D");
     assert_eq!((denied.status, denied.out.as_str()), (Some(0), ""));
     assert!(denied.error.contains("ssh"), "nobody can be asked: {}", denied.error);
@@ -355,9 +362,21 @@ fn a_default_that_nobody_confirms_comes_back() {
         thread::yield_now();
     }
     assert_eq!(default().as_deref(), Some("permit"));
+    let kept = || fs::read_to_string(bench.path("filter.toml")).unwrap_or_default();
     assert_eq!(bench.run("mkfilt -v 4 -u -z D --for 1h").status, Some(0));
+    assert_eq!(kept(), "", "nobody has confirmed it");
     assert_eq!(bench.told("mkfilt -v 4 -u -z D --yes"), "", "this confirms it");
     assert_eq!((left(), default().as_deref()), (None, Some("deny")));
+    assert!(kept().contains("ipv4 = \"deny\""), "{}", kept());
+    assert_eq!(bench.run("mkfilt -v 6 -u -z D --for 1h").status, Some(0));
+    assert!(!kept().contains("ipv6"), "{}", kept());
+    let confirm = process::Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+        .args(["filter", "--confirm", "--control"])
+        .arg(bench.path("control.sock"))
+        .output()
+        .expect("vpnctl is built");
+    assert!(confirm.status.success(), "{confirm:?}");
+    assert!(kept().ends_with("ipv4 = \"deny\"\nipv6 = \"deny\"\n"), "{}", kept());
 }
 
 #[test]

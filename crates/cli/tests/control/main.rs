@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod aix;
+mod aix_kept;
 mod completions;
 mod health;
 mod metrics;

@@ -202,7 +202,12 @@ fn the_daemon_tells_of_itself_and_of_packets() {
     assert_eq!((overview.tunnels.up, overview.children.up), (1, 1));
 
     let ipv6 = Some(DefaultAction::Deny);
-    let set = client.ask(Command::SetFilter { ipv4: None, ipv6, undo_after_seconds: None });
+    let set = client.ask(Command::SetFilter {
+        ipv4: None,
+        ipv6,
+        undo_after_seconds: None,
+        persist: false,
+    });
     let Ok(Reply::Filter(filter)) = set else { panic!("{set:?}") };
     assert_eq!((filter.ipv4.as_str(), filter.ipv6.as_str()), ("permit", "deny"));
     assert_eq!(client.ask(Command::Filter).expect("it has one"), Reply::Filter(filter));

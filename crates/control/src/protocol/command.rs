@@ -162,7 +162,7 @@ pub enum Command {
     /// Asks for the filter, which decides about traffic outside tunnels.
     Filter,
     /// Changes the fate of packets that no rule and no tunnel covers, until the daemon stops or reads its configuration
-    /// again.
+    /// again, or for good.
     SetFilter {
         /// `permit` or `deny`; `None`: as it is.
         #[serde(default)]
@@ -174,7 +174,12 @@ pub enum Command {
         /// A command without any field keeps what is in force.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         undo_after_seconds: Option<u64>,
+        /// It outlives a restart and a reload, once it is confirmed if it is to be undone after a time.
+        #[serde(default)]
+        persist: bool,
     },
+    /// Has the defaults of the configuration count again, in place of those that outlive a restart.
+    ForgetFilter,
     /// Asks for the way that a packet would take.
     Trace {
         /// The packet, as in `tcp 10.1.0.5:40000 10.2.0.7:443`.

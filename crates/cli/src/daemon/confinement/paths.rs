@@ -48,13 +48,13 @@ impl Paths {
         let store = options.policy.is_none().then_some(&config.policy.directory);
         // Also without SAs keyed by hand: some may be added later.
         let sequences = Some(&config.esp.sequences);
-        let families = Some(&config.families.file);
+        let (families, filter) = (Some(&config.families.file), Some(&config.filter.file));
         let metrics = match &config.metrics.listen {
             Some(Address::Unix(socket)) => Some(socket),
             _ => None,
         };
         let (control, tunables) = (Some(&config.control.socket), Some(&config.crypto.tunables));
-        let files = [control, tunables, families, sequences, metrics];
+        let files = [control, tunables, families, filter, sequences, metrics];
         let guard_file = config.esp.guard_file();
         paths.write = [Some(&config.esp.state_dir), options.export_keys.as_ref(), cache, store]
             .into_iter()
@@ -142,6 +142,7 @@ mod tests {
         config.esp.state_dir = root.join("state");
         config.crypto.tunables = root.join("crypto.toml");
         config.families.file = root.join("kept/families.toml");
+        config.filter.file = root.join("filter/filter.toml");
         config.esp.sequences = root.join("lib/sequences");
         let socket = root.join("run/service");
         fs::create_dir(root.join("run")).expect("writable");
@@ -160,7 +161,7 @@ mod tests {
         let paths = Paths::of(&options, &config);
         assert!(paths.read.contains(&root) && paths.read.contains(&root.join("archive")));
         assert!(paths.read.contains(&PathBuf::from(".")) && !paths.read.contains(&PathBuf::new()));
-        let write = ["state", "run", "", "kept", "lib", "monitoring", "state", "files"];
+        let write = ["state", "run", "", "kept", "filter", "lib", "monitoring", "state", "files"];
         let write = write.map(|name| root.join(name));
         assert_eq!(paths.remarks().count(), 0);
         assert_eq!((paths.write, paths.sockets), (write.to_vec(), vec![socket]));
