@@ -197,7 +197,7 @@ fn describe(trust: &Trust, policy: &Policy) -> Vec<CertificateInfo> {
             Credential::Signature(Signature { keys, .. }) => {
                 trust.own_items(&tunnel.local.identity, keys).contains(&item)
             }
-            _ => false,
+            Credential::PresharedKey(_) => false,
         };
         policy.tunnels.iter().filter(uses).map(|tunnel| tunnel.name.clone()).collect()
     };

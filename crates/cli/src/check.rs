@@ -123,7 +123,6 @@ fn ike_tunnel(text: &mut String, tunnel: &IkeTunnel, colour: Colour) {
                 let crl = if signature.use_crl { ", revocation lists wanted" } else { "" };
                 format!("certificate, {}{crl}", kinds.join(" or "))
             }
-            _ => "other".to_owned(),
         },
     );
     for (i, proposal) in tunnel.proposals.iter().enumerate() {

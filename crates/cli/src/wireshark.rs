@@ -144,7 +144,7 @@ fn ike_line(keys: &IkeKeys) -> Result<Secret, Unknown> {
     let encryption = match suite.encryption {
         IkeEncryption::AesGcm16(bits) => format!("AES-GCM-{bits} with 16 octet ICV [RFC5282]"),
         IkeEncryption::AesCbc(bits) => format!("AES-CBC-{bits} [RFC3602]"),
-        _ => return Err(Unknown(suite.to_string())),
+        IkeEncryption::ChaCha20Poly1305 => return Err(Unknown(suite.to_string())),
     };
     let integrity = match suite.integrity {
         None => "NONE [RFC4306]",
@@ -156,7 +156,6 @@ fn ike_line(keys: &IkeKeys) -> Result<Secret, Unknown> {
         Some(Integrity::AesXcbc96 | Integrity::AesCmac96) => {
             "ANY 96-bits of Authentication [No Checking]"
         }
-        Some(_) => return Err(Unknown(suite.to_string())),
     };
     let (initiator, responder) = (&keys.initiator, &keys.responder);
     let mut line = String::with_capacity(LINE);
@@ -178,20 +177,21 @@ fn esp_line(keys: &EspKeys) -> Result<Secret, Unknown> {
     let mac = |integrity| match integrity {
         // The ICV covers the upper half of the sequence number, which these columns have no place for.
         i if keys.esn => unchecked(i),
-        Integrity::HmacMd5_96 => Some("HMAC-MD5-96 [RFC2403]"),
-        Integrity::HmacSha1_96 => Some("HMAC-SHA-1-96 [RFC2404]"),
-        Integrity::HmacSha2_256_128 => Some("HMAC-SHA-256-128 [RFC4868]"),
-        Integrity::HmacSha2_384_192 => Some("HMAC-SHA-384-192 [RFC4868]"),
-        Integrity::HmacSha2_512_256 => Some("HMAC-SHA-512-256 [RFC4868]"),
-        i => unchecked(i),
+        Integrity::HmacMd5_96 => "HMAC-MD5-96 [RFC2403]",
+        Integrity::HmacSha1_96 => "HMAC-SHA-1-96 [RFC2404]",
+        Integrity::HmacSha2_256_128 => "HMAC-SHA-256-128 [RFC4868]",
+        Integrity::HmacSha2_384_192 => "HMAC-SHA-384-192 [RFC4868]",
+        Integrity::HmacSha2_512_256 => "HMAC-SHA-512-256 [RFC4868]",
+        Integrity::AesXcbc96 | Integrity::AesCmac96 => unchecked(integrity),
     };
     let (encryption, integrity) = match keys.suite {
-        Suite::AesGcm16(_) => ("AES-GCM with 16 octet ICV [RFC4106]", Some("NULL")),
+        Suite::AesGcm16(_) => ("AES-GCM with 16 octet ICV [RFC4106]", "NULL"),
         Suite::AesCbcMac(_, integrity) => ("AES-CBC [RFC3602]", mac(integrity)),
         Suite::NullMac(integrity) => ("NULL", mac(integrity)),
-        _ => ("", None),
+        Suite::ChaCha20Poly1305 | Suite::AesGmac(_) | Suite::DesCbcMac(..) | Suite::Ah(_) => {
+            return Err(Unknown(keys.suite.to_string()));
+        }
     };
-    let Some(integrity) = integrity else { return Err(Unknown(keys.suite.to_string())) };
     let version = if matches!(keys.source, IpAddr::V4(_)) { "IPv4" } else { "IPv6" };
     let DirectionKeys { encryption: key, integrity: mac_key } = &keys.keys;
     let mut line = String::with_capacity(LINE);
@@ -204,16 +204,15 @@ fn esp_line(keys: &EspKeys) -> Result<Secret, Unknown> {
 }
 
 /// An ICV of the same length that is not checked.
-fn unchecked(integrity: Integrity) -> Option<&'static str> {
+fn unchecked(integrity: Integrity) -> &'static str {
     match integrity {
         Integrity::HmacMd5_96
         | Integrity::HmacSha1_96
         | Integrity::AesXcbc96
-        | Integrity::AesCmac96 => Some("ANY 96 bit authentication [no checking]"),
-        Integrity::HmacSha2_256_128 => Some("ANY 128 bit authentication [no checking]"),
-        Integrity::HmacSha2_384_192 => Some("ANY 192 bit authentication [no checking]"),
-        Integrity::HmacSha2_512_256 => Some("ANY 256 bit authentication [no checking]"),
-        _ => None,
+        | Integrity::AesCmac96 => "ANY 96 bit authentication [no checking]",
+        Integrity::HmacSha2_256_128 => "ANY 128 bit authentication [no checking]",
+        Integrity::HmacSha2_384_192 => "ANY 192 bit authentication [no checking]",
+        Integrity::HmacSha2_512_256 => "ANY 256 bit authentication [no checking]",
     }
 }
 

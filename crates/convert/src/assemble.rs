@@ -448,7 +448,7 @@ impl Names {
 pub(super) fn keys(policy: &Policy) -> BTreeMap<Identity, Secret> {
     let of = |tunnel: &Arc<IkeTunnel>| match &tunnel.credential {
         Credential::PresharedKey(secret) => Some((tunnel.remote.identity.clone(), secret.clone())),
-        _ => None,
+        Credential::Signature(_) => None,
     };
     policy.tunnels.iter().filter_map(of).collect()
 }

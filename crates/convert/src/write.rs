@@ -414,7 +414,7 @@ fn identity(identity: &Identity) -> (&'static str, String) {
         Identity::Fqdn(name) => ("FQDN", name.clone()),
         Identity::UserFqdn(name) => ("User_FQDN", name.clone()),
         Identity::Dn(name) => ("ASN1_DN", name.to_string()),
-        other => ("Key_ID", other.to_string()),
+        Identity::KeyId(_) => ("Key_ID", identity.to_string()),
     }
 }
 
@@ -430,8 +430,6 @@ fn esp_encryption(encryption: EspEncryption) -> String {
         EspEncryption::ChaCha20Poly1305 => "ESP_CHACHA20_POLY1305".to_owned(),
         EspEncryption::DesCbc(keys) => format!("ESP_{keys}"),
         EspEncryption::Null => "ESP_NULL".to_owned(),
-        // The reader refuses what has no name, rather than taking it for something else.
-        _ => String::new(),
     }
 }
 
@@ -443,7 +441,7 @@ fn hash(integrity: Integrity) -> &'static str {
         Integrity::HmacSha2_384_192 => "HMAC_SHA2_384",
         Integrity::HmacSha2_512_256 => "HMAC_SHA2_512",
         Integrity::AesXcbc96 => "AES-XCBC",
-        _ => "AES-CMAC",
+        Integrity::AesCmac96 => "AES-CMAC",
     }
 }
 
@@ -455,7 +453,7 @@ fn esp_authentication(integrity: Integrity) -> &'static str {
         Integrity::HmacSha2_384_192 => "HMAC-SHA2-384",
         Integrity::HmacSha2_512_256 => "HMAC-SHA2-512",
         Integrity::AesXcbc96 => "AES-XCBC-MAC-96",
-        _ => "AES-CMAC-96",
+        Integrity::AesCmac96 => "AES-CMAC-96",
     }
 }
 
@@ -471,7 +469,7 @@ fn ah_authentication(integrity: AhIntegrity) -> String {
         Integrity::HmacSha2_384_192 => "AH_SHA2_384",
         Integrity::HmacSha2_512_256 => "AH_SHA2_512",
         Integrity::AesXcbc96 => "AH_AES_XCBC_MAC",
-        _ => "AH_AES_CMAC",
+        Integrity::AesCmac96 => "AH_AES_CMAC",
     }
     .to_owned()
 }
@@ -484,7 +482,7 @@ fn prf(prf: Prf) -> &'static str {
         Prf::HmacSha2_384 => "PRF_HMAC_SHA2_384",
         Prf::HmacSha2_512 => "PRF_HMAC_SHA2_512",
         Prf::Aes128Xcbc => "PRF_AES128_XCBC",
-        _ => "PRF_AES128_CMAC",
+        Prf::Aes128Cmac => "PRF_AES128_CMAC",
     }
 }
 
@@ -504,7 +502,6 @@ fn number(group: Group) -> String {
         Group::MlKem512 => 35,
         Group::MlKem768 => 36,
         Group::MlKem1024 => 37,
-        _ => unreachable!("every group of a policy has its number here"),
     }
     .to_string()
 }

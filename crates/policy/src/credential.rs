@@ -53,7 +53,6 @@ impl fmt::Debug for Secret {
 
 /// The authentication of both sides of a tunnel (RFC 7296 §2.15).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Credential {
     /// A preshared key, the same for both sides.
     PresharedKey(Secret),

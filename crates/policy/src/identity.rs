@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An identity as it stands in a policy and in an ID payload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Identity {
     /// ID_IPV4_ADDR.
     Ipv4(Ipv4Addr),

@@ -53,7 +53,6 @@ impl DesKeys {
 
 /// Encryption of the IKE SA (transform type 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum IkeEncryption {
     /// ENCR_AES_CBC (RFC 3602), needs an integrity transform.
     AesCbc(KeyBits),
@@ -72,7 +71,6 @@ impl IkeEncryption {
 
 /// Encryption of ESP (transform type 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum EspEncryption {
     /// ENCR_AES_CBC (RFC 3602), needs an integrity transform.
     AesCbc(KeyBits),
@@ -108,7 +106,6 @@ impl EspEncryption {
 
 /// Pseudorandom function (transform type 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Prf {
     /// PRF_HMAC_MD5; weak, only where the policy names it.
     HmacMd5,
@@ -148,7 +145,6 @@ impl Prf {
 
 /// Integrity (transform type 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Integrity {
     /// AUTH_HMAC_MD5_96 (RFC 2403); weak, only where the policy names it.
     HmacMd5_96,
@@ -175,7 +171,6 @@ impl Integrity {
 
 /// Key exchange method (transform type 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Group {
     /// Group 2, 1024-bit MODP; weak, only where the policy names it.
     Modp1024,

@@ -32,7 +32,7 @@ fn tunnel_policy(tunnel: &IkeTunnel, definitions: &Definitions) -> TunnelPolicy 
         role: tunnel.role.to_string(),
         authentication: match tunnel.credential {
             Credential::PresharedKey(_) => "preshared_key",
-            _ => "signature",
+            Credential::Signature(_) => "signature",
         }
         .to_owned(),
         lifetime_seconds: tunnel.lifetime.hard.as_secs(),
@@ -83,7 +83,7 @@ fn id_type(endpoint: &Endpoint) -> &'static str {
         Identity::Fqdn(_) => "FQDN",
         Identity::UserFqdn(_) => "User_FQDN",
         Identity::Dn(_) => "ASN1_DN",
-        _ => "Key_ID",
+        Identity::KeyId(_) => "Key_ID",
     }
 }
 

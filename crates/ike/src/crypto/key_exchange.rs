@@ -52,31 +52,31 @@ enum Arithmetic {
 pub fn is_plausible(group: Group, value: &[u8]) -> bool {
     match arithmetic(group) {
         Arithmetic::Modp(modp) => modp.admits(value),
-        Arithmetic::Curve(_) => match group {
-            Group::Ecp256 => value.len() == 64,
-            Group::Ecp384 => value.len() == 96,
-            Group::Ecp521 => value.len() == 132,
-            _ => value.len() == 32,
+        Arithmetic::Curve(curve) => match curve {
+            Curve::P256 => value.len() == 64,
+            Curve::P384 => value.len() == 96,
+            Curve::P521 => value.len() == 132,
+            Curve::X25519 => value.len() == 32,
         },
-        Arithmetic::Kem(_) => value.len() == encapsulation_key_len(group),
+        Arithmetic::Kem(set) => value.len() == encapsulation_key_len(set),
     }
 }
 
 /// Octets of an initiator's public value (FIPS 203, table 3).
-fn encapsulation_key_len(group: Group) -> usize {
-    match group {
-        Group::MlKem512 => 800,
-        Group::MlKem768 => 1184,
-        _ => 1568,
+fn encapsulation_key_len(set: MlKem) -> usize {
+    match set {
+        MlKem::MlKem512 => 800,
+        MlKem::MlKem768 => 1184,
+        MlKem::MlKem1024 => 1568,
     }
 }
 
 /// Octets of a responder's public value (FIPS 203, table 3).
-fn ciphertext_len(group: Group) -> usize {
-    match group {
-        Group::MlKem512 => 768,
-        Group::MlKem768 => 1088,
-        _ => 1568,
+fn ciphertext_len(set: MlKem) -> usize {
+    match set {
+        MlKem::MlKem512 => 768,
+        MlKem::MlKem768 => 1088,
+        MlKem::MlKem1024 => 1568,
     }
 }
 
@@ -135,10 +135,10 @@ impl PrivateKey {
     /// always gives a secret, of which only its maker knows the same (FIPS 203 §7.3).
     pub fn agree(&self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
         let invalid = InvalidPublicValue { group: self.group };
-        let expected = match &self.private_value {
-            PrivateValue::Kem(_) => ciphertext_len(self.group),
+        let expected = match arithmetic(self.group) {
+            Arithmetic::Kem(set) => ciphertext_len(set),
             // Both sides' values have one length.
-            _ => self.public_value.len(),
+            Arithmetic::Modp(_) | Arithmetic::Curve(_) => self.public_value.len(),
         };
         if peer.len() != expected {
             return Err(invalid);
@@ -183,7 +183,6 @@ fn arithmetic(group: Group) -> Arithmetic {
         Group::MlKem512 => Arithmetic::Kem(MlKem::MlKem512),
         Group::MlKem768 => Arithmetic::Kem(MlKem::MlKem768),
         Group::MlKem1024 => Arithmetic::Kem(MlKem::MlKem1024),
-        _ => unreachable!("every Group has its arithmetic here"),
     }
 }
 

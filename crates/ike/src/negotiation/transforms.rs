@@ -22,7 +22,6 @@ pub fn group_id(group: Group) -> GroupId {
         Group::MlKem512 => GroupId::ML_KEM_512,
         Group::MlKem768 => GroupId::ML_KEM_768,
         Group::MlKem1024 => GroupId::ML_KEM_1024,
-        _ => unreachable!("every Group has its number here"),
     }
 }
 
@@ -54,7 +53,6 @@ pub(super) fn ike_encryption(encryption: IkeEncryption) -> Transform {
         IkeEncryption::AesCbc(k) => keyed(EncryptionId::ENCR_AES_CBC, k),
         IkeEncryption::AesGcm16(k) => keyed(EncryptionId::ENCR_AES_GCM_16, k),
         IkeEncryption::ChaCha20Poly1305 => unkeyed(EncryptionId::ENCR_CHACHA20_POLY1305),
-        _ => unreachable!("every IkeEncryption has its transform here"),
     }
 }
 
@@ -67,7 +65,6 @@ pub(super) fn esp_encryption(encryption: EspEncryption) -> Transform {
         EspEncryption::Null => unkeyed(EncryptionId::ENCR_NULL),
         EspEncryption::DesCbc(DesKeys::One) => unkeyed(EncryptionId::ENCR_DES),
         EspEncryption::DesCbc(DesKeys::Three) => unkeyed(EncryptionId::ENCR_3DES),
-        _ => unreachable!("every EspEncryption has its transform here"),
     }
 }
 
@@ -80,7 +77,6 @@ pub(super) fn prf(prf: Prf) -> Transform {
         Prf::HmacSha2_512 => PrfId::PRF_HMAC_SHA2_512,
         Prf::Aes128Xcbc => PrfId::PRF_AES128_XCBC,
         Prf::Aes128Cmac => PrfId::PRF_AES128_CMAC,
-        _ => unreachable!("every Prf has its transform here"),
     };
     plain(TransformType::PRF, id.0)
 }
@@ -94,7 +90,6 @@ pub(super) fn integrity(integrity: Integrity) -> Transform {
         Integrity::HmacSha2_512_256 => IntegrityId::AUTH_HMAC_SHA2_512_256,
         Integrity::AesXcbc96 => IntegrityId::AUTH_AES_XCBC_96,
         Integrity::AesCmac96 => IntegrityId::AUTH_AES_CMAC_96,
-        _ => unreachable!("every Integrity has its transform here"),
     };
     plain(TransformType::INTEG, id.0)
 }

@@ -71,7 +71,7 @@ impl Wanted {
             Credential::Signature(rules) => {
                 Self { signatures: true, revocation: rules.use_crl, ppk }
             }
-            _ => Self { ppk, ..Self::default() },
+            Credential::PresharedKey(_) => Self { ppk, ..Self::default() },
         }
     }
 

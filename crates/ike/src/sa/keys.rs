@@ -211,7 +211,9 @@ impl Keys {
         let integrity = suite.integrity.map_or(0, integrity_key_len);
         let encryption = match suite.encryption {
             IkeEncryption::AesCbc(k) => k.octets(),
-            _ => protection.key_material_len(),
+            IkeEncryption::AesGcm16(_) | IkeEncryption::ChaCha20Poly1305 => {
+                protection.key_material_len()
+            }
         };
         let material = prf_plus(
             prf::provider(crypto, suite.prf),

@@ -33,7 +33,6 @@ impl Identification {
             Identity::UserFqdn(name) => (IdType::RFC822_ADDR, name.clone().into_bytes()),
             Identity::KeyId(octets) => (IdType::KEY_ID, octets.clone()),
             Identity::Dn(name) => (IdType::DER_ASN1_DN, name.as_der().to_vec()),
-            _ => unreachable!("every Identity has its payload here"),
         };
         Self { kind, data }
     }
