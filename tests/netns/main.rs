@@ -40,6 +40,7 @@ mod output;
 mod page;
 mod path_mtu;
 mod planted;
+mod preflight;
 mod proxy;
 mod reload;
 mod restart;
@@ -90,6 +91,7 @@ fn main() -> std::process::ExitCode {
         shut_out::trials(),
         restart::trials(),
         store::trials(),
+        preflight::trials(),
         startsrc::trials(),
         as_printed::trials(),
         stress::trials(),

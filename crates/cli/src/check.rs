@@ -2,13 +2,10 @@
 
 mod findings;
 
-use crate::certificates;
 use crate::config::Config;
-use crate::crypto;
-use crate::filter_advice;
-use crate::guard_advice;
 use crate::kernel_traffic;
 use crate::policy_file;
+use crate::preflight;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
 use clap::ValueEnum;
@@ -64,17 +61,7 @@ pub fn check(request: &Request<'_>) -> Outcome {
     });
     let mut remarks = Vec::new();
     if let Ok(read) = &read {
-        remarks.extend(crypto::remarks::of(
-            &read.policy,
-            &::crypto::CryptoProviders::new(config.crypto.choice()),
-        ));
-        remarks.extend(filter_advice::of(&read.policy, &config.filter.filter()));
-        remarks.extend(guard_advice::of(&read.policy, config));
-        if certificates::are_used(&read.policy) {
-            let certificates = certificates::read(&config.certificates);
-            let more = certificates.remarks(&read.policy);
-            remarks.extend(certificates.errors.into_iter().chain(more));
-        }
+        remarks.extend(preflight::before_the_start(&read.policy, config));
     }
     let is_good = read.is_ok();
     let (output, errors) = match (format, read) {

@@ -7,16 +7,14 @@ use self::server::{Limits, SocketError, serve};
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, Found, LogFormat};
 use crate::control_socket;
-use crate::crypto::remarks;
 use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
 use crate::filter::{self, FilterSettings};
-use crate::filter_advice;
-use crate::guard_advice;
 use crate::kernel_traffic;
-use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
+use crate::preflight::{self, Surroundings};
 use crate::wireshark::{self, KeyDirectoryError};
+use ::crypto::CryptoProviders;
 use host::socket_file::SocketFile;
 use policy::Policy;
 use sd_notify::NotifyState;
@@ -238,10 +236,6 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
     if let Some(warning) = filter::warning(&filter, &config.esp.device) {
         warn!("{warning}");
     }
-    let unguarded = guard_advice::of(&file.policy, config);
-    for remark in filter_advice::of(&file.policy, &filter).iter().chain(&unguarded) {
-        warn!("{remark}");
-    }
     let (socket, listener) = server::bind(&config.control.socket)?;
     if let Some(endpoint) = config.traces.endpoint.as_ref().filter(|_| cfg!(not(feature = "otlp")))
     {
@@ -280,9 +274,6 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
     for error in &certificates.errors {
         error!("{error}");
     }
-    for warning in certificates.remarks(&file.policy) {
-        warn!("{warning}");
-    }
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -301,7 +292,13 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
         for warning in config.manual().as_ref().map(manual::at_start).unwrap_or_default() {
             warn!("{warning}");
         }
-        for remark in offload_advice::of(&policy, &config.planes(), &offload_advice::drivers()) {
+        let with = Surroundings {
+            config,
+            filter: &filter,
+            providers: &CryptoProviders::new(config.crypto.choice()),
+            certificates: Some(&certificates),
+        };
+        for remark in preflight::remarks(&policy, &with) {
             warn!("{remark}");
         }
         let (families, remark) = FamilySettings::read(&config.families);
@@ -329,7 +326,7 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
         let providers = gateway.crypto().providers();
         let (crypto, remarks) =
             Tunables::start(&config.crypto, Arc::clone(providers), Some(gateway.workers().clone()));
-        for remark in remarks.into_iter().chain(remarks::of(&policy, providers)) {
+        for remark in remarks {
             warn!("{remark}");
         }
         tokio::spawn(remind(Arc::clone(&keeper)));

@@ -37,7 +37,7 @@
 //! | Where are policy and certificates read? | `daemon/source.rs`, `policy_file.rs`, `store.rs`, `certificates.rs` |
 //! | Where does an answer get its fields, and its text? | `view.rs`, `view/`; `report.rs`, `report/` |
 //! | Where is a state explained, or judged? | `why/`, `health/`, `support/`; `src/findings/` of crate `vpn` |
-//! | Who warns of settings that do nothing or lock out? | `*_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
+//! | Who warns of settings that do nothing or lock out? | the table in `preflight.rs`; `*_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
 //! | Where do events, numbers and keys leave it? | `daemon/`, files of their names; `wireshark.rs` |
 //! | Where are AIX's commands? | `aix.rs`, `aix/` |
 //! | Where are manual pages and completions made? | `manual.rs`, `shell.rs`, `completions.rs` |
@@ -71,6 +71,7 @@ mod offload_advice;
 pub mod pki;
 pub mod policy_file;
 pub mod policy_new;
+mod preflight;
 pub mod probe;
 pub mod proxy;
 pub mod report;

@@ -5,12 +5,14 @@ pub mod command;
 
 pub use access::Access;
 
+use crate::config::Config;
+use crate::preflight;
 use control::protocol::{
     Command, GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Refusal, RefusalCode, Reply,
     Stored,
 };
-use policy::Database;
 use policy::database::{DatabaseError, Object, PutOptions, Selection};
+use policy::{Database, Policy};
 use std::path::Path;
 use vpn::store::{Store, StoreError};
 
@@ -78,26 +80,37 @@ pub fn get(database: &Database, wanted: &GetPolicy) -> Result<PolicyText, Refusa
     Ok(PolicyText(text))
 }
 
-/// Carries out a command on the store in a directory, which no daemon may be running from.
+/// Carries out a command on the store in a directory, which no daemon may be running from. The warnings are also those
+/// of a daemon that starts with the configuration.
 ///
 /// # Errors
 /// As the daemon would refuse it, or where the store cannot be used.
-pub fn without_daemon(directory: &Path, command: &Command) -> Result<Reply, Refusal> {
+pub fn without_daemon(
+    directory: &Path,
+    config: &Config,
+    command: &Command,
+) -> Result<Reply, Refusal> {
     if let Command::PolicyGet(wanted) = command {
         return get(&Store::look(directory).map_err(unusable)?, wanted).map(Reply::Policy);
     }
     let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
-    let described = |prepared: Prepared| Reply::Stored(prepared.describe(directory, dry_run));
+    let described = |mut prepared: Prepared, policy: &Policy| {
+        prepared.warnings.extend(preflight::before_the_start(policy, config));
+        Reply::Stored(prepared.describe(directory, dry_run))
+    };
     let wrong = || Refusal::new(RefusalCode::NotPossible, "only a running vpnd can do that");
     if dry_run {
         let database = Store::look(directory).map_err(unusable)?;
-        return prepare(&database, command).ok_or_else(wrong)?.map(described);
+        let prepared = prepare(&database, command).ok_or_else(wrong)??;
+        let loaded = prepared.database.load(&directory.display().to_string());
+        let policy = loaded.map(|loaded| loaded.policy).unwrap_or_default();
+        return Ok(described(prepared, &policy));
     }
     let mut store = Store::open(directory).map_err(unusable)?;
     let prepared = prepare(store.database(), command).ok_or_else(wrong)??;
-    let (checked, _) = store.check(prepared.database.clone()).map_err(unusable)?;
+    let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
     store.commit(checked).map_err(unusable)?;
-    Ok(described(prepared))
+    Ok(described(prepared, &loaded.policy))
 }
 
 impl Prepared {

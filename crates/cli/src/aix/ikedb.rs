@@ -68,7 +68,8 @@ fn ask(command: Command) -> Result<Reply, Trouble> {
                     "ikedb: warning: startsrc has vpnd run {file}, and not this database, as long as that file is there"
                 );
             }
-            Access::Directory { path: config.policy.directory, silent }
+            let path = config.policy.directory.clone();
+            Access::Directory { path, silent, config: Box::new(config) }
         }
     };
     access.ask(command).map_err(|error| {

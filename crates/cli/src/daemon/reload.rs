@@ -6,8 +6,10 @@ use super::service_manager::tell;
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::policy_file::PolicyFile;
-use crate::{crypto, filter_advice, kernel_traffic, offload_advice, view};
+use crate::preflight::{self, Surroundings};
+use crate::{kernel_traffic, view};
 use control::protocol::{Refusal, RefusalCode, Reloaded};
+use esp::filter::Filter;
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,30 +68,39 @@ impl Daemon {
         kernel_traffic::check(&file, &self.started_with.config)
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         usable(&certificates)?;
-        let advice = config.as_ref().map(|c| filter_advice::of(&file.policy, &c.filter.filter()));
+        let wanted = config.as_ref().map(|c| Arc::new(self.filter_settings.filter(&c.filter)));
         // First, since it alone may be refused.
         let (filter, remark) = self.reconfigure(config, dry_run, undo_after).await?;
-        let mut reloaded = self.put_in_force(file, certificates, dry_run).await?;
+        let mut reloaded = self.put_in_force(file, certificates, wanted, dry_run).await?;
         reloaded.filter = filter;
-        reloaded.warnings.extend(advice.unwrap_or_default().into_iter().chain(remark));
+        reloaded.warnings.extend(remark);
         Ok(reloaded)
     }
 
-    /// Gives the gateway another policy with what it is to trust, unless `dry_run`.
+    /// Gives the gateway another policy with what it is to trust, unless `dry_run`. `filter`: the one that will be in
+    /// force with it, if that changes.
     pub(super) async fn put_in_force(
         &self,
         file: PolicyFile,
         certificates: Certificates,
+        filter: Option<Arc<Filter>>,
         dry_run: bool,
     ) -> Result<Reloaded, Refusal> {
+        let filter = match filter {
+            Some(filter) => filter,
+            None => {
+                let status = self.gateway.filter().status().await.map_err(refusal)?;
+                status.map(|status| status.filter).unwrap_or_default()
+            }
+        };
+        let with = Surroundings {
+            config: &self.started_with.config,
+            filter: &filter,
+            providers: self.crypto.facility(),
+            certificates: Some(&certificates),
+        };
         let mut warnings = file.warnings;
-        warnings.extend(certificates.remarks(&file.policy));
-        warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
-        warnings.extend(offload_advice::of(
-            &file.policy,
-            &self.started_with.config.planes(),
-            &offload_advice::drivers(),
-        ));
+        warnings.extend(preflight::remarks(&file.policy, &with));
         let policy = Arc::new(file.policy);
         let changes = self.current().changes(&policy).into_iter().map(view::change).collect();
         let (tunnels, filter) = (policy.tunnels.len(), Vec::new());

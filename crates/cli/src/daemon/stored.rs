@@ -63,7 +63,7 @@ impl Daemon {
         .await?;
         // The remarks about the file are in `prepared`.
         let file = PolicyFile { warnings: Vec::new(), ..file };
-        let reloaded = self.put_in_force(file, certificates, dry_run).await?;
+        let reloaded = self.put_in_force(file, certificates, None, dry_run).await?;
         if !dry_run {
             for warning in prepared.warnings.iter().chain(&reloaded.warnings) {
                 warn!("{warning}");

@@ -16,6 +16,8 @@ pub enum Access {
         path: PathBuf,
         /// The socket on which no daemon answered.
         silent: Option<PathBuf>,
+        /// The configuration of a daemon that is started here.
+        config: Box<Config>,
     },
 }
 
@@ -26,15 +28,18 @@ impl Access {
     /// # Errors
     /// Where a daemon listens but cannot be asked.
     pub fn open(control: &Path, directory: Option<&Path>) -> Result<Self, ClientError> {
+        let config = || Box::new(Config::find(None).unwrap_or_default().config);
         if let Some(directory) = directory {
-            return Ok(Self::Directory { path: directory.to_owned(), silent: None });
+            let (path, config) = (directory.to_owned(), config());
+            return Ok(Self::Directory { path, silent: None, config });
         }
         match Client::connect(control) {
             Ok(client) => Ok(Self::Daemon(client)),
             Err(ClientError::NoDaemon(socket)) => {
                 // The directory that a daemon with the default configuration would use.
-                let config = Config::find(None).unwrap_or_default().config;
-                Ok(Self::Directory { path: config.policy.directory, silent: Some(socket) })
+                let config = config();
+                let path = config.policy.directory.clone();
+                Ok(Self::Directory { path, silent: Some(socket), config })
             }
             Err(error) => Err(error),
         }
@@ -47,8 +52,8 @@ impl Access {
     pub fn ask(&mut self, command: Command) -> Result<Reply, ClientError> {
         match self {
             Self::Daemon(client) => client.ask(command),
-            Self::Directory { path, silent } => {
-                let outcome = without_daemon(path, &command);
+            Self::Directory { path, silent, config } => {
+                let outcome = without_daemon(path, config, &command);
                 let explained = |refusal| explain(refusal, silent.as_deref(), path);
                 outcome.map_err(|refusal| ClientError::Refused(explained(refusal)))
             }
