@@ -68,7 +68,7 @@ mod protection {
         Protection { ah: true, policy: ["AH_SHA", ""], charon: "sha1", listed: "HMAC_SHA1_96" };
 }
 
-/// The policy that the vendor's documentation prints, unaltered.
+/// The policy that the AIX document prints, unaltered.
 fn sample() -> Vec<Scenario> {
     vec![
         scenario("the vendor's sample policy, begun by vpnd", NEEDS, || vendor(true)),

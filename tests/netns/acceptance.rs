@@ -1,4 +1,4 @@
-//! The policy that the vendor's documentation prints, on both ends: up with two commands, everything protected, and
+//! The policy that the AIX document prints, on both ends: up with two commands, everything protected, and
 //! nothing lost however often the keys change.
 
 use lab::traffic::{Echoes, Pings, Stream};

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The sample policy of AIX's documentation, as each end has it.
+/// The sample policy of the AIX document, a blog post of IBM's community, as each end has it.
 const POLICIES: [&str; 2] = [
     include_str!("../../../config/aix-sample-left.xml"),
     include_str!("../../../config/aix-sample-right.xml"),

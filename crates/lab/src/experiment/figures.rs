@@ -56,7 +56,7 @@ const DOCUMENTS: [Document; 5] = [
                 ],
             ),
             figure(
-                "the algorithms that gain",
+                "the other eight algorithms",
                 aix::ALGORITHMS,
                 &[
                     plot("in-core/algorithms.svg", "throughput"),
@@ -210,7 +210,7 @@ const DOCUMENTS: [Document; 5] = [
                 &[plot("multicore/workers.svg", "Gbit/s, packets/s and scaling efficiency")],
             ),
             figure(
-                "a gateway that decrypts and encrypts again",
+                "a gateway that decrypts and encrypts again (not a figure of the document)",
                 octeon::RELAY,
                 &[plot("multicore/relay.svg", "three hosts")],
             ),
@@ -283,7 +283,7 @@ fn index(read: &dyn Fn(&str) -> Option<String>) -> String {
          Five published documents report measurements of systems like this one. `vpnctl experiment all` repeats these\n\
          measurements on your machine. This page lists each of their figures with the plot that answers it. Every report\n\
          describes its machine, and the effects that such a machine cannot show. A place is a slide, figure or section of the\n\
-         document. Some have no number, and of some the number is not recorded.\n",
+         document; some have no number.\n",
     );
     for document in &DOCUMENTS {
         let mut table = Table::new(["figure", "where", "the document's result", "repeated here"]);

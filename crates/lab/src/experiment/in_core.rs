@@ -1,5 +1,5 @@
 //! The measurement of the AIX document: streams of TCP in both directions through its sample policy, with the
-//! processor's instructions for cryptography and without, for each algorithm that gains by them, and on parts of a
+//! processor's instructions for cryptography and without, for each algorithm that the document names, and on parts of a
 //! processor.
 
 mod alone;
@@ -329,7 +329,7 @@ mod tests {
         };
         assert_eq!(cell("GCM-256").as_deref(), Some("> 4.5"), "{table}");
         for gains in ["GCM-192", "GCM-128", "GMAC-256", "AH-GMAC-128"] {
-            assert_eq!(cell(gains).as_deref(), Some("gains"), "{table}");
+            assert_eq!(cell(gains).as_deref(), Some("similar expected"), "{table}");
         }
         assert_eq!(cell("CBC-256").as_deref(), Some("–"), "{table}");
         let fewer = Figures { states: &[State::Portable, State::InCore], ..figures };

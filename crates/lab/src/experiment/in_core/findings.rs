@@ -20,8 +20,8 @@ pub(super) fn write(
     (rounds, lasting): (usize, Duration),
 ) {
     report.say(format!(
-        "The document loads a sample policy (AES-256-GCM in transport mode between two partitions), sends TCP with iperf in \
-         both directions, and compares `in_core_enabled` 0 and 1. Here the same policy (`config/aix-sample-left.xml`, \
+        "The document loads a sample policy (AES-256-GCM in transport mode between two partitions), sends TCP with iperf \
+         between a client and a server, and compares `in_core_enabled` 0 and 1. Here the same policy (`config/aix-sample-left.xml`, \
          rekeyed every three minutes as it says) protects one stream of TCP between two hosts, which share the {} cores of \
          one machine. {}",
         lab.machine.cores,
@@ -148,8 +148,8 @@ fn algorithms(report: &mut Report, figures: &Figures<'_>) {
         "GMAC authenticates and does not encrypt: without the instructions it costs less than GCM, so that they save less. AH \
          goes through raw sockets, which take no super-packets: each packet costs system calls of its own, beside which its \
          GMAC weighs less still. CBC, with HMAC-SHA2-256, is what GCM took the place of; the document has no figure of it. \
-         CPU: processor time of both daemons for each gigabyte. The document has a figure of GCM-256 alone; of the others that \
-         it names it says that they gain.",
+         CPU: processor time of both daemons for each gigabyte. The document has a figure of GCM-256 alone; with the other \
+         eight it expects similar performance.",
     );
 }
 
@@ -258,7 +258,7 @@ fn least_gain() -> String {
 fn document(algorithm: Algorithm) -> String {
     match algorithm.protection {
         Protection::Esp(SAMPLE_ESP) => least_gain(),
-        Protection::Esp(_) | Protection::Ah(_) => "gains".to_owned(),
+        Protection::Esp(_) | Protection::Ah(_) => "similar expected".to_owned(),
         Protection::EspWithMac(_) => "–".to_owned(),
     }
 }

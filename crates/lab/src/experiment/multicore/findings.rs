@@ -30,12 +30,12 @@ pub(super) fn write(
     rounds: &str,
 ) {
     report.say(format!(
-        "The document measured IPsec (transport mode, ESP with HMAC) on one processor with 16 cores, between generators on ports \
-         of 2 × 10 Gbit/s. Here datagrams of one length go in both directions at once between two hosts on one machine with {} \
+        "The document measured IPsec (transport mode, ESP with HMAC) with a generator on ports of 2 × 10 Gbit/s. {} Here datagrams of one length go in both directions at once between two hosts on one machine with {} \
          cores, in transport mode over {} flows with an SA each. The flows take turns packet by packet, so that no two that \
          follow each other can be joined (GRO): each packet is sealed, sent, opened and written on its own account, as the \
          document's are. Both gateways, generator and sink share the cores. A length is that of the IP packet before it is \
          protected; rates are of both directions together, and of packets that arrived. {rounds}",
+        octeon::LINK,
         lab.machine.cores,
         FLOWS,
     ));

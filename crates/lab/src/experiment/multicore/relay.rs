@@ -177,7 +177,7 @@ pub(super) fn write(report: &mut Report, figures: &Figures<'_>, rows: &[Relayed]
     report.table(&table);
     report.say(format!(
         "Three hosts on this machine, in tunnel mode: the one in the middle opens each packet, its kernel looks up the route, and \
-         it seals the packet for the other tunnel. {} The three daemons, the generator and the sink share the cores; the CPU of \
+         it seals the packet for the other tunnel. {} This measurement is not the document's. The three daemons, the generator and the sink share the cores; the CPU of \
          the gateway by itself says how much one that has them alone would carry. Beside it are the packets that pass between \
          two hosts under the same conditions, in transport mode: each of those is sealed once and opened once.",
         octeon::RELAY

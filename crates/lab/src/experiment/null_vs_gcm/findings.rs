@@ -14,9 +14,9 @@ use crate::table::Table;
 pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
     let cores = lab.machine.cores;
     report.say(format!(
-        "The document measures strongSwan in IPFire with a kernel that uses one processor: without acceleration, with AES-128-GCM \
-         by AES-NI and PCLMULQDQ, and with the cipher NULL, which shows what everything else allows. With twelve connections and \
-         six cores it compares AES-128-GCM and NULL. Here both hosts, generator and sink share the {cores} cores of one machine; *one processor* is \
+        "The document, a page of IPFire, summarises a white paper of Intel of 2010 and measures nothing itself. The paper limited \
+         a kernel to one processor: without acceleration, with AES-128-GCM by AES-NI and PCLMULQDQ, and with the cipher NULL, \
+         which shows what everything else allows. With twelve connections and six cores it compared AES-128-GCM and NULL. Here both hosts, generator and sink share the {cores} cores of one machine; *one processor* is \
          one worker in each `vpnd`. As many datagrams are sent as arrive: {UNDER_WAY} of each tunnel are under way, and \
          {ALL_UNDER_WAY} of all tunnels at most. {rounds}",
     ));
@@ -95,7 +95,7 @@ pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, round
     report.table(&tunnels);
     report.say(format!(
         "Datagrams of {LARGE} octets; Gbit/s of packets. Both ends, generator and sink have {cores} cores together, so that \
-         further workers take from the traffic what they add to the tunnels; the document had six for one end. *{}* is the same \
+         further workers take from the traffic what they add to the tunnels; the white paper had six for one end. *{}* is the same \
          traffic on the wire between the hosts: as much as generator, sink and wire allow.",
         BARE.name,
     ));
