@@ -81,6 +81,8 @@ pub enum Reason {
     Unknown(String, &'static [Suite]),
     /// There is no room for one more SA (ENOSPC).
     Full,
+    /// There is no room for one more address to which SAs receive, beside so many (ENOSPC).
+    AddressesFull(usize),
     /// The kernel said yes and does it in software.
     Ignored,
     /// The kernel or its driver said no, in its words.
@@ -145,6 +147,7 @@ impl Reason {
             Self::FeatureOff => "feature_off",
             Self::Unsupported(_) | Self::Unknown(..) => "unsupported",
             Self::Full => "full",
+            Self::AddressesFull(_) => "addresses_full",
             Self::Ignored => "ignored",
             Self::Refused(_) => "refused",
             Self::Gone => "gone",
@@ -171,6 +174,10 @@ impl fmt::Display for Reason {
                 )
             }
             Self::Full => f.write_str("the device has no room for another SA"),
+            Self::AddressesFull(most) => write!(
+                f,
+                "the device has no room for another receive address: it has {most}, each of which several SAs share"
+            ),
             Self::Ignored => f.write_str(
                 "the driver does not know such an SA: the kernel does it itself; most cards do AES-GCM-16-128, which \
                  is to stand first in the policy's proposals then",

@@ -8,8 +8,26 @@
 use esp::plane::{RuleId, SaId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A card's index, and whether its SAs receive.
-type Table = (u32, bool);
+/// A table of a network card that may be full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Room {
+    /// That of SAs that receive.
+    Inbound,
+    /// That of SAs that send.
+    Outbound,
+    /// That of the addresses to which SAs receive, each of which several SAs share.
+    Address,
+}
+
+impl Room {
+    /// The table of SAs of a direction.
+    pub(super) fn of(inbound: bool) -> Self {
+        if inbound { Self::Inbound } else { Self::Outbound }
+    }
+}
+
+/// A card's index, and its table.
+type Table = (u32, Room);
 
 /// The SAs that wait for a place in a card.
 #[derive(Default)]
@@ -60,8 +78,7 @@ impl Waiting {
     /// A place in a card has become free, which an SA of a rule had. Returns whether somebody waits for one of that
     /// card.
     pub(super) fn free(&mut self, rule: RuleId, table: Table) -> bool {
-        // Where both directions share what room there is, either may use it.
-        let wanted = [table, other(table)].iter().any(|table| self.queues.contains_key(table));
+        let wanted = usable(table).any(|table| self.queues.contains_key(&table));
         if wanted {
             self.free.push_back((table, rule));
         }
@@ -71,7 +88,7 @@ impl Waiting {
     /// The SA that gets the next free place.
     pub(super) fn next(&mut self) -> Option<SaId> {
         while let Some((table, rule)) = self.free.pop_front() {
-            let found = [table, other(table)].into_iter().find_map(|table| {
+            let found = usable(table).find_map(|table| {
                 let of_rule = (table, rule, SaId(0))..=(table, rule, SaId(u64::MAX));
                 let own = self.of_rule.range(of_rule).next_back().map(|(.., sa)| *sa);
                 own.or_else(|| self.queues.get(&table)?.first().map(|(_, sa)| *sa))
@@ -81,6 +98,12 @@ impl Waiting {
             }
         }
         None
+    }
+
+    /// The SAs that wait for an address of a card, each with its rule.
+    pub(super) fn for_address(&self, card: u32) -> Vec<(SaId, RuleId)> {
+        let queue = self.queues.get(&(card, Room::Address)).into_iter().flatten();
+        queue.filter_map(|(_, sa)| Some((*sa, self.places.get(sa)?.1))).collect()
     }
 
     /// Returns `true` if there is a free place for which no SA has been chosen.
@@ -99,16 +122,23 @@ impl Waiting {
     }
 }
 
-fn other((card, inbound): Table) -> Table {
-    (card, !inbound)
+/// The tables whose SAs may use a free place. Where both directions share what room there is, either may use it.
+fn usable((card, room): Table) -> impl Iterator<Item = Table> {
+    let other = match room {
+        Room::Inbound => Some(Room::Outbound),
+        Room::Outbound => Some(Room::Inbound),
+        Room::Address => None,
+    };
+    [Some(room), other].into_iter().flatten().map(move |room| (card, room))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const IN: Table = (4, true);
-    const OUT: Table = (4, false);
+    const IN: Table = (4, Room::Inbound);
+    const OUT: Table = (4, Room::Outbound);
+    const ADDRESS: Table = (4, Room::Address);
     const A: RuleId = RuleId(1);
     const B: RuleId = RuleId(2);
     const C: RuleId = RuleId(3);
@@ -138,7 +168,7 @@ mod tests {
     fn an_sa_that_has_gone_or_waits_for_another_card_is_not_chosen() {
         let mut waiting = Waiting::default();
         waiting.add(SaId(1), A, IN);
-        waiting.add(SaId(2), A, (5, true));
+        waiting.add(SaId(2), A, (5, Room::Inbound));
         waiting.add(SaId(3), B, IN);
         waiting.rename(SaId(3), C);
         waiting.remove(SaId(1));
@@ -147,7 +177,17 @@ mod tests {
         assert_eq!(waiting.next(), Some(SaId(3)));
         waiting.remove(SaId(3));
         assert!(!waiting.free(C, IN));
-        assert!(waiting.free(C, (5, false)));
+        assert!(waiting.free(C, (5, Room::Outbound)));
         assert_eq!((waiting.next(), waiting.len()), (Some(SaId(2)), 1));
+    }
+
+    #[test]
+    fn an_sa_that_waits_for_an_address_does_not_get_the_place_of_an_sa() {
+        let mut waiting = Waiting::default();
+        waiting.add(SaId(1), A, ADDRESS);
+        assert!(!waiting.free(A, IN) && !waiting.free(A, OUT));
+        assert_eq!(waiting.for_address(4), [(SaId(1), A)]);
+        assert!(waiting.free(B, ADDRESS));
+        assert_eq!(waiting.next(), Some(SaId(1)));
     }
 }

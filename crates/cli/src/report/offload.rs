@@ -13,7 +13,7 @@ pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
             "no network card is wanted or was tried (offload in vpnd.toml says what is wanted)\n",
         );
     } else {
-        let mut table = Table::new(["DEVICE", "ESP-HW-OFFLOAD", "TX CHECKSUMS", "IN", "OUT"]);
+        let mut table = Table::new(["DEVICE", "ESP-HW-OFFLOAD", "TX CHECKSUMS", "IN", "OUT", "ADDRESSES"]);
         for card in &info.devices {
             let esp = match (card.present, card.esp_hw_offload.as_str()) {
                 (false, _) => colour.bad("gone"),
@@ -27,6 +27,7 @@ pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
                 checksums.to_owned(),
                 inside(card.inbound, card.inbound_capacity),
                 inside(card.outbound, card.outbound_capacity),
+                inside(card.addresses, card.address_capacity),
             ]);
         }
         text.push_str(&table.render(colour));

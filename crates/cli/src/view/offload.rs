@@ -27,6 +27,8 @@ fn card(card: &CardReport) -> CardInfo {
         outbound: card.inside[1],
         inbound_capacity: card.room[0],
         outbound_capacity: card.room[1],
+        addresses: card.addresses,
+        address_capacity: card.address_room,
         fallbacks: card.fallbacks.iter().map(fallback).collect(),
     }
 }

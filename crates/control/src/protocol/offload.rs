@@ -32,6 +32,12 @@ pub struct CardInfo {
     pub inbound_capacity: Option<usize>,
     /// The same of those that send.
     pub outbound_capacity: Option<usize>,
+    /// Addresses to which the SAs in it receive.
+    #[serde(default)]
+    pub addresses: usize,
+    /// For how many addresses it had room when one more was refused; `null`: unknown.
+    #[serde(default)]
+    pub address_capacity: Option<usize>,
     /// SAs that it did not take, by reason.
     pub fallbacks: Vec<FallbackInfo>,
 }
@@ -41,8 +47,8 @@ pub struct CardInfo {
 pub struct FallbackInfo {
     /// `packet` or `crypto`.
     pub wanted: String,
-    /// Stable name: `no_route`, `no_card`, `no_feature`, `feature_off`, `unsupported`, `full`, `ignored`, `refused` or
-    /// `gone`.
+    /// Stable name: `no_route`, `no_card`, `no_feature`, `feature_off`, `unsupported`, `full`, `addresses_full`,
+    /// `ignored`, `refused` or `gone`.
     pub reason: String,
     /// For people, of the last time.
     pub message: String,

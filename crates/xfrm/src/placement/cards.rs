@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::drivers;
 use super::features::{EspFeatures, Features};
 use host::Routes;
 use policy::AddressRange;
@@ -24,6 +25,8 @@ pub struct Card {
     pub driver: Option<String>,
     /// It fills in the checksums of packets that it encrypts (`esp-tx-csum-hw-offload`).
     pub checksum: bool,
+    /// For how many addresses to which SAs receive it has room; `None`: unknown.
+    pub addresses: Option<usize>,
 }
 
 /// The source of knowledge about the host's cards: the kernel, or a twin in memory.
@@ -94,7 +97,8 @@ impl KernelCards {
         let esp = active("esp-hw-offload");
         let checksum = active("esp-tx-csum-hw-offload") == Some(true);
         let driver = driver(&name);
-        Card { index, name, esp, driver, checksum }
+        let addresses = driver.as_deref().and_then(drivers::addresses);
+        Card { index, name, esp, driver, checksum, addresses }
     }
 }
 

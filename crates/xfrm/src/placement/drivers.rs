@@ -1,4 +1,5 @@
-//! The suites that the drivers of network cards take, where their sources say so. The kernel gives no list of them.
+//! The suites that the drivers of network cards take, and the size of their tables of addresses, where their sources say
+//! so. The kernel tells neither.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,16 @@ pub fn suites(driver: &str) -> Option<&'static [Suite]> {
     }
 }
 
+/// The number of addresses to which SAs in a card of a driver can receive; `None` if that is not known here, or has no
+/// limit of its own.
+pub(super) fn addresses(driver: &str) -> Option<usize> {
+    match driver {
+        // IXGBE_IPSEC_MAX_RX_IP_COUNT of ixgbe_ipsec.h.
+        "ixgbe" => Some(128),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +42,10 @@ mod tests {
             assert_eq!(does(driver, KeyBits::B128), long.map(|_| true), "{driver}");
             assert_eq!(does(driver, KeyBits::B256), long, "{driver}");
         }
+    }
+
+    #[test]
+    fn the_card_of_the_document_has_room_for_128_addresses() {
+        assert_eq!((addresses("ixgbe"), addresses("mlx5_core")), (Some(128), None));
     }
 }

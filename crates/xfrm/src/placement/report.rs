@@ -5,6 +5,7 @@
 use super::{Card, OffloadMode, Reason};
 use esp::plane::{SaId, Spi};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The offload of an SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Placed {
     pub inbound: bool,
     /// Its SPI.
     pub spi: Spi,
+    /// The address to which it receives; `None`: it sends.
+    pub address: Option<IpAddr>,
     /// The offload in force, as read back from the kernel.
     pub place: OffloadMode,
     /// The card that it is in, or that did not take it.
@@ -45,6 +48,10 @@ pub struct CardReport {
     pub inside: [usize; 2],
     /// For how many of each direction it had room when one more was refused; `None`: none was.
     pub room: [Option<usize>; 2],
+    /// Addresses to which the SAs in it receive.
+    pub addresses: usize,
+    /// For how many addresses it had room when one more was refused; `None`: none was.
+    pub address_room: Option<usize>,
     /// The offloads that it refused.
     pub fallbacks: Vec<Fallback>,
 }
@@ -72,6 +79,9 @@ struct Kept {
     /// SAs in it, those that receive and those that send.
     inside: [usize; 2],
     room: [Option<usize>; 2],
+    /// The SAs in it that receive, by address.
+    addresses: BTreeMap<IpAddr, usize>,
+    address_room: Option<usize>,
     fallbacks: Fallbacks,
 }
 
@@ -81,7 +91,10 @@ impl Ledger {
     pub(super) fn note(&mut self, sa: SaId, placed: Placed) {
         self.forget(sa);
         let way = usize::from(!placed.inbound);
-        let kept = placed.card.as_ref().map(|card| self.cards.entry(card.clone()).or_default());
+        let mut kept = placed.card.as_ref().map(|card| self.cards.entry(card.clone()).or_default());
+        if let Some(kept) = &mut kept {
+            kept.note_address(&placed);
+        }
         let (fallbacks, mut card) = match kept {
             Some(kept) => (&mut kept.fallbacks, Some((&mut kept.inside[way], &mut kept.room[way]))),
             None => (&mut self.cardless, None),
@@ -117,6 +130,9 @@ impl Ledger {
             && let Some(kept) = placed.card.and_then(|card| self.cards.get_mut(&card))
         {
             kept.inside[usize::from(!placed.inbound)] -= 1;
+            if let Some(address) = placed.address {
+                kept.forget_address(address);
+            }
         }
     }
 
@@ -139,6 +155,8 @@ impl Ledger {
                 card,
                 inside: kept.map_or([0; 2], |kept| kept.inside),
                 room: kept.map_or([None; 2], |kept| kept.room),
+                addresses: kept.map_or(0, |kept| kept.addresses.len()),
+                address_room: kept.and_then(|kept| kept.address_room),
                 fallbacks: kept.map(|kept| listed(&kept.fallbacks)).unwrap_or_default(),
                 name,
             }
@@ -151,13 +169,35 @@ impl Ledger {
     }
 }
 
+impl Kept {
+    fn note_address(&mut self, placed: &Placed) {
+        for (_, reason) in &placed.declined {
+            if let Reason::AddressesFull(most) = reason {
+                self.address_room = Some(*most);
+            }
+        }
+        if let (Some(address), true) = (placed.address, placed.place != OffloadMode::Software) {
+            *self.addresses.entry(address).or_default() += 1;
+        }
+    }
+
+    fn forget_address(&mut self, address: IpAddr) {
+        if let Some(sas) = self.addresses.get_mut(&address) {
+            *sas -= 1;
+            if *sas == 0 {
+                self.addresses.remove(&address);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn placed(place: OffloadMode, declined: Vec<(OffloadMode, Reason)>) -> Placed {
         let (tunnel, card) = ("t".to_owned(), Some("eth4".to_owned()));
-        Placed { tunnel, inbound: false, spi: Spi(256), place, card, declined }
+        Placed { tunnel, inbound: false, spi: Spi(256), address: None, place, card, declined }
     }
 
     #[test]

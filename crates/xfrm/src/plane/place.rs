@@ -9,6 +9,7 @@ use crate::offload::{Offload, offload_of};
 use crate::placement::{Need, OffloadMode, Placed, Reason, Step, Steps};
 use crate::spd::Template;
 use crate::state::Form;
+use crate::waiting::Room;
 use esp::manual::SaDirection;
 use esp::plane::{InboundSa, OutboundSa, PlaneError, Resynced, RuleId, SaId};
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ struct About {
     rule: RuleId,
     inbound: bool,
     spi: esp::plane::Spi,
+    local: IpAddr,
     remote: IpAddr,
     need: Need,
 }
@@ -35,6 +37,7 @@ impl Xfrm {
             rule: sa.rule,
             inbound: true,
             spi: sa.spi,
+            local: sa.path.local.ip(),
             remote: sa.path.remote.ip(),
             need: Need { suite: sa.suite, encapsulation: sa.path.encapsulation },
         };
@@ -50,6 +53,7 @@ impl Xfrm {
             rule: sa.rule,
             inbound: false,
             spi: sa.spi,
+            local: sa.path.local.ip(),
             remote: sa.path.remote.ip(),
             need: Need { suite: sa.suite, encapsulation: sa.path.encapsulation },
         };
@@ -87,10 +91,8 @@ impl Xfrm {
                     break;
                 }
                 Err(error) => {
-                    let why = reason(error)?;
-                    if why == Reason::Full {
-                        full = Some(step.card.index);
-                    }
+                    let why = self.why_not(error, about, &step)?;
+                    full = room_of(&why, about.inbound).map(|room| (step.card.index, room)).or(full);
                     declined.push((step.place, why));
                 }
             }
@@ -102,8 +104,8 @@ impl Xfrm {
                 OffloadMode::Software
             }
         };
-        if let (OffloadMode::Software, Some(card)) = (place, full) {
-            self.waiting.add(about.id, about.rule, (card, about.inbound));
+        if let (OffloadMode::Software, Some(table)) = (place, full) {
+            self.waiting.add(about.id, about.rule, table);
         }
         self.tell_placed(about, tunnel, place, card, declined);
         Ok(())
@@ -137,7 +139,8 @@ impl Xfrm {
             }
         }
         let (inbound, spi) = (about.inbound, about.spi);
-        let placed = Placed { tunnel, inbound, spi, place, card, declined };
+        let address = inbound.then_some(about.local);
+        let placed = Placed { tunnel, inbound, spi, address, place, card, declined };
         self.config.placement.note(about.id, placed);
     }
 
@@ -317,7 +320,7 @@ impl Xfrm {
     pub(super) fn enter_card(
         &mut self,
         id: SaId,
-        full: &mut BTreeSet<(u32, bool)>,
+        full: &mut BTreeSet<(u32, Room)>,
     ) -> Result<bool, PlaneError> {
         let Some((about, tunnel)) = self.about(id) else { return Ok(false) };
         let steps = self.steps(&tunnel, &about);
@@ -333,8 +336,9 @@ impl Xfrm {
             return Ok(false);
         }
         for step in steps.tries {
-            let room = (step.card.index, about.inbound);
-            if full.contains(&room) {
+            let card = step.card.index;
+            let lacks_address = about.inbound && full.contains(&(card, Room::Address)) && !self.receives_at(card, id).contains(&about.local);
+            if lacks_address || full.contains(&(card, Room::of(about.inbound))) {
                 return Ok(false);
             }
             let (offload, card) = (Offload::of(&step), Some(step.card.name.clone()));
@@ -342,23 +346,39 @@ impl Xfrm {
             if made.is_ok() && self.in_force(id) == Some(offload) {
                 self.waiting.remove(id);
                 self.tell_placed(&about, tunnel, step.place, card, Vec::new());
+                if about.inbound {
+                    self.address_came(step.card.index, about.local);
+                }
                 return Ok(true);
             }
             let why = match made {
                 Ok(()) => Reason::Ignored,
-                Err(error) => reason(error)?,
+                Err(error) => self.why_not(error, &about, &step)?,
             };
             // As it was.
             self.remake(id, &mut |form| form.offload = None)?;
             self.tell_found(id);
-            if why == Reason::Full {
-                full.insert(room);
-                self.waiting.add(id, about.rule, room);
-            } else {
-                self.waiting.remove(id);
+            match room_of(&why, about.inbound).map(|room| (step.card.index, room)) {
+                Some(table) => {
+                    full.insert(table);
+                    self.waiting.add(id, about.rule, table);
+                }
+                None => self.waiting.remove(id),
             }
         }
         Ok(false)
+    }
+
+    /// The reason why a card did not take an SA. A card without room says so in one way, whichever of its tables is full:
+    /// it is that of the addresses if the card has as many as its driver can, and not this one.
+    fn why_not(&self, error: PlaneError, about: &About, step: &Step) -> Result<Reason, PlaneError> {
+        let why = reason(error)?;
+        let Some(most) = step.card.addresses.filter(|_| why == Reason::Full && about.inbound) else {
+            return Ok(why);
+        };
+        let there = self.receives_at(step.card.index, about.id);
+        let is_full = there.len() >= most && !there.contains(&about.local);
+        Ok(if is_full { Reason::AddressesFull(most) } else { why })
     }
 
     fn about(&self, id: SaId) -> Option<(About, String)> {
@@ -370,6 +390,7 @@ impl Xfrm {
             rule: sa.rule,
             inbound: form.inbound,
             spi: form.spi,
+            local: form.path.local.ip(),
             remote: form.path.remote.ip(),
             need: Need { suite: form.suite, encapsulation: form.path.encapsulation },
         };
@@ -380,6 +401,15 @@ impl Xfrm {
 impl Offload {
     fn of(step: &Step) -> Self {
         Self { device: step.card.index, packet: step.place == OffloadMode::Packet }
+    }
+}
+
+/// The table of a card that is full.
+fn room_of(reason: &Reason, inbound: bool) -> Option<Room> {
+    match reason {
+        Reason::Full => Some(Room::of(inbound)),
+        Reason::AddressesFull(_) => Some(Room::Address),
+        _ => None,
     }
 }
 

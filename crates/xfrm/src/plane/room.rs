@@ -3,8 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::{Installed, Xfrm};
+use crate::state::Form;
+use crate::waiting::Room;
 use esp::plane::{Notice, SaId};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// The number of SAs that are moved into cards at a time: meanwhile key management waits.
 const AT_ONCE: usize = 64;
@@ -14,8 +17,34 @@ impl Xfrm {
     pub(super) fn leave_room(&mut self, id: SaId, removed: &Installed) {
         self.waiting.remove(id);
         let Some(offload) = removed.form.offload else { return };
-        if self.waiting.free(removed.rule, (offload.device, removed.form.inbound)) {
+        let (card, rule, form) = (offload.device, removed.rule, &removed.form);
+        let mut wanted = self.waiting.free(rule, (card, Room::of(form.inbound)));
+        if form.inbound && !self.receives_at(card, id).contains(&form.path.local.ip()) {
+            wanted |= self.waiting.free(rule, (card, Room::Address));
+        }
+        if wanted {
             self.tell_room();
+        }
+    }
+
+    /// The addresses to which the SAs in a card receive, all but one.
+    pub(super) fn receives_at(&self, card: u32, except: SaId) -> BTreeSet<IpAddr> {
+        let others = self.sas.iter().filter(|(id, _)| **id != except).map(|(_, sa)| &sa.form);
+        let is_inside = |form: &&Form| {
+            form.inbound && form.offload.is_some_and(|offload| offload.device == card)
+        };
+        others.filter(is_inside).map(|form| form.path.local.ip()).collect()
+    }
+
+    /// An address has come into a card: SAs that waited for it wait only for the place of an SA now.
+    pub(super) fn address_came(&mut self, card: u32, address: IpAddr) {
+        for (id, rule) in self.waiting.for_address(card) {
+            let same = self.sas.get(&id).is_some_and(|sa| sa.form.path.local.ip() == address);
+            if same {
+                let room = (card, Room::Inbound);
+                self.waiting.add(id, rule, room);
+                self.waiting.free(rule, room);
+            }
         }
     }
 

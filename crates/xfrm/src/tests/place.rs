@@ -7,22 +7,22 @@ use esp::plane::{DataPlane, Maintenance, ManualKeying, Resynced};
 use policy::AddressRange;
 
 pub(super) const BOTH: SimulatedCard =
-    SimulatedCard { room: 2, packet: true, policies: true, declines: false };
+    SimulatedCard { room: 2, packet: true, policies: true, declines: false, addresses: 128 };
 
 /// The host's cards, as the twin has one or none.
 struct Host(Twin);
 
 impl Cards for Host {
     fn named(&mut self, name: &str) -> Option<Card> {
-        let there = self.0.tables().card.is_some() && name == "eth4";
-        let card = Card {
+        let there = self.0.tables().card.filter(|_| name == "eth4")?;
+        Some(Card {
             index: CARD,
             name: "eth4".to_owned(),
             esp: Some(true),
             driver: None,
             checksum: true,
-        };
-        there.then_some(card)
+            addresses: Some(there.addresses),
+        })
     }
 
     fn towards(&mut self, _: IpAddr) -> Option<Card> {

@@ -104,3 +104,44 @@ fn nobody_waits_for_a_card_that_has_gone() {
         placement.sas().iter().flat_map(|sa| &sa.declined).map(|(_, why)| why.name()).collect();
     assert_eq!(reasons, ["gone"].into());
 }
+
+#[test]
+fn a_full_table_of_addresses_is_told_as_such_and_an_sa_waits_for_an_address() {
+    let card = SimulatedCard { room: 100, addresses: 2, ..BOTH };
+    let (mut plane, _, placement) = with_card(Wanted::Crypto, Some(card));
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    plane.notice = Arc::new(move |_| _ = count.fetch_add(1, Ordering::Relaxed));
+    let receive = |plane: &mut Xfrm, id: u64, last: u8| {
+        let mut sa = inbound(id, 0x1000 + u32::try_from(id).expect("few"));
+        sa.path.local = ([192, 0, 2, last], 4500).into();
+        plane.add_inbound(sa).expect("somewhere");
+    };
+    for (id, last) in [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3)] {
+        receive(&mut plane, id, last);
+    }
+    let card = |placement: &Placement| placement.report().cards.remove(0);
+    let full = card(&placement);
+    assert_eq!((full.inside, full.room), ([3, 0], [None, None]), "there is room for SAs");
+    assert_eq!((full.addresses, full.address_room), (2, Some(2)));
+    let reasons: Vec<_> = full.fallbacks.iter().map(|f| (f.reason.name(), f.count)).collect();
+    assert_eq!((reasons, plane.waiting.len()), (vec![("addresses_full", 2)], 2));
+    assert!(full.fallbacks[0].reason.to_string().contains("it has 2, each of which several SAs share"));
+
+    // Another SA has the same address.
+    plane.remove(SaId(1));
+    assert_eq!(told.load(Ordering::Relaxed), 0, "nobody waits for an SA");
+    receive(&mut plane, 6, 2);
+    plane.remove(SaId(3));
+    assert_eq!((told.load(Ordering::Relaxed), card(&placement).inside), (0, [2, 0]));
+    // The last SA of an address goes: one that waits has its place, and the other the same address.
+    plane.remove(SaId(2));
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    while plane.waiting.len() > 0 {
+        let before = plane.waiting.len();
+        plane.use_room();
+        assert!(plane.waiting.len() < before, "{before} wait for ever");
+    }
+    assert_eq!((card(&placement).inside, card(&placement).addresses), ([3, 0], 2));
+    assert!(placement.sas().iter().all(|sa| sa.declined.is_empty()));
+}

@@ -52,6 +52,8 @@ pub(super) struct SimulatedCard {
     pub policies: bool,
     /// Whether its driver declines crypto offload, of which the kernel says nothing.
     pub declines: bool,
+    /// For how many addresses of inbound SAs.
+    pub addresses: usize,
 }
 
 /// Its index.
@@ -200,6 +202,12 @@ impl Kernel for Twin {
                         return Err(refused(libc::EINVAL));
                     }
                     if tables.states.values().filter(same).count() >= card.room {
+                        return Err(refused(libc::ENOSPC));
+                    }
+                    let address = |state: &ModifyMessage| state.user_sa_info.id.daddr.addr;
+                    let there: BTreeSet<_> = tables.states.values().filter(same).map(address).collect();
+                    let is_new = inbound && !there.contains(&address(&state));
+                    if is_new && there.len() >= card.addresses {
                         return Err(refused(libc::ENOSPC));
                     }
                     if card.declines && !packet {
