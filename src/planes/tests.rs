@@ -311,7 +311,14 @@ impl Cards for Host {
     }
 
     fn towards(&mut self, _: IpAddr) -> Option<Card> {
-        Some(Card { index: 2, name: "eth0".to_owned(), esp: None, driver: None, checksum: false })
+        Some(Card {
+            index: 2,
+            name: "eth0".to_owned(),
+            esp: None,
+            driver: None,
+            checksum: false,
+            addresses: None,
+        })
     }
 
     fn lead_to(&mut self, address: IpAddr, _: u32) -> bool {

@@ -4,7 +4,8 @@ use crate::site::two;
 use libtest_mimic::Trial;
 use serde_json::json;
 use std::fs::{self, Permissions};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use testkit::gateway::Gateway;
 use testkit::{GATEWAYS, PATIENCE, WITH_NFT, datagram, test, until};
@@ -15,6 +16,7 @@ pub fn trials() -> Vec<Trial> {
         test("SAs keyed by hand come and go while vpnd runs", WITH_NFT, at_run_time),
         test("mirrored SAs keyed by hand carry traffic", GATEWAYS, mirrored),
         test("one SPI stands for two local addresses", GATEWAYS, two_addresses),
+        test("lines of ip xfrm, as documents print them, carry TCP", GATEWAYS, lines_of_ip),
     ]
 }
 
@@ -316,4 +318,52 @@ impl UdpStray {
     fn send(&self) {
         let _ = self.0.send_to(&[&[0xee; 4][..], &[0; 60]].concat(), (ADDRESSES[1], 4500));
     }
+}
+
+/// The commands of "Tips and Tricks for IPsec on Intel 10 Gbe NICs", with other addresses.
+const LINES: &str = "\
+ip xfrm policy add dir out src 192.0.2.1/24 dst 192.0.2.2/24 proto tcp tmpl proto esp src 192.0.2.1 dst 192.0.2.2 \\
+   spi 0x07 mode transport reqid 0x07
+ip xfrm policy add dir in src 192.0.2.2/24 dst 192.0.2.1/24 proto tcp tmpl proto esp dst 192.0.2.1 src 192.0.2.2 \\
+   spi 0x07 mode transport reqid 0x07
+ip xfrm state add proto esp src 192.0.2.1 dst 192.0.2.2 spi 0x07 mode transport reqid 0x07 replay-window 32 \\
+   aead 'rfc4106(gcm(aes))' 0x44434241343332312423222114131211f4f3f2f1 128 \\
+   sel src 192.0.2.1/24 dst 192.0.2.2/24 proto tcp offload dev eth4 dir out
+ip xfrm state add proto esp dst 192.0.2.1 src 192.0.2.2 spi 0x07 mode transport reqid 0x07 replay-window 32 \\
+   aead 'rfc4106(gcm(aes))' 0x44434241343332312423222114131211f4f3f2f1 128 \\
+   sel src 192.0.2.2/24 dst 192.0.2.1/24 proto tcp offload dev eth4 dir in
+";
+
+fn lines_of_ip() {
+    let [mut left, mut right] = two();
+    for gateway in [&mut left, &mut right] {
+        gateway.configure(&format!("sequences = {:?}\n", gateway.path("lib/sequences")));
+        gateway.start();
+    }
+    let file = left.path("lines");
+    write_private(&file, LINES);
+    let file = file.display().to_string();
+    let error = left.ctl_fails(&["sa", "add", &file], 1);
+    assert!(error.contains("insecure_shared_key"), "one key for both directions: {error}");
+    left.ctl_ok(&["sa", "add", &file, "--insecure-shared-key"]);
+    let tables = left.ctl_ok(&["sa", "convert", &file, "--insecure-shared-key"]);
+    assert!(
+        tables.contains("source = \"192.0.2.1/24\"") && tables.contains("reqid = 7"),
+        "{tables}"
+    );
+    let other = left.ctl_ok(&["sa", "mirror", &file, "--insecure-shared-key"]);
+    let file = right.path("mirrored.toml");
+    write_private(&file, &other);
+    right.ctl_ok(&["sa", "add", &file.display().to_string()]);
+
+    let watch = right.space.watch("wire");
+    let place = SocketAddr::from((ADDRESSES[1], 7007));
+    let listener = right.space.run(move || TcpListener::bind(place)).expect("an address");
+    let mut near = left.space.run(move || TcpStream::connect(place)).expect("a connection");
+    let (mut far, _) = listener.accept().expect("a connection");
+    near.write_all(b"there").expect("connected");
+    let mut octets = [0; 5];
+    far.read_exact(&mut octets).expect("five octets");
+    assert_eq!(&octets, b"there");
+    watch.nothing_in_the_clear();
 }

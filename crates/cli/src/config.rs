@@ -165,6 +165,14 @@ pub enum ConfigError {
         /// The SA and the conflict.
         source: ManualSaError,
     },
+    /// It has a line of `ip xfrm` that cannot be used.
+    #[error("{}: {why}", .path.display())]
+    Lines {
+        /// The file.
+        path: PathBuf,
+        /// The line and the reason.
+        why: String,
+    },
     /// It has no SA.
     #[error("{}: there is no [[sa]] table in it; docs/manual-sas.md shows one", .0.display())]
     NoSa(PathBuf),

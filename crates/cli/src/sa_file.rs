@@ -1,5 +1,6 @@
 //! A file with `[[sa]]` tables and nothing else, for SAs that are added at run time.
 
+mod ip_xfrm;
 mod mirror;
 
 pub use mirror::MirrorError;
@@ -39,23 +40,44 @@ pub fn tables(path: &Path, text: &str) -> Result<Vec<Sa>, ConfigError> {
     Ok(sa)
 }
 
-/// Reads a file with such tables; `-` is standard input. Returns its text, too.
+/// Reads a file with such tables, or with lines of `ip xfrm`; `-` is standard input. Returns the text of the tables, too.
+/// `shared_key`: SAs of lines may have one key.
 ///
 /// # Errors
 /// As [`tables`], or where the file cannot be read, or holds keys that others may read.
-pub(crate) fn read_tables(path: &Path) -> Result<(Zeroizing<String>, Vec<Sa>), ConfigError> {
-    let (text, mode) =
-        read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    let named = if path == Path::new("-") { Path::new("standard input") } else { path };
-    let sas = tables(named, &text)?;
+pub(crate) fn read_tables(
+    path: &Path,
+    shared_key: bool,
+) -> Result<(Zeroizing<String>, Vec<Sa>), ConfigError> {
+    let (text, mode) = read(path, shared_key)?;
+    let sas = tables(named(path), &text)?;
     if mode & 0o077 != 0 && sas.iter().any(Sa::has_key) {
         return Err(ConfigError::Open(path.to_owned()));
     }
     Ok((text, sas))
 }
 
+/// The name of a file in messages.
+fn named(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("standard input") } else { path }
+}
+
+/// The tables of a file, also of one with lines of `ip xfrm`, and the rights of others to it.
+fn read(path: &Path, shared_key: bool) -> Result<(Zeroizing<String>, u32), ConfigError> {
+    let (text, mode) =
+        contents(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    if !ip_xfrm::are_lines(&text) {
+        return Ok((text, mode));
+    }
+    let tables = ip_xfrm::tables(&text, shared_key).map_err(|error| ConfigError::Lines {
+        path: named(path).to_owned(),
+        why: error.to_string(),
+    })?;
+    Ok((tables, mode))
+}
+
 /// The text of a file, and the rights of others to it; nobody has any to standard input.
-fn read(path: &Path) -> io::Result<(Zeroizing<String>, u32)> {
+fn contents(path: &Path) -> io::Result<(Zeroizing<String>, u32)> {
     // In one piece from the beginning: a growing buffer leaves copies behind.
     let mut text = Zeroizing::new(String::new());
     let (mut source, mode, len): (Box<dyn Read>, u32, u64) = match path == Path::new("-") {

@@ -49,7 +49,7 @@
 //! let flows = Flow::leaving(&TrafficSelectors { local, remote })?;
 //! assert_eq!(flows.len(), 2);
 //!
-//! let card = Card { index: 2, name: "eth0".to_owned(), esp: Some(true), driver: None, checksum: true };
+//! let card = Card { index: 2, name: "eth0".to_owned(), esp: Some(true), driver: None, checksum: true, addresses: None };
 //! let suite = Suite::AesGcm16(KeyBits::B128);
 //! let native = Need { suite, encapsulation: Encapsulation::Native };
 //! let tries = steps(Wanted::Auto, Ok(card.clone()), &native).tries;

@@ -148,6 +148,7 @@ mod tests {
             "vpnctl sa list --json",
             "vpnctl sa mirror vpnd.toml --output for-the-peer.toml --with-keys",
             "vpnctl sa mirror -",
+            "vpnctl sa convert ip-xfrm.txt --output lab.toml --insecure-shared-key",
             "vpnctl sa remove lab --keep-blocked --json",
             "vpnctl filter",
             "vpnctl filter --ipv4 deny --ipv6 permit --json",

@@ -20,6 +20,7 @@ Examples:
   vpnctl sa list
   vpnctl sa remove lab --keep-blocked
   vpnctl sa mirror /etc/vpnd/vpnd.toml --output for-the-peer.toml
+  vpnctl sa convert ip-xfrm.txt --output lab.toml
 
 See docs/manual-sas.md for the tables of such a file.")]
 pub struct Sa {
@@ -35,14 +36,18 @@ pub enum SaCommand {
 Examples:
   vpnctl sa add lab.toml
   vpnctl sa add - < lab.toml
+  vpnctl sa add ip-xfrm.txt              lines of \"ip xfrm state add\" and \"ip xfrm policy add\"
 
-The file has [[sa]] tables as vpnd.toml has them, and nothing else. Keys are in the file, or in files of their own that it \
+The file has [[sa]] tables as vpnd.toml has them, and nothing else, or such lines. Keys are in the file, or in files of their own that it \
 names; they are never on the command line. If one SA is refused, none is added. The sequence numbers go on where they were \
 when the same key was used last. The SAs are gone when vpnd stops: to keep them, put the tables into vpnd.toml.")]
     Add {
-        /// File with [[sa]] tables; - is standard input
+        /// File with [[sa]] tables, or with lines of ip xfrm; - is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// Allows one key for several SAs of lines of ip xfrm
+        #[arg(long)]
+        insecure_shared_key: bool,
         /// Prints a JSON array; docs/control.md describes its fields
         #[arg(long)]
         json: bool,
@@ -56,7 +61,7 @@ Examples:
 Only the tables are written, not the other sections of the file. All their settings stay, also offload_device. Files of keys \
 must be copied to the other end, unless --with-keys puts the keys into the output.")]
     Mirror {
-        /// vpnd.toml, or another file with [[sa]] tables; - is standard input
+        /// vpnd.toml, or another file with [[sa]] tables or lines of ip xfrm; - is standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Writes to FILE, with mode 0600; it must not exist [default: standard output]
@@ -65,6 +70,28 @@ must be copied to the other end, unless --with-keys puts the keys into the outpu
         /// Replaces keys in files by the keys themselves
         #[arg(long)]
         with_keys: bool,
+        /// Allows one key for several SAs of lines of ip xfrm
+        #[arg(long)]
+        insecure_shared_key: bool,
+    },
+    /// Writes lines of ip xfrm as [[sa]] tables
+    #[command(after_help = "\
+Examples:
+  vpnctl sa convert ip-xfrm.txt --output lab.toml
+  ssh root@198.51.100.7 cat setup.sh | grep 'ip xfrm' | vpnctl sa convert -
+
+The lines are those of \"ip xfrm state add\" and \"ip xfrm policy add\", with keys. A line that a table cannot express is an \
+error. The tables can stand in vpnd.toml.")]
+    Convert {
+        /// File with lines of ip xfrm; - is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Writes to FILE, with mode 0600; it must not exist [default: standard output]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Allows one key for several SAs
+        #[arg(long)]
+        insecure_shared_key: bool,
     },
     /// Lists the SAs that are keyed by hand
     List {
@@ -95,16 +122,23 @@ SAs that vpnd.toml defines are back after a restart of vpnd.")]
 impl Run for Sa {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         match &self.command {
-            SaCommand::Add { file, json } => {
-                let (text, _) = read_tables(file)?;
+            SaCommand::Add { file, insecure_shared_key, json } => {
+                let (text, _) = read_tables(file, *insecure_shared_key)?;
                 let text = inlined(&text)
                     .map_err(|why| Failure::Other(format!("{}: {why}", file.display()).into()))?;
                 let ask = Ask::SaAdd { text: KeyedText(text) };
                 let added = answer!(session, ask, SaAdded);
                 session.show(*json, &added, |added, _| report::sas_added(added))?;
             }
-            SaCommand::Mirror { file, output, with_keys } => {
-                let mirrored = mirror_file(file, *with_keys)?;
+            SaCommand::Convert { file, output, insecure_shared_key } => {
+                let (text, _) = read_tables(file, *insecure_shared_key)?;
+                match output {
+                    Some(path) => write(path, &text)?,
+                    None => session.text(&text)?,
+                }
+            }
+            SaCommand::Mirror { file, output, with_keys, insecure_shared_key } => {
+                let mirrored = mirror_file(file, *with_keys, *insecure_shared_key)?;
                 match output {
                     Some(path) => write(path, &mirrored.text)?,
                     None => session.text(&mirrored.text)?,

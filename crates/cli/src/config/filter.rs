@@ -211,17 +211,21 @@ fn families(
 
 impl<'de> Deserialize<'de> for Addresses {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text == "any" {
-            return Ok(Self(None));
-        }
-        range(&text).map(|range| Self(Some(range))).ok_or_else(|| {
-            D::Error::custom(format!(
-                "{text:?} is no range of addresses; write \"any\", \"192.0.2.7\", \"10.1.0.0/16\", \"fd01::/64\" or \
-                 \"10.0.0.5-10.0.0.9\""
-            ))
-        })
+        addresses_of(&String::deserialize(deserializer)?)
     }
+}
+
+/// Reads `any`, an address, a prefix or two ends.
+pub(super) fn addresses_of<E: Error>(text: &str) -> Result<Addresses, E> {
+    if text == "any" {
+        return Ok(Addresses(None));
+    }
+    range(text).map(|range| Addresses(Some(range))).ok_or_else(|| {
+        E::custom(format!(
+            "{text:?} is no range of addresses; write \"any\", \"192.0.2.7\", \"10.1.0.0/16\", \"fd01::/64\" or \
+             \"10.0.0.5-10.0.0.9\""
+        ))
+    })
 }
 
 /// An address, a prefix or two ends.

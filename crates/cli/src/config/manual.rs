@@ -1,7 +1,7 @@
 //! `[[sa]]`: SAs that are keyed by hand, with the fields of `ip xfrm state`.
 
 use super::Named;
-use super::filter::{Addresses, Ports, Protocol, whole};
+use super::filter::{Addresses, Ports, Protocol, addresses_of, whole};
 use ::crypto::Suite;
 use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
 use policy::{AddressRange, AhIntegrity, Integrity, KeyBits, Mode, Secret, Selector};
@@ -137,11 +137,26 @@ enum WrittenEncap {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct WrittenSelector {
+    #[serde(deserialize_with = "of_network")]
     source: Addresses,
+    #[serde(deserialize_with = "of_network")]
     destination: Addresses,
     protocol: Protocol,
     source_port: Ports,
     destination_port: Ports,
+}
+
+/// Addresses as `ip xfrm` takes them: of `14.0.0.52/24`, the prefix counts.
+fn of_network<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Addresses, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let network = || {
+        let (address, length) = text.split_once('/')?;
+        AddressRange::subnet(address.parse().ok()?, length.parse().ok()?)
+    };
+    match network() {
+        Some(range) => Ok(Addresses(Some(range))),
+        None => addresses_of(&text),
+    }
 }
 
 impl TryFrom<Written> for Sa {

@@ -13,7 +13,8 @@ pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
             "no network card is wanted or was tried (offload in vpnd.toml says what is wanted)\n",
         );
     } else {
-        let mut table = Table::new(["DEVICE", "ESP-HW-OFFLOAD", "TX CHECKSUMS", "IN", "OUT", "ADDRESSES"]);
+        let mut table =
+            Table::new(["DEVICE", "ESP-HW-OFFLOAD", "TX CHECKSUMS", "IN", "OUT", "ADDRESSES"]);
         for card in &info.devices {
             let esp = match (card.present, card.esp_hw_offload.as_str()) {
                 (false, _) => colour.bad("gone"),

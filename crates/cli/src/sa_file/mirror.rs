@@ -3,7 +3,7 @@
 //! A table names the source and the destination of the ESP packets, which are the same for both ends. So the SPI and
 //! the key of what one end sends become those of what the other end receives, and the other way round.
 
-use super::{inlined, read, tables_of};
+use super::{inlined, named, read, tables_of};
 use crate::config::{Config, ConfigError, NATT_PORT, Sa};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -51,15 +51,18 @@ pub enum MirrorError {
     },
 }
 
-/// Reads a file with `[[sa]]` tables, such as `vpnd.toml`, and exchanges the ends; `-` is standard input. `with_keys`
-/// puts keys of files into the text.
+/// Reads a file with `[[sa]]` tables, such as `vpnd.toml`, or with lines of `ip xfrm`, and exchanges the ends; `-` is
+/// standard input. `with_keys` puts keys of files into the text; `shared_key`: SAs of lines may have one key.
 ///
 /// # Errors
 /// As [`MirrorError`].
-pub(crate) fn mirror_file(path: &Path, with_keys: bool) -> Result<Mirrored, MirrorError> {
-    let named = if path == Path::new("-") { Path::new("standard input") } else { path };
-    let (text, mode) =
-        read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+pub(crate) fn mirror_file(
+    path: &Path,
+    with_keys: bool,
+    shared_key: bool,
+) -> Result<Mirrored, MirrorError> {
+    let named = named(path);
+    let (text, mode) = read(path, shared_key)?;
     let sas = Config::parse(named, &text)?.sa;
     if mode & 0o077 != 0 && sas.iter().any(Sa::has_key) {
         return Err(ConfigError::Open(path.to_owned()).into());
@@ -194,12 +197,12 @@ mod tests {
         let (_, after) = rest.split_once('\n').expect("a line");
         let text = format!("[esp]\ndevice = \"vpn7\"\n{before}key = {{ file = {key:?} }}\n{after}");
         let path = file(directory.path(), &text);
-        let mirrored = mirror_file(&path, false).expect("valid");
+        let mirrored = mirror_file(&path, false, false).expect("valid");
         assert!(!mirrored.text.contains("vpn7"), "{}", *mirrored.text);
         assert_eq!(mirrored.key_files, BTreeSet::from([key]));
         assert_eq!(mirrored.devices, BTreeSet::from(["eth4".to_owned()]));
         assert_eq!(read_all(&mirrored.text)[0].direction, SaDirection::In);
-        let mirrored = mirror_file(&path, true).expect("valid");
+        let mirrored = mirror_file(&path, true, false).expect("valid");
         assert!(mirrored.key_files.is_empty() && mirrored.text.contains("\"0x1f1f1f"));
     }
 
@@ -208,7 +211,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let refused = |text: &str| {
             let path = file(directory.path(), text);
-            mirror_file(&path, false).expect_err("no mirror").to_string()
+            mirror_file(&path, false, false).expect_err("no mirror").to_string()
         };
         assert!(refused("[esp]\n").contains("there is no [[sa]] table in it"));
         let udp = "encap = \"udp\"\nremote_port = 4501".to_owned();
@@ -216,7 +219,7 @@ mod tests {
         assert!(error.contains("\"sa 0\" has remote_port = 4501"), "{error}");
         let path = file(directory.path(), &text_of(&[(true, false, 7, 1, String::new())]));
         fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("ours");
-        let error = mirror_file(&path, false).expect_err("open").to_string();
+        let error = mirror_file(&path, false, false).expect_err("open").to_string();
         assert!(error.contains("holds keys of SAs, and others may use it"), "{error}");
     }
 }

@@ -131,8 +131,10 @@ pub(super) mod ipfire {
         "figure 8, from Intel's white paper of 2010, twelve connections and six cores",
         "AES-128-GCM carries almost exactly the same as NULL, with a peak of about 9.6 Gbit/s on 10G",
     );
-    pub const INSTRUCTIONS: Statement =
-        at("the text about AES-NI, unnumbered", "AES-NI makes AES up to four or five times as fast");
+    pub const INSTRUCTIONS: Statement = at(
+        "the text about AES-NI, unnumbered",
+        "AES-NI makes AES up to four or five times as fast",
+    );
     /// The gain by AES-NI, in the words of a table.
     pub const INSTRUCTIONS_GAIN: &str = "up to 4 or 5";
     pub const PARALLEL: Statement = at(
@@ -149,7 +151,8 @@ pub(super) mod octeon {
     /// The throughput of both directions with all 16 cores at each end, Gbit/s.
     pub const DUPLEX_GBITS: f64 = 20.0;
     /// Its conditions, in the words of a legend.
-    pub const DUPLEX_WITH: &str = "the document: 16 cores at each end, AES-128 + SHA-1, 512 or 1,024 octets";
+    pub const DUPLEX_WITH: &str =
+        "the document: 16 cores at each end, AES-128 + SHA-1, 512 or 1,024 octets";
     pub const LINK: Statement = at(
         "figure 4",
         "two processors with 16 cores each are the two ends of a link: the plain text of a generator is encrypted and signed, \

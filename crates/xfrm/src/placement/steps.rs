@@ -86,7 +86,14 @@ mod tests {
         Need { suite: Suite::AesGcm16(KeyBits::B128), encapsulation: Encapsulation::Native };
 
     fn card(esp: Option<bool>) -> Card {
-        Card { index: 4, name: "eth4".to_owned(), esp, driver: None, checksum: false }
+        Card {
+            index: 4,
+            name: "eth4".to_owned(),
+            esp,
+            driver: None,
+            checksum: false,
+            addresses: None,
+        }
     }
 
     fn places(steps: &Steps) -> Vec<&'static str> {

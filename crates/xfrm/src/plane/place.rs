@@ -92,7 +92,8 @@ impl Xfrm {
                 }
                 Err(error) => {
                     let why = self.why_not(error, about, &step)?;
-                    full = room_of(&why, about.inbound).map(|room| (step.card.index, room)).or(full);
+                    full =
+                        room_of(&why, about.inbound).map(|room| (step.card.index, room)).or(full);
                     declined.push((step.place, why));
                 }
             }
@@ -337,7 +338,9 @@ impl Xfrm {
         }
         for step in steps.tries {
             let card = step.card.index;
-            let lacks_address = about.inbound && full.contains(&(card, Room::Address)) && !self.receives_at(card, id).contains(&about.local);
+            let lacks_address = about.inbound
+                && full.contains(&(card, Room::Address))
+                && !self.receives_at(card, id).contains(&about.local);
             if lacks_address || full.contains(&(card, Room::of(about.inbound))) {
                 return Ok(false);
             }
@@ -373,7 +376,8 @@ impl Xfrm {
     /// it is that of the addresses if the card has as many as its driver can, and not this one.
     fn why_not(&self, error: PlaneError, about: &About, step: &Step) -> Result<Reason, PlaneError> {
         let why = reason(error)?;
-        let Some(most) = step.card.addresses.filter(|_| why == Reason::Full && about.inbound) else {
+        let Some(most) = step.card.addresses.filter(|_| why == Reason::Full && about.inbound)
+        else {
             return Ok(why);
         };
         let there = self.receives_at(step.card.index, about.id);

@@ -154,6 +154,26 @@ fn a_card_that_goes_leaves_no_gap_and_its_sas_to_the_kernel() {
 
 /// A packet that leaves between the loss of its SA and the discovery of that makes the kernel ask for one of this SPI.
 #[test]
+fn a_card_whose_driver_is_loaded_again_has_its_sas_again() {
+    for by_command in [false, true] {
+        let (mut plane, twin, placement) = plane(Wanted::Auto, Some(BOTH));
+        (1..=3).for_each(|number| add(&mut plane, number));
+        assert_eq!((twin.in_card(), twin.tables().states.len()), ([4, 0], 6));
+        // The driver clears the tables of the card, and the kernel forgets what was in them.
+        twin.pull_card();
+        twin.tables().card = Some(BOTH);
+        assert!(twin.is_tight(), "before anybody has noticed");
+        match by_command {
+            true => _ = plane.resync().expect("the kernel can"),
+            false => plane.network_changed(),
+        }
+        assert_eq!((twin.in_card(), twin.tables().states.len()), ([4, 0], 6), "{by_command}");
+        assert!(twin.is_tight() && twin.lets_in());
+        assert_eq!(report(&placement).inside, [2, 2]);
+    }
+}
+
+#[test]
 fn a_request_for_an_sa_is_not_taken_for_the_sa() {
     let (mut plane, twin, _) = plane(Wanted::Crypto, Some(BOTH));
     plane.add_outbound(outbound(1, 0x201, false)).expect("the card takes it");

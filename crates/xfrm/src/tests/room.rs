@@ -126,7 +126,9 @@ fn a_full_table_of_addresses_is_told_as_such_and_an_sa_waits_for_an_address() {
     assert_eq!((full.addresses, full.address_room), (2, Some(2)));
     let reasons: Vec<_> = full.fallbacks.iter().map(|f| (f.reason.name(), f.count)).collect();
     assert_eq!((reasons, plane.waiting.len()), (vec![("addresses_full", 2)], 2));
-    assert!(full.fallbacks[0].reason.to_string().contains("it has 2, each of which several SAs share"));
+    assert!(
+        full.fallbacks[0].reason.to_string().contains("it has 2, each of which several SAs share")
+    );
 
     // Another SA has the same address.
     plane.remove(SaId(1));

@@ -205,7 +205,8 @@ impl Kernel for Twin {
                         return Err(refused(libc::ENOSPC));
                     }
                     let address = |state: &ModifyMessage| state.user_sa_info.id.daddr.addr;
-                    let there: BTreeSet<_> = tables.states.values().filter(same).map(address).collect();
+                    let there: BTreeSet<_> =
+                        tables.states.values().filter(same).map(address).collect();
                     let is_new = inbound && !there.contains(&address(&state));
                     if is_new && there.len() >= card.addresses {
                         return Err(refused(libc::ENOSPC));

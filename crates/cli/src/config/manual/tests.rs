@@ -34,6 +34,15 @@ fn the_fields_of_ip_xfrm_are_read() {
 }
 
 #[test]
+fn a_selector_takes_an_address_with_the_length_of_its_prefix() {
+    let written = example("").replacen("14.0.0.0/24", "14.0.0.52/24", 1);
+    let sas = read(&written).expect("as ip xfrm takes it");
+    assert_eq!(sas[0].selectors, read(&example("")).expect("valid")[0].selectors);
+    let error = read(&example("").replacen("14.0.0.0/24", "14.0.0.52/33", 1)).expect_err("33");
+    assert!(error.contains("no range of addresses"), "{error}");
+}
+
+#[test]
 fn a_card_is_asked_for_each_sa_by_its_own_words_and_those_of_its_name() {
     let out = example("reqid = 7\noffload = \"packet\"\n");
     let inbound = example("reqid = 7\noffload_device = \"\"\n")
