@@ -90,6 +90,11 @@ pub(super) mod system_z {
         "polling gives the highest throughput and takes a CPU; interrupts give the same rate at less CPU; the timer alone is \
          poor at low load",
     );
+    pub const POLLING_THREAD: Statement = at(
+        "slides 7 to 9, SSL handshakes of 40 octets",
+        "the polling thread is active only while requests are outstanding, and polling cannot be switched on where interrupts \
+         are available",
+    );
     pub const CIPHERS: Statement = at(
         "slides 10 and 11, SSL",
         "throughput and CPU cost of DES, TDES, AES-128, AES-256 and RC4, each with SHA, with and without hardware: TDES is the \
@@ -141,6 +146,10 @@ pub(super) mod ipfire {
         "the text about GCM, unnumbered",
         "the blocks of GCM can be worked on in parallel, those of CBC cannot while they are encrypted",
     );
+    pub const KEY_STREAM: Statement = at(
+        "the text about GCM, unnumbered",
+        "the key stream of the counter mode can be computed in advance, and in parallel",
+    );
 }
 
 /// "Towards High-performance IPsec on Cavium OCTEON Platform".
@@ -169,6 +178,11 @@ pub(super) mod octeon {
         "the pipeline carries more than run to completion at every size, and the gap grows with the length until the limit \
          of the ports",
     );
+    pub const CAUSES: Statement = at(
+        "the text about figure 7",
+        "run to completion loses by its critical regions, and the pipeline gains by the locality of instructions in the cache of \
+         a core; its cost is latency, and the bus of the memory or the cache limits the scaling",
+    );
     pub const DUPLEX: Statement = at(
         "abstract and conclusion",
         "20 Gbit/s full duplex, the limit of the ports, with AES-128 and SHA-1 and 16 cores at each end, at 512 octets \
@@ -195,7 +209,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     /// Every statement above.
-    const STATEMENTS: [Statement; 25] = [
+    const STATEMENTS: [Statement; 28] = [
         aix::GAIN,
         aix::ALGORITHMS,
         intel::STREAM,
@@ -203,6 +217,7 @@ mod tests {
         system_z::HANDSHAKES,
         system_z::HANDSHAKES_CPU,
         system_z::POLLING,
+        system_z::POLLING_THREAD,
         system_z::CIPHERS,
         system_z::GENERATIONS,
         system_z::SSL,
@@ -213,10 +228,12 @@ mod tests {
         ipfire::TWELVE,
         ipfire::INSTRUCTIONS,
         ipfire::PARALLEL,
+        ipfire::KEY_STREAM,
         octeon::LINK,
         octeon::ALGORITHMS,
         octeon::CORES,
         octeon::SCHEDULES,
+        octeon::CAUSES,
         octeon::DUPLEX,
         octeon::RELAY,
         octeon::SERVICES,

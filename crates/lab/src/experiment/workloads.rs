@@ -454,11 +454,13 @@ fn write(
             columns: 3,
         },
     );
-    report.say(
+    report.say(format!(
         "The document polled for the answers of an adapter that did the public-key operations of SSL handshakes. There is no such \
          adapter here: the workers of `vpnd` poll their devices and sockets for packets, so that the two have the way of \
-         waiting in common and not the work.",
-    );
+         waiting in common and not the work. {} A worker with the adaptive way of waiting is like that thread: it polls under \
+         load, and otherwise waits for events. Polling can always be switched on.",
+        system_z::POLLING_THREAD,
+    ));
     if lab.machine.cores < 4 {
         report.say(format!(
             "Two daemons that poll, clients and servers want four cores; on {} the pollers take from the traffic what they \

@@ -31,12 +31,13 @@ pub(super) fn write(report: &mut Report, figures: &Figures<'_>) {
          outnumber cores they include the time in which a thread was not on a processor; *CPU* does not. *Wake-ups*: how often \
          a worker slept and was woken for 1,000 packets. *Batch*: packets that are sealed at once.",
     );
-    report.say(
-        "The pipeline does additional work on any machine: one thread reads and claims sequence numbers, hands each batch to \
+    report.say(format!(
+        "{} The pipeline does additional work on any machine: one thread reads and claims sequence numbers, hands each batch to \
          whichever worker is free, waking it if it sleeps, and puts finished batches back into order before they are sent \
          or written. In the document's processor a unit of hardware hands packets over and keeps their order, which \
          costs the cores nothing. The cause at each size, from the counters:",
-    );
+        octeon::CAUSES,
+    ));
     report.table(&causes(figures));
     report.say(conclusion(figures));
 }

@@ -102,11 +102,13 @@ pub(super) fn write(report: &mut Report, rows: &[Row]) {
         }
     }
     report.table(&table);
-    report.say(
+    report.say(format!(
         "AWS-LC with the instructions of this processor. GCM is measured with its authentication, whose blocks can be done side by \
          side, too. CBC is measured without its HMAC: the time of the HMAC alone is taken off. A block of CBC is encrypted when \
-         the block before it is, but all blocks can be decrypted at once.",
-    );
+         the block before it is, but all blocks can be decrypted at once. {} AWS-LC and ring compute the key stream of several \
+         blocks of a packet at once. Nothing is computed in advance: these libraries take a nonce together with its packet.",
+        ipfire::KEY_STREAM,
+    ));
 }
 
 #[cfg(test)]
