@@ -56,6 +56,7 @@ pub mod foreign;
 mod interrupt;
 pub mod load;
 pub mod machine;
+mod misses;
 pub mod network;
 pub mod nic;
 pub mod node;

@@ -12,6 +12,7 @@ mod schedules;
 
 use super::lab::{Effort, Lab};
 use crate::load::datagrams::{Count, Flow, Pace};
+use crate::misses::{self, Misses};
 use crate::report::Report;
 use crate::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use control::protocol::workers::Workers;
@@ -49,6 +50,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     }
     let nets = nets(ciphers);
     let mut site = Site::with_nets(&lab.vpnd, &nets, "")?;
+    let counted = misses::are_told();
     lab.expect(
         rounds * (workers.len() * nets.len() * lengths.len() + 1) + relay::steps(lengths, rounds),
     );
@@ -68,7 +70,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
                     for schedule in schedules {
                         let workers = &number.to_string();
                         site.set_work(Work { schedule, workers, ..Work::default() })?;
-                        let row = measure(&mut site, net, length, [settle, lasting])?;
+                        let row = measure(&mut site, net, length, [settle, lasting], counted)?;
                         rows.push(Row { round, schedule, workers: number, ..row });
                     }
                 }
@@ -124,6 +126,7 @@ fn measure(
     net: &Net,
     length: usize,
     [settle, lasting]: [Duration; 2],
+    counted: bool,
 ) -> Result<Row, String> {
     let flow = |from: usize, to: usize| {
         // The route of each target prefers the address that its tunnel is for.
@@ -133,6 +136,8 @@ fn measure(
     };
     let flows = [flow(0, 1)?, flow(1, 0)?];
     sleep(settle);
+    let processes = [site.node(0)?.process(), site.node(1)?.process()];
+    let misses = counted.then(|| Misses::start(&processes));
     let before = look(site, &flows)?;
     sleep(lasting);
     let mut after = look(site, &flows)?;
@@ -141,6 +146,7 @@ fn measure(
         sleep(Duration::from_millis(5));
         after = look(site, &flows)?;
     }
+    let misses = misses.and_then(Misses::finish);
     flows.iter().for_each(Flow::stop);
     for flow in flows {
         flow.finish()?;
@@ -172,6 +178,7 @@ fn measure(
         cpu_ns: each(spent.daemons[0] + spent.daemons[1]),
         reader_ns: each(readers),
         traffic_ns: each(spent.traffic),
+        cache_misses: misses.map(|misses| misses as f64 / delivered),
         wakeups: after.wakeups.saturating_sub(before.wakeups) as f64 * 1e3 / delivered,
         stages: Stage::ALL.into_iter().map(stage).collect(),
         ..Row::default()

@@ -68,6 +68,8 @@ pub(super) struct Row {
     pub reader_ns: f64,
     /// Of generator and sink.
     pub traffic_ns: f64,
+    /// Misses of the caches in both daemons, for one packet delivered; `None`: the machine's counters do not tell.
+    pub cache_misses: Option<f64>,
     /// Wake-ups of workers per thousand packets.
     pub wakeups: f64,
     pub stages: BTreeMap<&'static str, Step>,

@@ -32,11 +32,12 @@ pub(super) fn write(report: &mut Report, figures: &Figures<'_>) {
          a worker slept and was woken for 1,000 packets. *Batch*: packets that are sealed at once.",
     );
     report.say(format!(
-        "{} The pipeline does additional work on any machine: one thread reads and claims sequence numbers, hands each batch to \
+        "{} {} The pipeline does additional work on any machine: one thread reads and claims sequence numbers, hands each batch to \
          whichever worker is free, waking it if it sleeps, and puts finished batches back into order before they are sent \
          or written. In the document's processor a unit of hardware hands packets over and keeps their order, which \
          costs the cores nothing. The cause at each size, from the counters:",
         octeon::CAUSES,
+        misses(figures),
     ));
     report.table(&causes(figures));
     report.say(conclusion(figures));
@@ -257,6 +258,22 @@ fn causes(figures: &Figures<'_>) -> Table {
         ]);
     }
     table
+}
+
+/// Misses of the caches in a sentence.
+fn misses(figures: &Figures<'_>) -> String {
+    let of = |schedule| {
+        let rows = figures.rows.iter().filter(|row| row.schedule == schedule);
+        Spread::of(rows.filter_map(|row| row.cache_misses))
+    };
+    match (of(COMPLETION), of(PIPELINE)) {
+        (Some(completion), Some(pipeline)) => format!(
+            "Cache misses for each packet, in the median of all cases: {} in run to completion, {} in the pipeline.",
+            completion.show(1),
+            pipeline.show(1)
+        ),
+        _ => "The counters of this machine do not tell the misses of its caches.".to_owned(),
+    }
 }
 
 /// All sizes in a sentence.
