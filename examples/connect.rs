@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let usage = "usage: connect POLICY ADDRESS:PORT";
     let (path, to) = (arguments.next().ok_or(usage)?, arguments.next().ok_or(usage)?);
     let text = std::fs::read_to_string(&path)?;
-    let loaded = vpn::policy::xml::read(&path, &text).map_err(|errors| errors.to_string())?;
+    let loaded = vpn::policy::xml::read(&path, &text)?;
 
     let (gateway, network) = Gateway::builder(loaded.policy).in_process().start().await?;
     // This starts the tunnel that covers the address.

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let path = std::env::args().nth(1).ok_or("usage: events POLICY")?;
     let text = std::fs::read_to_string(&path)?;
-    let loaded = vpn::policy::xml::read(&path, &text).map_err(|errors| errors.to_string())?;
+    let loaded = vpn::policy::xml::read(&path, &text)?;
 
     let builder = Gateway::builder(loaded.policy).in_process();
     // From the first event on.

@@ -54,7 +54,7 @@ pub struct Checked {
 }
 
 /// The store cannot be used, or not be changed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Another process writes it.
@@ -112,6 +112,8 @@ pub enum StoreError {
         source: io::Error,
     },
 }
+
+policy::readable_debug!(StoreError);
 
 impl Store {
     /// Opens the store in a directory, which is made with mode 0700 where there is none, and keeps others from writing.

@@ -13,7 +13,7 @@ use vpn::{Gateway, PlaneInlet, Selection};
 async fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: custom_plane POLICY")?;
     let text = std::fs::read_to_string(&path)?;
-    let loaded = vpn::policy::xml::read(&path, &text).map_err(|errors| errors.to_string())?;
+    let loaded = vpn::policy::xml::read(&path, &text)?;
 
     let plane = Counting::default();
     let counts = plane.counts();

@@ -18,7 +18,7 @@ const MAX_SIZE: u64 = 32 * 1024 * 1024;
 const MAX_SECTIONS: usize = 1000;
 
 /// A file cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{}: {problem}", .path.display())]
 pub struct FileError {
     /// The file.
@@ -27,8 +27,10 @@ pub struct FileError {
     pub problem: Problem,
 }
 
+policy::readable_debug!(FileError);
+
 /// A problem with a file.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
     /// It cannot be read.
@@ -77,6 +79,8 @@ pub enum Problem {
     #[error("{0}")]
     Token(String),
 }
+
+policy::readable_debug!(Problem);
 
 /// One certificate, key or list in a file.
 #[derive(Debug)]

@@ -91,7 +91,7 @@ impl Begun {
 }
 
 /// A command failed.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
     /// The engine refused it.
@@ -113,6 +113,8 @@ pub enum GatewayError {
     #[error("the gateway has stopped")]
     Stopped,
 }
+
+policy::readable_debug!(GatewayError);
 
 impl From<ManualSaError> for GatewayError {
     fn from(error: ManualSaError) -> Self {

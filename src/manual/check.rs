@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xfrm::REQIDS;
 
 /// Manual SAs cannot be used as they are.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ManualSaError {
     /// Two SAs of one name and direction.
@@ -101,6 +101,8 @@ pub enum ManualSaError {
     #[error(transparent)]
     Plane(#[from] ManualError),
 }
+
+policy::readable_debug!(ManualSaError);
 
 fn known(names: &[String]) -> String {
     match names {

@@ -26,7 +26,7 @@ pub(super) struct Ledger {
 pub(super) struct Fingerprint(String);
 
 /// The ledger cannot be kept.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum LedgerError {
     /// It cannot be read or written.
     #[error(
@@ -61,6 +61,8 @@ pub enum LedgerError {
         line: usize,
     },
 }
+
+policy::readable_debug!(LedgerError);
 
 impl Fingerprint {
     /// Of an SA's key, whatever the SA is called.

@@ -28,9 +28,11 @@ pub enum Choice {
 }
 
 /// No plane of that name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no data plane {0:?}; there are \"auto\", \"userspace\" and \"xfrm\"")]
 pub struct NoSuchChoice(pub String);
+
+policy::readable_debug!(NoSuchChoice);
 
 impl FromStr for Choice {
     type Err = NoSuchChoice;

@@ -19,14 +19,18 @@ pub struct Choice {
 pub struct Algorithm(&'static str);
 
 /// The name is none of [`Algorithm`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no algorithm {0:?}; there are {names}", names = Algorithm::NAMES.join(", "))]
 pub struct NoSuchAlgorithm(String);
 
+policy::readable_debug!(NoSuchAlgorithm);
+
 /// The name is none of [`Provider`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no crypto provider {0:?}; there are {names}", names = built_names())]
 pub struct NoSuchProvider(String);
+
+policy::readable_debug!(NoSuchProvider);
 
 fn built() -> impl Iterator<Item = Provider> {
     Provider::ALL.into_iter().filter(|provider| provider.is_built())

@@ -51,9 +51,11 @@ impl<'a> Aad<'a> {
 }
 
 /// A packet failed authentication, or its lengths cannot be those of a sealed packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("integrity check failed")]
 pub struct Forged;
+
+policy::readable_debug!(Forged);
 
 /// The keys of one direction of one SA, ready for use.
 pub trait Cipher: Send + Sync {

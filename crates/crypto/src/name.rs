@@ -17,12 +17,14 @@ const INTEGRITY: [Integrity; 7] = [
 ];
 
 /// The name is none of a [`Suite`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no suite {0:?}; write one as \"vpnctl list\" does: AES-GCM-16-256, CHACHA20-POLY1305, NULL-AUTH-AES-GMAC-128, \
      AES-CBC-256/HMAC-SHA2-256-128, NULL/HMAC-SHA2-256-128, AH/AES-GMAC-128 or AH/HMAC-SHA2-256-128"
 )]
 pub struct NoSuchSuite(String);
+
+policy::readable_debug!(NoSuchSuite);
 
 impl Suite {
     /// Every suite there is.

@@ -35,7 +35,7 @@ impl fmt::Display for Provider {
 }
 
 /// A provider cannot make a cipher.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// The provider lacks the suite.
     #[error("{provider} has no {suite}")]
@@ -54,6 +54,8 @@ pub enum CipherError {
         got: usize,
     },
 }
+
+policy::readable_debug!(CipherError);
 
 impl Provider {
     /// Takes a key for the MAC of this provider. ring has none that this crate uses: that of the provider that has

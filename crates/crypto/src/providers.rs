@@ -47,9 +47,11 @@ struct Ledger {
 }
 
 /// The CPU has none of the instructions that are to be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this CPU has no instructions for cryptography")]
 pub struct NoInstructions;
+
+policy::readable_debug!(NoInstructions);
 
 impl CryptoProviders {
     /// Uses the instructions of this CPU.

@@ -1,9 +1,11 @@
 //! Random numbers of the system.
 
 /// The system's random number generator does not work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the system's random number generator does not work")]
 pub struct NoRandomness;
+
+policy::readable_debug!(NoRandomness);
 
 /// Fills `octets` with random numbers that nobody can predict.
 ///

@@ -89,7 +89,7 @@ impl ManualSa {
 }
 
 /// An SA cannot be installed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("manual SA {name:?} ({}): {why}", direction.name())]
 pub struct ManualError {
     /// Its name.
@@ -99,6 +99,8 @@ pub struct ManualError {
     /// The plane's reason.
     pub why: PlaneError,
 }
+
+policy::readable_debug!(ManualError);
 
 /// The sequence numbers that concern the keeper of an outbound SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -112,7 +112,7 @@ impl std::ops::AddAssign for Restored {
 }
 
 /// The refusal of a plane.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaneError {
     /// The SPI is in use.
@@ -144,6 +144,8 @@ pub enum PlaneError {
         why: String,
     },
 }
+
+policy::readable_debug!(PlaneError);
 
 /// A plane that protects packets: the ten methods that every plane has. A call returns once the change is in force.
 ///

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// A socket cannot be made at its path. The caller knows which option or setting names the path.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum SocketFileError {
     /// Another process has it.
     #[error("another process listens on {}", .0.display())]
@@ -27,6 +27,8 @@ pub enum SocketFileError {
         source: io::Error,
     },
 }
+
+policy::readable_debug!(SocketFileError);
 
 /// The file of a socket that listens, owned by whoever holds the lock beside it. Dropping it removes both files.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::io;
 
 /// The system refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct SystemError {
     /// The action that was refused.
@@ -11,6 +11,8 @@ pub struct SystemError {
     /// The reason, and a remedy.
     pub why: String,
 }
+
+policy::readable_debug!(SystemError);
 
 /// An error of the system, with advice where the cause is a common one.
 pub fn refused(what: String, error: &io::Error) -> SystemError {

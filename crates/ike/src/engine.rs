@@ -58,7 +58,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A command cannot be carried out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
     /// No tunnel of that name.
@@ -86,6 +86,8 @@ pub enum CommandError {
     #[error("{0:?} is not up")]
     NotUp(String),
 }
+
+policy::readable_debug!(CommandError);
 
 /// The engine's answer to [`Engine::poll`].
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use facts::Layer;
 use std::fmt;
 
 /// Why something could not be set up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Failure {
     /// The kind of failure.
@@ -195,3 +195,5 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+policy::readable_debug!(Failure);

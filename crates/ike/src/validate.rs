@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Values that an engine refuses to work with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSettings {
     /// Values of the policy.
     #[error(transparent)]
@@ -17,12 +17,14 @@ pub enum InvalidSettings {
     Config(#[from] InvalidConfig),
 }
 
+policy::readable_debug!(InvalidSettings);
+
 /// Values of a configuration that cannot be used, at least one. Its `Display` has a line for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidConfig(Vec<InvalidValue>);
 
 /// One value of a configuration that cannot be used. Its `Display` is one line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {value} is out of range; use {range}")]
 #[non_exhaustive]
 pub struct InvalidValue {
@@ -33,6 +35,8 @@ pub struct InvalidValue {
     /// The values that can be used.
     pub range: &'static str,
 }
+
+policy::readable_debug!(InvalidValue);
 
 impl InvalidConfig {
     /// The values, in the order of the fields of [`Config`].
@@ -49,6 +53,8 @@ impl fmt::Display for InvalidConfig {
 }
 
 impl std::error::Error for InvalidConfig {}
+
+policy::readable_debug!(InvalidConfig);
 
 impl Config {
     /// Checks every value. `Duration::MAX` means "never" where that makes sense: for `liveness_interval`,

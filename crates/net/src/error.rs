@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// A connection through a tunnel was not made.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// No tunnel covers the traffic, and nothing leaves in the clear.
@@ -74,6 +74,8 @@ pub enum ConnectError {
     #[error("the gateway has stopped")]
     Stopped,
 }
+
+policy::readable_debug!(ConnectError);
 
 impl ConnectError {
     pub(crate) fn of(end: End, remote: SocketAddr) -> Self {

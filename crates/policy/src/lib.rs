@@ -68,7 +68,7 @@
 //! | On which line is a tunnel defined? | `xml/definitions.rs` |
 //! | How is a policy written, or mirrored? | `xml/of_policy.rs`, `xml/write.rs`, `xml/dtd.rs`, `xml/mirror.rs` |
 //! | How does the policy store keep objects and their references? | `database.rs`, `database/` |
-//! | How is a value serialized? | `serialize.rs` |
+//! | How is a value serialized, and an error printed? | `serialize.rs`, `readable.rs` |
 //!
 //! Sample policies are in `fixtures/`, good and bad files in `tests/policies/` of the repository.
 #![forbid(unsafe_code)]
@@ -88,6 +88,7 @@ pub mod tunnel;
 pub mod validate;
 pub mod xml;
 
+mod readable;
 #[cfg(feature = "serde")]
 mod serialize;
 mod traffic_index;

@@ -20,7 +20,7 @@ pub struct DistinguishedName {
 }
 
 /// The problem with a distinguished name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// It names nobody.
     #[error("the distinguished name is empty")]
@@ -45,6 +45,8 @@ pub enum NameError {
     )]
     Value(String),
 }
+
+crate::readable_debug!(NameError);
 
 impl DistinguishedName {
     /// Reads the DER encoding of an RDNSequence.

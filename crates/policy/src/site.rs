@@ -57,7 +57,7 @@ impl fmt::Display for Wrong {
 }
 
 /// A description that is no policy. Its `Display` has a line for each wrong value.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum BadSite {
     /// Values are missing or cannot be read.
@@ -79,6 +79,8 @@ impl fmt::Display for BadSite {
 }
 
 impl Error for BadSite {}
+
+crate::readable_debug!(BadSite);
 
 impl Policy {
     /// Begins to describe a tunnel between two gateways.
@@ -301,9 +303,11 @@ impl Site {
 }
 
 /// A text that is no value of this kind.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not {1}")]
 pub struct NotA(String, &'static str);
+
+crate::readable_debug!(NotA);
 
 /// An address, which is the identity as well; or a domain name or `user@domain` at no certain address.
 impl TryFrom<&str> for Endpoint {

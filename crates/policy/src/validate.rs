@@ -41,7 +41,7 @@ impl fmt::Display for Invalid {
 }
 
 /// A policy that [`Policy::validate`] refuses: at least one invalid value. Its `Display` has a line for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidPolicy(Vec<Invalid>);
 
 impl InvalidPolicy {
@@ -68,6 +68,8 @@ impl fmt::Display for InvalidPolicy {
 }
 
 impl std::error::Error for InvalidPolicy {}
+
+crate::readable_debug!(InvalidPolicy);
 
 impl Policy {
     /// Checks every value of the policy.

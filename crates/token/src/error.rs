@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// A key in a token cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}; {cure}")]
 pub struct TokenError {
     /// The part that fails.
@@ -15,6 +15,8 @@ pub struct TokenError {
     /// The remedy, likewise.
     pub cure: String,
 }
+
+policy::readable_debug!(TokenError);
 
 /// The part that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,7 +56,7 @@ pub enum PinSource {
 }
 
 /// Why a URI cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {
     /// It is of another scheme.
@@ -136,6 +136,8 @@ pub enum UriError {
     #[error("module-path of the PKCS#11 URI does not begin with /; name the whole path")]
     ModulePath,
 }
+
+policy::readable_debug!(UriError);
 
 impl Uri {
     /// Returns `true` if a text is such a URI rather than something else.

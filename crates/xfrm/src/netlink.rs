@@ -26,7 +26,7 @@ use zeroize::{Zeroize, Zeroizing};
 const ANSWERS: usize = 1 << 16;
 
 /// The kernel has refused a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Refused {
     /// Error number; 0 where the answer could not be understood.
@@ -34,6 +34,8 @@ pub struct Refused {
     /// The kernel's own words where it has any, or what the number means.
     pub text: String,
 }
+
+policy::readable_debug!(Refused);
 
 impl Refused {
     /// Returns `true` if the object to be changed does not exist.

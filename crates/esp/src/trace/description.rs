@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 /// A description that says no packet; the text says what is wrong and what one looks like.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}\n\
      a packet is described as in\n  \
@@ -16,6 +16,8 @@ use std::net::{IpAddr, SocketAddr};
        47 10.1.0.5 10.2.0.7, for another protocol"
 )]
 pub struct BadDescription(String);
+
+policy::readable_debug!(BadDescription);
 
 /// Longer ones are nobody's.
 const LONGEST: usize = 512;

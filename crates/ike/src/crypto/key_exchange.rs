@@ -19,12 +19,14 @@ use std::fmt;
 const UNCOMPRESSED: u8 = 0x04;
 
 /// The peer's public value is not one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid {group} public value")]
 pub struct InvalidPublicValue {
     /// The group.
     pub group: Group,
 }
+
+policy::readable_debug!(InvalidPublicValue);
 
 /// The initiator's half of a key exchange; its memory is wiped when it is dropped or used up.
 pub struct PrivateKey {

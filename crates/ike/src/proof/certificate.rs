@@ -57,7 +57,7 @@ pub struct PublicKey {
 }
 
 /// Why a certificate cannot be used; completes "the certificate …".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// It is not X.509 in DER.
     #[error("cannot be read: {0}")]
@@ -74,6 +74,8 @@ pub enum CertificateError {
     #[error("names no issuer")]
     Issuer,
 }
+
+policy::readable_debug!(CertificateError);
 
 impl Certificate {
     /// Reads the DER encoding of a certificate.

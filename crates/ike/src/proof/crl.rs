@@ -33,7 +33,7 @@ struct Scope {
 }
 
 /// Why a list cannot be used; completes "the revocation list …".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CrlError {
     /// It is longer than any that is read.
     #[error("has more than {LONGEST} octets")]
@@ -42,6 +42,8 @@ pub enum CrlError {
     #[error("cannot be read: {0}; a complete version 2 list of one authority, in DER, is wanted")]
     Encoding(String),
 }
+
+policy::readable_debug!(CrlError);
 
 impl Crl {
     /// Reads the DER encoding of a list.

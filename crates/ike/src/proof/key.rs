@@ -14,11 +14,13 @@ pub(crate) enum PrivateKey {
 }
 
 /// A private key cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "is no private key that can be used: an unencrypted PKCS#8, PKCS#1 (RSA) or SEC1 (EC) key is wanted, RSA with 2048 to 8192 bits, EC on P-256, P-384 or P-521, or Ed25519; 'openssl pkey' converts others"
 )]
 pub struct KeyError;
+
+policy::readable_debug!(KeyError);
 
 impl PrivateKey {
     /// Reads PKCS#8, PKCS#1 or SEC1 in DER.

@@ -60,7 +60,7 @@ pub(crate) enum Status {
 }
 
 /// Why an answer cannot be used; completes "the OCSP response …".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OcspError {
     /// It is longer than any real one.
     #[error("has more than {LONGEST} octets")]
@@ -69,6 +69,8 @@ pub enum OcspError {
     #[error("cannot be read: {0}; a successful basic response (RFC 6960) in DER is wanted")]
     Encoding(String),
 }
+
+policy::readable_debug!(OcspError);
 
 impl Ocsp {
     /// Reads the DER encoding of an OCSPResponse.

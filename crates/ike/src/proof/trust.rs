@@ -52,7 +52,7 @@ pub struct Material {
 }
 
 /// An item that cannot be used, or not for what it seems to be meant.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{item}: {problem}")]
 pub struct Defect {
     /// Its name.
@@ -60,6 +60,8 @@ pub struct Defect {
     /// The mistake, and a remedy.
     pub problem: String,
 }
+
+policy::readable_debug!(Defect);
 
 /// Authorities, own certificates with their keys, and revocation lists.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 const GENERIC_HEADER: usize = 4;
 
 /// Why a protected message was not opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// No SK payload, or its lengths are impossible, or the integrity check failed: nothing in it may be believed.
     #[error("not authentic: {0}")]
@@ -23,6 +23,8 @@ pub enum OpenError {
     #[error(transparent)]
     Inside(#[from] WireError),
 }
+
+policy::readable_debug!(OpenError);
 
 /// The payloads of a message, written and not protected, or a part of them.
 pub struct Content {

@@ -3,7 +3,7 @@
 use super::registry::PayloadType;
 
 /// Octets that are not what they claim to be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The octets end before what they announce.
     #[error("truncated {0}")]
@@ -21,6 +21,8 @@ pub enum WireError {
     #[error("IKE version {0}.{1}")]
     Version(u8, u8),
 }
+
+policy::readable_debug!(WireError);
 
 /// Octets not read yet; reading past their end is an error and reads nothing.
 #[derive(Clone, Debug)]

@@ -27,9 +27,11 @@ pub enum Kind {
 }
 
 /// No kind has that name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no kind of object; {1}")]
 pub struct UnknownKind(String, String);
+
+crate::readable_debug!(UnknownKind);
 
 impl Kind {
     /// Every kind.

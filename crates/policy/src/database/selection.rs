@@ -19,7 +19,7 @@ pub struct Selection {
 }
 
 /// The reason why objects cannot be found or deleted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
     /// No object is as asked for.
@@ -52,6 +52,8 @@ pub enum DatabaseError {
         errors: Diagnostics,
     },
 }
+
+crate::readable_debug!(DatabaseError);
 
 impl Database {
     /// The objects that are meant, in the order in which they were defined. With `recursive` also all they refer to,

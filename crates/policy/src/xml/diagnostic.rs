@@ -71,7 +71,7 @@ impl fmt::Display for Diagnostic {
 }
 
 /// Everything found in a file that is refused, in its order; at least one error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Diagnostics {
     pub(super) findings: Vec<Diagnostic>,
     pub(super) omitted: usize,
@@ -117,6 +117,8 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+crate::readable_debug!(Diagnostics);
 
 /// A range of the text, with the element and the attribute that it belongs to.
 #[derive(Clone, Debug)]

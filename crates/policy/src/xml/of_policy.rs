@@ -15,7 +15,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// The reason why a policy cannot be written as XML.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unwritable {
     /// It is not valid.
@@ -35,6 +35,8 @@ pub enum Unwritable {
     #[error("the text would not be read as the same policy: {0}")]
     ReadsOtherwise(String),
 }
+
+crate::readable_debug!(Unwritable);
 
 impl Policy {
     /// Writes the text of an AIX_VPN file that [`xml::read`](crate::xml::read) reads as this policy. It holds the

@@ -64,7 +64,7 @@ pub struct Change {
 }
 
 /// Workers cannot be as they are to be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// A CPU is not available.
@@ -79,6 +79,8 @@ pub enum SettingsError {
     #[error(transparent)]
     System(PlaneError),
 }
+
+policy::readable_debug!(SettingsError);
 
 impl Settings {
     /// The number of threads that this is on this machine.
