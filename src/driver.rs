@@ -30,7 +30,7 @@ use host::IcmpError;
 use ike::discard::Discard;
 use ike::priority_queue::PriorityQueue;
 use ike::proof::Done;
-use ike::{Datagram, Engine, Output, Transmit};
+use ike::{Datagram, Engine, Event, Output, Transmit};
 use jobs::Jobs;
 use plane_guard::PlaneGuard;
 use policy::Policy;
@@ -127,7 +127,14 @@ pub struct PlaneHooks<P> {
     pub make_up: fn(&mut P) -> Option<Completion>,
     /// Called when the engine has replaced the policy: the plane lets go of the tunnels that are gone.
     pub forget_former_policy: fn(&mut P) -> Completion,
+    /// Adds to a policy what this side knows by itself, before anything else sees the policy.
+    pub complete_policy: fn(Arc<Policy>) -> Arc<Policy>,
+    /// Called with each policy when it is in force. Returns what there is to say about its tunnels.
+    pub follow_policy: PolicyFollower,
 }
+
+/// Prepares for the peers of a policy.
+pub type PolicyFollower = Box<dyn Fn(&Policy) -> Vec<Event> + Send>;
 
 /// Waits until a change of the plane is complete.
 pub type Completion = Box<dyn FnOnce() + Send>;
@@ -161,7 +168,7 @@ impl Sockets {
 }
 
 impl Sockets {
-    /// No port 500: only the other port carries IKE. The host still has addresses.
+    /// No port 500: IKE has only the way of [`NatT`]. The host still has addresses.
     pub fn without_port() -> Self {
         let host = WatchedHost::open(0).inspect_err(|error| {
             tracing::debug!(%error, "changes of this host's addresses will not be noticed");
@@ -198,11 +205,12 @@ pub fn start<P: DataPlane + Send + 'static>(
     let Surroundings { sockets, inputs, nat_t, plane_hooks, farewell, fetcher, policy, events } =
         surroundings;
     let (commands, commands_out) = mpsc::channel(64);
-    let (jobs, done) = Jobs::new(fetcher, policy);
     let (replacements, prepared) = Replacements::new();
     let (filter_changes, filter_done) = FilterChanges::new();
     let (tell_end, end) = closed::channel();
     let handle = Handle::new(commands, events.downgrade(), end);
+    (plane_hooks.follow_policy)(&policy).into_iter().for_each(|event| events.send(event));
+    let (jobs, done) = Jobs::new(fetcher, policy);
     let driver = Driver {
         engine: PlaneGuard::new(make(Instant::now()), farewell),
         sockets: Arc::new(sockets.ike),
@@ -218,12 +226,17 @@ pub fn start<P: DataPlane + Send + 'static>(
         events,
     };
     let engine = tokio::spawn(driver.run(inputs, commands_out, done, prepared, filter_done));
-    tokio::spawn(supervise(engine, nat_t.listeners, tell_end));
+    tokio::spawn(supervise(engine, nat_t.listeners, nat_t.of_plane, tell_end));
     handle
 }
 
 /// Waits for the end of the engine's task, however it ends, and says so once no port is taken any more.
-async fn supervise(engine: JoinHandle<Closed>, mut listeners: JoinSet<()>, tell_end: TellEnd) {
+async fn supervise(
+    engine: JoinHandle<Closed>,
+    mut listeners: JoinSet<()>,
+    of_plane: Option<JoinHandle<()>>,
+    tell_end: TellEnd,
+) {
     let closed = match engine.await {
         Ok(closed) => closed,
         Err(error) => match error.try_into_panic() {
@@ -235,6 +248,10 @@ async fn supervise(engine: JoinHandle<Closed>, mut listeners: JoinSet<()>, tell_
         tracing::error!(%message, "the engine has panicked; traffic of the tunnels stays blocked");
     }
     listeners.shutdown().await;
+    if let Some(task) = of_plane {
+        // However it has ended: the plane is dropped by now.
+        let _ = task.await;
+    }
     tell_end.tell(closed);
 }
 
@@ -462,7 +479,8 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     }
 
     fn send(&mut self, transmit: &Transmit) {
-        let nat_t = transmit.local.port() != ike::IKE_PORT;
+        // Without sockets of its own for port 500, the other way carries both ports.
+        let nat_t = transmit.local.port() != ike::IKE_PORT || self.sockets.are_absent();
         let sent = if nat_t { (self.send_nat_t)(transmit) } else { self.sockets.send(transmit) };
         if let Err(error) = &sent {
             tracing::debug!(%error, remote = %transmit.remote, "IKE message not sent");

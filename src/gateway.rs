@@ -10,6 +10,7 @@ use crate::closed::Closed;
 use crate::driver::{Command, GatewayError, Handle};
 use crate::events::Events;
 use crate::findings::{self, Finding};
+use crate::listening::{Listener, Listening};
 use crate::manual::ManualSas;
 use crate::planes::Report;
 use crypto::CryptoProviders;
@@ -55,6 +56,8 @@ pub(crate) struct Handles {
     /// The traffic of the tunnels stays blocked when the gateway is stopped.
     pub blocked: Arc<AtomicBool>,
     pub findings: FindingsFrom,
+    /// `None`: the plane or a transport of the caller's listens.
+    pub listener: Option<Arc<Listener>>,
 }
 
 /// Where the findings about the traffic of tunnels come from.
@@ -136,6 +139,13 @@ impl Gateway {
     /// SAs without IKE.
     pub fn manual(&self) -> ManualView<'_> {
         ManualView::new(&self.handle, &self.handles)
+    }
+
+    /// Where peers can begin with a gateway [inside of this process](crate::Builder::in_process), and why they cannot.
+    /// `None`: another gateway, which listens on UDP 500 and 4500 at every address, or one with a transport of the
+    /// caller's.
+    pub fn listening(&self) -> Option<Listening> {
+        self.handles.listener.as_ref().map(|listener| listener.listening())
     }
 
     /// Subscribes to events from now on. [`Builder::subscribe`](crate::Builder::subscribe) subscribes before the start,

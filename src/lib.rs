@@ -21,7 +21,7 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let text = std::fs::read_to_string("policy.xml")?;
-//! let loaded = policy::xml::read("policy.xml", &text).map_err(|errors| errors.to_string())?;
+//! let loaded = policy::xml::read("policy.xml", &text)?;
 //!
 //! let builder = vpn::Gateway::builder(loaded.policy).device("vpn1").table(4501);
 //! let mut events = builder.subscribe();
@@ -82,6 +82,7 @@
 //! | How does a gateway start, and which settings has it? | `src/builder.rs`, `src/builder/` |
 //! | How does a program look at a running gateway and change it? | `src/gateway.rs`, `src/gateway/`, `src/events.rs`; in tests `src/memory.rs` |
 //! | How do commands, messages, signatures and changed addresses reach the engine? | `src/driver.rs`, `src/driver/` |
+//! | Where can peers begin with a gateway in this process? | `src/listening.rs`; its sockets are `crates/net/src/datagrams/udp.rs` |
 //! | How does a gateway end, and its traffic? | the end of `Driver::run` in `src/driver.rs`, `src/closed.rs` |
 //! | Which plane serves a tunnel, and how do rules and SAs get there? | `src/planes.rs`, `src/planes/` |
 //! | What keeps traffic from leaving in the clear, also without a gateway? | `src/planes/guard/`; `src/guard/` |
@@ -109,6 +110,7 @@ mod closed;
 mod driver;
 mod events;
 mod gateway;
+mod listening;
 mod memory;
 
 pub use builder::{
@@ -120,6 +122,7 @@ pub use driver::{Activation, Begun, GatewayError, Selection, SocketError};
 pub use events::Events;
 pub use gateway::{CryptoView, FilterView, Gateway, ManualView, OffloadView, Tunnel, Tunnels};
 pub use host::Process;
+pub use listening::{ListenError, Listening};
 pub use memory::MemoryGateway;
 
 pub use crypto;

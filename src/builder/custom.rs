@@ -116,6 +116,8 @@ fn start<P: DataPlane + Send + 'static>(
             expect_policy: |_: &mut P, _| Box::new(|| {}),
             make_up: |_: &mut P| None,
             forget_former_policy: |_: &mut P| Box::new(|| {}),
+            complete_policy: |policy| policy,
+            follow_policy: Box::new(|_| Vec::new()),
         },
         farewell: Box::new(|_, _| {}),
         fetcher,

@@ -277,6 +277,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         manual: manual.clone(),
         blocked: Arc::clone(&blocked),
         findings: FindingsFrom::Host(TunnelDevice::new(config.device.clone(), config.mark)),
+        listener: None,
     };
     let crypto = Arc::clone(&handles.crypto);
     let engine = EngineSettings { ike: ike::Config { crypto, ..engine.ike }, ..engine };
@@ -326,12 +327,15 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
                 false => sender.send_ike(t.local, t.remote, &t.octets),
             }),
             listeners,
+            of_plane: None,
         },
         plane_hooks: PlaneHooks {
             counters: Planes::counter_reader,
             expect_policy: Planes::expect_policy,
             make_up: Planes::make_up,
             forget_former_policy: Planes::forget_former_policy,
+            complete_policy: |policy| policy,
+            follow_policy: Box::new(|_| Vec::new()),
         },
         farewell: {
             let manual = manual.clone();

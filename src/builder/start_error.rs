@@ -4,12 +4,13 @@
 //! one.
 
 use crate::driver::SocketError;
+use crate::listening::ListenError;
 use crate::manual::ManualSaError;
 use esp::plane::PlaneError;
 use ike::InvalidSettings;
 
 /// The gateway could not be started. Nothing is left behind: no socket, no device, no route.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// There is no tokio runtime, or it lacks a driver that the gateway needs.
@@ -40,6 +41,9 @@ pub enum StartError {
     /// A socket could not be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// Peers cannot begin at an address of [`listen`](crate::Builder::listen).
+    #[error("cannot listen on {0}")]
+    Listen(#[from] ListenError),
     /// The runtime cannot watch a socket.
     #[error("watching the port of ESP in UDP: {0}")]
     Reactor(std::io::Error),
@@ -47,3 +51,5 @@ pub enum StartError {
     #[error("the system's random number generator failed")]
     Randomness,
 }
+
+policy::readable_debug!(StartError);

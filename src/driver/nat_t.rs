@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// Four zero octets stand before an IKE message, where an ESP packet has its SPI (RFC 3948 §2.2).
 const NON_ESP_MARKER: [u8; 4] = [0; 4];
@@ -30,6 +30,8 @@ pub struct NatT {
     pub send: SendNatT,
     /// Receive there, until the engine has ended.
     pub listeners: JoinSet<()>,
+    /// A task of the plane that has sockets and ends with the plane.
+    pub of_plane: Option<JoinHandle<()>>,
 }
 
 impl NatT {
@@ -58,7 +60,7 @@ impl NatT {
             };
             sockets.send(&Transmit { octets, ..transmit.clone() })
         });
-        Ok(Self { send, listeners })
+        Ok(Self { send, listeners, of_plane: None })
     }
 }
 

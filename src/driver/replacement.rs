@@ -41,6 +41,7 @@ impl<P: DataPlane> Driver<P> {
         policy: Arc<Policy>,
         reply: Reply<Result<(), InvalidPolicy>>,
     ) {
+        let policy = (self.plane_hooks.complete_policy)(policy);
         // The plane is to prepare for no policy that the engine is going to refuse.
         if let Err(invalid) = policy.validate() {
             return drop(reply.send(Err(invalid)));
@@ -61,6 +62,8 @@ impl<P: DataPlane> Driver<P> {
         };
         let replaced = self.engine.replace_policy(now, Arc::clone(&policy));
         if replaced.is_ok() {
+            let remarks = (self.plane_hooks.follow_policy)(&policy);
+            remarks.into_iter().for_each(|event| self.events.send(event));
             self.jobs.replace_policy(policy);
         }
         let PlaneHooks { forget_former_policy, .. } = self.plane_hooks;

@@ -31,7 +31,7 @@ pub(super) struct Received {
 }
 
 /// A socket of IKE cannot be had.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("cannot open UDP port {port}: {source}{}", hint(.source, *.port, .holder.as_ref()))]
 pub struct SocketError {
     /// The port.
@@ -41,6 +41,8 @@ pub struct SocketError {
     /// The process that has the port, if another one has it and may be looked at.
     pub holder: Option<Process>,
 }
+
+policy::readable_debug!(SocketError);
 
 impl SocketError {
     fn new(port: u16, source: io::Error) -> Self {
@@ -123,6 +125,11 @@ impl IkeSockets {
     /// No sockets: nothing can be received or sent.
     pub fn none() -> Self {
         Self { v4: None, v6: None }
+    }
+
+    /// Returns `true` if another transport carries IKE.
+    pub fn are_absent(&self) -> bool {
+        self.v4.is_none() && self.v6.is_none()
     }
 
     fn each(&self) -> impl Iterator<Item = &IkeSocket> {

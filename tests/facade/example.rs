@@ -4,13 +4,15 @@ use crate::side::{FAR, Side};
 use libtest_mimic::{Completion, Failed, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use testkit::{FILTERED, Need, trial, without};
+use testkit::{FILTERED, Need, policies, trial, without};
 
-const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl")];
+const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
 
 pub fn trials() -> Vec<Trial> {
     let at_night = "the example of a database's client asks a PostgreSQL";
@@ -24,6 +26,12 @@ pub fn trials() -> Vec<Trial> {
             "reverse_proxy",
             proxies,
         ),
+        (
+            "the example of a responder is reached by another program",
+            "responder",
+            answers_a_program,
+        ),
+        ("the example of a responder that cannot start says why", "responder", says_why),
         ("the example of a database's client is answered through the tunnel", "postgres", asks),
         (at_night, "postgres", asks_a_postgresql),
     ]
@@ -105,7 +113,11 @@ impl Running {
         command.arg("tests/policies/site/left.xml").args(arguments).stdout(Stdio::piped());
         // The sample is in the workspace's directory, above that of this package.
         command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-        let mut process = left.space.run(move || command.spawn()).expect("it is built");
+        Self::of(left, command)
+    }
+
+    fn of(side: &Side, mut command: Command) -> Self {
+        let mut process = side.space.run(move || command.spawn()).expect("it is built");
         let output = BufReader::new(process.stdout.take().expect("it is piped"));
         Self { process, output }
     }
@@ -209,6 +221,85 @@ fn proxies(example: &Path) -> Result<Completion, Failed> {
     running.interrupt();
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
+    Ok(Completion::Completed)
+}
+
+/// A directory with a program and a policy that an ordinary user may read.
+fn for_nobody(example: &Path, policy: &str) -> (tempfile::TempDir, Command) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let [program, file] = ["example", "policy.xml"].map(|name| directory.path().join(name));
+    // Not written by this process: another test's child could still hold it open when it is to be run.
+    let mut copy = Command::new("cp");
+    copy.arg(example).arg(&program);
+    testkit::output(copy);
+    std::fs::write(&file, policy).expect("written");
+    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("ours");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--pdeathsig", "KILL"])
+        .args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
+        .arg(program)
+        .arg(file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    (directory, command)
+}
+
+/// Two ordinary users, on two hosts and on one.
+fn answers_a_program(responder: &Path) -> Result<Completion, Failed> {
+    let connect = example("connect");
+    if !connect.exists() {
+        return without("an example is not built; cargo build --examples");
+    }
+    let on_one_host = policies::site().map(|policy| {
+        let policy = policies::changed(&policy, "192.0.2.1\"", "127.0.0.2\"");
+        policies::changed(&policy, "192.0.2.2\"", "127.0.0.3\"")
+    });
+    for (policies, there) in [(policies::site(), 1), (on_one_host, 0)] {
+        let sides = Side::pair();
+        let watch = sides[1].space.watch("wire");
+        let (_directory, mut command) = for_nobody(responder, &policies[0]);
+        command.arg("0.0.0.0:8080");
+        let mut running = Running::of(&sides[0], command);
+        assert!(running.line("peers can begin at UDP ").ends_with(":4500"));
+        let denied = running.line("  not at UDP ");
+        assert!(denied.contains(":500: Permission denied"), "{denied}");
+        let (_directory, mut command) = for_nobody(&connect, &policies[1]);
+        command.arg("10.1.0.1:8080");
+        let mut process = sides[there].space.run(move || command.spawn()).expect("it is built");
+        let mut input = process.stdin.take().expect("it is piped");
+        input.write_all(b"through the tunnel").expect("written");
+        drop(input);
+        let output = process.wait_with_output().expect("a child of ours");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"through the tunnel", "{told}");
+        assert!(told.contains("connected from 10.2.0.1:"), "{told}");
+        assert_eq!(running.line("connected from "), "10.2.0.1");
+        running.interrupt();
+        watch.nothing_in_the_clear();
+    }
+    Ok(Completion::Completed)
+}
+
+/// An error that `main` returns is printed by its `Debug`.
+fn says_why(responder: &Path) -> Result<Completion, Failed> {
+    let [left, _right] = Side::pair();
+    let holder = left.space.run(|| std::net::UdpSocket::bind("192.0.2.1:4500")).expect("free");
+    let [valid, _] = policies::site();
+    let invalid = policies::changed(&valid, "IKE_Role=\"Both\"", "IKE_Role=\"Neither\"");
+    let taken = "cannot listen on UDP 192.0.2.1:4500: Address already in use (os error 98); ";
+    for (policy, reason) in [(valid, taken), (invalid, "\npolicy refused: ")] {
+        let (_directory, mut command) = for_nobody(responder, &policy);
+        command.args(["0.0.0.0:8080", "192.0.2.1"]);
+        let output = left.space.run(move || command.output()).expect("it is built");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && told.starts_with("Error: "), "{told}");
+        assert!(told.contains(reason), "{told}");
+        // Neither names of types nor escaped lines.
+        assert!(!told.contains(" { ") && !told.contains("\\n"), "{told}");
+    }
+    drop(holder);
     Ok(Completion::Completed)
 }
 

@@ -10,6 +10,7 @@ mod nft;
 mod packet_filter;
 mod plane;
 mod reload;
+mod responder;
 mod side;
 mod starting;
 
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
         packet_filter::trials(),
         plane::trials(),
         reload::trials(),
+        responder::trials(),
         starting::trials(),
     ];
     testkit::run(trials.into_iter().flatten().collect())

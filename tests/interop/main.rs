@@ -64,7 +64,12 @@ fn main() -> ExitCode {
                 (false, true) => token::NEEDS,
                 (false, false) => &[],
             };
+            let unbuilt =
+                name.starts_with("responder::") && !scenarios::responder::example().exists();
             Trial::ignorable_test(name, move || {
+                if unbuilt {
+                    return testkit::without("the example is not built; cargo build --examples");
+                }
                 if let Some(unavailable) = testkit::unavailable(needs) {
                     return Ok(testkit::leave_out(&unavailable));
                 }

@@ -10,6 +10,7 @@ mod ppk;
 mod proxy;
 mod refusal;
 mod rekey;
+pub mod responder;
 mod suites;
 mod teardown;
 mod tokens;
@@ -31,6 +32,7 @@ pub fn all() -> Vec<Scenario> {
         newest::all(),
         ppk::all(),
         proxy::all(),
+        responder::all(),
         tokens::all(),
     ]
     .into_iter()

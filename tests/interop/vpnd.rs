@@ -4,6 +4,8 @@ use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, PPK, Setup};
 use crate::token;
 use control::protocol::{Child as ChildTunnel, ChildSa, Tunnel};
 use namespaces::isolation::Namespace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -88,6 +90,13 @@ impl Vpnd {
     /// Ends it without a farewell, as a power cut would.
     pub fn crash(&mut self) {
         self.process.kill().expect("it is our child and not waited for");
+        self.process.wait().expect("it is our child");
+    }
+
+    /// Ends it in order: its ports and the network are free.
+    pub fn stop(&mut self) {
+        let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process number"));
+        kill(id, Signal::SIGTERM).expect("it is our child and not waited for");
         self.process.wait().expect("it is our child");
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 /// A process of this host.
@@ -16,11 +17,16 @@ pub struct Process {
 /// Finds a process that has a UDP port in the network namespace of the calling thread. `None`: there is none, or this
 /// process may not look at it.
 pub fn udp_holder(port: u16) -> Option<Process> {
+    udp_holder_at(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))
+}
+
+/// The same of the processes that keep others from the port at this address.
+pub fn udp_holder_at(local: SocketAddr) -> Option<Process> {
     let mut inodes = BTreeSet::new();
     for table in ["udp", "udp6"] {
         // A host may lack IPv6.
         let text = fs::read_to_string(Path::new("/proc/thread-self/net").join(table));
-        inodes.extend(text.unwrap_or_default().lines().filter_map(|line| inode(line, port)));
+        inodes.extend(text.unwrap_or_default().lines().filter_map(|line| inode(line, local)));
     }
     let sockets: BTreeSet<String> =
         inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
@@ -35,12 +41,30 @@ pub fn udp_holder(port: u16) -> Option<Process> {
     })
 }
 
-/// The inode in a line of `/proc/net/udp`, if the socket has this port.
-fn inode(line: &str, port: u16) -> Option<u64> {
+/// The inode in a line of `/proc/net/udp`, if the socket stands in the way of this address and port.
+fn inode(line: &str, local: SocketAddr) -> Option<u64> {
     let mut words = line.split_whitespace();
-    let local = words.nth(1)?.rsplit_once(':')?.1;
+    let (address, port) = words.nth(1)?.rsplit_once(':')?;
     let inode = words.nth(7)?.parse().ok()?;
-    (u16::from_str_radix(local, 16) == Ok(port)).then_some(inode)
+    let has = address_of(address)?;
+    let meets = has == local.ip() || has.is_unspecified() || local.ip().is_unspecified();
+    (meets && u16::from_str_radix(port, 16) == Ok(local.port())).then_some(inode)
+}
+
+/// An address as the kernel prints it: words of four octets, each a number in the order of this machine.
+fn address_of(hex: &str) -> Option<IpAddr> {
+    let word = |at: usize| u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok();
+    match hex.len() {
+        8 => Some(Ipv4Addr::from(word(0)?.to_ne_bytes()).into()),
+        32 => {
+            let mut octets = [0; 16];
+            for (at, part) in octets.chunks_exact_mut(4).enumerate() {
+                part.copy_from_slice(&word(at)?.to_ne_bytes());
+            }
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -62,9 +86,15 @@ mod tests {
     #[test]
     fn lines_of_the_table_are_read() {
         let line = "  464: 00000000:01F4 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 48213 2 0000 0";
-        assert_eq!(inode(line, 500), Some(48213));
-        assert_eq!(inode(line, 4500), None);
+        let at = |address: &str| address.parse().expect("an address");
+        assert_eq!(inode(line, at("192.0.2.1:500")), Some(48213));
+        assert_eq!(inode(line, at("192.0.2.1:4500")), None);
+        let line = line
+            .replace("00000000:01F4", &format!("{:08X}:01F4", u32::from_ne_bytes([127, 0, 0, 2])));
+        assert_eq!(inode(&line, at("127.0.0.2:500")), Some(48213));
+        assert_eq!(inode(&line, at("0.0.0.0:500")), Some(48213));
+        assert_eq!(inode(&line, at("127.0.0.3:500")), None);
         let head = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref";
-        assert_eq!(inode(head, 500), None);
+        assert_eq!(inode(head, at("0.0.0.0:500")), None);
     }
 }

@@ -81,7 +81,7 @@ pub mod writers;
 pub use addresses::{Announced, Host};
 pub use bind::bind_patiently;
 pub use error_queue::{IcmpError, keep_icmp_errors, take_icmp_error};
-pub use holder::{Process, udp_holder};
+pub use holder::{Process, udp_holder, udp_holder_at};
 pub use icmp_listener::IcmpListener;
 pub use prefix::{Prefix, prefixes};
 pub use routes::{Devices, Routes};

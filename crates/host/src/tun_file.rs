@@ -11,12 +11,14 @@ pub const TUN_FILE: &str = "/dev/net/tun";
 const FOR_ALL: u32 = 0o666;
 
 /// This process cannot open the file.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("cannot use {TUN_FILE}: {source}\n  {cure}")]
 pub struct TunFileError {
     source: io::Error,
     cure: String,
 }
+
+policy::readable_debug!(TunFileError);
 
 /// Opens the file, as it is opened to make a device, and closes it.
 ///

@@ -24,7 +24,7 @@ const GROUP_WRITES: u32 = 0o020;
 const STICKY: u32 = 0o1000;
 
 /// Others may change a file that decides. As text, a clause about "it", the file, with the cure.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Changeable {
     /// The mode of a file or directory lets them.
@@ -60,6 +60,8 @@ pub enum Changeable {
         user: u32,
     },
 }
+
+policy::readable_debug!(Changeable);
 
 /// Users other than root and the user of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

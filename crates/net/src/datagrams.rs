@@ -17,10 +17,14 @@ pub(crate) const NON_ESP_MARKER: [u8; 4] = [0; 4];
 /// The content of a NAT keepalive (RFC 3948 §2.3).
 pub(crate) const KEEPALIVE: [u8; 1] = [0xff];
 
+/// The port on which IKE has no marker, and there is no ESP (RFC 7296 §2).
+pub(crate) const IKE_PORT: u16 = 500;
+
 /// Datagrams that go to one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'o> {
-    /// The address from which they are to leave. Its port has no meaning: the transport has its own.
+    /// The address from which they are to leave. Port 500: they answer datagrams that came there, and leave from there.
+    /// Any other port has no meaning: the transport has its own.
     pub local: SocketAddr,
     /// The peer.
     pub remote: SocketAddr,
@@ -35,7 +39,8 @@ pub struct Outgoing<'o> {
 /// Datagrams that came from one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'i> {
-    /// The address at which they arrived, with the port that key management knows (`Udp::bind`).
+    /// The address at which they arrived, with the port that key management knows (`Udp::bind`). On port 500, all are
+    /// IKE messages without a marker.
     pub local: SocketAddr,
     /// The peer.
     pub remote: SocketAddr,

@@ -1,7 +1,7 @@
 //! The task of the stack: datagrams, sockets and time around the datapath and [`Stack`].
 
 use crate::clock::now;
-use crate::datagrams::{Datagrams, Incoming, KEEPALIVE, NON_ESP_MARKER, Outgoing};
+use crate::datagrams::{Datagrams, IKE_PORT, Incoming, KEEPALIVE, NON_ESP_MARKER, Outgoing};
 use crate::device::PacketDevice;
 use crate::end::End;
 use crate::mailbox::{Job, Mailbox};
@@ -58,6 +58,10 @@ impl Inbox {
     /// Takes datagrams: ESP is opened, and IKE is handed on.
     fn take(&mut self, incoming: &Incoming<'_>, stack: &mut Stack) {
         let Incoming { local, remote, tos, .. } = *incoming;
+        if local.port() == IKE_PORT {
+            let messages = incoming.octets.chunks(incoming.segment_len);
+            return messages.for_each(|octets| (self.ike)(IkeDatagram { local, remote, octets }));
+        }
         let path = Path { local, remote, encapsulation: Encapsulation::Udp };
         let arrival = Arrival { path, tos, ttl: None };
         let mut rest = incoming.octets;

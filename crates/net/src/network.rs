@@ -2,7 +2,7 @@
 
 use crate::clock::now;
 use crate::connection::Flow;
-use crate::datagrams::{Datagrams, KEEPALIVE, NON_ESP_MARKER, Outgoing};
+use crate::datagrams::{Datagrams, IKE_PORT, KEEPALIVE, NON_ESP_MARKER, Outgoing};
 use crate::device;
 use crate::driver::{Driver, IkeSink, Inbox};
 use crate::end::End;
@@ -30,6 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 
 /// Octets of an echo request's payload.
 const ECHO: usize = 56;
@@ -67,6 +68,8 @@ pub struct Parts {
     pub network: Network,
     /// For key management, which sends IKE messages.
     pub ike: IkeSender,
+    /// The task of the stack, which ends when the plane is dropped. The transport is free then.
+    pub task: JoinHandle<()>,
 }
 
 /// Sends IKE messages and keepalives, beside ESP.
@@ -86,6 +89,7 @@ impl IkeSender {
     ) -> io::Result<()> {
         let octets = match message {
             None => KEEPALIVE.to_vec(),
+            Some(message) if local.port() == IKE_PORT => message.to_vec(),
             Some(message) => [&NON_ESP_MARKER, message].concat(),
         };
         let segment_len = octets.len();
@@ -130,8 +134,8 @@ impl Network {
             mailbox: Arc::clone(&mailbox),
             packet: vec![0; if traps { device::LONGEST } else { 0 }],
         };
-        tokio::spawn(driver.run());
         Parts {
+            task: tokio::spawn(driver.run()),
             plane: InProcess::new(datapath, routes, mailbox, traps),
             network: Self { shared, start_tunnel: Arc::default() },
             ike: IkeSender(datagrams),

@@ -51,7 +51,7 @@ impl Default for Limits {
 }
 
 /// Why a relay has ended before both ends had said all.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum RelayError {
     /// An end is broken.
     #[error(transparent)]
@@ -66,6 +66,8 @@ pub enum RelayError {
     #[error("neither end has said anything for {} s", .0.as_secs())]
     Idle(Duration),
 }
+
+policy::readable_debug!(RelayError);
 
 /// A socket of this host.
 pub trait Local: Send + Sized {

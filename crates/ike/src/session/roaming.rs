@@ -60,10 +60,11 @@ impl Session {
     /// Looks again at where this side is and where its routes lead. Without a route to the peer the path stays as it
     /// is; a request that nobody answers then ends the session.
     pub fn handle_addresses(&mut self, cx: &mut Context<'_>, source_for: SourceFor<'_>) {
-        if !self.is_mobile() {
+        let here = self.path.local.ip();
+        // Every address of the loopback device is there, though the host does not list it.
+        if !self.is_mobile() || here.is_loopback() {
             return;
         }
-        let here = self.path.local.ip();
         let wanted = match self.begun_here {
             true => self.choose(cx, source_for),
             // RFC 4555 §3.5: a responder moves only where its address is gone.

@@ -1,15 +1,16 @@
-//! UDP of this host, from a port that needs no privilege.
+//! UDP of this host: from ports that need no privilege, and at those where peers can begin.
 
-use super::{Datagrams, Incoming, Outgoing};
+use super::{Datagrams, IKE_PORT, Incoming, Outgoing};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
 };
 use socket2::{Domain, Protocol, Socket, Type};
+use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::task::{Context, Poll, Waker};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -20,18 +21,25 @@ const RUNS: usize = 8;
 /// Octets of a run: the kernel joins no more.
 const RUN: usize = 1 << 16;
 
-/// Datagrams by UDP sockets of this host, one for each address family.
+/// Datagrams by UDP sockets of this host: for each address family one on a port of the kernel's choice, and those of
+/// [`Udp::listen`].
+///
+/// A datagram leaves from the socket that listens at its address, otherwise from the one on the kernel's choice. So
+/// this side can still begin, and move, where it cannot listen.
 pub struct Udp {
-    v4: One,
-    /// IPv6 is absent where the host has none.
-    v6: Option<One>,
+    /// A later socket has precedence.
+    sockets: RwLock<Sockets>,
+    /// Of the task that receives, for sockets that come later.
+    reader: Mutex<Option<Waker>>,
 }
+
+type Sockets = Arc<[Arc<One>]>;
 
 struct One {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// The port that key management knows.
-    port: u16,
+    /// The address and port that key management knows; the unspecified address stands for all.
+    known: SocketAddr,
     buffer: Mutex<Box<[u8]>>,
 }
 
@@ -42,32 +50,65 @@ impl Udp {
     /// # Errors
     /// If there is no IPv4 socket.
     pub fn bind(port: u16) -> io::Result<Self> {
-        let v4 = One::bind(Ipv4Addr::UNSPECIFIED.into(), port)?;
-        let v6 = One::bind(Ipv6Addr::UNSPECIFIED.into(), port);
+        let of_kernel = |address: IpAddr| {
+            One::bind(SocketAddr::new(address, 0), SocketAddr::new(address, port))
+        };
+        let v4 = of_kernel(Ipv4Addr::UNSPECIFIED.into())?;
+        let v6 = of_kernel(Ipv6Addr::UNSPECIFIED.into());
         let v6 = v6.inspect_err(|error| tracing::debug!(%error, "no IPv6 between the peers"));
-        Ok(Self { v4, v6: v6.ok() })
+        let sockets = [Some(v4), v6.ok()].into_iter().flatten().map(Arc::new).collect();
+        Ok(Self { sockets: RwLock::new(sockets), reader: Mutex::default() })
     }
 
-    /// The UDP ports from which datagrams leave, of IPv4 and IPv6.
-    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
-        [Some(&self.v4), self.v6.as_ref()]
-            .into_iter()
-            .flatten()
-            .filter_map(|one| one.socket.local_addr().ok())
-            .map(|address| address.port())
+    /// Opens one more socket, inside the same tokio runtime, at an address and port where peers can begin. The address
+    /// may be one that this host is yet to get. On port 500, IKE messages have no marker and there is no ESP.
+    ///
+    /// # Errors
+    /// If another socket has the port there, or this user may not have it.
+    pub fn listen(&self, local: SocketAddr) -> io::Result<()> {
+        let one = Arc::new(One::bind(local, local)?);
+        let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
+        *sockets = sockets.iter().cloned().chain([one]).collect();
+        drop(sockets);
+        // The next poll asks the new socket, too.
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        reader.into_iter().for_each(Waker::wake);
+        Ok(())
     }
 
-    fn sockets(&self) -> impl Iterator<Item = &One> {
-        [Some(&self.v4), self.v6.as_ref()].into_iter().flatten()
+    /// The sockets of the moment.
+    fn sockets(&self) -> Sockets {
+        Arc::clone(&self.sockets.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The socket from which datagrams leave.
+    fn socket_for(&self, local: SocketAddr, remote: SocketAddr) -> Option<Arc<One>> {
+        let sockets = self.sockets();
+        let is_ike = |address: SocketAddr| address.port() == IKE_PORT;
+        let fits = |one: &&Arc<One>| {
+            is_ike(one.known) == is_ike(local) && one.known.is_ipv4() == remote.is_ipv4()
+        };
+        let fitting = || sockets.iter().rev().filter(fits);
+        let one = fitting().find(|one| one.known.ip() == local.ip());
+        one.or_else(|| fitting().find(|one| one.known.ip().is_unspecified())).cloned()
+    }
+}
+
+impl fmt::Debug for Udp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.sockets().iter().map(|one| one.known)).finish()
     }
 }
 
 impl One {
-    fn bind(address: IpAddr, port: u16) -> io::Result<Self> {
-        let address = SocketAddr::new(address, 0);
+    fn bind(address: SocketAddr, known: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
+        match address.is_ipv6() {
+            false => socket.set_freebind_v4(true)?,
+            true => {
+                socket.set_only_v6(true)?;
+                socket.set_freebind_v6(true)?;
+            }
         }
         socket.set_nonblocking(true)?;
         // The kernel grants what its limits allow.
@@ -82,7 +123,7 @@ impl One {
             true => set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DONT)?,
         }
         let buffer = Mutex::new(vec![0; RUNS * RUN].into());
-        Ok(Self { socket: UdpSocket::from_std(socket.into())?, state, port, buffer })
+        Ok(Self { socket: UdpSocket::from_std(socket.into())?, state, known, buffer })
     }
 
     fn send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
@@ -146,12 +187,8 @@ impl One {
             })?
         };
         for (meta, octets) in meta[..received].iter().zip(buffer.chunks(RUN)) {
-            let unspecified = || match meta.addr.is_ipv4() {
-                true => Ipv4Addr::UNSPECIFIED.into(),
-                false => Ipv6Addr::UNSPECIFIED.into(),
-            };
             take(Incoming {
-                local: SocketAddr::new(meta.dst_ip.unwrap_or_else(unspecified), self.port),
+                local: SocketAddr::new(meta.dst_ip.unwrap_or(self.known.ip()), self.known.port()),
                 remote: meta.addr,
                 octets: &octets[..meta.len],
                 segment_len: meta.stride.max(1),
@@ -164,12 +201,12 @@ impl One {
 
 impl Datagrams for Udp {
     fn try_send(&self, outgoing: &Outgoing<'_>) -> io::Result<()> {
-        let one = if outgoing.remote.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
+        let one = self.socket_for(outgoing.local, outgoing.remote);
         one.ok_or(io::ErrorKind::AddrNotAvailable)?.send(outgoing)
     }
 
     fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
-        for one in self.sockets() {
+        for one in self.sockets().iter() {
             if one.socket.poll_send_ready(cx).is_pending() {
                 return Poll::Pending;
             }
@@ -182,8 +219,15 @@ impl Datagrams for Udp {
         cx: &mut Context<'_>,
         take: &mut dyn FnMut(Incoming<'_>),
     ) -> Poll<io::Result<()>> {
+        // First, so that no socket comes unseen.
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *reader {
+            Some(reader) => reader.clone_from(cx.waker()),
+            None => *reader = Some(cx.waker().clone()),
+        }
+        drop(reader);
         let mut any = false;
-        for one in self.sockets() {
+        for one in self.sockets().iter() {
             match one.poll_receive(cx, take) {
                 Poll::Ready(Ok(())) => any = true,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
