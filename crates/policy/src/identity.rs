@@ -5,6 +5,19 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// A reason to doubt that a name is the one that its writer means. A peer may send such a name all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// The text of an ID_FQDN is an address.
+    Address,
+    /// The text of an ID_FQDN has a wildcard, and none is applied.
+    Wildcard,
+    /// The text of an ID_FQDN has characters that no domain name has.
+    NotADomain,
+    /// The text of an ID_RFC822_ADDR is not `user@domain`.
+    NotAUser,
+}
+
 /// An identity as it stands in a policy and in an ID payload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Identity {
@@ -38,6 +51,27 @@ impl Identity {
             }
             (Self::Dn(a), Self::Dn(b)) => a.matches(b),
             _ => self == other,
+        }
+    }
+
+    /// A reason to look at the identity again; `None` if it looks as such an identity does.
+    pub fn doubt(&self) -> Option<Doubt> {
+        let is_domain = |name: &str| {
+            let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+            !name.is_empty() && name.bytes().all(allowed)
+        };
+        match self {
+            Self::Fqdn(name) if name.parse::<IpAddr>().is_ok() => Some(Doubt::Address),
+            Self::Fqdn(name) if name.contains('*') => Some(Doubt::Wildcard),
+            Self::Fqdn(name) if !is_domain(name) => Some(Doubt::NotADomain),
+            Self::UserFqdn(name) => {
+                let is_user =
+                    |user: &str| !user.is_empty() && user.bytes().all(|b| b.is_ascii_graphic());
+                let parts = name.rsplit_once('@');
+                let good = parts.is_some_and(|(user, domain)| is_user(user) && is_domain(domain));
+                (!good).then_some(Doubt::NotAUser)
+            }
+            Self::Fqdn(_) | Self::Ipv4(_) | Self::Ipv6(_) | Self::KeyId(_) | Self::Dn(_) => None,
         }
     }
 
@@ -90,6 +124,34 @@ impl fmt::Display for Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_looks_strange_is_doubted_and_not_refused() {
+        let fqdn = |name: &str| Identity::Fqdn(name.into());
+        let user = |name: &str| Identity::UserFqdn(name.into());
+        for (identity, doubt) in [
+            (fqdn("gate_1.example.net"), None),
+            (fqdn("branch-7"), None),
+            (fqdn("192.0.2.1"), Some(Doubt::Address)),
+            (fqdn("2001:db8::1"), Some(Doubt::Address)),
+            (fqdn("*.example.net"), Some(Doubt::Wildcard)),
+            (fqdn("[hub]"), Some(Doubt::NotADomain)),
+            (fqdn("the hub"), Some(Doubt::NotADomain)),
+            (fqdn("büro"), Some(Doubt::NotADomain)),
+            (user("ops@example.net"), None),
+            (user("ops"), Some(Doubt::NotAUser)),
+            (user("@example.net"), Some(Doubt::NotAUser)),
+            (user("ann lee@example.net"), Some(Doubt::NotAUser)),
+            (Identity::KeyId(b"[hub]".to_vec()), None),
+        ] {
+            assert_eq!(identity.doubt(), doubt, "{identity:?}");
+            assert_eq!(crate::validate::rules::identity(&identity), Ok(()), "{identity:?}");
+        }
+        for text in ["", "a\nb", "a\u{0}"] {
+            assert!(crate::validate::rules::identity(&fqdn(text)).is_err(), "{text:?}");
+            assert!(crate::validate::rules::identity(&user(text)).is_err(), "{text:?}");
+        }
+    }
 
     #[test]
     fn identities_that_match_have_one_fingerprint() {

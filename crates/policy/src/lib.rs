@@ -97,7 +97,7 @@ mod wording;
 pub use change::{Change, Effect};
 pub use credential::{Credential, KeyKind, Secret, Signature};
 pub use database::Database;
-pub use identity::Identity;
+pub use identity::{Doubt, Identity};
 pub use lifetime::{Lifetime, LifetimeBounds};
 pub use name::DistinguishedName;
 pub use ppk::Ppk;

@@ -52,12 +52,8 @@ pub enum Problem {
     EmptyKey,
     /// No host can have this address.
     NoHost(IpAddr),
-    /// A domain name has characters that none has, no character, or more than 255.
-    NotADomain(String),
-    /// A domain name is an address.
-    AddressAsDomain(String),
-    /// A `user@domain` is none.
-    NotAUser(String),
+    /// The text of an identity has no octets, more than 255, or control characters.
+    NotAnIdentity(String),
     /// A key ID has no octets or more than 255; the number.
     KeyIdLength(usize),
     /// An initiator needs the address of the side with this identity.
@@ -124,11 +120,7 @@ impl fmt::Display for Problem {
             Self::NotBuilt(cipher) => write!(f, "this build has no {cipher}"),
             Self::EmptyKey => f.write_str("the preshared key is empty"),
             Self::NoHost(address) => write!(f, "{address} is no host's address"),
-            Self::NotADomain(name) => write!(f, "{} is not a domain name", quoted(name)),
-            Self::AddressAsDomain(name) => {
-                write!(f, "the domain name {} is an address", quoted(name))
-            }
-            Self::NotAUser(name) => write!(f, "{} is not user@domain", quoted(name)),
+            Self::NotAnIdentity(name) => write!(f, "{} is not an identity", quoted(name)),
             Self::KeyIdLength(len) => write!(f, "the key ID has {len} octets"),
             Self::NoAddress(_) => f.write_str("an initiator needs an address for each side"),
             Self::SameAddress(address) => write!(f, "both sides have the address {address}"),
@@ -187,11 +179,9 @@ impl Problem {
             Self::NoHost(_) => {
                 "for a peer whose address is not known, use no address and the role responder"
             }
-            Self::NotADomain(_) => {
-                "a domain name has 1 to 255 letters, digits, '-', '_' and '.', and no wildcard"
+            Self::NotAnIdentity(_) => {
+                "use 1 to 255 octets without control characters, such as gate.example.net"
             }
-            Self::AddressAsDomain(_) => "use `Identity::Ipv4` or `Identity::Ipv6`",
-            Self::NotAUser(_) => "write it like ops@example.net",
             Self::KeyIdLength(_) => "use 1 to 255 octets",
             Self::NoAddress(_) => "set the address, or use the role responder",
             Self::SameAddress(_) => "set the peer's address as the remote one",

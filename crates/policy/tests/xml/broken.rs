@@ -213,15 +213,9 @@ fn values() {
             case("ESP_ExtendedSeqNum=\"0\"", "ESP_ExtendedSeqNum=\"2\"", 33, &["out of range"]),
             case(
                 "<IPV4_Address Value=\"192.0.2.10\"/>",
-                "<FQDN Value=\"192.0.2.10\"/>",
+                "<FQDN Value=\"\"/>",
                 25,
-                &["is an address"],
-            ),
-            case(
-                "<IPV4_Address Value=\"192.0.2.10\"/>",
-                "<FQDN Value=\"a b\"/>",
-                25,
-                &["not a domain name"],
+                &["\"\" is not an identity"],
             ),
             case(
                 "<IPV4_Address Value=\"192.0.2.10\"/>",

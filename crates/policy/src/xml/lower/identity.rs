@@ -5,7 +5,7 @@ use crate::validate::{Problem, rules};
 use crate::wording::quoted;
 use crate::xml::element::{Attribute, Element};
 use crate::xml::schema::is_group_reference;
-use crate::{DistinguishedName, Endpoint, Identity};
+use crate::{DistinguishedName, Doubt, Endpoint, Identity};
 
 impl Context<'_> {
     /// The identity in one element, with or without the prefix `PK_`.
@@ -93,27 +93,51 @@ impl Context<'_> {
         attribute: &Attribute<'_>,
         identity: Identity,
     ) -> Option<Identity> {
-        let Err(problem) = rules::identity(&identity) else { return Some(identity) };
+        let Err(problem) = rules::identity(&identity) else {
+            // A key is for a tunnel's identity, which has the same remark.
+            if !element.name.starts_with("PK_") {
+                self.warn_doubtful(element, attribute, &identity);
+            }
+            return Some(identity);
+        };
         let (message, help) = match &problem {
-            Problem::AddressAsDomain(name) => {
-                (format!("FQDN {} is an address", quoted(name)), "use IPV4_Address or IPV6_Address")
-            }
-            Problem::NotAUser(name) => (
-                format!("User_FQDN {} is not user@domain", quoted(name)),
-                "write it like ops@example.net",
-            ),
-            Problem::NotADomain(name) if name.contains('*') => (
-                problem.to_string(),
-                "there are no wildcards: name each peer, in an IKEGroup if they are many",
-            ),
-            Problem::NotADomain(_) => {
-                (problem.to_string(), "a domain name has letters, digits, '-', '_' and '.'")
-            }
             Problem::KeyIdLength(_) => ("Key_ID must have 1 to 255 octets".to_owned(), ""),
             other => (other.to_string(), other.help()),
         };
         self.report.error(attribute.span(element), message, help);
         None
+    }
+
+    /// A name that a peer can have, but that its writer may not mean.
+    fn warn_doubtful(
+        &mut self,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        identity: &Identity,
+    ) {
+        let Some(doubt) = identity.doubt() else { return };
+        let name = quoted(&attribute.value);
+        let (message, help) = match doubt {
+            Doubt::Address => (
+                format!("FQDN {name} is an address"),
+                "it matches a peer that sends this text as ID_FQDN; for a peer that sends its address, use \
+                 IPV4_Address or IPV6_Address",
+            ),
+            Doubt::Wildcard => (
+                format!("FQDN {name} has a wildcard, and identities are compared as text"),
+                "name each peer, in an IKEGroup if they are many",
+            ),
+            Doubt::NotADomain => (
+                format!("FQDN {name} is not a domain name"),
+                "it matches a peer that sends this text as ID_FQDN; for a peer that sends it as ID_KEY_ID, use Key_ID",
+            ),
+            Doubt::NotAUser => (
+                format!("User_FQDN {name} is not user@domain"),
+                "it matches a peer that sends this text as ID_RFC822_ADDR; for one that sends it as ID_FQDN or \
+                 ID_KEY_ID, use FQDN or Key_ID",
+            ),
+        };
+        self.report.warning(attribute.span(element), message, help);
     }
 
     /// One side of a phase 1 tunnel: an address, or a name with the optional address inside it.
