@@ -22,9 +22,13 @@ Examples:
 Settings that have no equivalent are reported on standard error, line by line, and in a comment of the policy. \
 Narrow traffic stands before wide traffic in the policy, because a packet takes the first tunnel that covers it.
 
+An ipsec.conf means one thing to strongSwan and another one to libreswan, above all where ike= or esp= names no group. \
+The words of the file show which daemon reads it, and the summary names the word that decided; --from decides it.
+
 Exit status:
-  0  every tunnel is in the policy
-  1  a tunnel was left out, or a file cannot be read; nothing is written if no tunnel could be converted
+  0  every tunnel is in the policy, and starts as it did
+  1  a tunnel was left out or lost a function, or a file cannot be read; nothing is written if no tunnel could be \
+converted
   2  wrong arguments")]
 pub struct Convert {
     /// swanctl.conf or ipsec.conf; - is standard input
@@ -47,7 +51,7 @@ pub struct Convert {
     /// Writes the peer's policy: local and remote sides are exchanged
     #[arg(long)]
     pub peer: bool,
-    /// Address of this side, if the file does not give it
+    /// Address of this side, if the file does not give it or does not say which side of a conn this is
     #[arg(long, value_name = "ADDRESS")]
     pub local_address: Option<IpAddr>,
 }
@@ -150,8 +154,16 @@ fn print(text: &str) -> Result<(), ConvertError> {
 /// Reads the name of a format, and explains each in the help.
 fn format() -> impl TypedValueParser<Value = Format> {
     let swanctl = PossibleValue::new("swanctl").help("swanctl.conf of strongSwan");
-    let ipsec = PossibleValue::new("ipsec")
-        .help("ipsec.conf of strongSwan, Libreswan, Openswan or FreeS/WAN");
-    PossibleValuesParser::new([swanctl, ipsec])
-        .map(|name| if name == "ipsec" { Format::Ipsec } else { Format::Swanctl })
+    let ipsec = PossibleValue::new("ipsec").help("ipsec.conf, of the daemon that its words show");
+    let strongswan = PossibleValue::new("strongswan").help("ipsec.conf of strongSwan");
+    let libreswan =
+        PossibleValue::new("libreswan").help("ipsec.conf of libreswan, Openswan or FreeS/WAN");
+    PossibleValuesParser::new([swanctl, ipsec, strongswan, libreswan]).map(|name| {
+        match name.as_str() {
+            "ipsec" => Format::Ipsec,
+            "strongswan" => Format::Strongswan,
+            "libreswan" => Format::Libreswan,
+            _ => Format::Swanctl,
+        }
+    })
 }

@@ -1,11 +1,12 @@
 //! Connections in the words of a file → tunnels of a policy.
 
+use super::dialect::Dialect;
 use super::draft::{Child, Connection, Draft, Method, Side, Unfit};
-use super::finding::Report;
+use super::finding::{Loss, Report};
 use super::kernel::Kernel;
 use super::keys::key_for;
 use super::source::{Location, Value};
-use super::{Options, identity, order, proposal, traffic};
+use super::{Options, identity, order, place, proposal, traffic};
 use policy::{
     ChildTunnel, Credential, Endpoint, Identity, IkeProposal, IkeTunnel, KeyKind, Mode, Policy,
     Role, Secret, Selector, Signature,
@@ -42,7 +43,9 @@ pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> A
     let mut tunnels: Vec<IkeTunnel> = Vec::new();
     for connection in &draft.connections {
         let what = format!("{} {:?}", connection.what, connection.name);
-        match tunnel(connection, draft, options, &mut names, report) {
+        let made = place::oriented(connection, options.local_address, report)
+            .and_then(|connection| tunnel(&connection, draft, options, &mut names, report));
+        match made {
             Ok(tunnel) => add(&mut tunnels, tunnel, &what, connection, report),
             Err(unfit) => {
                 report.left_out(&unfit.location, format!("{what}: {}", unfit.message), unfit.help);
@@ -75,6 +78,7 @@ fn add(
         (first.proposals != tunnel.proposals, "proposals"),
         (first.lifetime != tunnel.lifetime, "lifetime"),
         (first.credential != tunnel.credential, "proof"),
+        (first.ppk != tunnel.ppk, "PPK"),
     ]
     .into_iter()
     .filter_map(|(differs, name)| differs.then_some(name))
@@ -115,33 +119,30 @@ fn tunnel(
     report: &mut Report,
 ) -> Result<IkeTunnel, Unfit> {
     let what = format!("{} {:?}", connection.what, connection.name);
-    let local_address = address(&connection.local, report).or(options.local_address);
-    let remote_address = address(&connection.remote, report);
-    let local = endpoint(&connection.local, local_address, "this side")?;
-    let remote = endpoint(&connection.remote, remote_address, "the peer")?;
+    let [local_address, remote_address] =
+        place::addresses(connection, options.local_address, report)?;
+    let (dialect, conn) = (draft.dialect, connection.what == "conn");
+    let mut endpoint = |side, address, whose| endpoint(side, address, whose, dialect, conn, report);
+    let (local, own_names) = endpoint(&connection.local, local_address, "this side")?;
+    let (remote, peers_names) = endpoint(&connection.remote, remote_address, "the peer")?;
     if local.identity.matches(&remote.identity) {
         let message = format!("both sides have the identity {}", local.identity);
         return Err(Unfit::new(&connection.remote.location, message, "name the peer in remote"));
     }
-    if let (Some(a), Some(b)) = (local.address, remote.address)
-        && (a.is_ipv4() != b.is_ipv4() || a == b)
-    {
-        let message = format!("no tunnel is possible between {a} and {b}");
-        return Err(Unfit::new(&connection.location, message, "correct the addresses"));
-    }
-    let Some(proposals) = proposal::ike(&connection.proposals, report) else {
+    let Some(proposals) = proposal::ike(&connection.proposals, dialect, report) else {
         let help = "write one that vpnd has, as aes256-sha256-ecp256, on both sides";
         return Err(Unfit::new(&connection.location, "no proposal remains for the IKE SA", help));
     };
-    let credential =
-        credential(connection, draft, [&local, &remote], &proposals, options.peer, names, report)?;
+    let sides = [own_names.as_slice(), &peers_names];
+    let credential = credential(connection, draft, sides, &proposals, options.peer, names, report)?;
     // Either end must know both addresses to begin.
     let startable = local.address.is_some() && remote.address.is_some();
     let mut children: Vec<Arc<ChildTunnel>> = Vec::new();
     let name = names.unique(&connection.name);
     for child in &connection.children {
         let addresses = [local.address, remote.address];
-        match child_tunnels(child, (&name, &what), addresses, startable, names, report) {
+        let with = (proposals.as_slice(), dialect);
+        match child_tunnels(child, with, (&name, &what), addresses, startable, names, report) {
             Ok(more) => children.extend(more.into_iter().map(Arc::new)),
             Err(unfit) => {
                 let message = format!("child {:?} of {what}: {}", child.name, unfit.message);
@@ -163,10 +164,24 @@ fn tunnel(
             }
             Some(_) => ("the peer's", "write remote_addrs (right) where it has a fixed address"),
         };
-        let message =
-            format!("{what}: {side} address is not known: only the other end can start it");
-        report.changed(&connection.location, message, help);
+        let mut children = connection.children.iter();
+        let started = children.any(|child| child.auto_start || child.on_demand);
+        let (loss, message) = match started && place::can_be_reached(&connection.remote) {
+            true => (
+                Loss::FunctionLost,
+                format!(
+                    "{what}: this side does not start it any more, because {side} address is not known: it waits for \
+                     the other end"
+                ),
+            ),
+            false => (
+                Loss::Changed,
+                format!("{what}: {side} address is not known: only the other end can start it"),
+            ),
+        };
+        report.add(loss, &connection.location, message, help);
     }
+    names.places.insert(name.clone(), connection.location.clone());
     Ok(IkeTunnel {
         name,
         role: if startable { Role::Both } else { Role::Responder },
@@ -182,46 +197,19 @@ fn tunnel(
     })
 }
 
-/// The one address of a side, if it is known.
-fn address(side: &Side, report: &mut Report) -> Option<IpAddr> {
-    let value = side.address.as_ref()?;
-    let mut known = Vec::new();
-    for word in value.list() {
-        let word = word.split('[').next().unwrap_or_default().trim();
-        if word.starts_with('%') || matches!(word, "0.0.0.0" | "::" | "0.0.0.0/0" | "::/0") {
-            continue;
-        }
-        match word.parse::<IpAddr>() {
-            Ok(address) if !address.is_unspecified() && !address.is_multicast() => {
-                known.push(address)
-            }
-            Ok(_) => {}
-            Err(_) if traffic::range(word).is_ok() => {
-                let message = format!("{word}: a policy has one address of a side, or any");
-                report.changed(&value.location, message, "write the address, or leave it out");
-            }
-            Err(_) => {
-                let message = format!("{word:?}: vpnd looks no names up");
-                report.dropped(&value.location, message, "write the address");
-            }
-        }
-    }
-    if let [first, _, ..] = known.as_slice() {
-        let message = format!("of several addresses, the first is taken: {first}");
-        report.changed(
-            &value.location,
-            message,
-            "with mobike, a tunnel that is up follows changes (docs/mobility.md)",
-        );
-    }
-    known.first().copied()
-}
-
-fn endpoint(side: &Side, address: Option<IpAddr>, whose: &str) -> Result<Endpoint, Unfit> {
+/// One side, and the identities by which its key is found. `is_conn`: the file is an ipsec.conf.
+fn endpoint(
+    side: &Side,
+    address: Option<IpAddr>,
+    whose: &str,
+    dialect: Dialect,
+    is_conn: bool,
+    report: &mut Report,
+) -> Result<(Endpoint, Vec<Identity>), Unfit> {
     let location = side.identity.as_ref().map_or(&side.location, |id| &id.location);
     let written = match &side.identity {
         None => None,
-        Some(id) => identity::identity(&id.text).map_err(|why| {
+        Some(id) => identity::identity(&id.text, dialect).map_err(|why| {
             Unfit::new(
                 location,
                 format!("the identity of {whose}: {why}"),
@@ -229,19 +217,35 @@ fn endpoint(side: &Side, address: Option<IpAddr>, whose: &str) -> Result<Endpoin
             )
         })?,
     };
-    let identity = match (written, address, &side.method) {
-        (Some(identity), ..) => identity,
-        (None, Some(address), Method::Preshared) => address.into(),
-        (None, ..) => {
-            let help =
-                "write id = NAME (leftid, rightid), the subject or a name of its certificate";
-            return Err(Unfit::new(
-                location,
-                format!("{whose} is not named, and a policy names both"),
-                help,
-            ));
+    let mut names: Vec<Identity> = written.iter().cloned().collect();
+    let looked_up = side.identity.as_ref().filter(|id| identity::is_looked_up(&id.text, dialect));
+    let of_certificate = !matches!(side.method, Method::Preshared);
+    let identity = match (written, address) {
+        (Some(name), Some(address)) if looked_up.is_some() => {
+            let message = format!(
+                "{whose} is named {name} without an @, which libreswan looks up: its identity is the address {address}"
+            );
+            report.changed(location, message, "write @ before a name that is not looked up");
+            address.into()
         }
+        (Some(name), None) if looked_up.is_some() => {
+            let message = format!("{whose} is named {name} without an @, which libreswan looks up");
+            return Err(Unfit::new(location, message, "write the address, or @ before the name"));
+        }
+        (Some(identity), _) => identity,
+        (None, Some(address)) if !of_certificate || dialect == Dialect::Libreswan => address.into(),
+        (None, _) => match place::name(side).filter(|_| is_conn && !of_certificate) {
+            // strongSwan names a side by the word for its place.
+            Some(name) if dialect == Dialect::Strongswan => Identity::Fqdn(name),
+            _ => {
+                let help =
+                    "write id = NAME (leftid, rightid), the subject or a name of its certificate";
+                let message = format!("{whose} is not named, and a policy names both");
+                return Err(Unfit::new(location, message, help));
+            }
+        },
     };
+    names.insert(0, identity.clone());
     match (identity.address(), address) {
         (Some(own), Some(address)) if own != address => {
             let message = format!(
@@ -249,23 +253,24 @@ fn endpoint(side: &Side, address: Option<IpAddr>, whose: &str) -> Result<Endpoin
             );
             Err(Unfit::new(location, message, "use a name as identity, on both sides"))
         }
-        (own, address) => Ok(Endpoint { address: address.or(own), identity }),
+        (own, address) => Ok((Endpoint { address: address.or(own), identity }, names)),
     }
 }
 
 fn credential(
     connection: &Connection,
     draft: &Draft,
-    [local, remote]: [&Endpoint; 2],
+    [own_names, peers_names]: [&[Identity]; 2],
     proposals: &[IkeProposal],
     for_peer: bool,
     names: &mut Names,
     report: &mut Report,
 ) -> Result<Credential, Unfit> {
-    let (local, remote) = (&local.identity, &remote.identity);
+    // The first is the identity itself.
+    let (local, remote) = (&own_names[0], &peers_names[0]);
     match (&connection.local.method, &connection.remote.method) {
         (Method::Preshared, Method::Preshared) => {
-            let Some(key) = key_for(&draft.keys, local, remote) else {
+            let Some(key) = key_for(&draft.keys, own_names, peers_names) else {
                 let message = format!("there is no preshared key for {local} and {remote}");
                 let help = "give the file that has it: --secrets FILE";
                 return Err(Unfit::new(&connection.location, message, help));
@@ -306,6 +311,7 @@ fn credential(
 
 fn child_tunnels(
     child: &Child,
+    (ike, dialect): (&[IkeProposal], Dialect),
     (connection, what): (&str, &str),
     addresses: [Option<IpAddr>; 2],
     startable: bool,
@@ -354,13 +360,12 @@ fn child_tunnels(
         }
     };
     let offer_name = name.replace(char::is_whitespace, "_");
-    let Some((proposals, pfs)) =
-        proposal::child(&child.proposals, child.ah, &offer_name, &child.times, report)
-    else {
+    let Some((proposals, pfs)) = proposal::child(child, ike, dialect, &offer_name, report) else {
         let help = "write one that vpnd has, as aes256gcm16, on both sides";
         return Err(Unfit::new(&child.location, "no proposal remains for the Child SA", help));
     };
-    if pairs.len() > 1 {
+    // libreswan, too, has a Child SA for each pair.
+    if pairs.len() > 1 && dialect == Dialect::Strongswan {
         let message = format!(
             "child {:?} of {what}: its {} pairs of subnets become as many phase 2 tunnels",
             child.name,
@@ -444,11 +449,16 @@ impl Names {
     }
 }
 
-/// Keys by the identity of the peer, each once.
+/// Keys by the identity of the peer, each once: identities that differ in case alone are one.
 pub(super) fn keys(policy: &Policy) -> BTreeMap<Identity, Secret> {
-    let of = |tunnel: &Arc<IkeTunnel>| match &tunnel.credential {
-        Credential::PresharedKey(secret) => Some((tunnel.remote.identity.clone(), secret.clone())),
-        Credential::Signature(_) => None,
-    };
-    policy.tunnels.iter().filter_map(of).collect()
+    let mut keys = BTreeMap::new();
+    for tunnel in &policy.tunnels {
+        let identity = &tunnel.remote.identity;
+        if let Credential::PresharedKey(secret) = &tunnel.credential
+            && !keys.keys().any(|known: &Identity| known.matches(identity))
+        {
+            keys.insert(identity.clone(), secret.clone());
+        }
+    }
+    keys
 }

@@ -1,5 +1,6 @@
 //! Connections in the words of the file, the same for both formats.
 
+use super::dialect::Dialect;
 use super::finding::Report;
 use super::kernel::Kernel;
 use super::keys::Key;
@@ -11,12 +12,16 @@ use std::time::Duration;
 /// The connections, keys and settings of a file.
 #[derive(Default)]
 pub(super) struct Draft {
+    pub dialect: Dialect,
+    /// The dialect for which the file was taken, and why, if nobody said it.
+    pub read_as: Option<String>,
     pub connections: Vec<Connection>,
     pub keys: Vec<Key>,
     pub settings: Vec<Setting>,
 }
 
 /// Phase 1, and the children that it carries.
+#[derive(Clone)]
 pub(super) struct Connection {
     pub name: String,
     pub location: Location,
@@ -32,6 +37,7 @@ pub(super) struct Connection {
 }
 
 /// One end of a connection.
+#[derive(Clone)]
 pub(super) struct Side {
     /// The value of the setting; `None`, `%any` and the like: not known.
     pub address: Option<Value>,
@@ -62,7 +68,19 @@ pub(super) struct Times {
     pub bytes: Option<(u64, u64)>,
 }
 
+/// The key exchange of new keys for a Child SA.
+#[derive(Clone)]
+pub(super) enum Pfs {
+    /// The proposals say it.
+    OfProposals,
+    /// There is one, by default with a group of the IKE SA. The location of the setting that says so.
+    Always(Option<Location>),
+    /// There is none.
+    Never(Location),
+}
+
 /// Phase 2.
+#[derive(Clone)]
 pub(super) struct Child {
     pub name: String,
     pub location: Location,
@@ -73,6 +91,9 @@ pub(super) struct Child {
     /// True if the proposals are of AH.
     pub ah: bool,
     pub proposals: Vec<Value>,
+    pub pfs: Pfs,
+    /// Extended sequence numbers where a proposal does not say it, in the order of preference.
+    pub esn: Vec<bool>,
     pub times: Times,
     pub auto_start: bool,
     pub on_demand: bool,

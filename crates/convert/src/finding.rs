@@ -13,10 +13,19 @@ pub enum Loss {
     LeftOut,
     /// A setting has no counterpart.
     Dropped,
+    /// A tunnel is there, but no longer does something that it did by itself.
+    FunctionLost,
     /// It is there, but not quite the same.
     Changed,
     /// No packet takes the tunnel, because another one covers all its traffic.
     NeverUsed,
+}
+
+impl Loss {
+    /// Returns `true` if the policy does not do what the file did.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::LeftOut | Self::FunctionLost)
+    }
 }
 
 impl fmt::Display for Loss {
@@ -24,6 +33,7 @@ impl fmt::Display for Loss {
         f.write_str(match self {
             Self::LeftOut => "left out",
             Self::Dropped => "not carried over",
+            Self::FunctionLost => "function lost",
             Self::Changed => "changed",
             Self::NeverUsed => "never used",
         })
@@ -75,8 +85,8 @@ impl Report {
         if self.findings.contains(&finding) {
             return;
         }
-        // A tunnel that is left out decides the exit status of the command: it must not be lost among the rest.
-        if self.findings.len() >= MAX_FINDINGS && loss != Loss::LeftOut {
+        // A loss that decides the exit status of the command must not be lost among the rest.
+        if self.findings.len() >= MAX_FINDINGS && !loss.is_failure() {
             self.omitted += 1;
             return;
         }

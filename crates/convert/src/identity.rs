@@ -1,5 +1,6 @@
-//! Identities as strongSwan writes them.
+//! Identities as strongSwan and libreswan write them.
 
+use super::dialect::Dialect;
 use policy::{DistinguishedName, Identity, Secret};
 use std::net::IpAddr;
 
@@ -7,8 +8,58 @@ use std::net::IpAddr;
 ///
 /// # Errors
 /// The reason why a text is no identity, for people.
-pub(super) fn identity(text: &str) -> Result<Option<Identity>, String> {
-    let text = text.trim();
+pub(super) fn identity(text: &str, dialect: Dialect) -> Result<Option<Identity>, String> {
+    match dialect {
+        Dialect::Strongswan => of_strongswan(text.trim()),
+        Dialect::Libreswan => of_libreswan(text.trim()),
+    }
+}
+
+/// libreswan takes a text for a name only if there is an `@`, and looks other names up.
+fn of_libreswan(text: &str) -> Result<Option<Identity>, String> {
+    match text {
+        "" | "%any" | "%none" | "0.0.0.0" | "::" => return Ok(None),
+        "%fromcert" => return Err("it is the subject of a certificate".to_owned()),
+        "%null" => return Err("an anonymous peer has no counterpart".to_owned()),
+        _ => {}
+    }
+    if text.contains('=') {
+        return name(text.strip_prefix('@').unwrap_or(text)).map(Some);
+    }
+    if let Some(hex) = text.strip_prefix("@#") {
+        return hexadecimal(hex.strip_prefix("0x").unwrap_or(hex)).map(Some);
+    }
+    if text.starts_with("@~") {
+        return Err("an encoded name has no counterpart; write it in words".to_owned());
+    }
+    if let Some(key) = text.strip_prefix("@[") {
+        let key = key.strip_suffix(']').unwrap_or(key);
+        return key_id(key.as_bytes().to_vec()).map(Some);
+    }
+    if let Some(domain) = text.strip_prefix('@') {
+        return Ok(Some(Identity::Fqdn(domain.to_owned())));
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Some(address.into()));
+    }
+    Ok(Some(match text.contains('@') {
+        true => Identity::UserFqdn(text.to_owned()),
+        false => Identity::Fqdn(text.to_owned()),
+    }))
+}
+
+/// Returns `true` for the text of an identity that is the address of a host of this name.
+pub(super) fn is_looked_up(text: &str, dialect: Dialect) -> bool {
+    dialect == Dialect::Libreswan
+        && !text.contains(['@', '='])
+        && matches!(identity(text, dialect), Ok(Some(Identity::Fqdn(_))))
+}
+
+fn hexadecimal(digits: &str) -> Result<Identity, String> {
+    key_id(octets(digits).ok_or_else(|| format!("{digits:?} is not hexadecimal"))?)
+}
+
+fn of_strongswan(text: &str) -> Result<Option<Identity>, String> {
     if matches!(text, "" | "%any" | "%any4" | "%any6" | "0.0.0.0" | "::" | "*") {
         return Ok(None);
     }
@@ -25,8 +76,7 @@ pub(super) fn identity(text: &str) -> Result<Option<Identity>, String> {
         }
     }
     if let Some(hex) = text.strip_prefix("@#") {
-        return key_id(octets(hex).ok_or_else(|| format!("{text:?} is not hexadecimal"))?)
-            .map(Some);
+        return hexadecimal(hex).map(Some);
     }
     if let Some(user) = text.strip_prefix("@@") {
         return Ok(Some(Identity::UserFqdn(user.to_owned())));
@@ -111,7 +161,7 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart() {
-        let read = |text: &str| identity(text).expect(text).expect(text);
+        let read = |text: &str| of_strongswan(text).expect(text).expect(text);
         assert_eq!(read("192.0.2.1"), Identity::Ipv4([192, 0, 2, 1].into()));
         assert_eq!(read("2001:db8::1").to_string(), "2001:db8::1");
         assert_eq!(read("gate.example"), Identity::Fqdn("gate.example".into()));
@@ -123,9 +173,31 @@ mod tests {
         let name = read("C=NL, O=\"Example, Ltd\", CN=gate/1");
         assert_eq!(name.to_string(), "CN=gate/1,O=Example\\, Ltd,C=NL");
         assert_eq!(read("/C=NL/CN=gate").to_string(), "CN=gate,C=NL");
-        assert_eq!(identity("%any"), Ok(None));
+        assert_eq!(of_strongswan("%any"), Ok(None));
         for wrong in ["*.example.net", "C=NL, CN=*", "10.0.0.0/8", "@#0g", "@#00", "C=", "XY=a"] {
-            assert!(identity(wrong).is_err(), "{wrong}");
+            assert!(of_strongswan(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn libreswan_has_words_of_its_own() {
+        let read = |text: &str| of_libreswan(text).expect(text).expect(text);
+        assert_eq!(read("192.0.2.1"), Identity::Ipv4([192, 0, 2, 1].into()));
+        assert_eq!(read("@192.0.2.1"), Identity::Fqdn("192.0.2.1".into()));
+        assert_eq!(read("@[branch-7]"), Identity::KeyId(b"branch-7".to_vec()));
+        assert_eq!(read("@[the hub"), Identity::KeyId(b"the hub".to_vec()));
+        assert_eq!(read("@#0x67617465"), Identity::KeyId(b"gate".to_vec()));
+        assert_eq!(read("@fqdn:gate"), Identity::Fqdn("fqdn:gate".into()));
+        assert_eq!(read("ops@example.net"), Identity::UserFqdn("ops@example.net".into()));
+        assert_eq!(read("@C=NL, CN=gate").to_string(), "CN=gate,C=NL");
+        assert_eq!(of_libreswan("%none"), Ok(None));
+        for wrong in ["%fromcert", "%null", "@~3000", "@#0g", "@[]", "C=NL, CN=*"] {
+            assert!(of_libreswan(wrong).is_err(), "{wrong}");
+        }
+        let looked_up = |text: &str| is_looked_up(text, Dialect::Libreswan);
+        assert!(
+            looked_up("gate.example") && !looked_up("@gate.example") && !looked_up("192.0.2.1")
+        );
+        assert!(!is_looked_up("gate.example", Dialect::Strongswan));
     }
 }

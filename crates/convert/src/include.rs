@@ -1,6 +1,6 @@
 //! Following `include` from file to file, with limits on their depth and on their contents together.
 
-use crate::finding::{Finding, unreadable};
+use crate::finding::{Finding, Report, unreadable};
 use crate::source::{File, Files, Location};
 
 /// Files inside files.
@@ -15,12 +15,18 @@ pub(super) struct Walk<'f> {
     remaining: usize,
     /// The complaint about one too many.
     too_many: &'static str,
+    report: &'f mut Report,
 }
 
 impl<'f> Walk<'f> {
     /// Begins at the outermost file. All files together may have `most` entries; one more is the error `too_many`.
-    pub fn new(files: &'f mut dyn Files, most: usize, too_many: &'static str) -> Self {
-        Self { files, depth: 0, remaining: most, too_many }
+    pub fn new(
+        files: &'f mut dyn Files,
+        most: usize,
+        too_many: &'static str,
+        report: &'f mut Report,
+    ) -> Self {
+        Self { files, depth: 0, remaining: most, too_many, report }
     }
 
     /// Counts an entry: a line, a section or a setting.
@@ -35,7 +41,7 @@ impl<'f> Walk<'f> {
         Ok(())
     }
 
-    /// Reads the files that an `include` in `from` names.
+    /// Reads the files that an `include` in `from` names. If there is none, that is reported, as the daemons do.
     ///
     /// # Errors
     /// If a file cannot be read, or files include each other too deeply; else the error of `read`.
@@ -53,6 +59,11 @@ impl<'f> Walk<'f> {
         let included = self.files.include(pattern, &from.name);
         let included = included
             .map_err(|why| unreadable(location, format!("cannot include {pattern}: {why}"), ""))?;
+        if included.is_empty() {
+            let message = format!("include {pattern}: there is no such file");
+            let help = "convert on the host that has the files, or copy them to the same place";
+            self.report.dropped(location, message, help);
+        }
         self.depth += 1;
         included.iter().try_for_each(|file| read(file, self))?;
         self.depth -= 1;

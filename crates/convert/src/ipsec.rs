@@ -1,27 +1,35 @@
-//! ipsec.conf and ipsec.secrets: of strongSwan, and as far as they have the same words, of its relatives from FreeS/WAN
-//! on.
+//! ipsec.conf and ipsec.secrets: of strongSwan, of libreswan, and as far as they have the same words, of other relatives
+//! from FreeS/WAN on.
 
 mod connection;
+mod gaps;
 mod syntax;
 
-use super::draft::Draft;
+use super::dialect::{self, Dialect, Recognised};
+use super::draft::{Connection, Draft};
 use super::finding::{Finding, Report};
 use super::keys::{Key, Owner, secret};
-use super::source::{File, Files, Value};
+use super::proposal;
+use super::source::{File, Files, Location, Value};
 use std::collections::BTreeSet;
-use syntax::Kind;
+use syntax::{Block, Kind};
 
-/// Reads a file and what it includes.
+/// Reads a file and what it includes. `dialect`: if it is known.
 ///
 /// # Errors
 /// Returns an error if the syntax is wrong or an included file cannot be read.
 pub(super) fn read(
     file: File,
+    dialect: Option<Dialect>,
     files: &mut dyn Files,
     report: &mut Report,
 ) -> Result<Draft, Finding> {
-    let blocks = syntax::parse(&file, files)?;
-    let mut draft = Draft::default();
+    let blocks = syntax::parse(&file, files, report)?;
+    let place = Location { file: file.name.clone(), line: 0 };
+    let recognised = dialect.is_none().then(|| recognise(&file.text, &place, &blocks));
+    let guessed = recognised.as_ref().map(|recognised| recognised.dialect);
+    let mut draft = Draft { dialect: dialect.or(guessed).unwrap_or_default(), ..Draft::default() };
+    draft.read_as = recognised.as_ref().and_then(Recognised::told);
     let settings = blocks.iter().flat_map(|block| &block.settings);
     let bases: BTreeSet<&str> =
         settings.filter(|(name, _)| name == "also").map(|(_, value)| value.text.as_str()).collect();
@@ -49,7 +57,21 @@ pub(super) fn read(
             }
         }
     }
+    let depends = |connection: &Connection| {
+        let mut children = connection.children.iter();
+        children.any(|child| proposal::depends_on_dialect(&connection.proposals, child))
+    };
+    let guess = recognised.filter(|recognised| !recognised.is_certain);
+    if let Some(guess) = guess.filter(|_| draft.connections.iter().any(depends)) {
+        dialect::report_guess(&guess, &place, report);
+    }
     Ok(draft)
+}
+
+fn recognise(text: &str, place: &Location, blocks: &[Block]) -> Recognised {
+    let authority = blocks.iter().find(|block| block.kind == Kind::Authority);
+    let settings = blocks.iter().flat_map(|block| &block.settings);
+    dialect::recognise(text, place, settings, authority.map(|block| &block.location))
 }
 
 /// Reads ipsec.secrets: identities, a colon, `PSK`, and the key in quotes.
@@ -58,11 +80,12 @@ pub(super) fn read(
 /// The errors of [`read`].
 pub(super) fn secrets(
     file: File,
+    dialect: Dialect,
     files: &mut dyn Files,
     report: &mut Report,
 ) -> Result<Vec<Key>, Finding> {
     let mut keys = Vec::new();
-    for entry in syntax::secrets(&file, files)? {
+    for entry in syntax::secrets(&file, files, report)? {
         let kind = entry.kind.to_ascii_uppercase();
         if kind != "PSK" {
             let (message, help) = match kind.as_str() {
@@ -70,9 +93,14 @@ pub(super) fn secrets(
                     format!("{kind}: vpnd has no EAP and no XAuth"),
                     "use certificates or preshared keys",
                 ),
-                "RSA" | "ECDSA" | "PKCS8" | "P12" | "PIN" | "BLISS" | "ED25519" => (
+                "RSA" | "ECDSA" | "EDDSA" | "PKCS8" | "P12" | "PIN" | "BLISS" | "ED25519"
+                | "DSS" => (
                     format!("{kind}: private keys come from files"),
                     "put the key without its password into /etc/vpnd/private, mode 0600 (docs/certificates.md)",
+                ),
+                "PPK" | "PPKS" => (
+                    "a postquantum preshared key: vpnd reads them from files".to_owned(),
+                    "write it into /etc/vpnd/ppk/ID, where ID is its id; mode 0600 (docs/post-quantum.md)",
                 ),
                 _ => ("a secret that is no PSK".to_owned(), ""),
             };
@@ -81,7 +109,7 @@ pub(super) fn secrets(
         }
         let value = Value { text: entry.secret, location: entry.location.clone() };
         let owners: Vec<Owner> =
-            entry.owners.iter().filter_map(|owner| Owner::read(owner)).collect();
+            entry.owners.iter().filter_map(|owner| Owner::read(owner, dialect)).collect();
         if owners.len() != entry.owners.len() {
             report.dropped(&entry.location, "an identity of this secret cannot be read", "");
             // A key for somebody must not become everybody's.

@@ -1,5 +1,6 @@
 //! Preshared keys of a configuration, and which one is for a pair of identities.
 
+use super::dialect::Dialect;
 use super::identity::identity;
 use super::source::{Location, Value};
 use base64ct::{Base64, Base64Unpadded, Encoding};
@@ -23,8 +24,8 @@ pub(super) enum Owner {
 
 impl Owner {
     /// Reads an identity; `None` if it cannot be read.
-    pub fn read(text: &str) -> Option<Self> {
-        match identity(text) {
+    pub fn read(text: &str, dialect: Dialect) -> Option<Self> {
+        match identity(text, dialect) {
             Ok(None) => Some(Self::Any),
             Ok(Some(identity)) => Some(Self::One(identity)),
             Err(_) => None,
@@ -51,16 +52,20 @@ pub(super) fn secret(value: &Value) -> Result<Secret, &'static str> {
     }
 }
 
-/// The key for a tunnel between these, as strongSwan chooses: one that names both sides before one that names one side,
-/// and that before a key for everybody.
-pub(super) fn key_for<'k>(keys: &'k [Key], local: &Identity, remote: &Identity) -> Option<&'k Key> {
-    let rank = |key: &Key, side: &Identity| match key.owners.as_slice() {
+/// The key for a tunnel between these, as both daemons choose: one that names both sides before one that names one side,
+/// and that before a key for everybody. A side may have several names.
+pub(super) fn key_for<'k>(
+    keys: &'k [Key],
+    local: &[Identity],
+    remote: &[Identity],
+) -> Option<&'k Key> {
+    let rank = |key: &Key, side: &[Identity]| match key.owners.as_slice() {
         [] => 1,
         owners => owners
             .iter()
             .map(|owner| match owner {
                 Owner::Any => 1,
-                Owner::One(one) if one.matches(side) => 2,
+                Owner::One(one) if side.iter().any(|name| one.matches(name)) => 2,
                 Owner::One(_) => 0,
             })
             .max()
@@ -84,7 +89,10 @@ mod tests {
         let location = Location { file: "secrets".into(), line: 1 };
         let key = |owners: &[&str], secret: &str| Key {
             location: location.clone(),
-            owners: owners.iter().filter_map(|owner| Owner::read(owner)).collect(),
+            owners: owners
+                .iter()
+                .filter_map(|owner| Owner::read(owner, Dialect::Strongswan))
+                .collect(),
             secret: Secret::new(secret.as_bytes().to_vec()),
         };
         let keys = [
@@ -93,7 +101,7 @@ mod tests {
             key(&["a.example", "b.example"], "a and b"),
             key(&["%any", "c.example"], "any and c"),
         ];
-        let fqdn = |name: &str| Identity::Fqdn(name.to_owned());
+        let fqdn = |name: &str| [Identity::Fqdn(name.to_owned())];
         let chosen = |a: &str, b: &str| {
             let key = key_for(&keys, &fqdn(a), &fqdn(b)).expect("one for everybody");
             String::from_utf8_lossy(key.secret.expose()).into_owned()

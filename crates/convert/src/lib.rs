@@ -1,4 +1,5 @@
-//! Configurations of other IPsec daemons become policies: strongSwan's swanctl.conf, and ipsec.conf of its relatives.
+//! Configurations of other IPsec daemons become policies: strongSwan's swanctl.conf, and ipsec.conf of strongSwan and of
+//! libreswan.
 //!
 //! ```text
 //! swanctl.conf ── swanctl ──┐
@@ -42,10 +43,12 @@
 //! |---|---|
 //! | Where is an option of swanctl.conf read, and its syntax? | `swanctl.rs`, `swanctl/` |
 //! | Where is an option of ipsec.conf read, and its syntax? | `ipsec.rs`, `ipsec/` |
+//! | Which daemon is an ipsec.conf for, and which defaults has that daemon? | `dialect.rs`, `proposal/defaults.rs` |
 //! | What becomes of a setting that has no counterpart? | `finding.rs`, `gap.rs` |
 //! | How are files opened, and included ones followed? | `source.rs`, `include.rs` |
 //! | Where are values translated? | `proposal.rs`, `identity.rs`, `traffic.rs`, `quantity.rs` |
-//! | Where do drafts become tunnels, and which side becomes local? | `draft.rs`, `assemble.rs` |
+//! | Where do drafts become tunnels, and which side becomes local? | `draft.rs`, `assemble.rs`, `place.rs` |
+//! | What becomes of a tunnel that a policy cannot have? | `sound.rs` |
 //! | Where are preshared keys found for a connection? | `keys.rs` |
 //! | Which settings go into vpnd.toml? | `settings.rs`, `kernel.rs` |
 //! | In which order do tunnels stand? | `order.rs` |
@@ -58,6 +61,7 @@ pub mod finding;
 pub mod source;
 
 mod assemble;
+mod dialect;
 mod draft;
 mod gap;
 mod identity;
@@ -66,14 +70,17 @@ mod ipsec;
 mod kernel;
 mod keys;
 mod order;
+mod place;
 mod proposal;
 mod quantity;
 mod settings;
+mod sound;
 mod swanctl;
 mod traffic;
 mod write;
 
 use assemble::Assembled;
+use dialect::Dialect;
 use finding::Report;
 pub use finding::{Finding, Loss};
 use source::{File, Files, Location};
@@ -85,8 +92,12 @@ use zeroize::Zeroizing;
 pub enum Format {
     /// swanctl.conf of strongSwan
     Swanctl,
-    /// ipsec.conf of strongSwan, or of its relatives from FreeS/WAN on
+    /// ipsec.conf; the file shows whether strongSwan or libreswan reads it
     Ipsec,
+    /// ipsec.conf of strongSwan
+    Strongswan,
+    /// ipsec.conf of libreswan
+    Libreswan,
 }
 
 impl Format {
@@ -105,7 +116,7 @@ impl Format {
 /// Options of a conversion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// The address of this side where a file leaves it to the routes.
+    /// The address of this side, where a file leaves it to the routes or does not say which side this is.
     pub local_address: Option<IpAddr>,
     /// The policy is for the other end.
     pub peer: bool,
@@ -120,6 +131,8 @@ pub struct Converted {
     pub settings: String,
     /// Settings that are missing or different in the document, in the order of the files.
     pub findings: Vec<Finding>,
+    /// The daemon for whose file it was taken, and the word that shows it; `None` if that was said.
+    pub read_as: Option<String>,
     /// Phase 1 and phase 2 tunnels in the document.
     pub tunnels: (usize, usize),
 }
@@ -130,9 +143,9 @@ impl Converted {
         self.tunnels.0 == 0
     }
 
-    /// Returns `true` if a tunnel of the file is missing, or has a mistake.
+    /// Returns `true` if a tunnel of the file is missing, has a mistake, or no longer does what it did by itself.
     pub fn is_incomplete(&self) -> bool {
-        self.findings.iter().any(|finding| finding.loss == Loss::LeftOut)
+        self.findings.iter().any(|finding| finding.loss.is_failure())
     }
 
     /// Every finding, with an empty line at the end if there are any.
@@ -159,6 +172,7 @@ impl Converted {
             format!("{}, {}", plural(ike, "phase 1 tunnel"), plural(children, "phase 2 tunnel"));
         let losses = [
             (Loss::LeftOut, "left out"),
+            (Loss::FunctionLost, "function lost"),
             (Loss::Dropped, "not carried over"),
             (Loss::Changed, "changed"),
             (Loss::NeverUsed, "never used"),
@@ -166,8 +180,15 @@ impl Converted {
         for (loss, name) in losses {
             let count = count(loss);
             if count > 0 {
+                let name = match (loss, count) {
+                    (Loss::FunctionLost, 2..) => "functions lost",
+                    _ => name,
+                };
                 text.push_str(&format!(", {count} {name}"));
             }
+        }
+        if let Some(read_as) = &self.read_as {
+            text.push_str(&format!("; {read_as}"));
         }
         text
     }
@@ -186,37 +207,34 @@ pub fn convert(
 ) -> Result<Converted, Finding> {
     let mut report = Report::default();
     let named = file.name.clone();
+    let place = Location { file: named.clone(), line: 0 };
     let mut draft = match format {
         Format::Swanctl => swanctl::read(file, files, &mut report)?,
-        Format::Ipsec => ipsec::read(file, files, &mut report)?,
+        Format::Ipsec => ipsec::read(file, None, files, &mut report)?,
+        Format::Strongswan => ipsec::read(file, Some(Dialect::Strongswan), files, &mut report)?,
+        Format::Libreswan => ipsec::read(file, Some(Dialect::Libreswan), files, &mut report)?,
     };
     if let Some(secrets) = secrets {
-        draft.keys.extend(ipsec::secrets(secrets, files, &mut report)?);
+        draft.keys.extend(ipsec::secrets(secrets, draft.dialect, files, &mut report)?);
     }
-    let Assembled { policy, places, kernel } = assemble::policy(&draft, options, &mut report);
+    let Assembled { policy, places, mut kernel } = assemble::policy(&draft, options, &mut report);
+    // A policy that the reader refuses must not look converted.
+    let policy = sound::sound(policy, &places, &place, &mut report);
+    let is_left = |name: &str| {
+        policy.tunnels.iter().flat_map(|tunnel| &tunnel.children).any(|child| child.name == name)
+    };
+    kernel.retain(|(name, _)| is_left(name));
     order::report_shadowed(&policy, &places, &mut report);
     let settings = settings::write(&draft, &kernel, &mut report);
     let written = write::policy(&policy);
-    // A policy that the reader refuses must not look converted.
     let body = match policy::Database::read("converted", &written) {
         Ok(database) => database.to_xml(),
-        Err(refused) => {
-            for error in refused.errors() {
-                let help = error.help.clone().unwrap_or_default();
-                let location = Location { file: named.clone(), line: 0 };
-                report.add(
-                    Loss::LeftOut,
-                    &location,
-                    format!("in the policy made of it: {}", error.message),
-                    help,
-                );
-            }
-            written
-        }
+        Err(_) => written,
     };
     let findings = report.into_findings();
     let children = policy.tunnels.iter().map(|tunnel| tunnel.children.len()).sum();
     let mut xml = Zeroizing::new(String::with_capacity(body.len() + 4096));
     write::document(&mut xml, &named, &findings, options, &body);
-    Ok(Converted { xml, settings, findings, tunnels: (policy.tunnels.len(), children) })
+    let tunnels = (policy.tunnels.len(), children);
+    Ok(Converted { xml, settings, findings, read_as: draft.read_as, tunnels })
 }

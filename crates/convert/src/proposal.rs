@@ -1,255 +1,46 @@
-//! Algorithms in strongSwan's words: `aes256gcm16-prfsha384-ecp384`.
+//! Algorithms in the words of strongSwan, `aes256gcm16-prfsha384-ecp384`, and of libreswan, `aes_gcm256-sha2_256;dh20`.
 
-use super::draft::Times;
+mod defaults;
+mod fit;
+mod words;
+
+use super::dialect::Dialect;
+use super::draft::{Child, Pfs as PfsSetting, Times};
 use super::finding::Report;
 use super::source::Value;
+use fit::{Offer, fitted};
 use policy::{
-    AdditionalKe, AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal,
-    Integrity, KeyBits, Lifetime, MAX_ADDITIONAL, Pfs, Prf, Protection,
+    AdditionalKe, ChildProposal, Group, IkeEncryption, IkeProposal, Lifetime, MAX_PROPOSALS, Pfs,
+    Prf, Protection,
 };
+use words::{Cipher, Lists, Phase, lists, push};
 
-use KeyBits::{B128, B192, B256};
-
-/// Offers of one protection; IKEv2 numbers them by one octet (RFC 7296 §3.3.1).
-const MAX_PROPOSALS: usize = 255;
-
-/// Keywords in one list, above which it is none that anybody wrote.
-const MAX_WORDS: usize = 64;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Cipher {
-    Cbc(KeyBits),
-    Gcm(KeyBits),
-    ChaCha,
-    Gmac(KeyBits),
-    Null,
-}
-
-#[derive(Clone, Copy)]
-enum Word {
-    Cipher(Cipher),
-    Integrity(Integrity),
-    Prf(Prf),
-    Group(Group),
-    NoGroup,
-    Esn(bool),
-}
-
-const WORDS: &[(&str, Word)] = &[
-    ("aes", Word::Cipher(Cipher::Cbc(B128))),
-    ("aes128", Word::Cipher(Cipher::Cbc(B128))),
-    ("aes192", Word::Cipher(Cipher::Cbc(B192))),
-    ("aes256", Word::Cipher(Cipher::Cbc(B256))),
-    ("aes128gcm16", Word::Cipher(Cipher::Gcm(B128))),
-    ("aes128gcm128", Word::Cipher(Cipher::Gcm(B128))),
-    ("aes192gcm16", Word::Cipher(Cipher::Gcm(B192))),
-    ("aes192gcm128", Word::Cipher(Cipher::Gcm(B192))),
-    ("aes256gcm16", Word::Cipher(Cipher::Gcm(B256))),
-    ("aes256gcm128", Word::Cipher(Cipher::Gcm(B256))),
-    ("aes_gcm128", Word::Cipher(Cipher::Gcm(B128))),
-    ("aes_gcm256", Word::Cipher(Cipher::Gcm(B256))),
-    ("aes_gcm", Word::Cipher(Cipher::Gcm(B256))),
-    ("chacha20poly1305", Word::Cipher(Cipher::ChaCha)),
-    ("chacha20_poly1305", Word::Cipher(Cipher::ChaCha)),
-    ("aes128gmac", Word::Cipher(Cipher::Gmac(B128))),
-    ("aes192gmac", Word::Cipher(Cipher::Gmac(B192))),
-    ("aes256gmac", Word::Cipher(Cipher::Gmac(B256))),
-    ("null", Word::Cipher(Cipher::Null)),
-    ("md5", Word::Integrity(Integrity::HmacMd5_96)),
-    ("sha", Word::Integrity(Integrity::HmacSha1_96)),
-    ("sha1", Word::Integrity(Integrity::HmacSha1_96)),
-    ("sha2", Word::Integrity(Integrity::HmacSha2_256_128)),
-    ("sha256", Word::Integrity(Integrity::HmacSha2_256_128)),
-    ("sha2_256", Word::Integrity(Integrity::HmacSha2_256_128)),
-    ("sha384", Word::Integrity(Integrity::HmacSha2_384_192)),
-    ("sha2_384", Word::Integrity(Integrity::HmacSha2_384_192)),
-    ("sha512", Word::Integrity(Integrity::HmacSha2_512_256)),
-    ("sha2_512", Word::Integrity(Integrity::HmacSha2_512_256)),
-    ("aesxcbc", Word::Integrity(Integrity::AesXcbc96)),
-    ("aescmac", Word::Integrity(Integrity::AesCmac96)),
-    ("prfmd5", Word::Prf(Prf::HmacMd5)),
-    ("prfsha1", Word::Prf(Prf::HmacSha1)),
-    ("prfsha256", Word::Prf(Prf::HmacSha2_256)),
-    ("prfsha384", Word::Prf(Prf::HmacSha2_384)),
-    ("prfsha512", Word::Prf(Prf::HmacSha2_512)),
-    ("prfaesxcbc", Word::Prf(Prf::Aes128Xcbc)),
-    ("prfaescmac", Word::Prf(Prf::Aes128Cmac)),
-    ("modp1024", Word::Group(Group::Modp1024)),
-    ("modp1536", Word::Group(Group::Modp1536)),
-    ("modp2048", Word::Group(Group::Modp2048)),
-    ("modp3072", Word::Group(Group::Modp3072)),
-    ("modp4096", Word::Group(Group::Modp4096)),
-    ("modp2048s256", Word::Group(Group::Modp2048Sub256)),
-    ("ecp256", Word::Group(Group::Ecp256)),
-    ("ecp384", Word::Group(Group::Ecp384)),
-    ("ecp521", Word::Group(Group::Ecp521)),
-    ("x25519", Word::Group(Group::Curve25519)),
-    ("curve25519", Word::Group(Group::Curve25519)),
-    ("mlkem512", Word::Group(Group::MlKem512)),
-    ("mlkem768", Word::Group(Group::MlKem768)),
-    ("mlkem1024", Word::Group(Group::MlKem1024)),
-    ("dh2", Word::Group(Group::Modp1024)),
-    ("dh5", Word::Group(Group::Modp1536)),
-    ("dh14", Word::Group(Group::Modp2048)),
-    ("dh15", Word::Group(Group::Modp3072)),
-    ("dh16", Word::Group(Group::Modp4096)),
-    ("dh19", Word::Group(Group::Ecp256)),
-    ("dh20", Word::Group(Group::Ecp384)),
-    ("dh21", Word::Group(Group::Ecp521)),
-    ("dh24", Word::Group(Group::Modp2048Sub256)),
-    ("dh31", Word::Group(Group::Curve25519)),
-    ("modpnone", Word::NoGroup),
-    ("noesn", Word::Esn(false)),
-    ("esn", Word::Esn(true)),
-];
-
-/// An additional key exchange, as far as it is read.
-#[derive(Default)]
-struct Exchange {
-    methods: Vec<Group>,
-    none: bool,
-}
-
-/// The transforms that one text lists.
-#[derive(Default)]
-struct Lists {
-    ciphers: Vec<Cipher>,
-    integrity: Vec<Integrity>,
-    prf: Vec<Prf>,
-    groups: Vec<Group>,
-    no_group: bool,
-    additional: [Exchange; MAX_ADDITIONAL],
-    esn: Vec<bool>,
-}
-
-impl Lists {
-    /// Adds a method of an additional key exchange; `false` if there is no such method.
-    fn add(&mut self, (number, method): (usize, String)) -> bool {
-        let exchange = &mut self.additional[number - 1];
-        match WORDS.iter().find(|(known, _)| *known == method).map(|(_, meaning)| *meaning) {
-            Some(Word::Group(group)) => push(&mut exchange.methods, group),
-            _ if method == "none" => exchange.none = true,
-            _ => return false,
-        }
-        true
-    }
-
-    /// The additional key exchanges. In a policy they have no numbers: one behind a gap is not the same.
-    fn additional(&self, value: &Value, report: &mut Report) -> Vec<AdditionalKe> {
-        let read = |exchange: &Exchange| {
-            let Exchange { methods, none } = exchange;
-            (!methods.is_empty())
-                .then(|| AdditionalKe { methods: methods.clone(), optional: *none })
-        };
-        let found: Vec<_> = self.additional.iter().filter_map(read).collect();
-        if self.additional[..found.len()].iter().any(|exchange| exchange.methods.is_empty()) {
-            let message = "additional key exchanges with a gap in their numbers";
-            let help = "number them from 1 without a gap, on both sides";
-            report.changed(&value.location, message, help);
-        }
-        found
-    }
-
-    /// The proposals for ESP.
-    fn esp(&self) -> Vec<Protection> {
-        let mut protections = Vec::new();
-        for cipher in &self.ciphers {
-            let (encryption, needs) = match *cipher {
-                Cipher::Cbc(bits) => (EspEncryption::AesCbc(bits), true),
-                Cipher::Gcm(bits) => (EspEncryption::AesGcm16(bits), false),
-                Cipher::ChaCha => (EspEncryption::ChaCha20Poly1305, false),
-                Cipher::Gmac(bits) => (EspEncryption::AesGmac(bits), false),
-                Cipher::Null => (EspEncryption::Null, true),
-            };
-            match needs {
-                false => protections.push(Protection::aead(encryption)),
-                true => protections.extend(
-                    self.integrity.iter().map(|mac| Protection::encrypt_and_mac(encryption, *mac)),
-                ),
-            }
-        }
-        protections
-    }
-
-    /// The proposals for AH.
-    fn ah(&self) -> Vec<Protection> {
-        let gmac = self.ciphers.iter().filter_map(|cipher| match cipher {
-            Cipher::Gmac(bits) => Some(AhIntegrity::AesGmac(*bits)),
-            _ => None,
-        });
-        let macs = self.integrity.iter().map(|mac| AhIntegrity::Mac(*mac));
-        gmac.chain(macs).map(Protection::Ah).collect()
-    }
-}
-
-/// The number of an additional key exchange, and its method: `ke1_mlkem768`, or `addke1=ml_kem_768`, as libreswan has
-/// it.
-fn exchange(word: &str) -> Option<(usize, String)> {
-    let (rest, between) = match word.strip_prefix("addke") {
-        Some(rest) => (rest, '='),
-        None => (word.strip_prefix("ke")?, '_'),
-    };
-    let (number, method) = rest.split_once(between)?;
-    let number = number.parse().ok().filter(|n| (1..=MAX_ADDITIONAL).contains(n))?;
-    Some((number, method.replace("ml_kem_", "mlkem")))
-}
-
-fn push<T: PartialEq>(list: &mut Vec<T>, item: T) {
-    if !list.contains(&item) {
-        list.push(item);
-    }
-}
-
-/// Reads one text; `None`, reported, where something is missing that cannot be done without.
-fn lists(text: &str, value: &Value, report: &mut Report) -> Option<Lists> {
-    let mut lists = Lists::default();
-    let lower = text.trim_end_matches('!').to_ascii_lowercase();
-    // Libreswan parts groups by a semicolon.
-    let words: Vec<&str> = lower.split(['-', ';']).filter(|word| !word.is_empty()).collect();
-    if words.len() > MAX_WORDS {
-        report.dropped(&value.location, "a proposal of more than 64 words", "");
-        return None;
-    }
-    let mut unknown = Vec::new();
-    for word in words {
-        if let Some(place) = exchange(word) {
-            if !lists.add(place) {
-                unknown.push(word);
-            }
-            continue;
-        }
-        match WORDS.iter().find(|(known, _)| *known == word).map(|(_, meaning)| *meaning) {
-            Some(Word::Cipher(cipher)) => push(&mut lists.ciphers, cipher),
-            Some(Word::Integrity(integrity)) => push(&mut lists.integrity, integrity),
-            Some(Word::Prf(prf)) => push(&mut lists.prf, prf),
-            Some(Word::Group(group)) => push(&mut lists.groups, group),
-            Some(Word::NoGroup) => lists.no_group = true,
-            Some(Word::Esn(esn)) => push(&mut lists.esn, esn),
-            None => unknown.push(word),
-        }
-    }
-    for word in unknown {
-        let shown: String = word.chars().take(40).collect();
-        let help =
-            "algorithms are in docs/algorithms.md; at least one that both ends know must remain";
-        report.dropped(&value.location, format!("{shown:?}: vpnd has no such algorithm"), help);
-    }
-    Some(lists)
-}
+pub(super) use fit::fits_one_offer;
 
 /// Phase 1 offers, at least one.
-pub(super) fn ike(values: &[Value], report: &mut Report) -> Option<Vec<IkeProposal>> {
-    let mut proposals = Vec::new();
+pub(super) fn ike(
+    values: &[Value],
+    dialect: Dialect,
+    report: &mut Report,
+) -> Option<Vec<IkeProposal>> {
+    let mut offers = Vec::new();
+    let mut add = |proposals: Vec<IkeProposal>, is_default| {
+        offers.extend(proposals.into_iter().map(|proposal| Offer { proposal, is_default }));
+    };
     for value in values {
         for text in value.list() {
             if text.trim_end_matches('!') == "default" {
-                ike_defaults().into_iter().for_each(|proposal| push(&mut proposals, proposal));
+                add(defaults::ike(dialect), true);
                 continue;
             }
-            let Some(lists) = lists(text, value, report) else { continue };
-            let additional = lists.additional(value, report);
-            if let Some(proposal) = ike_proposal(lists, &additional) {
-                proposal.into_iter().for_each(|proposal| push(&mut proposals, proposal));
+            let lists = lists(text, Phase::Ike, dialect, value, report);
+            let Some(mut lists) = lists else { continue };
+            if dialect == Dialect::Libreswan {
+                complete(&mut lists, text, value, report);
+            }
+            let additional = lists.exchanges(value, report);
+            if let Some(proposals) = ike_proposal(lists, &additional) {
+                add(proposals, false);
             } else {
                 let message = format!("the proposal {:?}", cut(text));
                 let help =
@@ -259,17 +50,37 @@ pub(super) fn ike(values: &[Value], report: &mut Report) -> Option<Vec<IkePropos
         }
     }
     if values.is_empty() {
-        proposals = ike_defaults();
+        add(defaults::ike(dialect), true);
     }
-    let proposals = if fits_one_offer(&proposals) { proposals } else { expand(&proposals) };
-    if proposals.len() > MAX_PROPOSALS
+    let (proposals, missing) = fitted(offers);
+    if missing > 0
         && let Some(value) = values.first()
     {
-        let message = format!("more than {MAX_PROPOSALS} proposals: the last are missing");
-        report.changed(&value.location, message, "list fewer");
+        let message = format!(
+            "{} proposals, more than the {MAX_PROPOSALS} that vpnd takes: the {missing} least used are missing",
+            proposals.len() + missing
+        );
+        report.changed(&value.location, message, "list those that the peer has");
     }
-    let proposals: Vec<_> = proposals.into_iter().take(MAX_PROPOSALS).collect();
     (!proposals.is_empty()).then_some(proposals)
+}
+
+/// Adds what libreswan adds to a proposal that names no hash or no group.
+fn complete(lists: &mut Lists, text: &str, value: &Value, report: &mut Report) {
+    if lists.ciphers.is_empty() {
+        return;
+    }
+    if lists.integrity.is_empty() && lists.prf.is_empty() {
+        lists.integrity = defaults::INTEGRITY_OF_LIBRESWAN.to_vec();
+    }
+    if !lists.names_group() {
+        lists.groups = defaults::GROUPS_OF_LIBRESWAN.to_vec();
+        let message = format!(
+            "the proposal {:?} names no group: libreswan's default groups, without MODP-8192, are in the policy",
+            cut(text)
+        );
+        report.changed(&value.location, message, "write the group of the peer in ike=");
+    }
 }
 
 fn ike_proposal(mut lists: Lists, additional: &[AdditionalKe]) -> Option<Vec<IkeProposal>> {
@@ -306,133 +117,72 @@ fn ike_proposal(mut lists: Lists, additional: &[AdditionalKe]) -> Option<Vec<Ike
     (!proposals.is_empty()).then_some(proposals)
 }
 
-/// strongSwan's default proposals, without the weak algorithms among them.
-fn ike_defaults() -> Vec<IkeProposal> {
-    let prf = vec![Prf::HmacSha2_256, Prf::HmacSha2_384, Prf::HmacSha2_512];
-    let groups = vec![
-        Group::Curve25519,
-        Group::Ecp256,
-        Group::Ecp384,
-        Group::Ecp521,
-        Group::Modp3072,
-        Group::Modp4096,
-        Group::Modp2048,
-    ];
-    let aead = vec![
-        IkeEncryption::AesGcm16(B256),
-        IkeEncryption::AesGcm16(B128),
-        IkeEncryption::ChaCha20Poly1305,
-    ];
-    let other = [B256, B192, B128].map(IkeEncryption::AesCbc).to_vec();
-    let integrity =
-        vec![Integrity::HmacSha2_256_128, Integrity::HmacSha2_384_192, Integrity::HmacSha2_512_256];
-    vec![
-        IkeProposal {
-            encryption: aead,
-            integrity: Vec::new(),
-            prf: prf.clone(),
-            groups: groups.clone(),
-            additional: Vec::new(),
-        },
-        IkeProposal { encryption: other, integrity, prf, groups, additional: Vec::new() },
-    ]
+/// The proposals of a child, as they are collected.
+#[derive(Default)]
+struct Collected {
+    offers: Vec<(Protection, bool)>,
+    pfs: Pfs,
+    is_begun: bool,
+    /// True if proposals differ in their additional key exchanges.
+    differs: bool,
 }
 
-/// Returns `true` if the document can say it by single algorithms: one offer, or one of AEAD and one of other ciphers
-/// that share the rest.
-pub(super) fn fits_one_offer(proposals: &[IkeProposal]) -> bool {
-    match proposals {
-        [_] => true,
-        [a, b] => {
-            (a.prf == b.prf && a.groups == b.groups && a.additional == b.additional)
-                && a.integrity.is_empty() != b.integrity.is_empty()
-        }
-        _ => false,
-    }
-}
-
-/// Splits offers so that each has one algorithm of each kind.
-fn expand(proposals: &[IkeProposal]) -> Vec<IkeProposal> {
-    let mut all = Vec::new();
-    for proposal in proposals {
-        let none = [None];
-        let integrity: Vec<Option<Integrity>> = match proposal.integrity.as_slice() {
-            [] => none.to_vec(),
-            some => some.iter().copied().map(Some).collect(),
+impl Collected {
+    /// Adds the offers of a proposal; `false` if it has none.
+    fn add(&mut self, lists: Lists, additional: Vec<AdditionalKe>, child: &Child) -> bool {
+        let before = self.offers.len();
+        let esn = match lists.esn.as_slice() {
+            [] => child.esn.clone(),
+            some => some.to_vec(),
         };
-        for (encryption, integrity) in pairs(&proposal.encryption, &integrity) {
-            for (prf, group) in pairs(&proposal.prf, &proposal.groups) {
-                if all.len() > MAX_PROPOSALS {
-                    return all;
-                }
-                let (encryption, groups) = (vec![encryption], vec![group]);
-                let integrity = integrity.into_iter().collect();
-                push(
-                    &mut all,
-                    IkeProposal {
-                        encryption,
-                        integrity,
-                        prf: vec![prf],
-                        groups,
-                        additional: proposal.additional.clone(),
-                    },
-                );
-            }
+        let protections = if child.ah { lists.ah() } else { lists.esp() };
+        for protection in protections {
+            esn.iter().for_each(|esn| push(&mut self.offers, (protection, *esn)));
         }
-    }
-    all
-}
-
-fn pairs<A: Copy, B: Copy>(a: &[A], b: &[B]) -> impl Iterator<Item = (A, B)> {
-    a.iter().flat_map(move |x| b.iter().map(move |y| (*x, *y)))
-}
-
-/// Phase 2 offers, at least one, and the key exchange of rekeys.
-pub(super) fn child(
-    values: &[Value],
-    ah: bool,
-    name: &str,
-    times: &Times,
-    report: &mut Report,
-) -> Option<(Vec<ChildProposal>, Pfs)> {
-    let mut offers: Vec<(Protection, bool)> = Vec::new();
-    let mut pfs = Pfs::default();
-    let (mut first, mut differ) = (true, false);
-    let mut read = |lists: Lists, additional: Vec<AdditionalKe>, offers: &mut Vec<_>| {
-        let before = offers.len();
-        let esn = if lists.esn.is_empty() { vec![false] } else { lists.esn.clone() };
-        let protections = if ah { lists.ah() } else { lists.esp() };
-        for (protection, esn) in pairs(&protections, &esn) {
-            push(offers, (protection, esn));
-        }
-        if offers.len() == before {
+        if self.offers.len() == before {
             return false;
         }
         let without = lists.groups.is_empty() || lists.no_group;
-        if first && !without {
-            pfs.offer.clone_from(&lists.groups);
+        match self.is_begun {
+            true => self.differs |= self.pfs.additional != additional,
+            false => self.pfs.additional = additional,
         }
-        if first {
-            pfs.additional = additional;
-        } else {
-            differ |= pfs.additional != additional;
+        if !self.is_begun && !without {
+            self.pfs.offer.clone_from(&lists.groups);
         }
-        first = false;
-        pfs.accept_none |= without;
-        lists.groups.into_iter().for_each(|group| push(&mut pfs.accept, group));
+        self.is_begun = true;
+        self.pfs.accept_none |= without;
+        lists.groups.into_iter().for_each(|group| push(&mut self.pfs.accept, group));
         true
-    };
+    }
+}
+
+/// Phase 2 offers, at least one, and the key exchange of rekeys. `ike`: the proposals for the IKE SA.
+pub(super) fn child(
+    child: &Child,
+    ike: &[IkeProposal],
+    dialect: Dialect,
+    name: &str,
+    report: &mut Report,
+) -> Option<(Vec<ChildProposal>, Pfs)> {
+    let values = &child.proposals;
+    let mut collected = Collected::default();
     for value in values {
         for text in value.list() {
             if text.trim_end_matches('!') == "default" {
-                read(esp_defaults(), Vec::new(), &mut offers);
+                collected.add(defaults::esp(dialect), Vec::new(), child);
                 continue;
             }
-            let Some(lists) = lists(text, value, report) else { continue };
-            let additional = lists.additional(value, report);
-            if !read(lists, additional, &mut offers) {
+            let lists = lists(text, Phase::Child, dialect, value, report);
+            let Some(mut lists) = lists else { continue };
+            let needs = !child.ah && lists.ciphers.iter().any(|cipher| !cipher.is_aead());
+            if dialect == Dialect::Libreswan && needs && lists.integrity.is_empty() {
+                lists.integrity = defaults::INTEGRITY_OF_LIBRESWAN.to_vec();
+            }
+            let additional = lists.exchanges(value, report);
+            if !collected.add(lists, additional, child) {
                 let message = format!("the proposal {:?}", cut(text));
-                let help = match ah {
+                let help = match child.ah {
                     true => "it needs an integrity algorithm that vpnd has",
                     false => {
                         "it needs a cipher that vpnd has, and an integrity algorithm unless that is AEAD"
@@ -443,22 +193,39 @@ pub(super) fn child(
         }
     }
     if values.is_empty() {
-        read(esp_defaults(), Vec::new(), &mut offers);
+        collected.add(defaults::esp(dialect), Vec::new(), child);
     }
-    if differ && let Some(value) = values.first() {
+    let Collected { offers, mut pfs, differs, .. } = collected;
+    let location = values.first().map_or(&child.location, |value| &value.location);
+    if differs {
         let message =
             "proposals with different additional key exchanges: those of the first are taken";
-        report.changed(&value.location, message, "write the same in each");
+        report.changed(location, message, "write the same in each");
+    }
+    match &child.pfs {
+        PfsSetting::OfProposals => {}
+        PfsSetting::Always(setting) => {
+            let location = setting.as_ref().unwrap_or(location);
+            of_ike(&mut pfs, ike, location, report);
+        }
+        PfsSetting::Never(location) => {
+            if !pfs.accept.is_empty() {
+                let message = "pfs=no: the groups of esp= are of no use";
+                report.dropped(location, message, "write pfs=yes on both sides for PFS");
+            }
+            pfs = Pfs { accept_none: true, ..Pfs::default() };
+        }
     }
     // A responder that accepts nothing else takes what it would itself offer.
     pfs.accept_none |= pfs.offer.is_empty();
-    if offers.len() > MAX_PROPOSALS
-        && let Some(value) = values.first()
-    {
-        let message = format!("more than {MAX_PROPOSALS} proposals: the last are missing");
-        report.changed(&value.location, message, "list fewer");
+    if offers.len() > MAX_PROPOSALS {
+        let message = format!(
+            "{} proposals, more than the {MAX_PROPOSALS} that vpnd takes: the last are missing",
+            offers.len()
+        );
+        report.changed(location, message, "list those that the peer has");
     }
-    let lifetime = lifetime(times);
+    let lifetime = lifetime(&child.times);
     let proposals: Vec<ChildProposal> = offers
         .into_iter()
         .take(MAX_PROPOSALS)
@@ -467,23 +234,35 @@ pub(super) fn child(
     (!proposals.is_empty()).then_some((proposals, pfs))
 }
 
-fn esp_defaults() -> Lists {
-    Lists {
-        ciphers: vec![
-            Cipher::Gcm(B256),
-            Cipher::Gcm(B128),
-            Cipher::ChaCha,
-            Cipher::Cbc(B256),
-            Cipher::Cbc(B192),
-            Cipher::Cbc(B128),
-        ],
-        integrity: vec![
-            Integrity::HmacSha2_256_128,
-            Integrity::HmacSha2_384_192,
-            Integrity::HmacSha2_512_256,
-        ],
-        ..Lists::default()
+/// libreswan takes the group of the IKE SA where esp= names none.
+fn of_ike(
+    pfs: &mut Pfs,
+    ike: &[IkeProposal],
+    location: &super::source::Location,
+    report: &mut Report,
+) {
+    pfs.accept_none = false;
+    if !pfs.accept.is_empty() {
+        return;
     }
+    for group in ike.iter().flat_map(|proposal| &proposal.groups) {
+        push(&mut pfs.accept, *group);
+    }
+    pfs.offer = pfs.accept.iter().take(1).copied().collect::<Vec<Group>>();
+    if let Some(group) = pfs.offer.first() {
+        let message = format!(
+            "pfs=yes and esp= without a group: new keys of the Child SA are exchanged with {group}, the first of ike="
+        );
+        let help =
+            "libreswan takes the group that the IKE SA has; write the group in esp= to be sure";
+        report.changed(location, message, help);
+    }
+}
+
+/// Returns `true` if a daemon of the other dialect would take other groups.
+pub(super) fn depends_on_dialect(ike: &[Value], child: &Child) -> bool {
+    let names = |values: &[Value], phase| words::names_groups(values, phase);
+    !names(&child.proposals, Phase::Child) || !(ike.is_empty() || names(ike, Phase::Ike))
 }
 
 /// A lifetime as a policy can say it: whole minutes and kilobytes, the overlap in percent.

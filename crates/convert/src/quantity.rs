@@ -4,9 +4,10 @@ use crate::finding::Report;
 use crate::source::Value;
 use std::time::Duration;
 
-/// Seconds, or a number with `s`, `m`, `h` or `d`.
+/// Seconds, or a number with `s`, `m`, `h`, `d` or `w`.
 pub(super) fn time(text: &str) -> Option<Duration> {
-    scaled(text, &[('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)]).map(Duration::from_secs)
+    scaled(text, &[('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)])
+        .map(Duration::from_secs)
 }
 
 /// The time in a setting; `None`, reported, if it is not one.
@@ -48,8 +49,8 @@ fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
 /// `yes` and `no` in all their spellings.
 pub(super) fn flag(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
-        "yes" | "true" | "enabled" | "1" => Some(true),
-        "no" | "false" | "disabled" | "0" => Some(false),
+        "yes" | "true" | "enabled" | "on" | "y" | "1" => Some(true),
+        "no" | "false" | "disabled" | "off" | "n" | "0" => Some(false),
         _ => None,
     }
 }

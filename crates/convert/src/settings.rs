@@ -1,7 +1,7 @@
 //! Settings that strongSwan has for each connection and `vpnd` once, in vpnd.toml.
 
 use super::draft::Draft;
-use super::finding::Report;
+use super::finding::{Loss, Report};
 use super::kernel::Kernel;
 use super::quantity::{flag, time};
 use super::source::{Location, Value};
@@ -52,7 +52,7 @@ fn read(level: Level, name: &str, value: &Value) -> Option<Result<Option<Setting
     let action = |name| match text.as_str() {
         "none" | "clear" => Ok(setting("ike", name, "\"clear\"".into())),
         "trap" | "hold" | "route" => Ok(setting("ike", name, "\"trap\"".into())),
-        "restart" | "start" => Ok(setting("ike", name, "\"restart\"".into())),
+        "restart" | "restart_by_peer" | "start" => Ok(setting("ike", name, "\"restart\"".into())),
         _ => Err("write none, trap or restart"),
     };
     Some(match name {
@@ -119,7 +119,11 @@ pub(super) fn write(draft: &Draft, kernel: &[(String, Kernel)], report: &mut Rep
                         "{} is {} here and {} at {}: vpnd has one for all tunnels, and the first is used",
                         setting.name, setting.value, first.value, first.location
                     );
-                    report.changed(&setting.location, message, "choose one in vpnd.toml");
+                    let loss = match is_weaker(&first.value, &setting.value) {
+                        true => Loss::FunctionLost,
+                        false => Loss::Changed,
+                    };
+                    report.add(loss, &setting.location, message, "choose one in vpnd.toml");
                 }
             }
         }
@@ -139,6 +143,16 @@ pub(super) fn write(draft: &Draft, kernel: &[(String, Kernel)], report: &mut Rep
         text.push_str(&kernel.section(tunnel));
     }
     text
+}
+
+/// Returns `true` if a tunnel with the value `wanted` does something by itself that it does not do with `used`.
+fn is_weaker(used: &str, wanted: &str) -> bool {
+    let rank = |value: &str| match value {
+        "false" | "\"off\"" | "\"clear\"" => 0,
+        "\"trap\"" => 1,
+        _ => 2,
+    };
+    rank(used) < rank(wanted)
 }
 
 /// Reports a setting that some connections or children have, and in vpnd all tunnels.

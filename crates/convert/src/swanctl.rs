@@ -4,6 +4,7 @@ mod connection;
 mod section;
 mod syntax;
 
+use super::dialect::Dialect;
 use super::draft::Draft;
 use super::finding::{Finding, Report};
 use super::keys::{Key, Owner, secret};
@@ -19,7 +20,7 @@ pub(super) fn read(
     files: &mut dyn Files,
     report: &mut Report,
 ) -> Result<Draft, Finding> {
-    let written = syntax::parse(file, files)?;
+    let written = syntax::parse(file, files, report)?;
     let root = written.inherit()?;
     let mut draft = Draft::default();
     for section in root.sections {
@@ -105,7 +106,7 @@ fn key(mut section: Section, report: &mut Report) -> Option<Key> {
     };
     let mut owners = Vec::new();
     for id in &ids {
-        match Owner::read(&id.text) {
+        match Owner::read(&id.text, Dialect::Strongswan) {
             Some(owner) => owners.push(owner),
             None => report.dropped(
                 &id.location,

@@ -156,7 +156,7 @@ fn convert(flags: &Flags) -> Result<(), Trouble> {
         local_address: None,
     };
     let trouble = |error: crate::convert::ConvertError| Trouble::new(error.to_string());
-    let incomplete = || Trouble::new("not every tunnel could be converted, see above");
+    let incomplete = || Trouble::new("not every tunnel could be converted as it was, see above");
     if convert.output.is_some() {
         let code = convert.run().map_err(trouble)?;
         return if code == std::process::ExitCode::SUCCESS { Ok(()) } else { Err(incomplete()) };

@@ -22,7 +22,7 @@ pub enum PolicyCommand {
     Store(StoreCommand),
     /// Writes the policies of both ends of a new tunnel
     New(Box<New>),
-    /// Converts strongSwan's swanctl.conf or ipsec.conf to a policy
+    /// Converts a swanctl.conf or an ipsec.conf, of strongSwan or libreswan, to a policy
     Convert(Convert),
 }
 

@@ -3,6 +3,7 @@
 //! Each `NAME.FORMAT.conf` in `tests/convert` has a `NAME.xml` with the policy and a `NAME.report` with what is
 //! printed with it. `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test texts convert` writes them again, for review.
 
+use super::migrations::is_checked;
 use cli::config::Config;
 use convert::source::{File, Files};
 use convert::{Converted, Finding, Format, Options, convert};
@@ -18,7 +19,7 @@ fn directory() -> PathBuf {
 
 /// Files that exist in memory only.
 #[derive(Default)]
-struct Memory(Vec<(&'static str, String)>);
+pub(crate) struct Memory(pub(crate) Vec<(&'static str, String)>);
 
 impl Files for Memory {
     fn include(&mut self, pattern: &str, _from: &str) -> Result<Vec<File>, String> {
@@ -27,7 +28,7 @@ impl Files for Memory {
     }
 }
 
-fn file(name: &str, text: &str) -> File {
+pub(crate) fn file(name: &str, text: &str) -> File {
     File { name: name.into(), text: Zeroizing::new(text.to_owned()) }
 }
 
@@ -62,11 +63,11 @@ fn configurations_become_the_expected_policies() {
         let converted =
             convert(wanted, file(&name, &text), secrets, &mut Memory::default(), &options);
         let converted = converted.expect(stem);
-        policy::xml::read(stem, &converted.xml).expect("a policy that is accepted");
         toml::from_str::<Config>(&converted.settings).expect("lines for vpnd.toml");
         let report =
             format!("{}{}\n\n{}", converted.report(), converted.settings, converted.summary());
         assert!(!report.contains("never to be shown"), "{report}");
+        is_checked(&converted, &name).expect("check accepts it");
         expect(&directory().join(format!("{stem}.xml")), &converted.xml);
         expect(&directory().join(format!("{stem}.report")), &(report + "\n"));
         seen += 1;
@@ -126,7 +127,10 @@ fn included_files_are_read_in_their_place() {
     let options = Options::default();
     let main = file("main", text);
     let converted = convert(Format::Swanctl, main, None, &mut files, &options).expect("read");
-    assert_eq!((converted.tunnels, converted.findings.len()), ((1, 1), 0));
+    assert_eq!(converted.tunnels, (1, 1));
+    let told: Vec<String> = converted.findings.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("main:2: not carried over: include none/*: there is no such file"));
     let endless = file("main", "include endless");
     let error = convert(Format::Swanctl, endless, None, &mut files, &options).expect_err("bounded");
     assert!(error.message.contains("too deeply"), "{error}");
@@ -268,7 +272,7 @@ proptest! {
             text.insert_str(at.min(text.len()), &more);
         }
         let options = Options { local_address: "192.0.2.9".parse().ok(), peer: at % 2 == 0 };
-        for format in [Format::Swanctl, Format::Ipsec] {
+        for format in [Format::Swanctl, Format::Ipsec, Format::Strongswan, Format::Libreswan] {
             let secrets = (at % 3 == 0).then(|| file("secrets", &text));
             let mut files = Memory::default();
             if let Ok(converted) = convert(format, file("f", &text), secrets, &mut files, &options) {

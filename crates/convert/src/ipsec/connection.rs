@@ -1,90 +1,17 @@
 //! A conn of ipsec.conf. Every setting is taken by something here, or reported.
 
+use super::gaps;
 use super::syntax::Block;
-use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
+use crate::dialect::Dialect;
+use crate::draft::{Child, Connection, Draft, Method, Pfs, Side, Times, Unfit, offers};
 use crate::finding::Report;
-use crate::gap::{self, Gap};
+use crate::gap;
 use crate::kernel::{self, Kernel};
 use crate::quantity::{flag, read_time, read_volume};
 use crate::settings::{self, Level};
 use crate::source::Value;
 use policy::KeyKind;
 use std::time::Duration;
-
-const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
-const NO_SCRIPTS: &str = "vpnd runs no scripts; follow \"vpnctl events --json\"";
-const CERTIFICATES: &str = "vpnd finds certificates by their directory (docs/certificates.md)";
-
-const GAPS: &[Gap] = &[
-    ("keyexchange", &["ikev2", "ike"], "vpnd speaks IKEv2", ""),
-    ("ikev2", &["insist", "yes", "propose"], "vpnd speaks IKEv2", ""),
-    (
-        "reauth",
-        &["no"],
-        "set reauthenticate in vpnd.toml; rekeying alone does not interrupt anything",
-        "",
-    ),
-    ("rekeyfuzz", &["100%"], "vpnd's rekeys begin a random few percent early", ""),
-    (
-        "keyingtries",
-        &["%forever", "0"],
-        "vpnd tries as long as the tunnel is wanted, after growing pauses",
-        "",
-    ),
-    ("compress", &["no"], "vpnd does not compress", ""),
-    ("pfs", &["yes"], "the groups in esp= say it", ""),
-    ("aggressive", &["no"], "IKEv2 has no aggressive mode", ""),
-    ("dpdtimeout", &[], "IKEv2 has retransmissions instead: see retransmissions in vpnd.toml", ""),
-    ("installpolicy", &["yes"], "vpnd installs its rules itself", ""),
-    ("leftfirewall", &["no"], NO_SCRIPTS, ""),
-    ("rightfirewall", &["no"], NO_SCRIPTS, ""),
-    ("lefthostaccess", &["no", "yes"], NO_SCRIPTS, ""),
-    ("righthostaccess", &["no", "yes"], NO_SCRIPTS, ""),
-    ("leftupdown", &[], NO_SCRIPTS, ""),
-    ("rightupdown", &[], NO_SCRIPTS, ""),
-    ("leftcert", &[], CERTIFICATES, ""),
-    ("rightcert", &[], CERTIFICATES, ""),
-    ("leftca", &[], CERTIFICATES, ""),
-    ("rightca", &[], CERTIFICATES, ""),
-    ("leftsendcert", &["always", "ifasked", "yes"], "vpnd sends its certificate always", ""),
-    ("rightsendcert", &["always", "ifasked", "yes", "never"], "the peer decides that", ""),
-    ("leftsigkey", &[], "vpnd knows no raw public keys: use certificates", ""),
-    ("rightsigkey", &[], "vpnd knows no raw public keys: use certificates", ""),
-    ("leftrsasigkey", &["%cert"], "vpnd knows no raw public keys: use certificates", ""),
-    ("rightrsasigkey", &["%cert"], "vpnd knows no raw public keys: use certificates", ""),
-    ("leftsourceip", &[], NO_ADDRESSES, ""),
-    ("rightsourceip", &[], NO_ADDRESSES, ""),
-    ("leftdns", &[], NO_ADDRESSES, ""),
-    ("rightdns", &[], NO_ADDRESSES, ""),
-    ("leftnexthop", &[], "vpnd follows the routes of the system", ""),
-    ("rightnexthop", &[], "vpnd follows the routes of the system", ""),
-    ("leftikeport", &["500", "4500"], "vpnd uses ports 500 and 4500", ""),
-    ("rightikeport", &["500", "4500"], "vpnd uses ports 500 and 4500", ""),
-    ("leftgroups", &[], "vpnd looks at no attribute certificates", ""),
-    ("rightgroups", &[], "vpnd looks at no attribute certificates", ""),
-    ("inactivity", &["0"], "vpnd closes no idle tunnel", ""),
-    ("marginbytes", &[], "the overlap of time counts for octets, too", ""),
-    ("lifepackets", &["0"], "vpnd counts octets and time, and guards sequence numbers itself", ""),
-    (
-        "marginpackets",
-        &["0"],
-        "vpnd counts octets and time, and guards sequence numbers itself",
-        "",
-    ),
-    ("reqid", &[], "vpnd.toml has no setting for it", ""),
-    ("tfc", &["0"], "vpnd does not pad packets", ""),
-    (
-        "sha256_96",
-        &["no"],
-        "vpnd truncates SHA-256 as RFC 4868 has it: use another algorithm on both sides",
-        "",
-    ),
-    ("ikedscp", &["000000"], "vpnd does not mark its IKE messages", ""),
-    ("modeconfig", &["pull"], NO_ADDRESSES, ""),
-    ("phase2", &["esp"], "vpnd protects by ESP", ""),
-    ("auth", &["esp"], "vpnd protects by ESP", ""),
-    ("nat_traversal", &["yes"], "vpnd finds NATs always", ""),
-];
 
 /// Reads a conn, or reports the reason why it is left out. `is_base`: others inherit from it.
 pub(super) fn read(mut block: Block, is_base: bool, draft: &mut Draft, report: &mut Report) {
@@ -116,7 +43,7 @@ fn connection(
             let help = "write auto=add if it is more than a pattern for others";
             report.dropped(
                 &location,
-                format!("{what} is not loaded by strongSwan either: auto=ignore"),
+                format!("{what} is not loaded by {} either: auto=ignore", draft.dialect.daemon()),
                 help,
             );
             return Ok(None);
@@ -135,7 +62,8 @@ fn connection(
             (false, false)
         }
     };
-    for (name, wrong) in [("keyexchange", &["ikev1"][..]), ("ikev2", &["no", "never"][..])] {
+    let old = [("keyexchange", &["ikev1"][..]), ("ikev2", &["no", "never", "permit"][..])];
+    for (name, wrong) in old {
         let given = block.settings.iter().find(|(known, _)| known == name);
         if let Some((_, value)) = given.filter(|(_, value)| wrong.contains(&value.text.as_str())) {
             let help = "write keyexchange=ikev2 on both sides; IKEv1 is obsolete (RFC 9395)";
@@ -158,8 +86,9 @@ fn connection(
         },
     };
     let authby = block.take("authby");
-    let local = side(block, "left", authby.as_ref())?;
-    let remote = side(block, "right", authby.as_ref())?;
+    let dialect = draft.dialect;
+    let local = side(block, "left", authby.as_ref(), dialect)?;
+    let remote = side(block, "right", authby.as_ref(), dialect)?;
     let mut first =
         |names: &[&str]| names.iter().fold(None, |found, name| found.or(block.take(name)));
     let ike: Vec<Value> = first(&["ike"]).into_iter().collect();
@@ -172,10 +101,11 @@ fn connection(
         selectors(subnets, protoport)
     };
     let (left, right) = (traffic("left"), traffic("right"));
-    let (ike_times, times) = times(block, report);
+    let (ike_times, times) = times(block, dialect, report);
+    let (pfs, esn) = (pfs(block, dialect, report), sequence_numbers(block, dialect, report));
     settings::take(Level::Connection, &mut block.settings, &mut draft.settings, report);
     let kernel = kernel::take(&mut block.settings, &Kernel::default(), report);
-    leave(block, report);
+    leave(block, dialect, report);
     let child = Child {
         name: format!("{}-net", block.name),
         location: block.location.clone(),
@@ -184,6 +114,8 @@ fn connection(
         transport,
         ah,
         proposals: esp,
+        pfs,
+        esn,
         times,
         auto_start,
         on_demand,
@@ -202,15 +134,76 @@ fn connection(
     }))
 }
 
-fn side(block: &mut Block, which: &str, authby: Option<&Value>) -> Result<Side, Unfit> {
+/// Whether new keys of the Child SA are exchanged.
+fn pfs(block: &mut Block, dialect: Dialect, report: &mut Report) -> Pfs {
+    if !dialect.has_pfs() {
+        return Pfs::OfProposals;
+    }
+    let Some(value) = block.take("pfs") else { return Pfs::Always(None) };
+    match flag(&value.text) {
+        Some(true) => Pfs::Always(Some(value.location)),
+        Some(false) => Pfs::Never(value.location),
+        None => {
+            let message = format!("{} is not understood", value.shown("pfs"));
+            report.dropped(&value.location, message, "write yes or no");
+            Pfs::Always(None)
+        }
+    }
+}
+
+/// Extended sequence numbers, which libreswan has as a setting of its own. It has none without a replay window.
+fn sequence_numbers(block: &mut Block, dialect: Dialect, report: &mut Report) -> Vec<bool> {
+    let default = dialect.sequence_numbers().to_vec();
+    if dialect != Dialect::Libreswan {
+        return default;
+    }
+    let unguarded =
+        |(name, value): &(String, Value)| name == "replay-window" && &*value.text == "0";
+    let is_unguarded = block.settings.iter().any(unguarded);
+    let Some(value) = block.take("esn") else {
+        return if is_unguarded { vec![false] } else { default };
+    };
+    match (value.text.as_str(), flag(&value.text)) {
+        _ if is_unguarded => vec![false],
+        ("either", _) => default,
+        (_, Some(esn)) => vec![esn],
+        (_, None) => {
+            let message = format!("{} is not understood", value.shown("esn"));
+            report.dropped(&value.location, message, "write yes, no or either");
+            default
+        }
+    }
+}
+
+fn side(
+    block: &mut Block,
+    which: &str,
+    authby: Option<&Value>,
+    dialect: Dialect,
+) -> Result<Side, Unfit> {
     let address = block.take(which);
-    let identity = block.take(&format!("{which}id"));
+    if let Some(anybody) = address.as_ref().filter(|value| {
+        let text = value.text.as_str();
+        text.starts_with("%oppo") || matches!(text, "%group" | "%opportunistic")
+    }) {
+        let message = "a tunnel with anybody has no counterpart";
+        return Err(Unfit::new(&anybody.location, message, "name each peer"));
+    }
+    let mut identity = block.take(&format!("{which}id"));
+    let certificate = block.settings.iter().find(|(name, _)| *name == format!("{which}cert"));
+    if let (Dialect::Libreswan, None, Some((_, certificate))) = (dialect, &identity, certificate) {
+        identity = Some(Value::new("%fromcert", &certificate.location));
+    }
     let auth = block.take(&format!("{which}auth"));
     if let Some(second) = block.take(&format!("{which}auth2")) {
         let message = "several rounds of authentication are not supported";
         return Err(Unfit::new(&second.location, message, "keep one, on both sides"));
     }
-    let all = || Method::Signature(KeyKind::ALL.to_vec());
+    let ecdsa = [KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::EcdsaP521];
+    let all = || match dialect {
+        Dialect::Strongswan => Method::Signature(KeyKind::ALL.to_vec()),
+        Dialect::Libreswan => Method::Signature([&[KeyKind::Rsa][..], &ecdsa].concat()),
+    };
     let Some(auth) = auth.as_ref().or(authby) else {
         return Ok(Side {
             address,
@@ -221,26 +214,33 @@ fn side(block: &mut Block, which: &str, authby: Option<&Value>) -> Result<Side, 
         });
     };
     let text = auth.text.to_ascii_lowercase();
-    let word =
-        text.trim_start_matches("ike:").split(['-', ',']).next().unwrap_or_default().to_owned();
-    let method = match word.as_str() {
-        "secret" | "psk" => Method::Preshared,
-        "pubkey" | "rsasig" | "ecdsasig" | "any" => match word.as_str() {
-            "rsasig" => Method::Signature(vec![KeyKind::Rsa]),
-            "ecdsasig" => {
-                Method::Signature(vec![KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::EcdsaP521])
+    let words = text.trim_start_matches("ike:").split(',').map(str::trim);
+    let mut kinds: Vec<KeyKind> = Vec::new();
+    let mut preshared = false;
+    for word in words.filter(|word| !word.is_empty()) {
+        match word.split('-').next().unwrap_or_default() {
+            "secret" | "psk" => preshared = true,
+            "pubkey" | "any" => kinds.extend(KeyKind::ALL),
+            "rsasig" | "rsa" => kinds.push(KeyKind::Rsa),
+            "ecdsasig" | "ecdsa" => kinds.extend(ecdsa),
+            "ed25519" | "eddsa" => kinds.push(KeyKind::Ed25519),
+            other => {
+                let message = format!("authentication by {other:?} is not supported");
+                let help = "vpnd proves itself by a preshared key (psk) or a certificate (pubkey)";
+                return Err(Unfit::new(&auth.location, message, help));
             }
-            _ => all(),
-        },
-        "rsa" => Method::Signature(vec![KeyKind::Rsa]),
-        "ecdsa" => {
-            Method::Signature(vec![KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::EcdsaP521])
         }
-        "ed25519" => Method::Signature(vec![KeyKind::Ed25519]),
-        other => {
-            let message = format!("authentication by {other:?} is not supported");
-            let help = "vpnd proves itself by a preshared key (psk) or a certificate (pubkey)";
-            return Err(Unfit::new(&auth.location, message, help));
+    }
+    let method = match (preshared, kinds.is_empty()) {
+        (true, true) => Method::Preshared,
+        (false, true) => all(),
+        (false, false) => {
+            let named = KeyKind::ALL.into_iter().filter(|kind| kinds.contains(kind));
+            Method::Signature(named.collect())
+        }
+        (true, false) => {
+            let message = "authentication by a preshared key or by a certificate";
+            return Err(Unfit::new(&auth.location, message, "keep one of them, on both sides"));
         }
     };
     Ok(Side { address, identity, method, strict: false, location: auth.location.clone() })
@@ -265,8 +265,8 @@ fn selectors(subnets: Option<Value>, protoport: Option<Value>) -> Option<Value> 
 }
 
 /// Lengths of life of phase 1 and phase 2.
-fn times(block: &mut Block, report: &mut Report) -> (Times, Times) {
-    let mut take = |names: &[&str], default: u64, report: &mut Report| {
+fn times(block: &mut Block, dialect: Dialect, report: &mut Report) -> (Times, Times) {
+    let mut take = |names: &[&str], default: Duration, report: &mut Report| {
         // All spellings are taken, and the first counts.
         let given = names.iter().fold(None, |found: Option<(&str, Value)>, name| {
             found.or(block.take(name).map(|value| (*name, value)))
@@ -274,16 +274,20 @@ fn times(block: &mut Block, report: &mut Report) -> (Times, Times) {
         given
             .and_then(|(name, value)| read_time(name, &value, report))
             .filter(|time| !time.is_zero())
-            .unwrap_or(Duration::from_secs(default))
+            .unwrap_or(default)
     };
-    let ike = take(&["ikelifetime"], 3 * 3600, report);
-    let child = take(&["lifetime", "keylife", "salifetime"], 3600, report);
-    let margin = take(&["margintime", "rekeymargin"], 540, report);
+    let (of_ike, of_child) = dialect.lifetimes();
+    let ike = take(&["ikelifetime"], of_ike, report);
+    let child = take(&["ipsec-lifetime", "lifetime", "keylife", "salifetime"], of_child, report);
+    let margin = take(&["margintime", "rekeymargin"], Duration::from_secs(540), report);
     if let Some(rekey) = block.take("rekey").filter(|value| flag(&value.text) == Some(false)) {
         report.changed(&rekey.location, "rekey=no: vpnd renews its keys before they end", "");
     }
-    let bytes = block.take("lifebytes");
-    let bytes = bytes.and_then(|value| read_volume("lifebytes", &value, report));
+    let mut bytes = |name: &str| {
+        let value = block.take(name);
+        value.and_then(|value| read_volume(name, &value, report))
+    };
+    let bytes = [bytes("lifebytes"), bytes("ipsec-max-bytes")].into_iter().flatten().min();
     let times = |hard: Duration, bytes: Option<u64>| Times {
         soft: hard.saturating_sub(margin),
         hard,
@@ -292,8 +296,8 @@ fn times(block: &mut Block, report: &mut Report) -> (Times, Times) {
     (times(ike, None), times(child, bytes))
 }
 
-fn leave(block: &mut Block, report: &mut Report) {
-    gap::take(&mut block.settings, GAPS, report);
+fn leave(block: &mut Block, dialect: Dialect, report: &mut Report) {
+    gaps::of(dialect).for_each(|gaps| gap::take(&mut block.settings, gaps, report));
     for (name, value) in block.settings.drain(..) {
         report.dropped(&value.location, format!("{}: not known", value.shown(&name)), "");
     }

@@ -46,18 +46,33 @@ impl Block {
 }
 
 /// Reads a file, and the included files in the place of each `include`.
-pub(super) fn parse(file: &File, files: &mut dyn Files) -> Result<Vec<Block>, Finding> {
+pub(super) fn parse(
+    file: &File,
+    files: &mut dyn Files,
+    report: &mut Report,
+) -> Result<Vec<Block>, Finding> {
     let mut blocks = Vec::new();
-    parse_file(file, &mut Walk::new(files, MAX_LINES, TOO_MANY_LINES), &mut blocks)?;
+    let mut walk = Walk::new(files, MAX_LINES, TOO_MANY_LINES, report);
+    parse_file(file, &mut walk, &mut blocks)?;
     Ok(blocks)
 }
 
+/// An included file goes on in the block that is open, and leaves open the one that it opened last.
 fn parse_file(file: &File, walk: &mut Walk<'_>, blocks: &mut Vec<Block>) -> Result<(), Finding> {
-    // Indented lines before the first block of this file belong to none.
-    let mut open: Option<usize> = None;
     for Line { location, indented, text: line } in lines(file, walk)? {
+        let (word, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+        let name = rest.trim().trim_matches('"').to_owned();
+        match word {
+            // FreeS/WAN's files say which format they have.
+            "version" if !rest.trim_start().starts_with('=') => continue,
+            "include" if !rest.trim_start().starts_with('=') => {
+                walk.include(&name, file, &location, |file, walk| parse_file(file, walk, blocks))?;
+                continue;
+            }
+            _ => {}
+        }
         if indented {
-            let Some(block) = open.and_then(|at| blocks.get_mut(at)) else {
+            let Some(block) = blocks.last_mut() else {
                 let help = "write it below conn NAME, or remove the blanks before it";
                 return Err(unreadable(
                     &location,
@@ -75,19 +90,10 @@ fn parse_file(file: &File, walk: &mut Walk<'_>, blocks: &mut Vec<Block>) -> Resu
             block.settings.push((name, Value::new(value, &location)));
             continue;
         }
-        let (word, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
-        let name = rest.trim().to_owned();
         let kind = match word {
             "conn" => Kind::Conn,
             "ca" => Kind::Authority,
             "config" if name == "setup" => Kind::Setup,
-            // FreeS/WAN's files say which format they have.
-            "version" => continue,
-            "include" => {
-                walk.include(&name, file, &location, |file, walk| parse_file(file, walk, blocks))?;
-                open = None;
-                continue;
-            }
             other => {
                 let message = format!("{other:?} begins no block");
                 let help = "a line that is not indented is config setup, conn NAME, ca NAME or include FILE";
@@ -97,7 +103,6 @@ fn parse_file(file: &File, walk: &mut Walk<'_>, blocks: &mut Vec<Block>) -> Resu
         if name.is_empty() {
             return Err(unreadable(&location, format!("{word} without a name"), ""));
         }
-        open = Some(blocks.len());
         blocks.push(Block { kind, name, location, settings: Vec::new() });
     }
     Ok(())
@@ -185,9 +190,14 @@ pub(super) struct Entry {
 }
 
 /// Reads ipsec.secrets. Entries are lines, and go on in the indented lines below.
-pub(super) fn secrets(file: &File, files: &mut dyn Files) -> Result<Vec<Entry>, Finding> {
+pub(super) fn secrets(
+    file: &File,
+    files: &mut dyn Files,
+    report: &mut Report,
+) -> Result<Vec<Entry>, Finding> {
     let mut entries = Vec::new();
-    secrets_file(file, &mut Walk::new(files, MAX_LINES, TOO_MANY_LINES), &mut entries)?;
+    let mut walk = Walk::new(files, MAX_LINES, TOO_MANY_LINES, report);
+    secrets_file(file, &mut walk, &mut entries)?;
     Ok(entries)
 }
 
@@ -195,7 +205,8 @@ fn secrets_file(file: &File, walk: &mut Walk<'_>, entries: &mut Vec<Entry>) -> R
     // Each entry with all its lines in one.
     let mut joined: Vec<(Location, Zeroizing<String>)> = Vec::new();
     for Line { location, indented, text: line } in lines(file, walk)? {
-        match joined.last_mut().filter(|_| indented) {
+        let is_include = line.starts_with("include ") || line.starts_with("include\t");
+        match joined.last_mut().filter(|_| indented && !is_include) {
             Some((_, entry)) => {
                 entry.push(' ');
                 entry.push_str(line);
@@ -204,9 +215,12 @@ fn secrets_file(file: &File, walk: &mut Walk<'_>, entries: &mut Vec<Entry>) -> R
         }
     }
     for (location, line) in joined {
-        if let Some(pattern) = line.strip_prefix("include ") {
+        if let Some(pattern) = line.strip_prefix("include").filter(|rest| {
+            // An identity may begin with the same letters.
+            rest.starts_with(|c: char| c.is_ascii_whitespace()) && !rest.trim().starts_with(':')
+        }) {
             let read = |file: &File, walk: &mut Walk<'_>| secrets_file(file, walk, entries);
-            walk.include(pattern.trim(), file, &location, read)?;
+            walk.include(pattern.trim().trim_matches('"'), file, &location, read)?;
             continue;
         }
         entries.push(entry(&location, &line)?);
@@ -214,23 +228,44 @@ fn secrets_file(file: &File, walk: &mut Walk<'_>, entries: &mut Vec<Entry>) -> R
     Ok(())
 }
 
-/// `ID ID : KIND "secret"`. The colon stands alone, since IPv6 addresses have colons as well. Nothing of a line that
-/// is not understood is shown: it may be a key.
+/// Kinds of secrets of both daemons.
+const KINDS: &[&str] = &[
+    "PSK", "RSA", "ECDSA", "EDDSA", "ED25519", "PKCS8", "P12", "PIN", "BLISS", "EAP", "XAUTH",
+    "NTLM", "PPK", "PPKS", "DSS", "PUBKEY", "PRIV",
+];
+
+/// The place of the colon between identities and the kind of a secret. IPv6 addresses have colons as well, even at
+/// their end, and FreeS/WAN's files may have the separator at the word before it or at the kind.
+fn separator(line: &str) -> Option<usize> {
+    let is_kind = |word: &str| KINDS.iter().any(|kind| word.eq_ignore_ascii_case(kind));
+    let mut quoted = false;
+    let colons = line.char_indices().filter(|(_, c)| {
+        quoted ^= *c == '"';
+        *c == ':' && !quoted
+    });
+    let colons: Vec<usize> = colons.map(|(at, _)| at).collect();
+    let places = || colons.iter().copied();
+    let blank = |c: char| c.is_ascii_whitespace();
+    let before_kind = |at: &usize| {
+        let (before, after) = (&line[..*at], &line[at + 1..]);
+        (before.is_empty() || before.ends_with(blank) || after.starts_with(blank))
+            && after.split_ascii_whitespace().next().is_some_and(is_kind)
+    };
+    let alone = |at: &usize| {
+        (line[..*at].is_empty() || line[..*at].ends_with(blank))
+            && line[at + 1..].chars().next().is_none_or(blank)
+    };
+    // A kind that is not known may follow a colon that stands alone.
+    let at_a_word = |at: &usize| line[*at + 1..].starts_with(blank);
+    places().find(before_kind).or_else(|| places().find(alone)).or_else(|| places().find(at_a_word))
+}
+
+/// `ID ID : KIND "secret"`. Nothing of a line that is not understood is shown: it may be a key.
 fn entry(location: &Location, line: &str) -> Result<Entry, Finding> {
     let help = "write it like: left.example right.example : PSK \"the key\"";
     let wrong = || unreadable(location, "this is no secret", help);
-    let (owners, rest) = match line.strip_prefix(':') {
-        Some(rest) => ("", rest),
-        None => {
-            let blank = |c: char| c.is_ascii_whitespace();
-            let at = line.match_indices(':').map(|(at, _)| at).find(|at| {
-                line[..*at].ends_with(blank) && line[at + 1..].chars().next().is_none_or(blank)
-            });
-            // FreeS/WAN's files have the colon at the word before it, too.
-            let at = at.or_else(|| line.find(": ")).ok_or_else(wrong)?;
-            (&line[..at], &line[at + 1..])
-        }
-    };
+    let at = separator(line).ok_or_else(wrong)?;
+    let (owners, rest) = (&line[..at], &line[at + 1..]);
     let rest = rest.trim();
     let (kind, rest) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
     let rest = rest.trim();

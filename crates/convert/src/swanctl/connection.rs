@@ -1,7 +1,8 @@
 //! A connection of swanctl.conf. Every setting is taken by something here, or reported.
 
 use super::section::Section;
-use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
+use crate::dialect::Dialect;
+use crate::draft::{Child, Connection, Draft, Method, Pfs, Side, Times, Unfit, offers};
 use crate::finding::Report;
 use crate::gap::{self, Gap};
 use crate::kernel::{self, Kernel};
@@ -403,6 +404,8 @@ fn child(
         transport,
         ah,
         proposals,
+        pfs: Pfs::OfProposals,
+        esn: Dialect::Strongswan.sequence_numbers().to_vec(),
         times,
         auto_start,
         on_demand,

@@ -1,7 +1,7 @@
 //! The text of swanctl.conf → sections and settings as written.
 
 use super::section::Written;
-use crate::finding::{Finding, unreadable};
+use crate::finding::{Finding, Report, unreadable};
 use crate::include::Walk;
 use crate::source::{File, Files, Location, Value};
 use zeroize::Zeroizing;
@@ -13,11 +13,15 @@ const MAX_DEPTH: usize = 12;
 const MAX_ENTRIES: usize = 20_000;
 
 /// Reads a file, and the included files in the place of each `include`.
-pub(super) fn parse(file: File, files: &mut dyn Files) -> Result<Written, Finding> {
+pub(super) fn parse(
+    file: File,
+    files: &mut dyn Files,
+    report: &mut Report,
+) -> Result<Written, Finding> {
     let location = Location { file: file.name.clone(), line: 0 };
     let mut root = Written::new("", location);
     let too_many = "more than 20,000 sections and settings";
-    parse_file(&file, &mut Walk::new(files, MAX_ENTRIES, too_many), &mut root)?;
+    parse_file(&file, &mut Walk::new(files, MAX_ENTRIES, too_many, report), &mut root)?;
     Ok(root)
 }
 
