@@ -48,13 +48,11 @@
 //! | How are files opened, and included ones followed? | `source.rs`, `include.rs` |
 //! | Where are values translated? | `proposal.rs`, `identity.rs`, `traffic.rs`, `quantity.rs` |
 //! | Where do drafts become tunnels, and which side becomes local? | `draft.rs`, `assemble.rs`, `place.rs` |
-//! | What becomes of a tunnel that a policy cannot have? | `sound.rs` |
 //! | Where are preshared keys found for a connection? | `keys.rs` |
 //! | Which settings go into vpnd.toml? | `settings.rs`, `kernel.rs` |
 //! | In which order do tunnels stand? | `order.rs` |
-//! | How is the document written? | `write.rs` |
-//! | What does `vpnctl policy convert` print? | `crates/cli/src/convert.rs` |
-//! | Where are samples of conversions? | `crates/cli/tests/convert/`, for `crates/cli/tests/texts/convert.rs` |
+//! | How is the document written, and what if it would be refused? | `write.rs`, `sound.rs` |
+//! | What does `vpnctl policy convert` print, and where are samples? | `crates/cli/src/convert.rs`, `crates/cli/tests/convert/` |
 #![forbid(unsafe_code)]
 
 pub mod finding;
