@@ -87,8 +87,7 @@
 //! | Which plane serves a tunnel, and how do rules and SAs get there? | `src/planes.rs`, `src/planes/` |
 //! | What keeps traffic from leaving in the clear, also without a gateway? | `src/planes/guard/`; `src/guard/` |
 //! | Who repairs what others remove? | `crates/ike/src/engine/restoration.rs`, `src/planes/capabilities.rs` |
-//! | How are certificates, keys and tokens read? | `src/certificates.rs`, `src/certificates/`, `crates/token` |
-//! | How are revocation lists downloaded and kept? | `src/revocation.rs`, `src/revocation/` |
+//! | How are certificates, keys, tokens and revocation lists read? | `src/certificates/`, `crates/token`, `src/revocation/` |
 //! | Where is the stored policy? | `src/store.rs`; its objects are `crates/policy/src/database.rs` |
 //! | How do SAs keyed by hand come and go, and keep their sequence numbers? | `src/manual.rs`, `src/manual/` |
 //! | Why do no packets pass through a tunnel that is up? | `src/findings.rs`, `src/findings/` |

@@ -10,7 +10,6 @@ use nix::unistd::chown;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use testkit::{FILTERED, NOBODY, Need, ONLY_NEEDS, policies, test};
