@@ -8,7 +8,8 @@ fn transport_mode_takes_off_only_a_plain_header_of_its_own() {
     let pair = Pair::new(kind);
     let good = sample::udp(false, (1, 2), &[0; 16]);
     assert!(pair.protect(&good).is_ok());
-    let mut fragment = good.clone();
+    // Long enough for a fragment that others follow.
+    let mut fragment = sample::udp(false, (1, 2), &[0; 48]);
     fragment[6] = 0x20;
     assert_eq!(pair.protect_all(&fragment, Gso::NONE), Ok(Vec::new()), "kept for the others");
     let mut options = good.clone();
