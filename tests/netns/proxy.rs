@@ -78,6 +78,8 @@ impl Scene {
         fs::write(self.directory.path().join("vpnd.toml"), format!("[ike]\n{PATIENT}"))
             .expect("writable");
         fs::set_permissions(self.directory.path(), Permissions::from_mode(0o755)).expect("ours");
+        // In a user namespace without root's number, a directory of root below /tmp could be anybody's.
+        chown(self.directory.path(), Some(NOBODY.into()), Some(NOBODY.into())).expect("given away");
     }
 
     /// A command of that user, who has no capability and can get none.
