@@ -21,7 +21,9 @@ const NOBODY: u32 = 65_534;
 const PORT: u16 = 8080;
 
 pub fn all() -> Vec<Scenario> {
-    let on_4500 = Setup { charon_connection: "remote_port = 4500", ..Setup::default() };
+    // From port 500, strongSwan sends no non-ESP marker (RFC 7296 §3.1).
+    let ports = "local_port = 4500\n    remote_port = 4500";
+    let on_4500 = Setup { charon_connection: ports, ..Setup::default() };
     vec![
         scenario("responder::on_port_4500", on_4500, |world| {
             let mut responder = Responder::start(world);
