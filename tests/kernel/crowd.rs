@@ -54,7 +54,7 @@ fn more_than_room(offload: &str) {
         ],
     );
     let full = format!("{best} wire 1 952 the device has no room for another SA");
-    told(&world.left.ctl_ok(&["offload"]), &["wire on - 1 024 of 1 024 1 024 of 1 024", &full]);
+    told(&world.left.ctl_ok(&["offload"]), &["wire on - 1 024 of 1 024 1 024 of 1 024 1", &full]);
     let commands = world.left.ctl_ok(&["xfrm"]);
     let states = commands.lines().filter(|line| line.starts_with("ip xfrm state add "));
     let (inside, beyond): (Vec<&str>, Vec<&str>) =

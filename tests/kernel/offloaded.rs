@@ -62,7 +62,7 @@ fn told(offload: &str) {
     assert!(!status.contains("not in wire"), "{status}");
     says(&world.left.ctl_ok(&["status", "site_lan"]), &[&format!("place {shown}")]);
     let table = world.left.ctl_ok(&["offload", "--sas"]);
-    says(&table, &["DEVICE ESP-HW-OFFLOAD TX CHECKSUMS IN OUT", "wire on - 2 2"]);
+    says(&table, &["DEVICE ESP-HW-OFFLOAD TX CHECKSUMS IN OUT ADDRESSES", "wire on - 2 2 1"]);
     let spis = world.left.child_sa("site_dmz");
     for (way, spi) in [("in", &spis["inbound_spi"]), ("out", &spis["outbound_spi"])] {
         let spi = spi.as_str().expect("an SPI");
@@ -146,7 +146,7 @@ fn full() {
     says(
         &world.left.ctl_ok(&["offload"]),
         &[
-            "wire on - 1 of 1 1 of 1",
+            "wire on - 1 of 1 1 of 1 1",
             "packet wire 2 the device has no room for another SA",
             "crypto wire 2 the device has no room for another SA",
         ],
@@ -156,7 +156,7 @@ fn full() {
     let moved = "moved into a network card or out of one: 2 SAs\n";
     assert_eq!(world.left.ctl_ok(&["resync"]), moved);
     assert_eq!(world.places(), [4, 0, 0]);
-    says(&world.left.ctl_ok(&["offload"]), &["wire on - 2 2"]);
+    says(&world.left.ctl_ok(&["offload"]), &["wire on - 2 2 1"]);
     let status = world.left.ctl_ok(&["status"]);
     assert!(!status.contains("not in wire"), "{status}");
     world.passes();
@@ -230,7 +230,7 @@ fn pulled(offload: &str) {
         ],
     );
     let counted = format!("{offload} wire 4 the device has gone");
-    says(&world.left.ctl_ok(&["offload"]), &["wire gone - 0 0", &counted]);
+    says(&world.left.ctl_ok(&["offload"]), &["wire gone - 0 0 0", &counted]);
     world.left.await_log(&["the device has gone; software instead"]);
     watch.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
     world.stop();
