@@ -184,7 +184,12 @@ impl Guest {
         let outcomes = match self.outcomes.get_or_init(|| self.boot()) {
             Ok(outcomes) => outcomes,
             Err(why) if why.contains(UNKNOWN_STATE) => {
-                return without("the guest kernel cannot run on a processor with AMX");
+                let why = "the guest kernel cannot run on a processor with AMX";
+                // Nothing can be installed against it. `build-kernel` mends the kernel that it makes.
+                return match self.kernel {
+                    Kernel::Packaged => Ok(leave_out(why)),
+                    Kernel::Any | Kernel::Built => without(why),
+                };
             }
             Err(why) => return Err(why.into()),
         };
