@@ -95,8 +95,12 @@ fn each_script_says_what_it_lacks_before_it_begins() {
             },
             false => Command::new("bash"),
         };
+        command.arg(root().join(&name));
+        if name.ends_with("build-kernel") {
+            // Where this machine has the kernel already, the script has nothing to do and needs nothing.
+            command.arg(programs.path().join("kernel"));
+        }
         let Output { status, stdout, stderr } = command
-            .arg(root().join(&name))
             .current_dir(root())
             .env("PATH", programs.path())
             .stdin(Stdio::null())

@@ -25,8 +25,8 @@ impl Pin {
     }
 }
 
-/// Rounds of the derivation of a [`Fingerprint`]: some tenths of a second.
-const ROUNDS: NonZeroU32 = NonZeroU32::new(600_000).expect("not zero");
+/// Rounds of the derivation of a [`Fingerprint`]: some hundredths of a second, which count as time of the token.
+const ROUNDS: NonZeroU32 = NonZeroU32::new(100_000).expect("not zero");
 
 /// Knows a PIN again, and does not tell it: few PINs are possible, and whoever reads this process's memory could try
 /// them all if that were cheap.
