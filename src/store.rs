@@ -69,7 +69,7 @@ pub enum StoreError {
     Changeable {
         /// The directory or its file.
         path: PathBuf,
-        /// Who may, and the cure.
+        /// The users who may change it, and the cure.
         problem: Changeable,
     },
     /// Its content is no policy.

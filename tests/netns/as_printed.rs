@@ -29,7 +29,7 @@ export PATH=$PWD:$(dirname $(readlink acfo)):$PATH
 exec 2>&1
 ";
 
-/// What a host forgets in a restart of the machine.
+/// The command removes the files that a restart of the machine would remove.
 const REBOOT: &str = "umount /run; mount -t tmpfs none /run";
 
 /// A line that no command prints.
@@ -87,7 +87,7 @@ impl Host {
         }
     }
 
-    /// What a command prints that succeeds.
+    /// The output of a command, which must succeed.
     fn told(&mut self, line: &str) -> String {
         let (status, told) = self.run(line);
         assert_eq!(status, 0, "{line}: {told}");

@@ -203,7 +203,7 @@ fn outcomes(printed: &str) -> Outcomes {
     found
 }
 
-/// What an ordinary user is told who cannot use the TUN driver, and who cannot make namespaces either.
+/// An ordinary user who can neither use the TUN driver nor make namespaces is told so by each program.
 fn programs_tell() {
     let [vpnd, vpnctl] = [env!("CARGO_BIN_EXE_vpnd"), env!("CARGO_BIN_EXE_vpnctl")];
     let directory = tempfile::tempdir().expect("a temporary directory");

@@ -49,7 +49,7 @@ fn warned(gateway: &Gateway, arguments: &[&str]) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
-/// What a start writes to the log.
+/// The lines that a start writes to the log.
 fn logged(gateway: &mut Gateway) -> String {
     let before = gateway.log().len();
     gateway.start();

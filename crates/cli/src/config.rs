@@ -127,7 +127,7 @@ pub enum ConfigError {
     Changeable {
         /// The file.
         path: PathBuf,
-        /// Who may, and the cure.
+        /// The users who may change it, and the cure.
         problem: Changeable,
     },
     /// It is no TOML, or has a field of another name or type.

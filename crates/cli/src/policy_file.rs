@@ -82,7 +82,7 @@ pub enum PolicyFileError {
     Changeable {
         /// The file.
         path: PathBuf,
-        /// Who may, and the cure.
+        /// The users who may change it, and the cure.
         problem: Changeable,
     },
     /// It has errors, listed here.

@@ -1,4 +1,4 @@
-//! What the reader of policies refuses does not become part of one: it is left out and told.
+//! Tunnels that the reader of policies would refuse are left out of the converted policy, and told.
 
 use super::finding::Report;
 use super::source::Location;

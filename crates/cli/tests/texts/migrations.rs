@@ -23,7 +23,7 @@ fn read(
     convert(format, file("ipsec.conf", text), secrets, files, options)
 }
 
-/// What is made of an ipsec.conf whose dialect nobody says.
+/// Converts an ipsec.conf; its own words decide the dialect.
 fn ipsec(text: &str) -> Converted {
     with(text, &Options::default())
 }

@@ -1,5 +1,5 @@
-//! What each daemon offers where the file names nothing, without the algorithms that `vpnd` does not have and without
-//! weak ones.
+//! The algorithms that each daemon offers if the file names none. Those that `vpnd` does not have, and weak ones, are
+//! left out.
 
 use super::words::{Cipher, Lists};
 use crate::dialect::Dialect;
