@@ -32,8 +32,8 @@ extern "C" {
 
 /*
  Starts a gateway with a policy: the text of an AIX_VPN XML file. `name_servers`: addresses of DNS servers behind the
- tunnels, separated by commas, or NULL. Tunnels are started by the connections that need them. Returns NULL after an
- error, whose reason is then in `error`.
+ tunnels, separated by commas, or NULL. Tunnels are started by the connections that need them, or by their peers:
+ `vpn_listening_error` tells whether peers can. Returns NULL after an error, whose reason is then in `error`.
 
  # Safety
  The texts end with a zero. `error` is NULL, or has `error_size` octets.
@@ -42,6 +42,32 @@ vpn_tunnel *vpn_open(const char *policy,
                      const char *name_servers,
                      char *error,
                      size_t error_size);
+
+/*
+ Starts a gateway as `vpn_open` does, whose peers begin at certain addresses of this host: on UDP port 4500, and on
+ port 500 beside it if this user may have it. `listen`: these addresses, separated by commas; 0.0.0.0 and :: stand for
+ all. It is an error if UDP port 4500 is taken there. With an empty text, only this side begins. With NULL, peers
+ begin at the addresses that the policy gives to this side, as far as the ports are free.
+
+ # Safety
+ As `vpn_open`.
+ */
+vpn_tunnel *vpn_open_listening(const char *policy,
+                               const char *name_servers,
+                               const char *listen,
+                               char *error,
+                               size_t error_size);
+
+/*
+ Tells whether peers can begin all tunnels that the policy lets them begin: returns 0 if so, and -1 if not, with the
+ tunnels and the reasons in `error`, one tunnel a line.
+
+ # Safety
+ `error` is NULL, or has `error_size` octets.
+ */
+int vpn_listening_error(const vpn_tunnel *tunnel,
+                        char *error,
+                        size_t error_size);
 
 /*
  Ends a gateway. All calls that are under way end at once with the error "the gateway has stopped", its connections

@@ -42,7 +42,10 @@ pub enum StartError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// Peers cannot begin at an address of [`listen`](crate::Builder::listen).
-    #[error("cannot listen on {0}")]
+    #[error(
+        "cannot listen on {0}. Choose another address of this host, or leave the choice to the policy: a port that is \
+         taken is then only a warning"
+    )]
     Listen(#[from] ListenError),
     /// The runtime cannot watch a socket.
     #[error("watching the port of ESP in UDP: {0}")]

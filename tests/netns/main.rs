@@ -29,6 +29,7 @@ mod guide;
 mod held;
 mod install;
 mod kills;
+mod listen_ike;
 mod manual;
 mod metrics;
 mod nat;
@@ -74,6 +75,7 @@ fn main() -> std::process::ExitCode {
         page::trials(),
         path_mtu::trials(),
         proxy::trials(),
+        listen_ike::trials(),
         exec::trials(),
         no_traffic::trials(),
         authentication_header::trials(),

@@ -38,7 +38,7 @@ pub fn trials() -> Vec<Trial> {
 pub struct Scene {
     pub hub: Gateway,
     pub host: Space,
-    _nat: Space,
+    _nat: Option<Space>,
     pub directory: tempfile::TempDir,
 }
 
@@ -58,9 +58,25 @@ impl Scene {
         Space::connect((&nat, "in", &["172.16.1.1/24"]), (&host, "wire", &["172.16.1.2/24"]));
         host.ip("route add default via 172.16.1.1");
         hub.start();
+        Self::of(hub, host, Some(nat), &own)
+    }
+
+    /// A gateway that may begin, and a host on the same wire, with two addresses there.
+    pub fn on_one_wire() -> Self {
+        let [own, of_hub] = policies::site();
+        let mut hub = Gateway::new("hub", &of_hub, PATIENT, "");
+        hub.space.ip("address add 10.2.0.1/32 dev lo");
+        let host = Space::new("guest");
+        let addresses = &["192.0.2.1/24", "192.0.2.3/24"];
+        Space::connect((&host, "wire", addresses), (&hub.space, "wire", &["192.0.2.2/24"]));
+        hub.start();
+        Self::of(hub, host, None, &own)
+    }
+
+    fn of(hub: Gateway, host: Space, nat: Option<Space>, policy: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let scene = Self { hub, host, _nat: nat, directory };
-        scene.prepare(&own);
+        scene.prepare(policy);
         scene
     }
 
@@ -109,9 +125,14 @@ impl Scene {
         command
     }
 
-    fn proxy(&self, arguments: &[&str]) -> Proxy {
+    pub fn proxy(&self, arguments: &[&str]) -> Proxy {
+        self.proxy_with(arguments, Stdio::inherit())
+    }
+
+    /// The same with a place for its log.
+    pub fn proxy_with(&self, arguments: &[&str], log: Stdio) -> Proxy {
         let mut command = self.command(arguments);
-        command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+        command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(log);
         let mut process = self.host.run(move || command.spawn()).expect("setpriv is there");
         let mut line = String::new();
         let printed = process.stdout.take().expect("it is piped");
@@ -182,13 +203,13 @@ fn serve(listener: TcpListener, body: Vec<u8>) {
     });
 }
 
-struct Proxy {
+pub struct Proxy {
     process: Child,
     address: String,
 }
 
 impl Proxy {
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process"));
         kill(id, Signal::SIGTERM).expect("ours");
         assert!(self.process.wait().expect("a child of ours").success());

@@ -53,6 +53,8 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// Addresses of this end in the tunnels.
     pub addresses: Vec<IpAddr>,
+    /// Addresses of this host at which peers can begin; `None`: the policy's.
+    pub listen_ike: Option<Vec<IpAddr>>,
     /// Servers behind the tunnels that resolve names.
     pub name_servers: Vec<IpAddr>,
     /// The level of the log.
@@ -146,6 +148,10 @@ pub fn run(options: &Options) -> Result<ExitCode, ExecError> {
         .in_process()
         .crypto(config.crypto.choice())
         .addresses(options.addresses.clone());
+    let builder = match &options.listen_ike {
+        Some(addresses) => builder.listen(addresses.clone()),
+        None => builder,
+    };
     runtime.block_on(async {
         let (device, offloads) = inside.device()?;
         let device = Tun::new(device, offloads).map_err(system("read the tunnel's device"))?;

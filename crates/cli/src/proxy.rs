@@ -42,6 +42,8 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// Where the proxy listens.
     pub listen: SocketAddr,
+    /// Addresses of this host at which peers can begin; `None`: the policy's.
+    pub listen_ike: Option<Vec<IpAddr>>,
     /// Ports of this host that lead into the tunnels.
     pub local: Vec<Forward>,
     /// Ports in the tunnels that lead to this host's network.
@@ -136,6 +138,10 @@ pub fn run(options: &Options) -> Result<(), ProxyError> {
         .crypto(config.crypto.choice())
         .addresses(options.addresses.clone())
         .name_servers(options.name_servers.clone());
+    let builder = match &options.listen_ike {
+        Some(addresses) => builder.listen(addresses.clone()),
+        None => builder,
+    };
     runtime.block_on(async {
         let signals = Signals::new()
             .map_err(|source| StartupError::System { what: "listen for signals", source })?;

@@ -6,6 +6,7 @@ mod demo;
 mod exec;
 mod guard;
 mod install;
+mod listen_ike;
 mod proxy;
 mod release;
 mod start;

@@ -31,7 +31,8 @@ def _load():
     library = ctypes.CDLL(name or "libvpn_ffi.so")
     text, handle, size = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
     for function, result, arguments in (
-        ("vpn_open", handle, (text, text, text, size)),
+        ("vpn_open_listening", handle, (text, text, text, text, size)),
+        ("vpn_listening_error", ctypes.c_int, (handle, text, size)),
         ("vpn_close", None, (handle,)),
         ("vpn_connect_begin", handle, (handle, text, text, size)),
         ("vpn_call_fd", ctypes.c_int, (handle,)),
@@ -112,18 +113,25 @@ async def _readable(descriptor):
 class Tunnel:
     """A gateway in this process with a policy: the text of an AIX_VPN XML file.
 
-    name_servers are addresses of DNS servers behind the tunnels. Tunnels are started by the connections that need them.
+    name_servers are addresses of DNS servers behind the tunnels. Tunnels are started by the connections that need them,
+    or by their peers. listen has the addresses of this host at which peers begin, on UDP port 4500; it is an Error if
+    the port is taken there. Without it, peers begin at the addresses that the policy gives to this side, as far as the
+    port is free. With (), only this side begins.
+
     Leaving `async with` ends connects that are under way with an Error, and takes at most a few seconds.
     """
 
-    def __init__(self, policy, name_servers=()):
+    def __init__(self, policy, name_servers=(), listen=None):
         self._policy, self._servers = policy, ",".join(name_servers)
+        if isinstance(listen, str):
+            listen = (listen,)
+        self._listen = None if listen is None else ",".join(map(str, listen)).encode()
         self._library, self._tunnel = _load(), None
 
     def _open(self):
         reason = ctypes.create_string_buffer(_ERROR)
-        self._tunnel = self._library.vpn_open(
-            self._policy.encode(), self._servers.encode(), reason, _ERROR
+        self._tunnel = self._library.vpn_open_listening(
+            self._policy.encode(), self._servers.encode(), self._listen, reason, _ERROR
         )
         if not self._tunnel:
             raise Error(reason.value.decode())
@@ -148,6 +156,13 @@ class Tunnel:
         closing = asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
         await asyncio.shield(closing)
+
+    def listening_error(self):
+        """Why peers cannot begin tunnels that the policy lets them begin, or None if they can."""
+        reason = ctypes.create_string_buffer(_ERROR)
+        if self._library.vpn_listening_error(self._tunnel, reason, _ERROR):
+            return Error(reason.value.decode())
+        return None
 
     async def open_connection(self, host, port):
         """Connects to a host behind a tunnel. Returns asyncio's reader and writer.

@@ -30,22 +30,38 @@ pub struct Listener {
 }
 
 impl Tunnel {
-    /// Starts a gateway with the text of a policy, and the addresses of DNS servers, separated by commas.
+    /// Starts a gateway with the text of a policy, and the addresses of DNS servers, separated by commas. `listen`: the
+    /// addresses at which peers can begin, likewise, or `None` for those of the policy.
     ///
     /// # Errors
     /// If one of them is wrong, or the gateway cannot start.
-    pub fn open(policy: &str, servers: &str) -> Result<Self, String> {
+    pub fn open(policy: &str, servers: &str, listen: Option<&str>) -> Result<Self, String> {
         let loaded = xml::read("policy", policy).map_err(|errors| errors.to_string())?;
         let servers = name_servers(servers)?;
+        let listen = listen.map(own_addresses).transpose()?;
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start threads: {error}"))?;
         let builder = vpn::Gateway::builder(loaded.policy).in_process().name_servers(servers);
+        let builder = match listen {
+            Some(addresses) => builder.listen(addresses),
+            None => builder,
+        };
         let (gateway, network) =
             runtime.block_on(builder.start()).map_err(|error| error.to_string())?;
         let handle = runtime.handle().clone();
         let owned = Mutex::new(Some((runtime, gateway)));
         Ok(Self { handle, network, life: Arc::new(Life::new(STOPPED)), owned })
+    }
+
+    /// Why peers cannot begin tunnels that the policy lets them begin, one tunnel a line.
+    pub fn unreachable(&self) -> Option<String> {
+        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, gateway) = owned.as_ref()?;
+        let unreachable = gateway.listening()?.unreachable;
+        let lines = unreachable.iter().map(|(name, why)| format!("tunnel {name}: {why}"));
+        let lines: Vec<String> = lines.collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
     /// Begins to connect.
@@ -106,9 +122,25 @@ impl Listener {
     }
 }
 
+fn parts(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn own_addresses(text: &str) -> Result<Vec<IpAddr>, String> {
+    let parsed = |part: &str| {
+        let has_port = part.parse::<SocketAddr>().is_ok();
+        part.parse().map_err(|_| match has_port {
+            true => format!(
+                "listen: {part:?}: peers begin on UDP port 4500, and on port 500; leave the port out"
+            ),
+            false => format!("listen: {part:?}: it has to be an address of this host"),
+        })
+    };
+    parts(text).map(parsed).collect()
+}
+
 fn name_servers(text: &str) -> Result<Vec<SocketAddr>, String> {
-    let servers = text.split(',').map(str::trim).filter(|server| !server.is_empty());
-    servers
+    parts(text)
         .map(|server| {
             let address = server.parse().map(|address: IpAddr| SocketAddr::new(address, 53));
             let address = address.or_else(|_| server.parse());

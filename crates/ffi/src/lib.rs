@@ -31,7 +31,7 @@ use calls::Call;
 use gateway::{Listener, Tunnel};
 use handles::Handles;
 use std::ffi::{CStr, c_char, c_int};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::time::Duration;
 use streams::Stream;
 
@@ -106,8 +106,8 @@ unsafe fn text<'t>(text: *const c_char, what: &str) -> Result<&'t str, String> {
 }
 
 /// Starts a gateway with a policy: the text of an AIX_VPN XML file. `name_servers`: addresses of DNS servers behind the
-/// tunnels, separated by commas, or NULL. Tunnels are started by the connections that need them. Returns NULL after an
-/// error, whose reason is then in `error`.
+/// tunnels, separated by commas, or NULL. Tunnels are started by the connections that need them, or by their peers:
+/// `vpn_listening_error` tells whether peers can. Returns NULL after an error, whose reason is then in `error`.
 ///
 /// # Safety
 /// The texts end with a zero. `error` is NULL, or has `error_size` octets.
@@ -115,6 +115,25 @@ unsafe fn text<'t>(text: *const c_char, what: &str) -> Result<&'t str, String> {
 pub unsafe extern "C" fn vpn_open(
     policy: *const c_char,
     name_servers: *const c_char,
+    error: *mut c_char,
+    error_size: usize,
+) -> *mut vpn_tunnel {
+    // SAFETY: as this function's.
+    unsafe { vpn_open_listening(policy, name_servers, null(), error, error_size) }
+}
+
+/// Starts a gateway as `vpn_open` does, whose peers begin at certain addresses of this host: on UDP port 4500, and on
+/// port 500 beside it if this user may have it. `listen`: these addresses, separated by commas; 0.0.0.0 and :: stand for
+/// all. It is an error if UDP port 4500 is taken there. With an empty text, only this side begins. With NULL, peers
+/// begin at the addresses that the policy gives to this side, as far as the ports are free.
+///
+/// # Safety
+/// As `vpn_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vpn_open_listening(
+    policy: *const c_char,
+    name_servers: *const c_char,
+    listen: *const c_char,
     error: *mut c_char,
     error_size: usize,
 ) -> *mut vpn_tunnel {
@@ -126,10 +145,36 @@ pub unsafe extern "C" fn vpn_open(
             // SAFETY: as this function's.
             false => unsafe { text(name_servers, "name_servers") }?,
         };
-        Ok(TUNNELS.add(Tunnel::open(policy, servers)?))
+        let listen = match listen.is_null() {
+            true => None,
+            // SAFETY: as this function's.
+            false => Some(unsafe { text(listen, "listen") }?),
+        };
+        Ok(TUNNELS.add(Tunnel::open(policy, servers, listen)?))
     };
     // SAFETY: as this function's.
     unsafe { told(open(), error, error_size) }
+}
+
+/// Tells whether peers can begin all tunnels that the policy lets them begin: returns 0 if so, and -1 if not, with the
+/// tunnels and the reasons in `error`, one tunnel a line.
+///
+/// # Safety
+/// `error` is NULL, or has `error_size` octets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vpn_listening_error(
+    tunnel: *const vpn_tunnel,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    let reason = match TUNNELS.get(tunnel, "tunnel") {
+        Ok(tunnel) => tunnel.unreachable(),
+        Err(reason) => Some(reason),
+    };
+    let Some(reason) = reason else { return 0 };
+    // SAFETY: as this function's.
+    unsafe { tell(error, error_size, &reason) };
+    -1
 }
 
 /// Ends a gateway. All calls that are under way end at once with the error "the gateway has stopped", its connections

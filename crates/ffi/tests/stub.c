@@ -24,6 +24,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static vpn_call *calls[HANDLES];
 static int tunnels, streams, opening, held;
+/* The addresses of the last vpn_open_listening. */
+static char *listening;
 
 /* Has vpn_open wait until it is called with 0. */
 void stub_hold(int on) {
@@ -69,9 +71,16 @@ void stub_live(int counts[3]) {
     pthread_mutex_unlock(&lock);
 }
 
-vpn_tunnel *vpn_open(const char *policy, const char *name_servers, char *error, size_t error_size) {
+const char *stub_listening(void) {
+    return listening;
+}
+
+vpn_tunnel *vpn_open_listening(const char *policy, const char *name_servers, const char *listen, char *error,
+                               size_t error_size) {
     (void)policy, (void)name_servers, (void)error, (void)error_size;
     pthread_mutex_lock(&lock);
+    free(listening);
+    listening = listen ? strdup(listen) : NULL;
     opening++;
     pthread_cond_broadcast(&changed);
     while (held)
@@ -80,6 +89,12 @@ vpn_tunnel *vpn_open(const char *policy, const char *name_servers, char *error, 
     tunnels++;
     pthread_mutex_unlock(&lock);
     return (vpn_tunnel *)&tunnels;
+}
+
+int vpn_listening_error(const vpn_tunnel *tunnel, char *error, size_t error_size) {
+    (void)tunnel;
+    snprintf(error, error_size, "tunnel t: the peer cannot begin");
+    return listening ? 0 : -1;
 }
 
 void vpn_close(vpn_tunnel *tunnel) {

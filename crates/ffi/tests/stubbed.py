@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import ctypes
 import gc
+import ipaddress
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ import threading
 import vpn
 
 stub = ctypes.CDLL(os.environ["VPN_LIBRARY"])
+stub.stub_listening.restype = ctypes.c_char_p
 
 
 def live():
@@ -124,8 +126,21 @@ async def not_entered():
     stub.stub_hold(0)
 
 
+async def listening():
+    """The library gets the addresses at which peers begin."""
+    two = [ipaddress.ip_address("192.0.2.1"), "2001:db8::1"]
+    for listen, text in ((None, None), ((), b""), ("192.0.2.1", b"192.0.2.1"), (two, b"192.0.2.1,2001:db8::1")):
+        async with vpn.Tunnel("policy", listen=listen) as tunnel:
+            assert stub.stub_listening() == text, stub.stub_listening()
+            error = tunnel.listening_error()
+            if listen is None:
+                assert isinstance(error, vpn.Error) and str(error) == "tunnel t: the peer cannot begin", error
+            else:
+                assert error is None, error
+
+
 def main():
-    scenes = [connected, dropped, left, left_with_busy_threads, not_entered]
+    scenes = [listening, connected, dropped, left, left_with_busy_threads, not_entered]
     scenes += [lambda after=after: cancelled(after) for after in range(-1, 6)]
     for scene in scenes:
         asyncio.run(scene())

@@ -117,6 +117,7 @@ mod tests {
             lenient: false,
             config: None,
             addresses: parse(addresses),
+            listen_ike: None,
             name_servers: parse(servers),
             log_level: "warn".parse().expect("a level"),
             log_format: None,

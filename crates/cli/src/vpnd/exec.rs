@@ -1,9 +1,11 @@
 //! `vpnd exec`
 
+use super::listen_ike::ListenIke;
 use crate::commands::{Failure, Run, Session};
 use crate::config::{LogFormat, LogLevel};
 use crate::exec::{self, OWN_FAILURE, Options};
 use clap::{Args, ValueHint};
+use std::error::Error;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -34,6 +36,8 @@ pub struct Exec {
     /// Address of this end in the tunnels [default: the first of each tunnel's local network]
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<IpAddr>,
+    #[command(flatten)]
+    listen_ike: ListenIke,
     /// Server behind a tunnel that resolves names [default: names are not resolved]
     #[arg(long, value_name = "ADDRESS")]
     dns: Vec<IpAddr>,
@@ -62,20 +66,26 @@ impl Run for Exec {
         let Some(policy) = self.policy.clone().filter(|_| !self.inside) else {
             return Ok(exec::run_inside(&self.command));
         };
+        let failed = |error: &dyn Error| {
+            eprintln!("vpnd: {error}");
+            ExitCode::from(OWN_FAILURE)
+        };
+        let listen_ike = match self.listen_ike.addresses() {
+            Ok(addresses) => addresses,
+            Err(error) => return Ok(failed(&error)),
+        };
         let options = Options {
             policy,
             lenient: self.lenient,
             config: self.config.clone(),
             addresses: self.address.clone(),
+            listen_ike,
             name_servers: self.dns.clone(),
             log_level: self.log_level.clone(),
             log_format: self.log_format,
             exit_with_parent: self.exit_with_parent,
             command: self.command.clone(),
         };
-        Ok(exec::run(&options).unwrap_or_else(|error| {
-            eprintln!("vpnd: {error}");
-            ExitCode::from(OWN_FAILURE)
-        }))
+        Ok(exec::run(&options).unwrap_or_else(|error| failed(&error)))
     }
 }

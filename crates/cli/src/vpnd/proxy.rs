@@ -1,5 +1,6 @@
 //! `vpnd proxy`
 
+use super::listen_ike::ListenIke;
 use crate::commands::{Failure, Run, Session};
 use crate::config::LogFormat;
 use crate::proxy::{self, Forward, Options};
@@ -19,6 +20,7 @@ Examples:
   vpnd proxy --policy site.xml --dns 10.2.0.53          names are resolved behind the tunnel
   vpnd proxy --policy site.xml -L 5432:10.2.0.7:5432    127.0.0.1:5432 leads to 10.2.0.7:5432
   vpnd proxy --policy site.xml -R 8080:127.0.0.1:80     port 8080 in the tunnel leads to port 80
+  vpnd proxy --policy site.xml --listen-ike none        beside a vpnd: only this side begins, and UDP port 4500 stays free
 
 It needs no capability, no device and no route, and changes nothing on this host. Tunnels are started when a connection \
 needs them. The same port takes SOCKS5 (RFC 1928) and HTTP CONNECT. Whoever can connect to it uses the tunnels, and so does \
@@ -34,6 +36,8 @@ pub struct Proxy {
     /// Loopback address and port of the proxy; port 0: one that is free
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
     listen: SocketAddr,
+    #[command(flatten)]
+    listen_ike: ListenIke,
     /// Leads a port of this host to an address or name behind a tunnel
     #[arg(short = 'L', value_name = "[ADDRESS:]PORT:HOST:PORT")]
     local: Vec<Forward>,
@@ -62,11 +66,13 @@ pub struct Proxy {
 
 impl Run for Proxy {
     fn run(&self, _: &mut Session) -> Result<ExitCode, Failure> {
+        let listen_ike = self.listen_ike.addresses().map_err(|e| Failure::Other(e.into()))?;
         let options = Options {
             policy: self.policy.clone(),
             lenient: self.lenient,
             config: self.config.clone(),
             listen: self.listen,
+            listen_ike,
             local: self.local.clone(),
             remote: self.remote.clone(),
             addresses: self.address.clone(),
