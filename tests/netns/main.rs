@@ -15,6 +15,7 @@ mod cleanup;
 mod cleartext;
 mod commands;
 mod confinement;
+mod constraints;
 mod crypto;
 mod daemon;
 mod demo;
@@ -110,6 +111,7 @@ fn main() -> std::process::ExitCode {
         reload::trials(),
         commands::trials(),
         confinement::trials(),
+        constraints::trials(),
         crypto::trials(),
         daemon::trials(),
         shells::trials(),

@@ -12,6 +12,7 @@ mod certificates;
 mod childless;
 mod collisions;
 mod conformance;
+mod constraints;
 mod crossing;
 mod datapath;
 mod delete;

@@ -6,9 +6,8 @@ use ike::proof::trust::{Item, Material, Trust};
 use policy::{KeyKind, Secret};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
-    CrlIssuingDistributionPoint, CrlScope, DistinguishedName, DnType, GeneralSubtree, IsCa, Issuer,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints, RevokedCertParams, SanType,
-    SerialNumber,
+    CrlIssuingDistributionPoint, CrlScope, CustomExtension, DistinguishedName, DnType, IsCa,
+    Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -97,13 +96,19 @@ impl Authority {
         Self { params, key, der }
     }
 
-    /// An authority below this one that may vouch only for this domain.
-    pub fn below_for(&self, name: &str, domain: &str) -> Self {
+    /// An authority of its own with this extension.
+    pub fn root_with(name: &str, extension: CustomExtension) -> Self {
         let mut params = Self::params(name);
-        params.name_constraints = Some(NameConstraints {
-            permitted_subtrees: vec![GeneralSubtree::DnsName(domain.into())],
-            excluded_subtrees: vec![],
-        });
+        params.custom_extensions.push(extension);
+        let key = key(KeyKind::EcdsaP256, name);
+        let der = params.self_signed(&*key).expect("signs").der().to_vec();
+        Self { params, key, der }
+    }
+
+    /// An authority below this one with this extension.
+    pub fn below_extended(&self, name: &str, extension: CustomExtension) -> Self {
+        let mut params = Self::params(name);
+        params.custom_extensions.push(extension);
         let key = key(KeyKind::EcdsaP256, name);
         let der = self.sign(&params, &key);
         Self { params, key, der }

@@ -2,6 +2,7 @@
 
 mod algorithms;
 pub mod certificate;
+mod constraints;
 pub mod crl;
 mod job;
 mod key;
@@ -12,6 +13,7 @@ mod path;
 pub(crate) mod psk;
 mod revocation;
 mod scheme;
+mod shown;
 pub(crate) mod signature;
 mod signed;
 pub mod trust;

@@ -75,6 +75,29 @@ impl DistinguishedName {
         self.der == other.der || self.prepared() == other.prepared()
     }
 
+    /// Returns `true` if this name begins with all RDNs of the other one, compared as in [`DistinguishedName::matches`];
+    /// `None` if a value decides that has a string type which is compared octet by octet.
+    pub fn is_within(&self, above: &Self) -> Option<bool> {
+        let (name, above) = (self.prepared(), above.prepared());
+        if name.len() < above.len() {
+            return Some(false);
+        }
+        let mut comparable = true;
+        for (ours, theirs) in name.iter().zip(&above).filter(|(ours, theirs)| ours != theirs) {
+            let types = |rdn: &[(String, Value)]| -> Vec<String> {
+                rdn.iter().map(|(kind, _)| kind.clone()).collect()
+            };
+            let texts = |rdn: &[(String, Value)]| {
+                rdn.iter().all(|(_, value)| matches!(value, Value::Text(_)))
+            };
+            if types(ours) != types(theirs) || texts(ours) && texts(theirs) {
+                return Some(false);
+            }
+            comparable = false;
+        }
+        comparable.then_some(true)
+    }
+
     fn rdns(&self) -> RdnSequence {
         RdnSequence::from_der(&self.der).expect("read before it was stored")
     }
@@ -279,6 +302,24 @@ mod tests {
     #[test]
     fn an_rdn_is_a_set() {
         assert!(name("OU=Sales+CN=J Smith,DC=net").matches(&name("CN=j smith+OU=sales,DC=net")));
+    }
+
+    #[test]
+    fn a_name_is_within_those_that_it_begins_with() {
+        let is_within = |text: &str, above: &str| name(text).is_within(&name(above));
+        for above in ["O=EXAMPLE", "OU=lab,O=Example", "CN=a,OU=Lab,O=Example"] {
+            assert_eq!(is_within("CN=a,OU=Lab,O=Example", above), Some(true), "{above}");
+        }
+        for above in ["OU=Lab", "O=Exam", "OU=Sales,O=Example", "CN=b,CN=a,OU=Lab,O=Example"] {
+            assert_eq!(is_within("CN=a,OU=Lab,O=Example", above), Some(false), "{above}");
+        }
+        // A TeletexString.
+        let teletex = "2.5.4.10=#14074578616d706c65";
+        assert_eq!(is_within(teletex, teletex), Some(true));
+        assert_eq!(is_within("CN=a,O=Example", teletex), None);
+        assert_eq!(is_within("CN=a,OU=Example", teletex), Some(false), "another type of attribute");
+        let above = name("OU=Lab").below(teletex);
+        assert_eq!(name("CN=a,OU=Sales,O=Example").is_within(&above), Some(false));
     }
 
     #[test]

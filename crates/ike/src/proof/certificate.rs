@@ -7,10 +7,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 use x509_cert::Certificate as X509;
 use x509_cert::der::asn1::{ObjectIdentifier, UintRef};
+use x509_cert::der::oid::AssociatedOid;
 use x509_cert::der::{Decode, Encode, Reader, SliceReader};
 use x509_cert::ext::pkix::name::{DistributionPointName, GeneralName};
 use x509_cert::ext::pkix::{
-    BasicConstraints, CrlDistributionPoints, KeyUsage, SubjectAltName, SubjectKeyIdentifier,
+    BasicConstraints, CrlDistributionPoints, KeyUsage, NameConstraints, SubjectAltName,
+    SubjectKeyIdentifier,
 };
 
 /// Octets of the longest certificate that is read.
@@ -42,6 +44,7 @@ pub struct Certificate {
     may_sign: bool,
     may_sign_crls: bool,
     names_crls: bool,
+    constrains_names: bool,
     crl_urls: Vec<String>,
 }
 
@@ -114,6 +117,8 @@ impl Certificate {
             may_sign: usage
                 .is_none_or(|usage| usage.digital_signature() || usage.non_repudiation()),
             names_crls: points.is_some(),
+            constrains_names: (tbs.extensions().into_iter().flatten())
+                .any(|extension| extension.extn_id == NameConstraints::OID),
             crl_urls: points.map(|(_, points)| addresses(&points)).unwrap_or_default(),
         })
     }
@@ -176,6 +181,11 @@ impl Certificate {
     /// Returns `true` if it says where revocation lists are, at addresses or otherwise.
     pub(super) fn names_crls(&self) -> bool {
         self.names_crls
+    }
+
+    /// Returns `true` if it says which names certificates below it may have.
+    pub(super) fn constrains_names(&self) -> bool {
+        self.constrains_names
     }
 
     /// The addresses of its issuer's revocation list.

@@ -1,11 +1,13 @@
 //! The path from a certificate to an authority (RFC 5280 §6, RFC 4945 §5). rustls-webpki decides; this module puts
 //! its refusals in words.
 
-use super::algorithms::ALGORITHMS;
 use super::certificate::Certificate;
+use super::constraints;
+use super::shown::{Algorithms, Shown, Sight, is_signed};
 use super::trust::{RSA_BITS, Trust};
 use policy::KeyKind;
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use std::cell::RefCell;
 use std::time::Duration;
 use webpki::{
     EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
@@ -72,41 +74,71 @@ impl Judge<'_> {
     /// The text for the operator: the certificate that is not valid, the reason, and what to do.
     pub fn path(&self, leaf: &Certificate) -> Result<Path, String> {
         self.check_leaf(leaf)?;
-        let authorities: Vec<&Certificate> =
-            self.trust.authorities.iter().filter(|a| self.is_current(a)).collect();
-        let ders: Vec<CertificateDer<'_>> =
-            authorities.iter().map(|a| CertificateDer::from(a.der())).collect();
-        let anchors: Vec<TrustAnchor<'_>> =
-            ders.iter().filter_map(|der| anchor_from_trusted_cert(der).ok()).collect();
-        let others: Vec<CertificateDer<'_>> =
-            self.between().map(|c| CertificateDer::from(c.der())).collect();
+        let breach = RefCell::new(None);
+        let found = self.find(leaf, Sight::Checkable, &breach);
+        let is_violation = matches!(found, Err(Error::NameConstraintViolation));
+        if is_violation && breach.borrow().is_none() {
+            // rustls-webpki does not say which name it is. If it sees no constraints, all of them are checked here.
+            let _ = self.find(leaf, Sight::Nothing, &breach);
+        }
+        found.map_err(|error| match (&error, breach.take()) {
+            (Error::NameConstraintViolation, Some(text)) => text,
+            _ => self.explain(leaf, &error),
+        })
+    }
+
+    /// The path, where rustls-webpki sees these constraints. `breach` is the text about a constraint that is not met.
+    fn find(
+        &self,
+        leaf: &Certificate,
+        sight: Sight,
+        breach: &RefCell<Option<String>>,
+    ) -> Result<Path, Error> {
+        let authorities = self.trust.authorities.iter().filter(|a| self.is_current(a));
+        let authorities: Vec<Shown<'_>> = authorities.map(|a| Shown::new(a, sight)).collect();
+        let between: Vec<Shown<'_>> = self.between().map(|c| Shown::new(c, sight)).collect();
+        let (authority_ders, between_ders) = (ders(&authorities), ders(&between));
+        let readable = authority_ders.iter().zip(&authorities);
+        let (anchors, authorities): (Vec<TrustAnchor<'_>>, Vec<&Certificate>) = readable
+            .filter_map(|(der, shown)| Some((anchor_from_trusted_cert(der).ok()?, shown.of)))
+            .unzip();
         let der = CertificateDer::from(leaf.der());
-        let explain = |error: Error| self.explain(leaf, &error);
-        let entity = EndEntityCert::try_from(&der).map_err(explain)?;
+        let entity = EndEntityCert::try_from(&der)?;
         let time = UnixTime::since_unix_epoch(self.unix_time);
-        // RFC 5280 §6.1.4 (n), which webpki leaves to its caller.
-        let may_issue = |path: &VerifiedPath<'_>| {
-            let mut used = path.intermediate_certificates();
-            let may = |der: &[u8]| self.between().any(|c| c.der() == der && c.may_issue());
-            match used.all(|used| may(used.der().as_ref())) {
-                true => Ok(()),
-                false => Err(Error::EndEntityUsedAsCa),
+        let whole = |path: &VerifiedPath<'_>| {
+            let used = path.intermediate_certificates().map(|used| {
+                between.iter().find(|s| *s.der == *used.der().as_ref()).map(|shown| shown.of)
+            });
+            let anchor = anchors.iter().position(|anchor| std::ptr::eq(anchor, path.anchor()));
+            let anchor = anchor.map(|at| authorities[at]);
+            let whole = [Some(leaf)].into_iter().chain(used).chain([anchor]);
+            whole.collect::<Option<Vec<_>>>().ok_or(Error::UnknownIssuer)
+        };
+        let is_valid = |path: &VerifiedPath<'_>| {
+            let path = whole(path)?;
+            // RFC 5280 §6.1.4 (n), which webpki leaves to its caller.
+            if !path[1..path.len() - 1].iter().all(|c| c.may_issue()) {
+                return Err(Error::EndEntityUsedAsCa);
             }
+            if between.iter().any(Shown::is_changed) && !is_signed(&path) {
+                return Err(Error::InvalidSignatureForPublicKey);
+            }
+            constraints::check(&path).map_err(|text| {
+                breach.borrow_mut().get_or_insert(text);
+                Error::NameConstraintViolation
+            })
         };
-        let path = entity
-            .verify_for_usage(ALGORITHMS, &anchors, &others, time, Usage, None, Some(&may_issue))
-            .map_err(explain)?;
-        let between = path
-            .intermediate_certificates()
-            .filter_map(|used| self.between().find(|c| c.der() == used.der().as_ref()));
-        let is_anchor = |der: &CertificateDer<'_>| {
-            anchor_from_trusted_cert(der).is_ok_and(|anchor| anchor == *path.anchor())
-        };
-        let Some((_, anchor)) = ders.iter().zip(&authorities).find(|(der, _)| is_anchor(der))
-        else {
-            return Err(explain(Error::UnknownIssuer));
-        };
-        Ok(Path([leaf].into_iter().chain(between).chain([*anchor]).cloned().collect()))
+        let algorithms = Algorithms::new(&between);
+        let path = entity.verify_for_usage(
+            &algorithms.all(),
+            &anchors,
+            &between_ders,
+            time,
+            Usage,
+            None,
+            Some(&is_valid),
+        )?;
+        Ok(Path(whole(&path)?.into_iter().cloned().collect()))
     }
 
     fn between(&self) -> impl Iterator<Item = &Certificate> {
@@ -199,6 +231,10 @@ impl Judge<'_> {
             last.issuer()
         )
     }
+}
+
+fn ders<'s>(shown: &'s [Shown<'_>]) -> Vec<CertificateDer<'s>> {
+    shown.iter().map(|shown| CertificateDer::from(&*shown.der)).collect()
 }
 
 /// The fault of a certificate's validity period.
