@@ -181,7 +181,7 @@ fn child_tunnel(text: &mut String, child: &ChildTunnel, colour: Colour) {
 fn endpoint(endpoint: &Endpoint) -> String {
     let identity = endpoint.identity.to_string();
     match endpoint.address {
-        Some(address) if address.to_string() == identity => identity,
+        Some(address) if endpoint.identity.address() == Some(address) => identity,
         Some(address) => format!("{} at {address}", plain(&identity)),
         None => format!("{} at any address", plain(&identity)),
     }

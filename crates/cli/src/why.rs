@@ -16,8 +16,8 @@ use ike::failure::{Failure, FailureKind};
 use ike::product::Product;
 use ike::status::{self, ChildStatus, Ended, IkeStatus, Next, PastFailure};
 use ike::unreachable::{Lack, UNPROTECTED, Unreachable};
-use policy::Selector;
 use policy::xml::Definitions;
+use policy::{Identity, Selector};
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
@@ -461,12 +461,21 @@ fn named(identities: &Identities) -> Vec<Row> {
             1 => what.to_owned(),
             _ => format!("{what} ({})", parties.tunnel),
         };
-        rows.push(row(of("the peer is"), &parties.remote, Some(peer.clone())));
+        rows.push(identity_row(of("the peer is"), &parties.remote, peer));
         if let Some(asked) = asked {
-            rows.push(row(of("this side is"), &parties.local, Some(asked.clone())));
+            rows.push(identity_row(of("this side is"), &parties.local, asked));
         }
     }
     rows
+}
+
+/// Two identities that meet. Their types are named if they differ, even if the values do as well.
+fn identity_row(item: String, here: &Identity, there: &Identity) -> Row {
+    let text = |identity: &Identity| match here.kind() == there.kind() {
+        true => identity.to_string(),
+        false => identity.qualified(),
+    };
+    Row { item, here: text(here), there: Some(text(there)), differs: !here.matches(there) }
 }
 
 fn wanted(traffic: &Traffic) -> Vec<Row> {
@@ -508,7 +517,7 @@ fn claimed(claim: &Shadowed) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ike::failure::facts::Alternatives;
+    use ike::failure::facts::{Alternatives, Parties};
 
     #[test]
     fn a_key_exchange_that_the_peer_demands_is_compared_with_none() {
@@ -564,6 +573,38 @@ mod tests {
         let told = "set AH_Authentication in IPSecProposal to the peer's HMAC-SHA2-256-128 (write AH_SHA2_256), or the \
                     peer's to HMAC-SHA1-96";
         assert_eq!(cure(Layer::Child, &ah("HMAC-SHA1-96"), &ah("HMAC-SHA2-256-128"))[0], told);
+    }
+
+    #[test]
+    fn identities_of_different_types_differ_whatever_their_values_are() {
+        let key_id = Identity::KeyId(b"branch-7".to_vec());
+        let fqdn = |name: &str| Identity::Fqdn(name.into());
+        let tunnel = "site".to_owned();
+        let known = vec![Parties { tunnel, local: fqdn("HUB.example"), remote: key_id.clone() }];
+        let asked = Some(fqdn("hub.example"));
+        let identities = Identities { peer: fqdn("branch-7"), asked, known };
+        let rows = named(&identities);
+        let row = |item: &str, here: &str, there: &str, differs| Row {
+            item: item.to_owned(),
+            here: here.to_owned(),
+            there: Some(there.to_owned()),
+            differs,
+        };
+        let told = [
+            row("the peer is", "Key_ID branch-7", "FQDN branch-7", true),
+            // They match, RFC 5280 §7.2.
+            row("this side is", "HUB.example", "hub.example", false),
+        ];
+        assert_eq!(rows, told);
+        let facts = Facts::from(identities);
+        assert!(facts.to_string().contains("says it is FQDN branch-7"), "{facts}");
+        assert!(facts.to_string().contains("the peer is Key_ID branch-7"), "{facts}");
+        let cure = Advice { defined: &[], by_stranger: false, peer: None }.on(&facts.into(), &rows);
+        let told = [
+            "set IKERemoteIdentity in IKETunnel to the peer's FQDN branch-7 (write <FQDN Value=\"branch-7\">), or the \
+             peer's own identity to Key_ID branch-7",
+        ];
+        assert_eq!(cure, told);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Identities of peers (RFC 7296 §3.5). No domain name is looked up: it is compared as text.
+//!
+//! Two identities of different types are different, even if their texts are the same. A text for people therefore names the
+//! type wherever the value alone would be read as another type.
 
 use crate::DistinguishedName;
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,6 +88,75 @@ impl Identity {
         }
     }
 
+    /// The name of the type, as the element of a policy has it: `IPV4_Address`, `FQDN`, `Key_ID`, ….
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Ipv4(_) => "IPV4_Address",
+            Self::Ipv6(_) => "IPV6_Address",
+            Self::Fqdn(_) => "FQDN",
+            Self::UserFqdn(_) => "User_FQDN",
+            Self::Dn(_) => "ASN1_DN",
+            Self::KeyId(_) => "Key_ID",
+        }
+    }
+
+    /// The value without its type, as the attribute `Value` of a policy has it. Octets of a key ID that are not
+    /// printable ASCII are escaped.
+    pub fn value(&self) -> Cow<'_, str> {
+        match self {
+            Self::Ipv4(a) => a.to_string().into(),
+            Self::Ipv6(a) => a.to_string().into(),
+            Self::Fqdn(text) | Self::UserFqdn(text) => text.into(),
+            Self::KeyId(octets) => octets.escape_ascii().to_string().into(),
+            Self::Dn(name) => name.to_string().into(),
+        }
+    }
+
+    /// Type and value: `FQDN branch-7`, `Key_ID branch-7`. An address alone says what it is.
+    pub fn qualified(&self) -> String {
+        match self.address() {
+            Some(address) => address.to_string(),
+            None => format!("{} {}", self.kind(), self.value()),
+        }
+    }
+
+    /// The identities of other types with the same value: a peer that is configured with this value may send one of them.
+    pub fn of_other_types(&self) -> Vec<Self> {
+        let value = match self {
+            Self::KeyId(octets) => String::from_utf8_lossy(octets),
+            other => other.value(),
+        };
+        let mut all = vec![
+            Self::Fqdn(value.to_string()),
+            Self::UserFqdn(value.to_string()),
+            Self::KeyId(value.as_bytes().to_vec()),
+        ];
+        all.extend(value.parse::<IpAddr>().ok().map(Self::from));
+        all.extend(value.parse().ok().map(Self::Dn));
+        all.retain(|other| other.kind() != self.kind());
+        all
+    }
+
+    /// Returns `true` if a reader takes the value alone for an identity of this type.
+    fn is_plain(&self) -> bool {
+        let domain = |name: &str| {
+            let permitted = |c: char| c.is_alphanumeric() || "-_.*".contains(c);
+            !name.is_empty() && name.chars().all(permitted) && name.parse::<IpAddr>().is_err()
+        };
+        match self {
+            Self::Ipv4(_) | Self::Ipv6(_) => true,
+            Self::Fqdn(name) => domain(name),
+            Self::UserFqdn(name) => {
+                let reads = |(user, host): (&str, &str)| {
+                    !user.is_empty() && !user.contains(|c: char| c.is_whitespace() || "/=".contains(c)) && domain(host)
+                };
+                name.rsplit_once('@').is_some_and(reads)
+            }
+            Self::Dn(name) => !name.to_string().is_empty(),
+            Self::KeyId(_) => false,
+        }
+    }
+
     /// A number that is the same for identities that match, to find them by; others may have it, too.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -109,21 +182,19 @@ impl From<IpAddr> for Identity {
     }
 }
 
+/// The value, with its type before it where the value alone would be read as another type: `gate.example.net`,
+/// `Key_ID gate.example.net`, `FQDN 192.0.2.1`. Identities that do not match have different texts.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ipv4(a) => a.fmt(f),
-            Self::Ipv6(a) => a.fmt(f),
-            Self::Fqdn(s) | Self::UserFqdn(s) => f.write_str(s),
-            Self::KeyId(octets) => write!(f, "{}", octets.escape_ascii()),
-            Self::Dn(name) => name.fmt(f),
-        }
+        let text = if self.is_plain() { self.value() } else { self.qualified().into() };
+        f.write_str(&text)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_name_that_looks_strange_is_doubted_and_not_refused() {
@@ -172,5 +243,55 @@ mod tests {
             pairs.iter().map(|(one, _)| one.fingerprint()).collect();
         assert_eq!(distinct.len(), pairs.len());
         assert_ne!(user("Ann@example.net").fingerprint(), user("ann@example.net").fingerprint());
+    }
+
+    #[test]
+    fn a_text_names_the_type_where_the_value_alone_would_be_read_as_another() {
+        let fqdn = |name: &str| Identity::Fqdn(name.into());
+        let user = |name: &str| Identity::UserFqdn(name.into());
+        let key_id = |text: &str| Identity::KeyId(text.into());
+        let dn = |name: &str| Identity::Dn(name.parse().expect("a name"));
+        let address = |text: &str| Identity::from(text.parse::<IpAddr>().expect("an address"));
+        for (identity, text) in [
+            (fqdn("branch-7"), "branch-7"),
+            (fqdn("*.example.net"), "*.example.net"),
+            (fqdn("192.0.2.1"), "FQDN 192.0.2.1"),
+            (fqdn("2001:db8::1"), "FQDN 2001:db8::1"),
+            (fqdn("ann@example.net"), "FQDN ann@example.net"),
+            (fqdn("CN=gate"), "FQDN CN=gate"),
+            (fqdn("Key_ID branch-7"), "FQDN Key_ID branch-7"),
+            (fqdn("[branch]"), "FQDN [branch]"),
+            (user("ann@example.net"), "ann@example.net"),
+            (user("branch-7"), "User_FQDN branch-7"),
+            (user("CN=ann@example.net"), "User_FQDN CN=ann@example.net"),
+            (key_id("branch-7"), "Key_ID branch-7"),
+            (key_id("192.0.2.1"), "Key_ID 192.0.2.1"),
+            (key_id("\u{1}"), "Key_ID \\x01"),
+            (dn("CN=gate"), "CN=gate"),
+            (address("192.0.2.1"), "192.0.2.1"),
+            (address("2001:db8::1"), "2001:db8::1"),
+        ] {
+            assert_eq!(identity.to_string(), text);
+        }
+        assert_eq!(fqdn("branch-7").qualified(), "FQDN branch-7");
+        assert_eq!(key_id("branch-7").value(), "branch-7");
+    }
+
+    proptest! {
+        /// Identities of different types have different texts, whatever their values are.
+        #[test]
+        fn identities_of_different_types_have_different_texts(
+            text in prop_oneof![
+                "[a-z0-9.:=@/ _-]{1,12}", "(Key_ID|FQDN|User_FQDN|ASN1_DN) [a-z0-9.@=]{1,8}", "192\\.0\\.2\\.[0-9]",
+            ]
+        ) {
+            let mut all = vec![
+                Identity::Fqdn(text.clone()), Identity::UserFqdn(text.clone()), Identity::KeyId(text.clone().into()),
+            ];
+            all.extend(text.parse::<IpAddr>().ok().map(Identity::from));
+            all.extend(text.parse().ok().map(Identity::Dn));
+            let texts: std::collections::BTreeSet<String> = all.iter().map(ToString::to_string).collect();
+            prop_assert_eq!(texts.len(), all.len(), "{:?}", texts);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Serialization of values that are one word or phrase: each is written as it is displayed.
 
 use crate::{
-    AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, Mode, Prf, Protection, Selector,
+    AhIntegrity, EspEncryption, Group, Identity, IkeEncryption, Integrity, Mode, Prf, Protection,
+    Selector,
 };
 use serde::{Serialize, Serializer};
 
@@ -19,6 +20,7 @@ as_displayed!(
     AhIntegrity,
     EspEncryption,
     Group,
+    Identity,
     IkeEncryption,
     Integrity,
     Mode,

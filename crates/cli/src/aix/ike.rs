@@ -141,7 +141,7 @@ impl Words {
         let at = |address: Option<std::net::IpAddr>, text: &str| {
             address.is_some_and(|address| text.parse() == Ok(address))
         };
-        self.remote_id.as_ref().is_none_or(|id| *id == tunnel.remote_id)
+        self.remote_id.as_ref().is_none_or(|id| id == tunnel.remote_id_value())
             && self.addresses.as_ref().is_none_or(|(from, to)| {
                 at(tunnel.local_address, from) && at(tunnel.remote_address, to)
             })

@@ -46,8 +46,8 @@ pub(super) fn short(tunnels: &[Tunnel], show: &Show<'_>) -> String {
                 "1",
                 &tunnel.number.to_string(),
                 status(&tunnel.state),
-                &plain(&tunnel.local_id),
-                &plain(&tunnel.remote_id),
+                &plain(tunnel.local_id_value()),
+                &plain(tunnel.remote_id_value()),
             ),
             Line::Two(tunnel, child) => row(
                 "2",
@@ -136,9 +136,9 @@ fn phase1(tunnel: &Tunnel) -> Vec<Field> {
     vec![
         ("Tunnel Name", plain(&tunnel.name).into_owned()),
         ("Local ID Type", id_type(policy.map(|policy| &policy.local_id_type))),
-        ("Local ID", plain(&tunnel.local_id).into_owned()),
+        ("Local ID", plain(tunnel.local_id_value()).into_owned()),
         ("Remote ID Type", id_type(policy.map(|policy| &policy.remote_id_type))),
-        ("Remote ID", plain(&tunnel.remote_id).into_owned()),
+        ("Remote ID", plain(tunnel.remote_id_value()).into_owned()),
         ("Mode", "IKEv2".to_owned()),
         (
             "Security Policy",

@@ -151,11 +151,11 @@ fn phase1(text: &mut String, tunnel: &Tunnel, colour: Colour) {
     if let Some(policy) = &tunnel.policy {
         fields.add("Local ID Type", policy.local_id_type.clone());
     }
-    fields.add("Local ID", plain(&tunnel.local_id).into_owned());
+    fields.add("Local ID", plain(tunnel.local_id_value()).into_owned());
     if let Some(policy) = &tunnel.policy {
         fields.add("Remote ID Type", policy.remote_id_type.clone());
     }
-    fields.add("Remote ID", plain(&tunnel.remote_id).into_owned());
+    fields.add("Remote ID", plain(tunnel.remote_id_value()).into_owned());
     fields.add("Mode", "IKEv2".to_owned());
     if let Some(policy) = &tunnel.policy {
         fields.add("Security Policy", named(policy.protection.as_deref()));

@@ -2,9 +2,7 @@
 
 use control::protocol::{ChildPolicy, ResponderWindow, Tunnel, TunnelPolicy};
 use policy::xml::Definitions;
-use policy::{
-    ChildTunnel, Credential, Endpoint, Identity, IkeTunnel, Lifetime, LifetimeBounds, Policy,
-};
+use policy::{ChildTunnel, Credential, IkeTunnel, Lifetime, LifetimeBounds, Policy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,8 +25,8 @@ pub fn describe(tunnels: &mut [Tunnel], policy: &Policy, definitions: &Definitio
 fn tunnel_policy(tunnel: &IkeTunnel, definitions: &Definitions) -> TunnelPolicy {
     TunnelPolicy {
         protection: protection(definitions, &tunnel.name, "IKEProtection"),
-        local_id_type: id_type(&tunnel.local).to_owned(),
-        remote_id_type: id_type(&tunnel.remote).to_owned(),
+        local_id_type: tunnel.local.identity.kind().to_owned(),
+        remote_id_type: tunnel.remote.identity.kind().to_owned(),
         role: tunnel.role.to_string(),
         authentication: match tunnel.credential {
             Credential::PresharedKey(_) => "preshared_key",
@@ -74,17 +72,6 @@ fn window<'l>(lifetimes: impl IntoIterator<Item = &'l Lifetime>) -> Option<Respo
 fn protection(definitions: &Definitions, tunnel: &str, element: &str) -> Option<String> {
     let definition = definitions.of(tunnel).iter().find(|definition| definition.element == element);
     definition.map(|definition| definition.name.clone())
-}
-
-fn id_type(endpoint: &Endpoint) -> &'static str {
-    match endpoint.identity {
-        Identity::Ipv4(_) => "IPV4_Address",
-        Identity::Ipv6(_) => "IPV6_Address",
-        Identity::Fqdn(_) => "FQDN",
-        Identity::UserFqdn(_) => "User_FQDN",
-        Identity::Dn(_) => "ASN1_DN",
-        Identity::KeyId(_) => "Key_ID",
-    }
 }
 
 #[cfg(test)]

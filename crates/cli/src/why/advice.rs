@@ -8,6 +8,7 @@ use ike::failure::facts::{
 use ike::failure::{Failure, FailureKind};
 use ike::product::Product;
 use ike::unreachable::{Lack, Obstacle, Unreachable};
+use policy::Identity;
 use std::net::SocketAddr;
 
 /// The element with a preshared key.
@@ -101,11 +102,12 @@ impl Advice<'_> {
         vec![
             format!(
                 "make the Value{place} the same as the peer's for {}; blanks and Format count",
-                proof.local
+                proof.local.qualified()
             ),
             format!(
                 "if the keys are the same, compare the identities: this side is {}, the peer must be {}; which of the two it is, only the side that refuses knows",
-                proof.local, proof.remote
+                proof.local.qualified(),
+                proof.remote.qualified()
             ),
         ]
         .into_iter()
@@ -299,16 +301,22 @@ impl Advice<'_> {
 
     fn on_identities(&self, identities: &Identities) -> Vec<String> {
         let Identities { peer, asked, known } = identities;
-        let expected: Vec<&str> = known.iter().map(|p| p.remote.as_str()).collect();
+        let mut expected: Vec<String> = known.iter().map(|p| p.remote.qualified()).collect();
+        expected.dedup();
         let mut cure = vec![format!(
-            "set IKERemoteIdentity{} to {peer}, or the peer's own identity to {}",
+            "set IKERemoteIdentity{} to the peer's {} (write {}), or the peer's own identity to {}",
             self.place("IKETunnel"),
+            peer.qualified(),
+            element(peer),
             expected.join(" or ")
         )];
-        if let Some(asked) = asked.as_ref().filter(|a| known.iter().all(|p| p.local != **a)) {
+        let unknown = asked.as_ref().filter(|a| known.iter().all(|p| !p.local.matches(a)));
+        if let Some(asked) = unknown {
             cure.push(format!(
-                "set IKELocalIdentity{} to {asked}, or what the peer expects to this side's identity",
-                self.place("IKETunnel")
+                "set IKELocalIdentity{} to {} (write {}), or the identity that the peer expects to this side's",
+                self.place("IKETunnel"),
+                asked.qualified(),
+                element(asked)
             ));
         }
         if self.by_stranger {
@@ -352,6 +360,11 @@ fn in_policy(attribute: &str, shown: &str) -> String {
         Some(words) if words != shown => format!(" (write {words})"),
         _ => String::new(),
     }
+}
+
+/// The element of a policy with this identity: `<FQDN Value="gate.example.net">`.
+fn element(identity: &Identity) -> String {
+    format!("<{} Value=\"{}\">", identity.kind(), identity.value())
 }
 
 fn compare_ppk(id: &str) -> String {

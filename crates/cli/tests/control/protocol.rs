@@ -15,6 +15,7 @@ use ike::failure::{Failure, FailureKind};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -743,8 +744,8 @@ fn why_names_the_failure_the_cure_and_its_place() {
     let proof = ike::failure::facts::Proof {
         by_us: false,
         certificate: false,
-        local: named("192.0.2.1"),
-        remote: named("192.0.2.2"),
+        local: IpAddr::from([192, 0, 2, 1]).into(),
+        remote: IpAddr::from([192, 0, 2, 2]).into(),
         ppk: None,
     };
     fixture.memory.fail("site", proof.into());

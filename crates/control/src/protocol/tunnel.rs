@@ -16,9 +16,9 @@ pub struct Tunnel {
     pub number: u32,
     /// `down`, `negotiating`, `established`, `rekeying` or `closing`.
     pub state: String,
-    /// This side's identity.
+    /// This side's identity. Its type stands before it where the value alone would be read as another type: `Key_ID gate`.
     pub local_id: String,
-    /// The peer's identity.
+    /// The peer's identity, likewise.
     pub remote_id: String,
     /// The policy's address of this side; `null`: any.
     pub local_address: Option<IpAddr>,
@@ -46,6 +46,22 @@ pub struct Tunnel {
     /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
     #[serde(default)]
     pub keys_exported_to: Option<String>,
+}
+
+impl Tunnel {
+    /// This side's identity without its type.
+    pub fn local_id_value(&self) -> &str {
+        value(&self.local_id, self.policy.as_ref().map(|policy| &*policy.local_id_type))
+    }
+
+    /// The peer's identity without its type.
+    pub fn remote_id_value(&self) -> &str {
+        value(&self.remote_id, self.policy.as_ref().map(|policy| &*policy.remote_id_type))
+    }
+}
+
+fn value<'t>(id: &'t str, kind: Option<&str>) -> &'t str {
+    kind.and_then(|kind| id.strip_prefix(kind)?.strip_prefix(' ')).unwrap_or(id)
 }
 
 /// An IKE SA.

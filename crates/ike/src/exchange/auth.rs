@@ -392,15 +392,20 @@ fn check(
             None => Failure::new(FailureKind::ProtocolError, "the answer has no proof".into()),
         });
     };
-    let identity = id.identity();
-    let Some(identity) = identity.as_ref().filter(|i| i.matches(&tunnel.remote.identity)) else {
-        let got =
-            identity.map_or_else(|| format!("an identity of type {}", id.kind), |i| i.to_string());
-        let known = vec![Parties::of(tunnel)];
-        let identities = Identities { peer: got, asked: None, known };
-        let kind = FailureKind::AuthenticationFailed;
-        return Err(Failure::with(kind, Facts::Identities(identities)));
+    let kind = FailureKind::AuthenticationFailed;
+    let Some(identity) = id.identity() else {
+        let detail = format!(
+            "the peer names itself by an identity of type {}; the policy expects {}",
+            id.kind,
+            tunnel.remote.identity.qualified()
+        );
+        return Err(Failure::new(kind, detail));
     };
+    if !identity.matches(&tunnel.remote.identity) {
+        let known = vec![Parties::of(tunnel)];
+        let identities = Identities { peer: identity, asked: None, known };
+        return Err(Failure::with(kind, Facts::Identities(identities)));
+    }
     let used = ppk::concluded(tunnel, auth.mixed.as_ref(), &parts)?;
     let proof_keys = if used { auth.proof_keys() } else { &auth.handshake.proof_keys };
     let octets = SignedOctets {

@@ -8,7 +8,7 @@ use crate::negotiation::description::offers;
 use crate::unreachable::{Lack, UNPROTECTED, Unreachable};
 use crate::wire::payload::Proposal;
 use esp::families::Family;
-use policy::{ChildTunnel, IkeTunnel, Mode, Selector};
+use policy::{ChildTunnel, Identity, IkeTunnel, Mode, Selector};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -166,9 +166,9 @@ pub struct Alternatives {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Identities {
     /// The peer's own identity.
-    pub peer: String,
+    pub peer: Identity,
     /// The identity that the peer expects of this side, where it said so.
-    pub asked: Option<String>,
+    pub asked: Option<Identity>,
     /// The tunnels that it could have meant.
     pub known: Vec<Parties>,
 }
@@ -180,17 +180,17 @@ pub struct Parties {
     /// The IKE tunnel.
     pub tunnel: String,
     /// This side's.
-    pub local: String,
+    pub local: Identity,
     /// The peer's.
-    pub remote: String,
+    pub remote: Identity,
 }
 
 impl Parties {
     pub(crate) fn of(tunnel: &IkeTunnel) -> Self {
         Self {
             tunnel: tunnel.name.clone(),
-            local: tunnel.local.identity.to_string(),
-            remote: tunnel.remote.identity.to_string(),
+            local: tunnel.local.identity.clone(),
+            remote: tunnel.remote.identity.clone(),
         }
     }
 }
@@ -204,9 +204,9 @@ pub struct Proof {
     /// This side proves its identity by a certificate; otherwise by a preshared key.
     pub certificate: bool,
     /// This side's identity.
-    pub local: String,
+    pub local: Identity,
     /// The peer's.
-    pub remote: String,
+    pub remote: Identity,
     /// The postquantum preshared key that was used, too: both sides must have the same octets by this name.
     pub ppk: Option<String>,
 }
@@ -214,7 +214,7 @@ pub struct Proof {
 impl Proof {
     /// The proof that one side did not accept, of the identities of this tunnel.
     pub(crate) fn of(tunnel: &IkeTunnel, by_us: bool) -> Self {
-        let [local, remote] = [&tunnel.local, &tunnel.remote].map(|end| end.identity.to_string());
+        let [local, remote] = [&tunnel.local, &tunnel.remote].map(|end| end.identity.clone());
         let certificate = !matches!(tunnel.credential, policy::Credential::PresharedKey(_));
         Self { by_us, certificate, local, remote, ppk: None }
     }
@@ -405,12 +405,15 @@ pub fn described(offers: &[Offer]) -> String {
 
 impl fmt::Display for Identities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the peer says it is {}", self.peer)?;
+        // Identities of different types can have the same value.
+        write!(f, "the peer says it is {}", self.peer.qualified())?;
         if let Some(asked) = &self.asked {
-            write!(f, " and asks for {asked}")?;
+            write!(f, " and asks for {}", asked.qualified())?;
         }
-        let known =
-            |p: &Parties| format!("{} (we are {}, the peer is {})", p.tunnel, p.local, p.remote);
+        let known = |p: &Parties| {
+            let (local, remote) = (p.local.qualified(), p.remote.qualified());
+            format!("{} (we are {local}, the peer is {remote})", p.tunnel)
+        };
         let known: Vec<String> = self.known.iter().map(known).collect();
         write!(f, "; the policy has {}", known.join(", "))
     }
@@ -425,7 +428,9 @@ impl fmt::Display for Proof {
             }
             (false, false) => write!(
                 f,
-                "the peer does not accept our proof; compare preshared keys and identities on both sides (we are {local}, the peer should be {remote})"
+                "the peer does not accept our proof; compare preshared keys and identities on both sides (we are {}, the peer should be {})",
+                local.qualified(),
+                remote.qualified()
             ),
             (false, true) => write!(
                 f,

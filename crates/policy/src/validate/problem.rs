@@ -125,7 +125,7 @@ impl fmt::Display for Problem {
             Self::NoAddress(_) => f.write_str("an initiator needs an address for each side"),
             Self::SameAddress(address) => write!(f, "both sides have the address {address}"),
             Self::SameIdentity(identity) => {
-                write!(f, "both sides have the identity {}", quoted(&identity.to_string()))
+                write!(f, "both sides have the identity {identity}")
             }
             Self::FamiliesDiffer(one, other) => {
                 write!(f, "{one} and {other} are of different families")

@@ -124,7 +124,7 @@ pub(super) fn check(
         )),
         Credential::PresharedKey(key) => {
             psk::verify(prf, key, octets, data).then_some(None).ok_or_else(|| {
-                let (local, remote) = (tunnel.local.identity.to_string(), identity.to_string());
+                let (local, remote) = (tunnel.local.identity.clone(), identity);
                 facts::Proof { by_us: true, certificate: false, local, remote, ppk: None }.into()
             })
         }

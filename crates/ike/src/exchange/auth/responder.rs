@@ -279,8 +279,8 @@ fn authenticate(
     };
     let Some(tunnel) = unproven.candidates.of_peer(&identity).into_iter().find(fits) else {
         return Err(Rejection::unknown_identity(Identities {
-            peer: identity.to_string(),
-            asked: local.flatten().map(|l| l.to_string()),
+            peer: identity,
+            asked: local.flatten(),
             known: unproven.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
         }));
     };

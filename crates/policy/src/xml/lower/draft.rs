@@ -41,13 +41,13 @@ impl Draft {
                     }
                 };
                 Arc::new(ChildTunnel {
-                    name: format!("{}:{}", child.tunnel.name, remote.identity),
+                    name: format!("{}:{}", child.tunnel.name, remote.identity.value()),
                     remote: remote_traffic,
                     ..child.tunnel.clone()
                 })
             };
             IkeTunnel {
-                name: format!("{}:{}", self.tunnel.name, remote.identity),
+                name: format!("{}:{}", self.tunnel.name, remote.identity.value()),
                 children: self.children.iter().map(child).collect(),
                 credential,
                 remote: remote.clone(),

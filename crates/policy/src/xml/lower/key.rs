@@ -3,6 +3,7 @@
 use super::context::Context;
 use crate::validate::rules;
 use crate::xml::diagnostic::Span;
+use crate::wording::quoted;
 use crate::xml::element::Element;
 use crate::{Endpoint, Identity, Secret};
 use std::cell::Cell;
@@ -115,6 +116,11 @@ impl Keys {
         alike.map(|at| &self.keys[*at]).find(|key| key.identity.matches(identity))
     }
 
+    /// A key for an identity with the same value and another type.
+    fn of_another_type(&self, identity: &Identity) -> Option<&Key> {
+        identity.of_other_types().iter().find_map(|other| self.find(other))
+    }
+
     /// The key of one peer among many; the inner `None` is one that is wrong, which is reported.
     pub fn of(&self, remote: &Identity) -> Option<Option<Secret>> {
         let key = self.find(remote)?;
@@ -155,8 +161,11 @@ impl Keys {
         }
         let remote = &remote.identity;
         let mut message = format!("no preshared key for the remote identity {remote}");
-        let help = match self.find(&local.identity) {
-            Some(key) => {
+        let element = |identity: &Identity| {
+            format!("<PK_{} Value={}>", identity.kind(), quoted(&identity.value()))
+        };
+        let help = match (self.find(&local.identity), self.of_another_type(remote)) {
+            (Some(key), _) => {
                 key.used.set(true);
                 message += &format!("; one exists for this tunnel's own identity {}", key.identity);
                 format!(
@@ -165,7 +174,23 @@ impl Keys {
                     key.identity
                 )
             }
-            None => format!("add an IKEPresharedKey whose IKEPresharedRemoteID is {remote}"),
+            (None, Some(key)) => {
+                key.used.set(true);
+                message = format!(
+                    "no preshared key for the remote identity {}; one exists for {}, which is of another type",
+                    remote.qualified(),
+                    key.identity.qualified()
+                );
+                format!(
+                    "write {} into the IKEPresharedRemoteID of that key, or {} into the IKERemoteIdentity; the peer \
+                     must name itself by the same type",
+                    element(remote),
+                    element(&key.identity).replacen("PK_", "", 1)
+                )
+            }
+            (None, None) => {
+                format!("add an IKEPresharedKey whose IKEPresharedRemoteID has {}", element(remote))
+            }
         };
         cx.report.error(span, message, help);
         None
