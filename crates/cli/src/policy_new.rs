@@ -60,7 +60,8 @@ pub struct New {
     /// With --certificates: a certificate counts even if no current revocation list (CRL) is there
     #[arg(long, requires = "certificates")]
     pub no_crl: bool,
-    /// Identity of the left end: a domain name, user@domain, or a subject such as /C=NL/CN=left [default: its address]
+    /// Identity of the left end: a domain name, user@domain, a subject such as /C=NL/CN=left, or the address that a NAT gives
+    /// it [default: its address]
     #[arg(long, value_name = "ID")]
     pub local_id: Option<Identity>,
     /// Identity of the right end [default: its address]
@@ -212,7 +213,7 @@ fn faultless(name: &str, text: &Zeroizing<String>) -> Result<(), NewError> {
 /// The files that are written, and the next steps with them.
 fn steps(site: &Site, paths: &[PathBuf; 2]) -> String {
     let [left, right] = [0, 1].map(|end| paths[end].display().to_string());
-    let [here, there] = site.addresses;
+    let (here, there) = (site.addresses[0], site.outer_address(1));
     let mut lines = Vec::new();
     for (end, path) in [(0, &left), (1, &right)] {
         let address = site.addresses[end];

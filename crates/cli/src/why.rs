@@ -454,7 +454,7 @@ fn offered(offers: &Offers) -> Vec<Row> {
 }
 
 fn named(identities: &Identities) -> Vec<Row> {
-    let Identities { peer, asked, known } = identities;
+    let Identities { peer, asked, known, .. } = identities;
     let mut rows = Vec::new();
     for parties in known {
         let of = |what: &str| match known.len() {
@@ -582,7 +582,7 @@ mod tests {
         let tunnel = "site".to_owned();
         let known = vec![Parties { tunnel, local: fqdn("HUB.example"), remote: key_id.clone() }];
         let asked = Some(fqdn("hub.example"));
-        let identities = Identities { peer: fqdn("branch-7"), asked, known };
+        let identities = Identities { peer: fqdn("branch-7"), address: None, asked, known };
         let rows = named(&identities);
         let row = |item: &str, here: &str, there: &str, differs| Row {
             item: item.to_owned(),

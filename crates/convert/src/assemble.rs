@@ -246,15 +246,7 @@ fn endpoint(
         },
     };
     names.insert(0, identity.clone());
-    match (identity.address(), address) {
-        (Some(own), Some(address)) if own != address => {
-            let message = format!(
-                "{whose} is named {own} but is at {address}: in AIX_VPN an address names and places a side"
-            );
-            Err(Unfit::new(location, message, "use a name as identity, on both sides"))
-        }
-        (own, address) => Ok((Endpoint { address: address.or(own), identity }, names)),
-    }
+    Ok((Endpoint { address: address.or(identity.address()), identity }, names))
 }
 
 fn credential(

@@ -59,7 +59,7 @@ fn comment(text: &str, indent: &str) -> String {
 }
 
 fn head(site: &Site, end: usize, names: &[String; 2]) -> String {
-    let [here, there] = [site.addresses[end], site.addresses[1 - end]];
+    let [here, there] = [site.addresses[end], site.outer_address(1 - end)];
     let secret = match site.key {
         Some(_) => "Keep this file private (mode 0600): it holds the preshared key.",
         None => {
@@ -120,8 +120,13 @@ fn ike_protection(site: &Site) -> Commented {
 }
 
 fn ike_tunnel(site: &Site, end: usize) -> Commented {
+    let this = end;
+    let address_of = |end: usize| match end == this {
+        true => site.addresses[end],
+        false => site.outer_address(end),
+    };
     let side = |name: &str, end: usize| {
-        Node::new(name).holding(party(&site.identities[end], site.addresses[end]))
+        Node::new(name).holding(party(&site.identities[end], address_of(end)))
     };
     let node = Node::new("IKETunnel")
         .with("IKE_TunnelName", &site.name)
@@ -140,7 +145,9 @@ fn party(identity: &Identity, address: IpAddr) -> Node {
     let (kind, value) = identity.words();
     let node = Node::new(kind).with("Value", &value);
     match identity {
-        Identity::Address(_) => node,
+        Identity::Address(own) if *own == address => node,
+        // A NAT gives this end the address of its identity.
+        Identity::Address(_) => node.with("vpn:Address", &address.to_string()),
         _ => {
             let (kind, value) = Identity::of(address).words();
             node.holding(Node::new(kind).with("Value", &value))

@@ -113,6 +113,14 @@ impl Suite {
 }
 
 impl Site {
+    /// The address of an end as the other end reaches it: that of a NAT in front of it, where its identity is one.
+    pub fn outer_address(&self, end: usize) -> IpAddr {
+        match self.identities[end] {
+            Identity::Address(address) => address,
+            _ => self.addresses[end],
+        }
+    }
+
     /// Returns `true` if this end starts the tunnel with its daemon.
     pub fn auto_starts(&self, end: usize) -> bool {
         match self.auto_start {
@@ -162,16 +170,6 @@ impl Site {
         }
         if left == right {
             return Err(format!("--local and --remote are both {left}; name the other gateway"));
-        }
-        for (identity, address) in self.identities.iter().zip(self.addresses) {
-            if let Identity::Address(other) = identity
-                && *other != address
-            {
-                return Err(format!(
-                    "the identity {other} is an address, so that it must be the end's own {address}; leave it out, or \
-                     give a name"
-                ));
-            }
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use super::*;
 use clap::{Parser, ValueEnum};
-use policy::{Credential, Mode, Policy};
+use policy::{Credential, Endpoint, Mode, Policy};
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 
 #[derive(Parser)]
@@ -77,6 +78,7 @@ fn all_that_is_offered_makes_good_policies_that_mirror_each_other() {
         format!("{v6} --transport"),
         format!("{v6} --protect 2001:db8:1::/48=2001:db8:2::/48 --on-demand"),
         format!("{ENDS} {LAN} --local-id left.example.net --remote-id /C=NL/CN=right"),
+        format!("--local 10.0.0.61 --remote 192.0.2.2 {LAN} --local-id 198.51.100.86"),
         format!("{ENDS} {LAN} {certificates}"),
         format!("{ENDS} {LAN} --certificates --no-crl --name br--anch"),
     ];
@@ -139,6 +141,18 @@ fn certificates_need_no_key_but_identities() {
         panic!("certificates")
     };
     assert!(!signature.use_crl);
+}
+
+#[test]
+fn an_end_behind_a_nat_has_the_address_of_the_nat_as_its_identity() {
+    let line = format!("--local 10.0.0.61 --remote 192.0.2.2 {LAN} --local-id 198.51.100.86");
+    let (texts, told) = written(&line);
+    let [left, right] = texts.each_ref().map(|text| read(text));
+    let (inner, outer) = (IpAddr::from([10, 0, 0, 61]), IpAddr::from([198, 51, 100, 86]));
+    let endpoint = |address| Endpoint { identity: outer.into(), address: Some(address) };
+    assert_eq!(left.tunnels[0].local, endpoint(inner));
+    assert_eq!(right.tunnels[0].remote, endpoint(outer));
+    assert!(told.contains("the policy of 10.0.0.61"), "{told}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use ike::failure::{Failure, FailureKind};
 use ike::product::Product;
 use ike::unreachable::{Lack, Obstacle, Unreachable};
 use policy::Identity;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The element with a preshared key.
 const KEY: &str = "IKEPresharedKey";
@@ -81,7 +81,8 @@ impl Advice<'_> {
             )],
             Facts::Addresses(Addresses { local, remote, .. }) => vec![
                 format!(
-                    "if {remote} is the peer: give IKERemoteIdentity{} this address, or leave it open for a peer without a fixed one",
+                    "if {remote} is the peer: give IKERemoteIdentity{} this address (vpn:Address=\"{remote}\" where the \
+                     peer's identity is another address), or leave it open for a peer without a fixed one",
                     self.place("IKETunnel")
                 ),
                 format!("and {local} as the address of IKELocalIdentity"),
@@ -147,6 +148,11 @@ impl Advice<'_> {
                 format!(
                     "or set IKELocalIdentity{} to an address that this host has (ip address)",
                     self.place("IKETunnel")
+                ),
+                format!(
+                    "if a NAT gives this host {local}, keep it as the identity, and add the host's own address: \
+                     <{} Value=\"{local}\" vpn:Address=\"…\">",
+                    Identity::from(*local).kind()
                 ),
             ],
             Lack::Route => vec![
@@ -300,14 +306,14 @@ impl Advice<'_> {
     }
 
     fn on_identities(&self, identities: &Identities) -> Vec<String> {
-        let Identities { peer, asked, known } = identities;
+        let Identities { peer, address, asked, known } = identities;
         let mut expected: Vec<String> = known.iter().map(|p| p.remote.qualified()).collect();
         expected.dedup();
         let mut cure = vec![format!(
             "set IKERemoteIdentity{} to the peer's {} (write {}), or the peer's own identity to {}",
             self.place("IKETunnel"),
             peer.qualified(),
-            element(peer),
+            element_at(peer, *address),
             expected.join(" or ")
         )];
         let unknown = asked.as_ref().filter(|a| known.iter().all(|p| !p.local.matches(a)));
@@ -365,6 +371,16 @@ fn in_policy(attribute: &str, shown: &str) -> String {
 /// The element of a policy with this identity: `<FQDN Value="gate.example.net">`.
 fn element(identity: &Identity) -> String {
     format!("<{} Value=\"{}\">", identity.kind(), identity.value())
+}
+
+/// The element of a side with this identity at this address, which a NAT may have changed.
+fn element_at(identity: &Identity, address: Option<IpAddr>) -> String {
+    match (identity.address(), address) {
+        (Some(own), Some(address)) if own != address => {
+            element(identity).replace('>', &format!(" vpn:Address=\"{address}\">"))
+        }
+        _ => element(identity),
+    }
 }
 
 fn compare_ppk(id: &str) -> String {

@@ -167,6 +167,8 @@ pub struct Alternatives {
 pub struct Identities {
     /// The peer's own identity.
     pub peer: Identity,
+    /// The address of the peer.
+    pub address: Option<IpAddr>,
     /// The identity that the peer expects of this side, where it said so.
     pub asked: Option<Identity>,
     /// The tunnels that it could have meant.

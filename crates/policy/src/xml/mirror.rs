@@ -18,7 +18,10 @@ pub(crate) fn mirror<'t>(root: &mut Element<'t>, report: &mut Report) {
     keys(root, report);
     for tunnel in &mut root.children {
         match tunnel.name {
-            "IKETunnel" => exchange(tunnel, "IKELocalIdentity", "IKERemoteIdentity"),
+            "IKETunnel" => {
+                exchange(tunnel, "IKELocalIdentity", "IKERemoteIdentity");
+                reach_by_identity(tunnel);
+            }
             "IPSecTunnel" => exchange(tunnel, "IPSecLocalIdentity", "IPSecRemoteIdentity"),
             _ => {}
         }
@@ -46,6 +49,14 @@ fn exchange(tunnel: &mut Element<'_>, local: &str, remote: &str) {
     tunnel.children.swap(a, b);
     tunnel.children[a].name = names[0];
     tunnel.children[b].name = names[1];
+}
+
+/// Removes the own address of a side that is named by the address of the NAT before it: the other side reaches it there.
+fn reach_by_identity(tunnel: &mut Element<'_>) {
+    let side = tunnel.children.iter_mut().find(|side| side.name == "IKERemoteIdentity");
+    for identity in side.into_iter().flat_map(|side| &mut side.children) {
+        identity.attributes.retain(|attribute| attribute.name != schema::ADDRESS);
+    }
 }
 
 /// The identity in one side of a phase 1 tunnel.

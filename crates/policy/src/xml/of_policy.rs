@@ -1,7 +1,7 @@
 //! A policy as XML that reads back to the same policy.
 
 use super::lower::words;
-use super::schema::{ADDITIONAL_KE, AH_ALGORITHM};
+use super::schema::{ADDITIONAL_KE, ADDRESS, AH_ALGORITHM};
 use super::{Node, read, write};
 use crate::{
     AdditionalKe, AddressRange, ChildProposal, ChildTunnel, Credential, Endpoint, Identity,
@@ -443,8 +443,8 @@ fn side(tunnel: &str, field: &'static str, element: &str, side: &Endpoint) -> Ou
     let mut node = identity(tunnel, field, &side.identity, "")?;
     match (side.identity.address(), side.address) {
         (Some(identity), at) if at != Some(identity) => {
-            let why = "an identity that is an address is the address of the side in a file; use a domain name";
-            return Err(no_words(tunnel, field, why));
+            let at = at.map_or_else(|| "any".to_owned(), |at| at.to_string());
+            node = node.with(ADDRESS, &at);
         }
         (None, Some(at)) => node = node.holding(address(at, "")),
         _ => {}

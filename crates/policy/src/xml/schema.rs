@@ -32,6 +32,9 @@ pub(crate) const ADDITIONAL_KE: &str = "vpn:AdditionalKE";
 /// The attribute with the names of postquantum preshared keys, in this project's own vocabulary.
 pub(crate) const PPK: &str = "vpn:PPK";
 
+/// The attribute with the address of a side whose identity is another address, in this project's own vocabulary.
+pub(crate) const ADDRESS: &str = "vpn:Address";
+
 const ADDRESSES: &[&str] = &["IPV4_Address", "IPV6_Address"];
 
 const IDENTITIES: &[&str] = &[
@@ -179,8 +182,8 @@ const KINDS: &[Kind] = &[
     element("PK_User_FQDN", &["Value"], &[], &[]),
     element("PK_Key_ID", &["Value"], &[], &[]),
     element("PK_ASN1_DN", &["Value"], &[], &[]),
-    element("IPV4_Address", &["Value"], &[], &[]),
-    element("IPV6_Address", &["Value"], &[], &[]),
+    element("IPV4_Address", &["Value"], &[ADDRESS], &[]),
+    element("IPV6_Address", &["Value"], &[ADDRESS], &[]),
     element("FQDN", &["Value"], &[], ADDRESSES),
     element("User_FQDN", &["Value"], &[], ADDRESSES),
     element("Key_ID", &["Value"], &[], ADDRESSES),

@@ -71,6 +71,32 @@ fn values_without_words_are_named() {
 }
 
 #[test]
+fn a_side_can_have_another_address_as_its_identity() {
+    let public: IpAddr = [198, 51, 100, 86].into();
+    let places = [Some(IpAddr::from([10, 0, 0, 61])), Some(public)];
+    for local in places {
+        for remote in [None, Some(IpAddr::from([203, 0, 113, 7]))] {
+            let peer: IpAddr = [203, 0, 113, 219].into();
+            let mut tunnel = Policy::site_to_site("cloud")
+                .local(Endpoint { identity: public.into(), address: local })
+                .remote(Endpoint { identity: peer.into(), address: remote })
+                .psk(Secret::new(vec![7; 32]))
+                .protect("10.0.0.0/16", "172.16.0.0/16")
+                .tunnel()
+                .expect("all is set");
+            tunnel.role = if remote.is_none() { Role::Responder } else { Role::Both };
+            let policy = Policy::from_iter([tunnel]);
+            let text = policy.to_xml().expect("the format has words for it");
+            assert_eq!(text.contains("vpn:Address=\"10.0.0.61\""), local == places[0], "{}", *text);
+            assert_eq!(text.contains("vpn:Address=\"any\""), remote.is_none(), "{}", *text);
+            let read = read("cloud.xml", &text).expect("it is valid");
+            assert_eq!(read.policy.tunnels[0].remote, policy.tunnels[0].remote);
+            assert_eq!(read.policy.tunnels[0].local, policy.tunnels[0].local);
+        }
+    }
+}
+
+#[test]
 fn a_description_says_all_that_is_wrong() {
     let refused = Policy::site_to_site("partner")
         .local("192.0.2.300")
@@ -157,6 +183,7 @@ fn endpoint(number: u8) -> impl Strategy<Value = Endpoint> {
     prop_oneof![
         Just(Endpoint::from(address)),
         identity().prop_map(move |identity| Endpoint::at(address, identity)),
+        Just(Endpoint::at(address, IpAddr::from([198, 51, 100, number]).into())),
     ]
 }
 

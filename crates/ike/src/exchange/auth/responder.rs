@@ -280,6 +280,7 @@ fn authenticate(
     let Some(tunnel) = unproven.candidates.of_peer(&identity).into_iter().find(fits) else {
         return Err(Rejection::unknown_identity(Identities {
             peer: identity,
+            address: Some(datagram.remote.ip()),
             asked: local.flatten(),
             known: unproven.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
         }));

@@ -3,8 +3,8 @@
 use super::context::Context;
 use crate::validate::rules;
 use crate::wording::quoted;
-use crate::xml::element::Element;
-use crate::xml::schema::{ADDITIONAL_KE, NAMESPACE, PPK};
+use crate::xml::element::{Attribute, Element};
+use crate::xml::schema::{ADDITIONAL_KE, NAMESPACE};
 use crate::{AdditionalKe, Group};
 
 /// Checks that the document declares the prefix of this project's vocabulary if it uses it.
@@ -17,16 +17,17 @@ pub(super) fn check_namespace(cx: &mut Context<'_>, root: &Element<'_>) {
         }
         return;
     }
-    let elements = root.children.iter().flat_map(|child| child.children.iter().chain([child]));
-    let used = elements.into_iter().find_map(|element| {
-        let name = [ADDITIONAL_KE, PPK].into_iter().find(|n| element.attribute(n).is_some())?;
-        Some((element, name, element.attribute(name)?))
-    });
-    if let Some((element, name_used, attribute)) = used {
-        let message = format!("the prefix of {name_used} is not declared");
+    if let Some((element, attribute)) = prefixed(root) {
+        let message = format!("the prefix of {} is not declared", attribute.name);
         let help = format!("write <AIX_VPN Version=\"2.1\" {name}=\"{uri}\">");
         cx.report.error(attribute.span(element), message, help);
     }
+}
+
+/// The first attribute of this project's vocabulary, with its element.
+fn prefixed<'e, 't>(element: &'e Element<'t>) -> Option<(&'e Element<'t>, &'e Attribute<'t>)> {
+    let attribute = element.attributes.iter().find(|a| a.name.starts_with("vpn:"));
+    attribute.map(|a| (element, a)).or_else(|| element.children.iter().find_map(prefixed))
 }
 
 /// The additional key exchanges that an element names, in their order: exchanges are separated by blanks, the methods

@@ -63,6 +63,7 @@ impl Context<'_> {
                 range
             }
             "IPV4_Address" | "IPV6_Address" => {
+                self.names_no_side(element)?;
                 self.address(element, "Value", v4).map(AddressRange::from)
             }
             _ => self.subnet(element, v4),

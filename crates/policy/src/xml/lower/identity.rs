@@ -4,8 +4,9 @@ use super::context::Context;
 use crate::validate::{Problem, rules};
 use crate::wording::quoted;
 use crate::xml::element::{Attribute, Element};
-use crate::xml::schema::is_group_reference;
+use crate::xml::schema::{ADDRESS, is_group_reference};
 use crate::{DistinguishedName, Doubt, Endpoint, Identity};
+use std::net::IpAddr;
 
 impl Context<'_> {
     /// The identity in one element, with or without the prefix `PK_`.
@@ -157,10 +158,41 @@ impl Context<'_> {
     pub fn party(&mut self, element: &Element<'_>) -> Option<Endpoint> {
         let identity = self.identity(element);
         let address = match identity.as_ref().and_then(Identity::address) {
+            Some(_) if element.attribute(ADDRESS).is_some() => self.elsewhere(element)?,
             Some(address) => Some(address),
             None if element.children.is_empty() => None,
-            None => self.only(element, None).and_then(|inner| self.identity(inner))?.address(),
+            None => {
+                let inner = self.only(element, None)?;
+                self.names_no_side(inner)?;
+                self.identity(inner)?.address()
+            }
         };
         Some(Endpoint { address, identity: identity? })
+    }
+
+    /// The address of a side whose identity is another address, as behind a NAT that gives the side that one; the inner
+    /// `None` is any address.
+    fn elsewhere(&mut self, element: &Element<'_>) -> Option<Option<IpAddr>> {
+        let attribute = element.attribute(ADDRESS)?;
+        let value = self.trimmed(element, attribute);
+        if value == "any" {
+            return Some(None);
+        }
+        let parsed = value.parse::<IpAddr>().ok().filter(|address| rules::host(*address).is_ok());
+        if parsed.is_none() {
+            let message = format!("{ADDRESS} {} is no address of a host", quoted(value));
+            let help = "write the address that this side has on its own interface, or any";
+            self.report.error(attribute.span(element), message, help);
+        }
+        parsed.map(Some)
+    }
+
+    /// Refuses the attribute for the address of a side where the element names none; `None` after an error.
+    pub fn names_no_side(&mut self, element: &Element<'_>) -> Option<()> {
+        let Some(attribute) = element.attribute(ADDRESS) else { return Some(()) };
+        let message = format!("{ADDRESS} belongs to an address that is the identity of a side");
+        let help = "write it in the first element of IKELocalIdentity, IKERemoteIdentity or an IKEGroup";
+        self.report.error(attribute.span(element), message, help);
+        None
     }
 }
