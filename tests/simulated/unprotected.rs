@@ -2,6 +2,7 @@
 
 use crate::calm;
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify};
+use ike::failure::FailureKind;
 use ike::wire::message;
 use ike::wire::payload::{Delete, Payload};
 use ike::wire::protected::Content;
@@ -132,6 +133,96 @@ fn a_higher_major_version_is_told_the_highest_one_that_is_known() {
         }
         assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
     }
+}
+
+/// The first message of IKEv1 in Main or Aggressive Mode, without the attributes that its SA payload would have.
+fn ikev1(exchange: u8) -> Vec<u8> {
+    let mut octets = vec![0; 28 + 8];
+    octets[..8].copy_from_slice(&[7; 8]);
+    octets[16..19].copy_from_slice(&[1, 0x10, exchange]);
+    octets[27] = 36;
+    octets[31] = 8;
+    octets
+}
+
+#[test]
+fn a_peer_that_begins_with_ikev1_is_named() {
+    for exchange in [2, 4] {
+        let mut puppet = Puppet::new(&Site::default(), calm());
+        for _ in 0..3 {
+            puppet.send(ikev1(exchange));
+        }
+        assert!(puppet.sent().is_empty(), "IKEv2 has no answer that the peer would understand");
+        let status = puppet.world.status(puppet.left).remove(0);
+        let [turned_away] = &*status.turned_away else { panic!("{:?}", status.turned_away) };
+        assert_eq!((turned_away.failure.kind, turned_away.times), (FailureKind::OtherVersion, 1));
+        let text = turned_away.failure.to_string();
+        assert!(text.ends_with("speaks IKEv1; set it to IKEv2"), "{text}");
+        let engine = &puppet.world.host(puppet.left).engine;
+        assert_eq!(engine.discards().get("unsupported_version"), Some(&3));
+    }
+}
+
+#[test]
+fn other_datagrams_of_a_lower_version_are_no_ikev1() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    let change = |at: usize, to: u8| {
+        let mut octets = ikev1(2);
+        octets[at] = to;
+        octets
+    };
+    // Another version, payload, exchange, a responder's cookie, another length.
+    for octets in [change(17, 0), change(16, 2), change(18, 34), change(8, 1), change(27, 35)] {
+        puppet.send(octets);
+    }
+    let status = puppet.world.status(puppet.left).remove(0);
+    assert_eq!(status.turned_away, []);
+    let engine = &puppet.world.host(puppet.left).engine;
+    assert_eq!(engine.discards().get("malformed_header"), Some(&5));
+}
+
+#[test]
+fn an_answer_that_leads_nowhere_is_told() {
+    let answers = [
+        (notify(NotifyType::COOKIE, &[9; 64]), "COOKIE"),
+        (notify(NotifyType::REDIRECT, &[1, 4, 192, 0, 2, 9]), "REDIRECT"),
+        (notify(NotifyType::INVALID_KE_PAYLOAD, &31_u16.to_be_bytes()), "INVALID_KE_PAYLOAD"),
+    ];
+    for (answer, name) in answers {
+        let mut puppet = Puppet::new(&Site::default(), calm());
+        puppet.world.connect(puppet.left, Site::TUNNEL);
+        let failed = loop {
+            puppet.world.run_for(Duration::from_millis(500));
+            for (header, _) in puppet.sent() {
+                puppet.spis.0 = header.initiator_spi;
+                puppet.initiator = false;
+                let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
+                puppet.send(message::encode(&header, std::slice::from_ref(&answer)));
+            }
+            let status = puppet.world.status(puppet.left).remove(0);
+            if let Some((failed, _)) = status.last_failure {
+                break failed;
+            }
+        };
+        assert_eq!(failed.kind, FailureKind::NoAnswer, "{name}");
+        let text = failed.to_string();
+        assert!(text.contains(&format!("with {name}, which led nowhere")), "{text}");
+    }
+}
+
+#[test]
+fn a_peer_that_knows_no_ikev2_is_named() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.world.connect(puppet.left, Site::TUNNEL);
+    puppet.world.run_for(Duration::from_millis(50));
+    let (header, _) = puppet.sent().remove(0);
+    puppet.spis.0 = header.initiator_spi;
+    puppet.initiator = false;
+    let answer = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
+    puppet.send(message::encode(&answer, &[notify(NotifyType::INVALID_MAJOR_VERSION, &[])]));
+    puppet.world.run_for(crate::SETTLED);
+    let kind = crate::failure(&puppet.world, puppet.left, Site::TUNNEL);
+    assert_eq!(kind, Some(FailureKind::OtherVersion));
 }
 
 #[test]

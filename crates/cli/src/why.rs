@@ -127,11 +127,12 @@ pub(crate) fn down(ended: &Ended, tunnel: &str, now: SystemTime) -> Down {
 /// A request that the peer has not answered yet.
 pub(crate) fn unanswered(unanswered: &status::Unanswered, now: SystemTime) -> Unanswered {
     let status::Unanswered { silence, most, silent_for, given_up_in, .. } = unanswered;
-    let Silence { request, sent, remote, local, unsent, icmp, .. } = silence;
+    let Silence { request, sent, remote, local, unsent, icmp, heard, .. } = silence;
     let given_up_at = stamp(now + *given_up_in, Duration::ZERO);
-    let what = match unsent {
-        Some(why) => format!("{request} to {remote} could not be sent from {local}: {why}"),
-        None => format!(
+    let what = match (unsent, heard) {
+        (None, Some(heard)) => format!("{request} to {remote} was {heard}"),
+        (Some(why), _) => format!("{request} to {remote} could not be sent from {local}: {why}"),
+        (None, None) => format!(
             "{request} was sent to {remote} {sent} of {most} times, no answer for {}",
             duration(*silent_for)
         ),
@@ -311,6 +312,9 @@ fn message(failure: &Failure) -> String {
         }
         Facts::Silence(Silence { request, remote, local, unsent: Some(why), .. }) => {
             format!("{kind}: {request} to {remote} could not be sent from {local}: {why}")
+        }
+        Facts::Silence(Silence { request, remote, heard: Some(heard), .. }) => {
+            format!("{kind}: {request} to {remote} was {heard}")
         }
         Facts::Silence(Silence { request, sent, remote, icmp, .. }) => {
             let icmp = by_icmp(*icmp, *remote);

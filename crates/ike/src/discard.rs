@@ -7,7 +7,7 @@ esp::discards! {
         MalformedHeader = "malformed_header",
         /// A message for an IKE SA that is not here: gone, of a former run, or never was.
         UnknownSpi = "unknown_spi",
-        /// Of another major version than IKEv2; a peer that speaks IKEv1 is told so.
+        /// Of another major version than IKEv2. `vpnctl why` names a peer of the policy that speaks IKEv1.
         UnsupportedVersion = "unsupported_version",
         /// More than the gateway keeps up with: so many messages wait already that there is no room for another.
         TooManyWaiting = "too_many_waiting",

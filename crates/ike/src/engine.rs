@@ -221,6 +221,7 @@ impl<P: DataPlane> Engine<P> {
             Err(WireError::Version(major, _)) if major > 2 => {
                 return self.refuse_version(now, datagram);
             }
+            Err(WireError::Version(..)) => return self.note_ikev1(now, datagram),
             Err(_) => return self.out.discard(Discard::MalformedHeader),
         };
         let ours = if header.from_initiator { header.responder_spi } else { header.initiator_spi };

@@ -109,6 +109,8 @@ pub enum FailureKind {
     ModeMismatch,
     /// The peer is not the one the policy names, or no tunnel of the policy fits.
     NoMatchingTunnel,
+    /// The peer speaks another version of IKE.
+    OtherVersion,
     /// The peer sent what the protocol does not allow.
     ProtocolError,
     /// The peer refused for a reason of its own.
@@ -133,6 +135,7 @@ impl FailureKind {
         Self::TrafficClaimed,
         Self::ModeMismatch,
         Self::NoMatchingTunnel,
+        Self::OtherVersion,
         Self::ProtocolError,
         Self::Refused,
         Self::DataPlane,
@@ -153,6 +156,7 @@ impl FailureKind {
             Self::TrafficClaimed => "traffic_claimed",
             Self::ModeMismatch => "mode_mismatch",
             Self::NoMatchingTunnel => "no_matching_tunnel",
+            Self::OtherVersion => "other_version",
             Self::ProtocolError => "protocol_error",
             Self::Refused => "refused",
             Self::DataPlane => "data_plane",
@@ -175,6 +179,7 @@ impl fmt::Display for FailureKind {
             Self::TrafficClaimed => "the traffic belongs to another peer",
             Self::ModeMismatch => "transport and tunnel mode differ",
             Self::NoMatchingTunnel => "no tunnel of the policy fits",
+            Self::OtherVersion => "the peer speaks another version of IKE",
             Self::ProtocolError => "the peer broke the protocol",
             Self::Refused => "refused by the peer",
             Self::DataPlane => "the data plane refused",

@@ -11,6 +11,7 @@ use crate::wire::reader::WireError;
 use crate::wire::registry::{GroupId, NotifyType, ProtocolId};
 use esp::plane::Spi;
 use policy::{ChildTunnel, IkeProposal};
+use std::net::IpAddr;
 
 /// The operator's words for a nonce of the peer that RFC 7296 §2.10 forbids.
 pub(crate) const SHORT_NONCE: &str = "the peer's nonce is shorter than half the key of the PRF (RFC 7296 section 2.10); \
@@ -53,6 +54,12 @@ impl Rejection {
     /// The tunnel's proposals cannot reach the peer (AH through a NAT).
     pub fn not_through_nat(failure: Failure) -> Self {
         Self::because(NotifyType::NO_PROPOSAL_CHOSEN, failure)
+    }
+
+    /// The peer begins with IKEv1. It is not told: it would not understand the Notify.
+    pub fn other_version(peer: IpAddr) -> Self {
+        let detail = format!("{peer} speaks IKEv1; set it to IKEv2");
+        Self::plain(NotifyType::INVALID_MAJOR_VERSION, FailureKind::OtherVersion, detail)
     }
 
     pub fn mode_mismatch(modes: Modes) -> Self {
@@ -195,6 +202,10 @@ pub(crate) fn failure_of(notify: &Notify, asked: Asked) -> Failure {
         }
         (NotifyType::TS_UNACCEPTABLE, Asked { traffic: Some(traffic), .. }) => traffic.into(),
         (NotifyType::AUTHENTICATION_FAILED, Asked { proof: Some(proof), .. }) => proof.into(),
+        (NotifyType::INVALID_MAJOR_VERSION, _) => Failure::new(
+            FailureKind::OtherVersion,
+            "the peer answered INVALID_MAJOR_VERSION; set it to IKEv2".to_owned(),
+        ),
         _ => unasked(notify),
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod window;
 
 use crate::context::Context;
 use crate::event::{ExchangeStep, Step};
+use crate::failure::facts::Heard;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, PayloadType};
@@ -49,6 +50,11 @@ pub(crate) trait State {
 
     /// The exchange of ours in flight on an established IKE SA.
     fn active(&self) -> Option<&Active> {
+        None
+    }
+
+    /// The last answer that led nowhere.
+    fn heard(&self) -> Option<&Heard> {
         None
     }
 

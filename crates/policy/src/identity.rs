@@ -148,7 +148,9 @@ impl Identity {
             Self::Fqdn(name) => domain(name),
             Self::UserFqdn(name) => {
                 let reads = |(user, host): (&str, &str)| {
-                    !user.is_empty() && !user.contains(|c: char| c.is_whitespace() || "/=".contains(c)) && domain(host)
+                    !user.is_empty()
+                        && !user.contains(|c: char| c.is_whitespace() || "/=".contains(c))
+                        && domain(host)
                 };
                 name.rsplit_once('@').is_some_and(reads)
             }

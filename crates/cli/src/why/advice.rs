@@ -165,7 +165,7 @@ impl Advice<'_> {
     }
 
     fn on_silence(&self, silence: &Silence) -> Vec<String> {
-        let Silence { local, remote, was_up, request, unsent, icmp, .. } = silence;
+        let Silence { local, remote, was_up, request, unsent, icmp, heard, .. } = silence;
         let mut cure = Vec::new();
         if unsent.is_some() {
             return vec![format!(
@@ -173,6 +173,9 @@ impl Advice<'_> {
                 remote.ip(),
                 remote.ip()
             )];
+        }
+        if let Some(heard) = heard {
+            return vec![on_answer(&heard.answer, remote.ip())];
         }
         cure.extend(icmp.map(|icmp| on_icmp(icmp, *remote)));
         if icmp.is_some_and(|icmp| icmp.what == Obstacle::Port) {
@@ -401,10 +404,33 @@ fn on_kind(kind: FailureKind) -> Vec<String> {
             "after a change of the files there: vpnctl reload on that side",
         ],
         FailureKind::Refused => &["see the log of the peer at that time: it knows the reason"],
+        FailureKind::OtherVersion => &[
+            "set the peer to IKEv2 (strongSwan: keyexchange=ikev2 or version = 2; libreswan: keyexchange=ikev2); vpnd has no IKEv1",
+        ],
         FailureKind::NoAnswer => &["see the log of vpnd at that time"],
         _ => &[],
     };
     cure.iter().map(|c| (*c).to_owned()).collect()
+}
+
+/// Advice about a peer that answers IKE_SA_INIT and does not go on.
+fn on_answer(answer: &str, peer: IpAddr) -> String {
+    let has = |notify: &str| answer.split(", ").any(|kind| kind == notify);
+    match () {
+        () if has("REDIRECT") => format!(
+            "{peer} sends this side to another gateway (RFC 5685), which vpnd does not follow: name that gateway in \
+             IKERemoteIdentity, or switch the redirection off at the peer"
+        ),
+        () if has("COOKIE") => format!(
+            "{peer} asks for a cookie each time, and takes none: see whether a NAT or a load balancer on the way changes \
+             the source address or the gateway from one message to the next"
+        ),
+        () if has("INVALID_KE_PAYLOAD") => format!(
+            "{peer} asks for another key exchange each time: let both sides have one IKE_DHGroup in common, and see the log \
+             of the peer"
+        ),
+        () => format!("see the log of {peer} at that time: it says what it expects"),
+    }
 }
 
 fn on_icmp(icmp: Unreachable, peer: SocketAddr) -> String {

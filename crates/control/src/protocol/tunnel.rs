@@ -267,8 +267,8 @@ pub struct Activation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureInfo {
     /// Stable name: `no_answer`, `authentication_failed`, `no_proposal_chosen`, `ts_unacceptable`,
-    /// `traffic_claimed`, `mode_mismatch`, `no_matching_tunnel`, `protocol_error`, `refused`, `data_plane`,
-    /// `cancelled`.
+    /// `traffic_claimed`, `mode_mismatch`, `no_matching_tunnel`, `other_version`, `protocol_error`, `refused`,
+    /// `data_plane`, `cancelled`.
     pub kind: String,
     /// For people.
     pub message: String,

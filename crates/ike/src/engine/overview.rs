@@ -316,7 +316,10 @@ fn unanswered(now: Instant, session: &Session, config: &Config) -> Option<Unansw
     let sa = session.current_sa()?;
     let (since, attempts) = (sa.window.waits_since()?, sa.window.attempts(config)?);
     let silence = session.silence(sa);
-    let in_vain = silence.sent > 1 || silence.unsent.is_some() || silence.icmp.is_some();
+    let in_vain = silence.sent > 1
+        || silence.unsent.is_some()
+        || silence.icmp.is_some()
+        || silence.heard.is_some();
     in_vain.then(|| Unanswered {
         silence,
         most: attempts.most,

@@ -142,6 +142,7 @@ impl Session {
             was_up: self.is_established(),
             unsent: self.liveness.unsent.as_ref().map(ToString::to_string),
             icmp: self.liveness.icmp,
+            heard: sa.state.heard().cloned(),
         }
     }
 

@@ -26,6 +26,21 @@ use std::time::Instant;
 /// Octets of the longest IKE_SA_INIT of a stranger that is read; RFC 7296 §2 asks for 3,000.
 const LONGEST_INIT: usize = 10_000;
 
+/// Returns `true` for the first message of IKEv1: Main or Aggressive Mode without a responder cookie (RFC 2408 §3.1).
+fn begins_ikev1(octets: &[u8]) -> bool {
+    let Some((header, _)) = octets.split_first_chunk::<{ Header::LEN }>() else { return false };
+    let [_, _, _, _, _, _, _, _, cookie @ .., next, version, exchange, _, _, _, _, _, a, b, c, d] =
+        header;
+    let whole = usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])) == Ok(octets.len());
+    const SA_PAYLOAD: u8 = 1;
+    const MAIN_OR_AGGRESSIVE: [u8; 2] = [2, 4];
+    version >> 4 == 1
+        && *next == SA_PAYLOAD
+        && MAIN_OR_AGGRESSIVE.contains(exchange)
+        && cookie.iter().all(|octet| *octet == 0)
+        && whole
+}
+
 impl<P: DataPlane> Engine<P> {
     /// Answers a higher major version with an unprotected INVALID_MAJOR_VERSION (RFC 7296 §2.5).
     pub(super) fn refuse_version(&mut self, now: Instant, datagram: Datagram<'_>) {
@@ -58,6 +73,19 @@ impl<P: DataPlane> Engine<P> {
         };
         let answer = message::encode(&header, &[status(NotifyType::INVALID_MAJOR_VERSION, vec![])]);
         self.out.transmit(datagram.local, datagram.remote, answer);
+    }
+
+    /// Tells the operator of a peer that begins with IKEv1. It gets no answer: IKEv2 has none that it would understand.
+    pub(super) fn note_ikev1(&mut self, now: Instant, datagram: Datagram<'_>) {
+        if !begins_ikev1(datagram.octets) {
+            return self.out.discard(Discard::MalformedHeader);
+        }
+        self.out.discard(Discard::UnsupportedVersion);
+        let (local, remote) = (datagram.local.ip(), datagram.remote.ip());
+        let candidates = self.policy.candidates(local, remote);
+        if !candidates.is_empty() {
+            self.out.turn_away(now, datagram, &candidates, &Rejection::other_version(remote));
+        }
     }
 
     pub(super) fn handle_init(&mut self, now: Instant, header: &Header, datagram: Datagram<'_>) {

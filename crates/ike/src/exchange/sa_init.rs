@@ -90,6 +90,7 @@ fn new_sa(
         request: Vec::new(),
         cookie: None,
         restarts: 0,
+        heard: None,
         refusal: None,
     };
     Box::new(IkeSa {
@@ -340,11 +341,15 @@ pub(crate) fn conclude(
             return go_on(session, cx, *sa, agreed, datagram, &payloads);
         }
         Outcome::Again => {
+            sa.state.hears(&parts);
             sa.state.restarts += 1;
             ask(session, cx, sa);
             return Effects::none();
         }
-        Outcome::Ignored(reason) => cx.out.discard(reason),
+        Outcome::Ignored(reason) => {
+            sa.state.hears(&parts);
+            cx.out.discard(reason)
+        }
         Outcome::Refused(failure) => {
             cx.out.discard(Discard::UnauthenticatedRefusal);
             sa.state.refusal.get_or_insert_with(|| (failure.unauthenticated(), cx.now));

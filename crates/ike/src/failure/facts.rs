@@ -65,6 +65,26 @@ pub struct Silence {
     pub unsent: Option<String>,
     /// The last ICMP message about it. Anybody on the way could have sent that.
     pub icmp: Option<Unreachable>,
+    /// Answers that led nowhere. Anybody on the way could have sent them.
+    pub heard: Option<Heard>,
+}
+
+/// An answer that led nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Heard {
+    /// The types of its Notify payloads.
+    pub answer: String,
+    /// The number of such answers in a row.
+    pub times: u32,
+}
+
+impl fmt::Display for Heard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { answer, times } = self;
+        let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+        write!(f, "answered {often} with {answer}, which led nowhere")
+    }
 }
 
 /// A host that cannot send to the peer.
@@ -330,6 +350,9 @@ impl fmt::Display for Silence {
                 "{request} sent {sent} times to {remote}; {} ({UNPROTECTED})",
                 icmp.about(*remote)
             );
+        }
+        if let Some(heard) = &self.heard {
+            return write!(f, "{request} to {remote} was {heard} ({UNPROTECTED})");
         }
         write!(
             f,

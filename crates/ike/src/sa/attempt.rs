@@ -7,8 +7,10 @@ use crate::config::Config;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::deadlines::after;
 use crate::failure::Failure;
+use crate::failure::facts::{Heard, KEPT};
 use crate::proof::Evidence;
 use crate::proof::wishes::Wishes;
+use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::protected::Content;
 use crate::wire::registry::ExchangeType;
@@ -94,11 +96,26 @@ pub(crate) struct InitSent {
     pub request: Vec<u8>,
     pub cookie: Option<Vec<u8>>,
     pub restarts: u8,
+    /// The last answer that led nowhere.
+    pub heard: Option<Heard>,
     /// An unauthenticated refusal, and when it came: believed if nothing better comes (RFC 7296 §2.21.1).
     pub refusal: Option<(Failure, Instant)>,
 }
 
 impl InitSent {
+    /// Notes an answer that leads nowhere, for the operator.
+    pub fn hears(&mut self, parts: &Parts<'_>) {
+        let kinds: Vec<String> =
+            parts.notifies.iter().take(KEPT).map(|n| n.kind.to_string()).collect();
+        let answer = match kinds.is_empty() {
+            true => "a message that lacks what it must have".to_owned(),
+            false => kinds.join(", "),
+        };
+        let before = self.heard.take().filter(|before| before.answer == answer);
+        let times = before.map_or(1, |before| before.times.saturating_add(1));
+        self.heard = Some(Heard { answer, times });
+    }
+
     /// When a refusal is believed.
     pub fn refused_at(&self, config: &Config) -> Option<Instant> {
         self.refusal.as_ref().map(|(_, at)| after(*at, config.retransmit_after.saturating_mul(2)))
@@ -190,6 +207,10 @@ impl AuthSent {
 impl State for InitSent {
     fn exchange(&self) -> ExchangeType {
         ExchangeType::IKE_SA_INIT
+    }
+
+    fn heard(&self) -> Option<&Heard> {
+        self.heard.as_ref()
     }
 
     fn keys_if_any(&mut self) -> Option<&mut Keys> {

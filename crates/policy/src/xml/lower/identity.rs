@@ -191,7 +191,8 @@ impl Context<'_> {
     pub fn names_no_side(&mut self, element: &Element<'_>) -> Option<()> {
         let Some(attribute) = element.attribute(ADDRESS) else { return Some(()) };
         let message = format!("{ADDRESS} belongs to an address that is the identity of a side");
-        let help = "write it in the first element of IKELocalIdentity, IKERemoteIdentity or an IKEGroup";
+        let help =
+            "write it in the first element of IKELocalIdentity, IKERemoteIdentity or an IKEGroup";
         self.report.error(attribute.span(element), message, help);
         None
     }

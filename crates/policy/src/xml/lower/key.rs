@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use crate::validate::rules;
-use crate::xml::diagnostic::Span;
 use crate::wording::quoted;
+use crate::xml::diagnostic::Span;
 use crate::xml::element::Element;
 use crate::{Endpoint, Identity, Secret};
 use std::cell::Cell;
