@@ -239,7 +239,13 @@ impl Item {
                 self.failure.get_or_insert_with(|| failure.clone());
                 self.settle(event);
             }
-            (What::Rekeyed, EventKind::Rekeyed { .. }) if child || only_tunnel => self.done = true,
+            // A peer that has lost the old SA gets a new one in its place (RFC 7296 §2.25), and so does one that begins
+            // anew.
+            (What::Rekeyed, EventKind::Rekeyed { .. } | EventKind::Established { .. })
+                if child || only_tunnel =>
+            {
+                self.done = true
+            }
             (What::Rekeyed, EventKind::Failed(failure)) if child || only_tunnel => {
                 self.fail(failure.clone())
             }
@@ -253,7 +259,8 @@ impl Item {
             (What::Up, EventKind::Failed(failure)) if tunnel && !under_way => {
                 self.fail(failure.clone())
             }
-            (What::Up | What::Rekeyed, EventKind::Closed { reason }) if tunnel => {
+            // Another IKE SA of the tunnel may serve instead.
+            (What::Up | What::Rekeyed, EventKind::Closed { reason }) if tunnel && !under_way => {
                 self.fail(Failure::new(FailureKind::Cancelled, reason.to_string()));
             }
             _ => {}
@@ -275,19 +282,62 @@ impl Item {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use esp::plane::Spi;
+    use ike::CloseReason;
+    use ike::event::Negotiated;
+    use ike::negotiation::suite::ChildSuite;
+    use policy::{EspEncryption, KeyBits, Mode, Protection};
     use tokio::sync::oneshot;
 
-    #[test]
-    fn a_strangers_failure_ends_no_wait() {
-        let mut waiting = Waiting::default();
-        let (reply, mut answer) = oneshot::channel();
-        let item = Item {
+    fn item() -> Item {
+        Item {
             name: "site".into(),
             tunnel: "site".into(),
             children: HashSet::from(["net".into()]),
             failure: None,
             done: false,
+        }
+    }
+
+    fn of_child(kind: EventKind) -> Event {
+        let mut event = Event::new("site", kind);
+        event.child = Some("net".into());
+        event
+    }
+
+    #[test]
+    fn a_rekey_ends_with_a_new_child_sa_in_place_of_one_that_the_peer_has_lost() {
+        let mut waiting = Waiting::default();
+        let (reply, mut answer) = oneshot::channel();
+        waiting.add(Instant::now(), What::Rekeyed, vec![item()], Answer::One(reply));
+        let suite = Negotiated::Child {
+            mode: Mode::Tunnel,
+            suite: ChildSuite::new(Protection::aead(EspEncryption::AesGcm16(KeyBits::B256))),
+            inbound_spi: Spi(1),
+            outbound_spi: Spi(2),
         };
+        waiting.see(&of_child(EventKind::Established { suite }), true);
+        assert!(matches!(answer.try_recv(), Ok(Ok(()))));
+    }
+
+    #[test]
+    fn an_ike_sa_that_ends_beside_another_one_ends_no_wait() {
+        let mut waiting = Waiting::default();
+        let (reply, mut answer) = oneshot::channel();
+        waiting.add(Instant::now(), What::Up, vec![item()], Answer::All(reply));
+        let closed = Event::new("site", EventKind::Closed { reason: CloseReason::DeletedByPeer });
+        waiting.see(&closed, true);
+        assert!(answer.try_recv().is_err(), "the other one may bring it up");
+        waiting.see(&closed, false);
+        let activations = answer.try_recv().expect("answered").expect("known names");
+        assert!(activations[0].outcome.is_err());
+    }
+
+    #[test]
+    fn a_strangers_failure_ends_no_wait() {
+        let mut waiting = Waiting::default();
+        let (reply, mut answer) = oneshot::channel();
+        let item = item();
         waiting.add(Instant::now(), What::Up, vec![item], Answer::All(reply));
         let failure = Failure::new(FailureKind::NoProposalChosen, String::new());
         let event = Event::new("site", EventKind::Failed(failure.clone()));
