@@ -5,8 +5,8 @@ use esp::filter::{Filter, FilterAction};
 use esp::plane::{Encapsulation, PacketSummary};
 use host::facts::{HostFacts, Questions};
 use host::netlink::RouteLookup;
-use ike::status::{ChildSaStatus, ChildStatus, IkeStatus};
-use policy::{AddressRange, Mode, Policy, Selector};
+use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, NarrowedBy};
+use policy::{AddressRange, IkeTunnel, Mode, Policy, Selector};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(crate) struct Subject {
     pub remote: Vec<Selector>,
     /// The traffic that the policy names, of both sides; `None`: the policy does not have the tunnel.
     pub asked: Option<[Vec<Selector>; 2]>,
+    /// The traffic that the peer asked for in this one Child SA, where the policy has more of it in other child tunnels.
+    pub wanted: Option<[Vec<Selector>; 2]>,
     /// The earlier child tunnel that covers all its traffic.
     pub shadowed_by: Option<Shadow>,
     /// The TUN device; `None`: the kernel protects the packets.
@@ -59,13 +61,14 @@ impl Subject {
         policy: &Policy,
         device: Option<&str>,
     ) -> Self {
-        let defined = policy.child(&child.name).map(|(_, defined)| defined);
+        let (tunnel, defined) = policy.child(&child.name).unzip();
         Self {
             child: child.name.clone(),
             mode: child.mode,
             local: child.local.clone(),
             remote: child.remote.clone(),
             asked: defined.map(|defined| [defined.local.clone(), defined.remote.clone()]),
+            wanted: tunnel.and_then(|tunnel| wanted(tunnel, child)),
             shadowed_by: None,
             device: device.map(str::to_owned),
             ends,
@@ -103,6 +106,19 @@ impl Subject {
         let route = host.routes.get(&(self.peer(), true))?.as_ref()?;
         Some(route.device.as_str()).filter(|device| !device.is_empty())
     }
+}
+
+/// The traffic of the peer's request of which this side has granted a part, if other child tunnels have more of it.
+fn wanted(tunnel: &IkeTunnel, child: &ChildStatus) -> Option<[Vec<Selector>; 2]> {
+    let narrowed = child.narrowed.as_ref().filter(|n| n.by == NarrowedBy::Grant)?;
+    let meet = |ours: &[Selector], theirs: &[Selector]| {
+        ours.iter().any(|o| theirs.iter().any(|t| o.intersection(t).is_some()))
+    };
+    let others = tunnel.children.iter().filter(|other| other.name != child.name);
+    let mut more = others.filter(|other| {
+        meet(&other.local, &narrowed.local) && meet(&other.remote, &narrowed.remote)
+    });
+    more.next().map(|_| [narrowed.local.clone(), narrowed.remote.clone()])
 }
 
 /// The children of an IKE tunnel that are up. `in_kernel` tells those whose packets the kernel protects.

@@ -40,6 +40,7 @@ fn site() -> Subject {
         asked: Some([local.clone(), remote.clone()]),
         local,
         remote,
+        wanted: None,
         shadowed_by: None,
         device: Some("vpn0".to_owned()),
         ends: ["192.0.2.1:4500", "192.0.2.2:4500"].map(|end| end.parse().expect("an end")),
@@ -506,6 +507,16 @@ fn less_traffic_than_the_policy_names_is_told() {
     assert_eq!(traffic::narrowed(&pieces), None);
     let generic = Subject { asked: None, ..site() };
     assert_eq!(traffic::narrowed(&generic), None);
+}
+
+#[test]
+fn a_peer_that_wants_several_tunnels_in_one_child_sa_is_told() {
+    let wanted = [selectors(&["10.1.0.0/24"]), selectors(&["10.2.0.0/24", "10.3.0.0/24"])];
+    let subject = Subject { wanted: Some(wanted), ..site() };
+    let finding = only(&subject, &gateway());
+    assert_eq!(finding.kind, FindingKind::Narrowed);
+    let told = "asked for 10.1.0.0/24 to 10.2.0.0/24, 10.3.0.0/24 in one Child SA";
+    assert!(finding.message.contains(told), "{}", finding.message);
 }
 
 #[test]

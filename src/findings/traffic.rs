@@ -167,9 +167,27 @@ fn listed(selectors: &[Selector]) -> String {
     selectors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The Child SA protects less than the policy names.
+/// The Child SA protects less than the policy names, or than the peer has asked for.
 pub(super) fn narrowed(subject: &Subject) -> Option<Finding> {
     let [local, remote] = subject.asked.as_ref()?;
+    if let Some([asked_local, asked_remote]) = &subject.wanted {
+        let message = format!(
+            "the peer has asked for {} to {} in one Child SA, and this policy has that in several phase 2 tunnels: this one \
+             carries {} to {} alone",
+            listed(asked_local),
+            listed(asked_remote),
+            listed(&subject.local),
+            listed(&subject.remote)
+        );
+        let cure = [
+            "have the peer ask for a Child SA for each pair of networks (strongSwan: a child for each in swanctl.conf)"
+                .to_owned(),
+            "or start the others from this side: vpnctl activate NAME".to_owned(),
+        ];
+        return Some(
+            Finding::new(&subject.child, FindingKind::Narrowed, false, message).with_cure(cure),
+        );
+    }
     let mut told = Vec::new();
     for (side, agreed, asked) in
         [("local", &subject.local, local), ("remote", &subject.remote, remote)]

@@ -1,13 +1,15 @@
 //! Traffic selectors as RFC 7296 §2.9 has them, with a peer that asks for and grants what a test wants.
 
 use crate::calm;
-use crate::puppet::Puppet;
+use crate::puppet::{Puppet, notified};
 use esp::plane::{Notice, PacketSummary};
+use ike::event::EventKind;
 use ike::failure::FailureKind;
 use ike::failure::facts::{Facts, Traffic};
 use ike::negotiation::selectors::encode;
+use ike::status::{ChildStatus, NarrowedBy};
 use ike::wire::payload::{Payload, TrafficSelector};
-use ike::wire::registry::ExchangeType;
+use ike::wire::registry::{ExchangeType, NotifyType};
 use policy::{AddressRange, PortRange, Selector};
 use sim::Site;
 use sim::host::network;
@@ -107,6 +109,56 @@ fn granted_selectors_include_the_first_choice() {
         let nets = [network([10, 2, n, 0]), network([10, 1, n, 0])];
         assert_eq!(selectors_of(&answer), nets.map(|n| encode(&[Selector::all_of(n)])));
     }
+}
+
+/// The answer to IKE_AUTH of a peer that asks for these networks in one Child SA, and the status of what it got.
+fn granted(site: &Site, left: &[u8], right: &[u8]) -> (Vec<NotifyType>, ChildStatus, usize) {
+    let mut puppet = Puppet::new(site, calm());
+    puppet.call();
+    let nets = |side: u8, of: &[u8]| {
+        let net = |n: &u8| Selector::all_of(network([10, side, *n, 0]));
+        encode(&of.iter().map(net).collect::<Vec<_>>())
+    };
+    let mut payloads = puppet.auth_payloads();
+    for payload in &mut payloads {
+        match payload {
+            Payload::TsInitiator(ts) => *ts = nets(2, right),
+            Payload::TsResponder(ts) => *ts = nets(1, left),
+            _ => {}
+        }
+    }
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    let status = puppet.world.status(puppet.left).remove(0);
+    let child = status.children.into_iter().find(|child| child.sa.is_some()).expect("one is up");
+    let told = "gets that of one: local 10.1.0.0/24 (asked 10.1.0.0/24, 10.1.1.0/24), remote";
+    let warned = puppet.world.count_events(puppet.left, |kind| match kind {
+        EventKind::Warning(text) => text.contains(told),
+        _ => false,
+    });
+    (notified(&answer), child, warned)
+}
+
+#[test]
+fn a_peer_that_asks_for_several_tunnels_in_one_child_sa_is_told_that_more_is_possible() {
+    let site = Site { children: 2, ..Site::default() };
+    let (told, child, warned) = granted(&site, &[0, 1], &[0, 1]);
+    assert!(told.contains(&NotifyType::ADDITIONAL_TS_POSSIBLE), "{told:?}");
+    let narrowed = child.narrowed.expect("it has less than was asked for");
+    assert_eq!(
+        (narrowed.by, narrowed.local.len(), narrowed.remote.len()),
+        (NarrowedBy::Grant, 2, 2)
+    );
+    assert_eq!(warned, 1);
+
+    // The policy has no more of it.
+    let (told, child, warned) = granted(&site, &[0, 7], &[0, 7]);
+    assert!(!told.contains(&NotifyType::ADDITIONAL_TS_POSSIBLE), "{told:?}");
+    assert_eq!(child.narrowed.map(|narrowed| narrowed.by), Some(NarrowedBy::Grant));
+    assert_eq!(warned, 0);
+
+    let (told, child, _) = granted(&site, &[0], &[0]);
+    assert!(!told.contains(&NotifyType::ADDITIONAL_TS_POSSIBLE), "{told:?}");
+    assert_eq!(child.narrowed, None);
 }
 
 #[test]

@@ -264,7 +264,7 @@ pub struct ChildStatus {
     pub local: Vec<Selector>,
     /// The peer's selectors, likewise.
     pub remote: Vec<Selector>,
-    /// The policy's traffic, where both sides have agreed on less of it; `None` while down.
+    /// The traffic that one side wants, where both have agreed on less of it; `None` while down.
     pub narrowed: Option<Narrowed>,
     /// The Child SA; `None` while down.
     pub sa: Option<ChildSaStatus>,
@@ -305,17 +305,40 @@ pub enum Renewal {
     },
 }
 
-/// The traffic of a child tunnel of which a part is agreed on (RFC 7296 §2.9).
+/// Traffic of which a part is agreed on (RFC 7296 §2.9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Narrowed {
-    /// This side's traffic in the policy.
+    /// This side's traffic: that of the policy; with [`NarrowedBy::Grant`], that of the peer's request.
     pub local: Vec<Selector>,
-    /// The peer's traffic in the policy.
+    /// The peer's traffic, likewise.
     pub remote: Vec<Selector>,
-    /// True if this side asked for all of it, and the peer's answer has less; false if the peer asked for less.
-    pub asked_here: bool,
+    /// The message that has less.
+    pub by: NarrowedBy,
+}
+
+/// The message by which a Child SA has less traffic than one side wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+pub enum NarrowedBy {
+    /// The peer's answer: this side asked for all of its policy's traffic.
+    Answer,
+    /// The peer's request: it asked for less than the policy has.
+    Request,
+    /// This side's answer: the peer asked for more than the policy has for this child tunnel.
+    Grant,
+}
+
+impl NarrowedBy {
+    /// Stable name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answer => "answer",
+            Self::Request => "request",
+            Self::Grant => "grant",
+        }
+    }
 }
 
 /// A Child SA: a pair of ESP SAs.

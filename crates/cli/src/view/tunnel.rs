@@ -93,9 +93,8 @@ fn words(selectors: &[Selector]) -> Vec<String> {
 }
 
 fn narrowed(narrowed: &ike::status::Narrowed) -> Narrowed {
-    let by = if narrowed.asked_here { "answer" } else { "request" };
     let (local, remote) = (words(&narrowed.local), words(&narrowed.remote));
-    Narrowed { local, remote, by: by.to_owned() }
+    Narrowed { local, remote, by: narrowed.by.name().to_owned() }
 }
 
 fn child_sa(sa: &ChildSaStatus) -> ChildSa {

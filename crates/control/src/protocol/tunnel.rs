@@ -142,14 +142,15 @@ pub struct Child {
     pub policy: Option<ChildPolicy>,
 }
 
-/// The traffic that the policy has for a phase 2 tunnel, of which both sides have agreed on a part.
+/// Traffic of which both sides have agreed on a part for a phase 2 tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Narrowed {
-    /// This side's traffic in the policy.
+    /// This side's traffic: that of the policy; with `grant`, that of the peer's request.
     pub local: Vec<String>,
-    /// The peer's traffic in the policy.
+    /// The peer's traffic, likewise.
     pub remote: Vec<String>,
-    /// `answer`: this side asked for all of it and the peer granted less; `request`: the peer asked for less.
+    /// `answer`: this side asked for all of it and the peer granted less; `request`: the peer asked for less; `grant`: the
+    /// peer asked for more than the policy has for this tunnel.
     pub by: String,
 }
 

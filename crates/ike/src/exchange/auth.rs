@@ -452,6 +452,7 @@ fn conclude_child(
         choice,
         mode: child.mode,
         selectors: agreed.selectors,
+        asked: None,
         spi_in,
         spi_out,
         keys: ike.state.keys.child(suite, &[], nonces, None),

@@ -78,7 +78,8 @@ fn try_grant(
     }
     let asker = Asker::from(&*ike.session);
     let old = request.rekeys.and_then(|spi| ike.session.child_by_inbound(spi)).map(|c| &c.tunnel);
-    let Match { tunnel, selectors, seen } = find_tunnel(asker, cx, old, transport, tsi, tsr)?;
+    let Match { tunnel, selectors, seen, asked } =
+        find_tunnel(asker, cx, old, transport, tsi, tsr)?;
     if request.rekeys.is_none() {
         refuse_claimed(asker, cx, &tunnel, &selectors)?;
     }
@@ -96,7 +97,8 @@ fn try_grant(
         .and_then(|(mut choice, spi_out, proposal)| {
             choice.lifetime = choice.lifetime.of(false);
             let (shared, mut public) = exchange_keys(choice.algorithms.group, parts)?;
-            let agreed = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
+            let (selectors, asked) = (Arc::clone(&selectors), asked.clone());
+            let agreed = Agreed { choice, spi_in, spi_out, selectors, asked };
             let (rekeys, nonces) = (request.rekeys, OwnNonces::of(request.nonces));
             let tunnel = Arc::clone(&tunnel);
             let (base, selected) = fresh_ppk(ike, cx, parts, request).unzip();
@@ -132,6 +134,9 @@ fn try_grant(
     let path = &ike.session.path;
     payloads.push(Payload::TsInitiator(as_sent(&selectors.remote, tsi, seen && path.nat_remote)));
     payloads.push(Payload::TsResponder(as_sent(&selectors.local, tsr, seen && path.nat_local)));
+    // RFC 7296 §2.9
+    let additional = asked.is_some_and(|asked| asked.additional);
+    payloads.extend(additional.then(|| status(NotifyType::ADDITIONAL_TS_POSSIBLE, vec![])));
     Ok(Granted { payloads, effects })
 }
 
@@ -256,6 +261,7 @@ pub(super) fn complete(
         choice: agreed.choice,
         mode: tunnel.mode,
         selectors: agreed.selectors,
+        asked: agreed.asked,
         spi_in: agreed.spi_in,
         spi_out: agreed.spi_out,
         keys,

@@ -354,6 +354,7 @@ fn conclude_success(
         choice,
         mode: tunnel.mode,
         selectors: answered.selectors,
+        asked: None,
         spi_in: pending.spi_in,
         spi_out,
         keys,

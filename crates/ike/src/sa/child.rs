@@ -11,7 +11,7 @@ use crate::negotiation::suite::ChildChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::path::Path;
-use crate::status::Narrowed;
+use crate::status::{Narrowed, NarrowedBy};
 use crate::wire::registry::NotifyType;
 use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
@@ -25,6 +25,8 @@ pub(crate) struct ChildSa {
     pub choice: ChildChoice,
     pub mode: Mode,
     pub selectors: Arc<TrafficSelectors>,
+    /// The request of the peer, where this side has granted less.
+    pub asked: Option<Arc<AskedFor>>,
     pub inbound: SaId,
     pub outbound: SaId,
     /// Names the Child SA on this side.
@@ -43,6 +45,13 @@ pub(crate) struct ChildSa {
     /// The last attempt of this side to renew it has come to nothing.
     pub renewal_failed: bool,
     pub history: History,
+}
+
+/// Traffic that the peer has asked for, and of which it gets a part.
+pub(crate) struct AskedFor {
+    pub traffic: TrafficSelectors,
+    /// Other child tunnels have more of it: the peer can ask for Child SAs of theirs.
+    pub additional: bool,
 }
 
 /// Where a Child SA stands in its life.
@@ -125,24 +134,40 @@ impl ChildSa {
         Lost { name: self.tunnel.name.clone(), after }
     }
 
-    /// The traffic of its tunnel, if the two sides have agreed on less of it.
+    /// The traffic of its tunnel, or of the peer's request, if the two sides have agreed on less of it.
     pub fn narrowed(&self) -> Option<Narrowed> {
         let (tunnel, agreed) = (&self.tunnel, &self.selectors);
         let whole =
             covered(&tunnel.local, &agreed.local) && covered(&tunnel.remote, &agreed.remote);
-        (!whole).then(|| Narrowed {
-            local: tunnel.local.clone(),
-            remote: tunnel.remote.clone(),
-            asked_here: self.created_here,
-        })
+        if !whole {
+            let by = if self.created_here { NarrowedBy::Answer } else { NarrowedBy::Request };
+            let (local, remote) = (tunnel.local.clone(), tunnel.remote.clone());
+            return Some(Narrowed { local, remote, by });
+        }
+        let TrafficSelectors { local, remote } = self.asked.as_ref()?.traffic.clone();
+        Some(Narrowed { local, remote, by: NarrowedBy::Grant })
     }
 
     /// The remark of the log about traffic that the two sides have not agreed on.
     pub fn narrowing(&self) -> Option<String> {
         let narrowed = self.narrowed()?;
-        let (cause, word) = match narrowed.asked_here {
-            true => ("the peer has agreed to less traffic than this side asked for", "asked"),
-            false => ("the peer has asked for less traffic than the policy has", "policy"),
+        let same = "This SA carries no other traffic of the tunnel; write the same traffic in both policies";
+        let (cause, word, cure) = match narrowed.by {
+            NarrowedBy::Answer => {
+                ("the peer has agreed to less traffic than this side asked for", "asked", same)
+            }
+            NarrowedBy::Request => {
+                ("the peer has asked for less traffic than the policy has", "policy", same)
+            }
+            // A peer that asks for any traffic and gets its own is usual.
+            NarrowedBy::Grant if !self.asked.as_ref().is_some_and(|asked| asked.additional) => {
+                return None;
+            }
+            NarrowedBy::Grant => (
+                "the peer has asked for the traffic of several phase 2 tunnels in one Child SA, and gets that of one",
+                "asked",
+                "Have the peer ask for a Child SA for each pair of networks",
+            ),
         };
         let side = |name: &str, agreed: &[Selector], policy: &[Selector]| {
             let less = !covered(policy, agreed);
@@ -153,10 +178,7 @@ impl ChildSa {
             side("remote", &self.selectors.remote, &narrowed.remote),
         ];
         let sides: Vec<String> = sides.into_iter().flatten().collect();
-        Some(format!(
-            "{cause}: {}. This SA carries no other traffic of the tunnel; write the same traffic in both policies",
-            sides.join(", ")
-        ))
+        Some(format!("{cause}: {}. {cure}", sides.join(", ")))
     }
 }
 
@@ -166,6 +188,8 @@ pub(crate) struct Blueprint<'a> {
     pub choice: ChildChoice,
     pub mode: Mode,
     pub selectors: Arc<TrafficSelectors>,
+    /// The request of the peer, where this side has granted less.
+    pub asked: Option<Arc<AskedFor>>,
     pub spi_in: Spi,
     pub spi_out: Spi,
     pub keys: ChildKeys,
@@ -249,6 +273,7 @@ impl Blueprint<'_> {
             choice: self.choice,
             mode: self.mode,
             selectors: self.selectors,
+            asked: self.asked,
             inbound,
             outbound,
             spi_in: self.spi_in,

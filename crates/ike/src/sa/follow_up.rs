@@ -1,5 +1,6 @@
 //! Additional key exchanges behind CREATE_CHILD_SA (RFC 9370 §2.2.4), as each side keeps them between its exchanges.
 
+use super::child::AskedFor;
 use super::keys::{Base, Nonces};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::negotiation::suite::{Additional, ChildChoice, IkeSuite};
@@ -54,6 +55,8 @@ pub(crate) struct Agreed {
     pub spi_in: Spi,
     pub spi_out: Spi,
     pub selectors: Arc<TrafficSelectors>,
+    /// The request of the peer, where this side has granted less.
+    pub asked: Option<Arc<AskedFor>>,
 }
 
 /// An IKE SA in place of one.

@@ -71,7 +71,7 @@ pub(super) fn matching(
         // The policy has given this name to something else.
         Some(_) => return None,
     };
-    Some(Ok(Match { tunnel, selectors: selectors.into(), seen }))
+    Some(Ok(Match { tunnel, selectors: selectors.into(), seen, asked: None }))
 }
 
 /// Refuses a new child tunnel that is too large, or has traffic of another peer.

@@ -6,6 +6,7 @@ use crate::failure::facts::{KEPT, Modes, Traffic, Wanted};
 use crate::families::traffic_off;
 use crate::negotiation::selectors;
 use crate::rejection::Rejection;
+use crate::sa::child::AskedFor;
 use crate::sa::path::Path;
 use crate::session::Session;
 use crate::wire::payload::TrafficSelector;
@@ -36,6 +37,8 @@ pub(super) struct Match {
     pub selectors: Arc<TrafficSelectors>,
     /// Addresses were replaced by those seen from this side of a NAT.
     pub seen: bool,
+    /// The request, where less of it is granted.
+    pub asked: Option<Arc<AskedFor>>,
 }
 
 /// The child tunnel that fits a request, which may be the one of the Child SA that is to be replaced (`old`).
@@ -58,6 +61,8 @@ pub(super) fn find_tunnel(
     };
     let tunnels = tunnels.into_iter().filter(may_answer);
     let mut found: Option<(u8, Match)> = None;
+    // Traffic that other child tunnels would grant.
+    let mut others: Vec<Arc<TrafficSelectors>> = Vec::new();
     let mut wrong_mode = None;
     for tunnel in tunnels {
         // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
@@ -80,17 +85,22 @@ pub(super) fn find_tunnel(
             true => 2,
             false => selectors::includes_first(tunnel, tsr, tsi).into(),
         };
+        let selectors = Arc::new(selectors);
+        if others.len() < KEPT {
+            others.push(Arc::clone(&selectors));
+        }
         if found.as_ref().is_none_or(|(best, _)| rank > *best) {
             let seen = translated && tunnel.mode == Mode::Transport;
-            let selectors = Arc::new(selectors);
-            found = Some((rank, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
+            let tunnel = Arc::clone(tunnel);
+            found = Some((rank, Match { tunnel, selectors, seen, asked: None }));
         }
         if exact {
             break;
         }
     }
     if let Some((_, found)) = found {
-        return Ok(found);
+        let asked = less_than_asked(&found, &others, tsi, tsr);
+        return Ok(Match { asked: asked.map(Arc::new), ..found });
     }
     if old.is_none()
         && let Some(found) = generic::matching(asker, cx, transport, tsi, tsr)
@@ -108,6 +118,24 @@ pub(super) fn find_tunnel(
     };
     let ours = asker.tunnel.children.iter().take(KEPT).map(|c| Wanted::by(c)).collect();
     Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs), renewal: false }))
+}
+
+/// The traffic that a request asks for, if the child tunnel that fits it grants less.
+fn less_than_asked(
+    found: &Match,
+    others: &[Arc<TrafficSelectors>],
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> Option<AskedFor> {
+    let Match { selectors: granted, seen, .. } = found;
+    let is_granted = |traffic: &TrafficSelectors| {
+        selectors::covered(&traffic.local, &granted.local)
+            && selectors::covered(&traffic.remote, &granted.remote)
+    };
+    let traffic = TrafficSelectors { local: selectors::known(tsr), remote: selectors::known(tsi) };
+    // Behind a NAT, the two sides call their addresses by different names.
+    let less = !seen && !is_granted(&traffic);
+    less.then(|| AskedFor { traffic, additional: !others.iter().all(|other| is_granted(other)) })
 }
 
 /// The child tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
