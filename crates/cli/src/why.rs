@@ -600,10 +600,11 @@ mod tests {
             row("this side is", "HUB.example", "hub.example", false),
         ];
         assert_eq!(rows, told);
-        let facts = Facts::from(identities);
+        let facts = Facts::Identities(identities);
         assert!(facts.to_string().contains("says it is FQDN branch-7"), "{facts}");
         assert!(facts.to_string().contains("the peer is Key_ID branch-7"), "{facts}");
-        let cure = Advice { defined: &[], by_stranger: false, peer: None }.on(&facts.into(), &rows);
+        let failure = Failure::with(FailureKind::NoMatchingTunnel, facts);
+        let cure = Advice { defined: &[], by_stranger: false, peer: None }.on(&failure, &rows);
         let told = [
             "set IKERemoteIdentity in IKETunnel to the peer's FQDN branch-7 (write <FQDN Value=\"branch-7\">), or the \
              peer's own identity to Key_ID branch-7",

@@ -9,6 +9,7 @@ use policy::{
     IkeEncryption, IkeProposal, IkeTunnel, Integrity, KeyBits, KeyKind, Lifetime, Mode, Policy,
     Ppk, Prf, Protection, Role, Selector,
 };
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -79,6 +80,7 @@ pub(super) fn policy(policy: &Policy) -> Zeroizing<String> {
 /// Returns `true` for a tunnel that AIX has no words for.
 fn needs_namespace(tunnel: &IkeTunnel) -> bool {
     tunnel.ppk.is_some()
+        || [&tunnel.local, &tunnel.remote].into_iter().any(|side| elsewhere(side).is_some())
         || tunnel.proposals.iter().any(|proposal| !proposal.additional.is_empty())
         || tunnel.children.iter().any(|child| !child.pfs.additional.is_empty())
 }
@@ -232,8 +234,14 @@ impl Writer {
     }
 
     fn endpoint(&mut self, endpoint: &Endpoint) {
-        let (kind, value) = identity(&endpoint.identity);
-        match endpoint.address.filter(|_| !kind.ends_with("_Address")) {
+        let (kind, value) = (endpoint.identity.kind(), value_of(&endpoint.identity));
+        if endpoint.identity.address().is_some() {
+            let elsewhere = elsewhere(endpoint);
+            let elsewhere = elsewhere.as_deref().map(|address| ("vpn:Address", address));
+            let attributes: Vec<_> = [("Value", &*value)].into_iter().chain(elsewhere).collect();
+            return self.empty(kind, &attributes);
+        }
+        match endpoint.address {
             None => self.empty(kind, &[("Value", &value)]),
             Some(address) => {
                 self.open(kind, &[("Value", &value)]);
@@ -259,8 +267,7 @@ impl Writer {
         };
         self.open("IKEPresharedKey", &[("Format", format), ("Value", &value)]);
         self.open("IKEPresharedRemoteID", &[]);
-        let (kind, value) = identity(remote);
-        self.empty(&format!("PK_{kind}"), &[("Value", &value)]);
+        self.empty(&format!("PK_{}", remote.kind()), &[("Value", &value_of(remote))]);
         self.close("IKEPresharedRemoteID");
         self.close("IKEPresharedKey");
     }
@@ -407,15 +414,19 @@ fn methods(credential: &Credential) -> Vec<&'static str> {
     }
 }
 
-fn identity(identity: &Identity) -> (&'static str, String) {
+/// The attribute of an identity. A key ID has been read from text.
+fn value_of(identity: &Identity) -> Cow<'_, str> {
     match identity {
-        Identity::Ipv4(address) => ("IPV4_Address", address.to_string()),
-        Identity::Ipv6(address) => ("IPV6_Address", address.to_string()),
-        Identity::Fqdn(name) => ("FQDN", name.clone()),
-        Identity::UserFqdn(name) => ("User_FQDN", name.clone()),
-        Identity::Dn(name) => ("ASN1_DN", name.to_string()),
-        Identity::KeyId(_) => ("Key_ID", identity.to_string()),
+        Identity::KeyId(octets) => String::from_utf8_lossy(octets),
+        other => other.value(),
     }
+}
+
+/// The address of a side whose identity is another address; `any` is any address.
+fn elsewhere(side: &Endpoint) -> Option<String> {
+    let identity = side.identity.address()?;
+    let at = side.address.map_or_else(|| "any".to_owned(), |address| address.to_string());
+    (side.address != Some(identity)).then_some(at)
 }
 
 fn ike_encryption(encryption: IkeEncryption) -> String {

@@ -4,6 +4,7 @@
 //! type wherever the value alone would be read as another type.
 
 use crate::DistinguishedName;
+use quick_xml::escape::escape;
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -100,16 +101,24 @@ impl Identity {
         }
     }
 
-    /// The value without its type, as the attribute `Value` of a policy has it. Octets of a key ID that are not
-    /// printable ASCII are escaped.
+    /// The value without its type, as the attribute `Value` of a policy has it. A key ID that is no printable text, or that
+    /// has a backslash, is escaped.
     pub fn value(&self) -> Cow<'_, str> {
         match self {
             Self::Ipv4(a) => a.to_string().into(),
             Self::Ipv6(a) => a.to_string().into(),
             Self::Fqdn(text) | Self::UserFqdn(text) => text.into(),
-            Self::KeyId(octets) => octets.escape_ascii().to_string().into(),
+            Self::KeyId(octets) => match std::str::from_utf8(octets) {
+                Ok(text) if !text.contains(|c: char| c.is_control() || c == '\\') => text.into(),
+                _ => octets.escape_ascii().to_string().into(),
+            },
             Self::Dn(name) => name.to_string().into(),
         }
+    }
+
+    /// The element of a policy with this identity: `<FQDN Value="gate.example.net">`.
+    pub fn element(&self) -> String {
+        format!("<{} Value=\"{}\">", self.kind(), escape(self.value()))
     }
 
     /// Type and value: `FQDN branch-7`, `Key_ID branch-7`. An address alone says what it is.
@@ -269,6 +278,8 @@ mod tests {
             (key_id("branch-7"), "Key_ID branch-7"),
             (key_id("192.0.2.1"), "Key_ID 192.0.2.1"),
             (key_id("\u{1}"), "Key_ID \\x01"),
+            (key_id("\\x01"), "Key_ID \\\\x01"),
+            (key_id("Ann's büro"), "Key_ID Ann's büro"),
             (dn("CN=gate"), "CN=gate"),
             (address("192.0.2.1"), "192.0.2.1"),
             (address("2001:db8::1"), "2001:db8::1"),
@@ -277,6 +288,7 @@ mod tests {
         }
         assert_eq!(fqdn("branch-7").qualified(), "FQDN branch-7");
         assert_eq!(key_id("branch-7").value(), "branch-7");
+        assert_eq!(fqdn("a<\"b\"").element(), "<FQDN Value=\"a&lt;&quot;b&quot;\">");
     }
 
     proptest! {

@@ -325,7 +325,7 @@ impl Advice<'_> {
                 "set IKELocalIdentity{} to {} (write {}), or the identity that the peer expects to this side's",
                 self.place("IKETunnel"),
                 asked.qualified(),
-                element(asked)
+                asked.element()
             ));
         }
         if self.by_stranger {
@@ -371,18 +371,13 @@ fn in_policy(attribute: &str, shown: &str) -> String {
     }
 }
 
-/// The element of a policy with this identity: `<FQDN Value="gate.example.net">`.
-fn element(identity: &Identity) -> String {
-    format!("<{} Value=\"{}\">", identity.kind(), identity.value())
-}
-
 /// The element of a side with this identity at this address, which a NAT may have changed.
 fn element_at(identity: &Identity, address: Option<IpAddr>) -> String {
     match (identity.address(), address) {
         (Some(own), Some(address)) if own != address => {
-            element(identity).replace('>', &format!(" vpn:Address=\"{address}\">"))
+            identity.element().replace('>', &format!(" vpn:Address=\"{address}\">"))
         }
-        _ => element(identity),
+        _ => identity.element(),
     }
 }
 

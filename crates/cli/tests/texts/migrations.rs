@@ -108,6 +108,24 @@ fn pfs_of_libreswan_takes_the_first_group_of_ike() {
 }
 
 #[test]
+fn a_side_named_by_the_address_of_its_nat_keeps_its_own() {
+    let lines = "\tleftid=198.51.100.86\n\tikev2=insist\n\tike=aes256-sha2_256;dh19\n";
+    let tunnel = only(&ipsec(&conn(lines)));
+    assert_eq!(tunnel.local.identity, Identity::Ipv4([198, 51, 100, 86].into()));
+    assert_eq!(tunnel.local.address, Some([192, 0, 2, 1].into()));
+    assert_eq!(tunnel.remote.address, tunnel.remote.identity.address());
+    let text = "connections { site { version = 2\n local_addrs = 10.0.0.61\n remote_addrs = 192.0.2.2\n \
+                local { auth = psk\n id = 198.51.100.86 }\n remote { auth = psk\n id = 203.0.113.9 }\n \
+                proposals = aes256-sha256-ecp256\n children { net { local_ts = 10.1.0.0/24\n \
+                remote_ts = 10.2.0.0/24\n esp_proposals = aes256gcm16-ecp256 } } } }";
+    let tunnel = only(&swanctl(text, &Options::default()));
+    let sides = [&tunnel.local, &tunnel.remote]
+        .map(|side| (side.identity.to_string(), side.address.map(|address| address.to_string())));
+    let told = |identity: &str, at: &str| (identity.to_owned(), Some(at.to_owned()));
+    assert_eq!(sides, [told("198.51.100.86", "10.0.0.61"), told("203.0.113.9", "192.0.2.2")]);
+}
+
+#[test]
 fn text_in_brackets_is_a_key_id_of_libreswan() {
     let lines =
         "\tleftid=@[branch-7]\n\trightid=\"@[hub]\"\n\tikev2=insist\n\tike=aes256-sha2_256;dh19\n";

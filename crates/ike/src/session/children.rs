@@ -262,6 +262,7 @@ mod tests {
             choice: ChildChoice { algorithms: ChildSuite::new(protection), lifetime },
             mode: Mode::Tunnel,
             selectors: Arc::new(TrafficSelectors { local: vec![], remote: vec![] }),
+            asked: None,
             inbound: SaId(0),
             outbound: SaId(1),
             spi_in: Spi(spi_in),

@@ -122,6 +122,7 @@ fn key_for<'t>(key: &Element<'t>, owner: &Element<'t>) -> Option<Element<'t>> {
     let mut named = owner.clone();
     named.name = kind;
     named.children.clear();
+    named.attributes.retain(|attribute| attribute.name != schema::ADDRESS);
     let mut key = key.clone();
     key.children.first_mut()?.children = vec![named];
     Some(key)

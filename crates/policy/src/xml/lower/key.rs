@@ -2,7 +2,6 @@
 
 use super::context::Context;
 use crate::validate::rules;
-use crate::wording::quoted;
 use crate::xml::diagnostic::Span;
 use crate::xml::element::Element;
 use crate::{Endpoint, Identity, Secret};
@@ -161,9 +160,7 @@ impl Keys {
         }
         let remote = &remote.identity;
         let mut message = format!("no preshared key for the remote identity {remote}");
-        let element = |identity: &Identity| {
-            format!("<PK_{} Value={}>", identity.kind(), quoted(&identity.value()))
-        };
+        let element = |identity: &Identity| identity.element().replacen('<', "<PK_", 1);
         let help = match (self.find(&local.identity), self.of_another_type(remote)) {
             (Some(key), _) => {
                 key.used.set(true);
@@ -185,7 +182,7 @@ impl Keys {
                     "write {} into the IKEPresharedRemoteID of that key, or {} into the IKERemoteIdentity; the peer \
                      must name itself by the same type",
                     element(remote),
-                    element(&key.identity).replacen("PK_", "", 1)
+                    key.identity.element()
                 )
             }
             (None, None) => {
