@@ -74,11 +74,11 @@ pub enum StoreError {
     },
     /// Its content is no policy.
     #[error(
-        "{0}\nthe policy store has been changed by hand: mend the file, or remove it to begin anew"
+        "{0}\nthe policy store has been changed by hand: mend the file, or remove it to start with an empty policy"
     )]
     Damaged(Diagnostics),
     /// Its content is no text, or is too long.
-    #[error("the policy store {} {what}: mend the file, or remove it to begin anew", .path.display())]
+    #[error("the policy store {} {what}: mend the file, or remove it to start with an empty policy", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

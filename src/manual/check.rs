@@ -66,7 +66,7 @@ pub enum ManualSaError {
     },
     /// No sequence number is left.
     #[error(
-        "manual SA {0:?} (out) has used all sequence numbers of its key, which must not begin anew; give both sides a new key, \
+        "manual SA {0:?} (out) has used all sequence numbers of its key, and numbers must not repeat; give both sides a new key, \
          or one with esn = true"
     )]
     Exhausted(String),

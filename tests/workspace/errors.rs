@@ -1,5 +1,5 @@
 //! Errors of the library can be read wherever they are printed: a program prints the one that its `main` returns by
-//! `Debug`, which is to be its `Display`.
+//! `Debug`, which is to be its `Display`. Messages have only words that readers know.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -34,6 +34,58 @@ fn an_error_with_a_derived_debug_is_found() {
                 #[derive(thiserror::Error)]\npub struct C;\npolicy::readable_debug!(C);\n\
                 #[derive(Debug, thiserror::Error)]\nstruct Private;\n";
     assert_eq!(unreadable(text), ["A", "B"]);
+}
+
+/// Words in messages that readers who are not native speakers stumble over.
+const STUMBLING: &[&str] = &["anew", "to be had", "besides", "of late", "as none"];
+
+#[test]
+fn messages_have_only_words_that_readers_know() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    collect(&root.join("src"), &mut files);
+    for entry in fs::read_dir(root.join("crates")).expect("a directory").flatten() {
+        let sources = entry.path().join("src");
+        if sources.is_dir() {
+            collect(&sources, &mut files);
+        }
+    }
+    let (mut found, mut lines) = (Vec::new(), 0);
+    // Messages of tests are for developers.
+    let of_test = |file: &Path| {
+        let inside = file.strip_prefix(&root).expect("below the root");
+        inside.ends_with("tests.rs") || inside.components().any(|part| part.as_os_str() == "tests")
+    };
+    for file in files.iter().filter(|file| !of_test(file)) {
+        let text = fs::read_to_string(file).expect("readable");
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            lines += 1;
+            if let Some(word) = stumbling(line) {
+                found.push(format!("{}: {word:?} in {}", file.display(), line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "write it plainly: {found:#?}");
+    assert!(lines > 100_000, "{lines} lines");
+}
+
+#[test]
+fn a_word_of_a_message_is_found_and_one_of_the_code_is_not() {
+    let table = r#"let anew = Table::new(["NOT TO BE HAD"]);"#;
+    assert_eq!(stumbling(table), Some("to be had"));
+    assert_eq!(stumbling(r#""a line that goes on: begin anew""#), Some("anew"));
+    assert_eq!(stumbling(r#"map.insert("key", anew); // "anew""#), None);
+}
+
+/// A word of [`STUMBLING`] in a string of this line.
+fn stumbling(line: &str) -> Option<&'static str> {
+    let code = line.split(" // ").next().unwrap_or(line).to_lowercase();
+    let texts: Vec<&str> = code.split('"').skip(1).step_by(2).collect();
+    let has = |word: &&&str| {
+        let words = format!(" {word}");
+        texts.iter().any(|text| format!(" {text}").contains(&words))
+    };
+    STUMBLING.iter().find(has).copied()
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {

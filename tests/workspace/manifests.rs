@@ -95,6 +95,20 @@ fn published_packages_depend_on_published_packages_with_a_version() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Packages of the product that still depend on the laboratory.
+const WITH_LABORATORY: &[&str] = &["vpn-cli"];
+
+#[test]
+fn the_product_does_not_depend_on_the_laboratory() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let with = packages(&root).into_iter().filter(|(name, manifest)| {
+        let dependencies = manifest.get("dependencies").and_then(Value::as_table);
+        name != "vpn-lab" && dependencies.is_some_and(|all| all.contains_key("lab"))
+    });
+    let with: Vec<String> = with.map(|(name, _)| name).collect();
+    assert_eq!(with, WITH_LABORATORY);
+}
+
 /// The packages of the workspace by name.
 fn packages(root: &Path) -> BTreeMap<String, Table> {
     let crates = fs::read_dir(root.join("crates")).expect("the crates");

@@ -4,16 +4,16 @@
 use crate::crypto::remarks::named;
 use ::crypto::Suite;
 use esp::plane::Encapsulation;
-use lab::nic::Device;
 use policy::{ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
 use vpn::PlaneSettings;
 use vpn::planes::Choice;
+use xfrm::nic::Device;
 use xfrm::placement::{self, Need, Wanted};
 
 /// The drivers of this host's cards with ESP offload.
 pub fn drivers() -> Vec<String> {
-    let devices = lab::nic::devices().unwrap_or_default();
+    let devices = xfrm::nic::devices().unwrap_or_default();
     let offloads = |d: &Device| d.features.iter().any(|f| f.name == "esp-hw-offload");
     devices.into_iter().filter(offloads).filter_map(|device| device.driver).collect()
 }
@@ -56,7 +56,7 @@ fn remark(child: &ChildTunnel, drivers: &[String]) -> Option<String> {
             format!("they do {like}: put it first if the peer has it")
         }
     };
-    Some(format!("no network card {whose}does {first}, so that offload is not to be had; {cure}"))
+    Some(format!("no network card {whose}does {first}, so offload is not possible; {cure}"))
 }
 
 /// The suite of equal strength that cards support.
@@ -103,7 +103,7 @@ mod tests {
         let told = |drivers: &[&str], protections: &[Protection]| {
             advice(protections, Choice::Auto, Wanted::Auto, drivers)
         };
-        let why = "site_lan: no network card of this host does AES-GCM-16-256, so that offload is not to be had;";
+        let why = "site_lan: no network card of this host does AES-GCM-16-256, so offload is not possible;";
         assert_eq!(
             told(&["ixgbe"], &[long, short]),
             [format!("{why} put AES-GCM-16-128, which they do, first in the policy's proposals")]
@@ -129,7 +129,7 @@ mod tests {
         let told =
             |protections: &[Protection]| advice(protections, Choice::Auto, Wanted::Auto, &[]);
         assert!(told(&[gcm, cbc]).is_empty());
-        let why = "so that offload is not to be had;";
+        let why = "so offload is not possible;";
         let name = "AES-CBC-256/HMAC-SHA2-256-128";
         assert_eq!(
             told(&[cbc, ah, gcm]),

@@ -53,8 +53,7 @@ fn put(database: &Database, wanted: &PutPolicy) -> Result<Prepared, Refusal> {
 
 fn delete(database: &Database, objects: &Objects) -> Result<Prepared, Refusal> {
     if objects.kind.is_none() {
-        let message =
-            "the field \"type\" says of which kind the objects are that are to be deleted";
+        let message = "the field \"type\" must name the kind of the objects to delete";
         return Err(Refusal::new(RefusalCode::BadRequest, message));
     }
     let selection = selection(objects)?;

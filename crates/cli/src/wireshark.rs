@@ -130,7 +130,7 @@ impl Tables {
 /// In one call, so that a reader meanwhile sees whole lines.
 fn append(mut table: &File, line: &Secret) -> io::Result<()> {
     if table.metadata()?.len() > LONGEST {
-        return Err(io::Error::other("the file is full; remove it and start vpnd anew"));
+        return Err(io::Error::other("the file is full; remove it and restart vpnd"));
     }
     table.write_all(line.expose())
 }

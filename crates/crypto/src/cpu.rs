@@ -6,7 +6,10 @@ use crate::provider::Provider;
 use std::collections::BTreeSet;
 
 mod power;
+mod processor;
 mod system_z;
+
+pub use processor::Processor;
 
 /// The architectures whose cryptographic instructions are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

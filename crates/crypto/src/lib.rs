@@ -118,7 +118,7 @@ mod work;
 
 pub use choice::{Algorithm, Choice, NoSuchAlgorithm, NoSuchProvider};
 pub use cipher::{Aad, Cipher, Forged};
-pub use cpu::{Cpu, HIDING, HIDING_ALL};
+pub use cpu::{Cpu, HIDING, HIDING_ALL, Processor};
 pub use function::Function;
 pub use keyed::Keyed;
 pub use name::NoSuchSuite;

@@ -44,7 +44,7 @@
 //! | What do the demo and the experiments need of the machine? | `requirements.rs`; an experiment: `experiment/readiness.rs`, `experiment/lab.rs` |
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
 //! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs` |
-//! | Where are the machine, its cards and the repetitions described? | `machine.rs`, `nic.rs`, `statistics.rs` |
+//! | Where are the machine and the repetitions described? | `machine.rs`, `statistics.rs` |
 //! | Which processor time of other programs counts as foreign load? | `foreign.rs` |
 #![forbid(unsafe_code)]
 
@@ -58,7 +58,6 @@ pub mod load;
 pub mod machine;
 mod misses;
 pub mod network;
-pub mod nic;
 pub mod node;
 pub mod plot;
 pub mod report;

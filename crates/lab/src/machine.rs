@@ -1,6 +1,6 @@
 //! The machine of a measurement.
 
-use ::crypto::Cpu;
+use ::crypto::Processor;
 use serde::Serialize;
 use std::fmt;
 use std::fs;
@@ -27,35 +27,6 @@ pub struct Machine {
     pub version: &'static str,
     /// This program was built with optimisation.
     pub optimised: bool,
-}
-
-/// A processor.
-#[derive(Clone, Debug, Serialize)]
-pub struct Processor {
-    /// As in `x86_64`.
-    pub architecture: &'static str,
-    /// As the kernel calls it.
-    pub model: Option<String>,
-    /// Those made for cryptography, and those that widen them.
-    pub instructions: Vec<&'static str>,
-}
-
-impl Processor {
-    /// Looks at the one that runs this program.
-    pub fn look() -> Self {
-        Self {
-            architecture: std::env::consts::ARCH,
-            model: model(),
-            instructions: Cpu::detect().names().collect(),
-        }
-    }
-}
-
-fn model() -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, name) = lines.find(|(field, _)| field.trim() == "model name")?;
-    Some(name.trim().to_owned())
 }
 
 impl Machine {

@@ -71,7 +71,7 @@
 //! | Which policies has a rule, in which order? | `plane/policies.rs`, `spd.rs`, `policies.rs` |
 //! | How do selectors become prefixes and port masks? | `flow.rs` |
 //! | Where is a card's offload decided, tried and read back? | `placement.rs`, `placement/`, `plane/place.rs` |
-//! | Who waits for room in a card? | `waiting.rs`, `plane/room.rs` |
+//! | Which devices have features for ESP; who waits for room in a card? | `nic.rs`; `waiting.rs`, `plane/room.rs` |
 //! | Which reports of the kernel become notices? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `config.rs` |
 //! | What is put back, or left by a crash? | `plane/restore.rs`; `leftovers.rs`; `ownership.rs` |
 //! | How do rules and SAs reach the kernel? | `plane.rs`, `plane/data_plane.rs`, `kernel_sa.rs` |
@@ -96,6 +96,7 @@ mod larval;
 mod leftovers;
 mod monitor;
 mod netlink;
+pub mod nic;
 mod offload;
 mod ownership;
 pub mod placement;

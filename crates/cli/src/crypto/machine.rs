@@ -3,11 +3,10 @@
 use super::kernel::{self, Registered};
 use super::of_ike;
 use super::service::served;
-use ::crypto::{Cpu, CryptoProviders, Function, HIDING, Provider};
+use ::crypto::{Cpu, CryptoProviders, Function, HIDING, Processor, Provider};
 use control::protocol::{CryptoState, Served, Tunable};
-use lab::machine::Processor;
-use lab::nic::{self, Device};
 use serde::Serialize;
+use xfrm::nic::{self, Device};
 
 /// The answer to `vpnctl crypto info`.
 #[derive(Clone, Debug, Serialize)]

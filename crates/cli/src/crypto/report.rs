@@ -122,7 +122,7 @@ pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
         text.push('\n');
         let mut table = Table::new(["NETWORK DEVICE", "DRIVER", "FEATURES FOR ESP"]);
         for device in &machine.devices {
-            let feature = |f: &lab::nic::Feature| {
+            let feature = |f: &xfrm::nic::Feature| {
                 format!("{} ({})", f.name, if f.active { "on" } else { "off" })
             };
             let features: Vec<_> = device.features.iter().map(feature).collect();

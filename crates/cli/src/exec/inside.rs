@@ -7,7 +7,7 @@ use crate::channel::{receive, send};
 use host::Prefix;
 use host::netlink::{Netlink, Route as HostRoute, Target};
 use host::tun_file;
-use lab::isolation::{IsolationError, explain};
+use namespaces::isolation::{IsolationError, explain};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, umask};

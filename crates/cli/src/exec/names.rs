@@ -1,6 +1,6 @@
 //! How names are resolved inside: by servers behind the tunnels only, and by nobody of the host.
 
-use lab::isolation::IsolationError;
+use namespaces::isolation::IsolationError;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs;
 use std::io;

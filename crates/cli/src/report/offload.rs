@@ -155,7 +155,7 @@ fn fallbacks(text: &mut String, info: &OffloadInfo, colour: Colour) {
     if all.is_empty() {
         return;
     }
-    let mut table = Table::new(["NOT TO BE HAD", "DEVICE", "TIMES", "REASON"]);
+    let mut table = Table::new(["NOT AVAILABLE", "DEVICE", "TIMES", "REASON"]);
     for (device, fallback) in all {
         table.row([
             fallback.wanted.clone(),

@@ -346,6 +346,6 @@ mod tests {
             fs::write(&path, &page).expect("the page can be written");
         }
         let published = fs::read_to_string(&path).expect("the page");
-        assert!(published == page, "{}: UPDATE_EXPECTED=1 writes it anew", path.display());
+        assert!(published == page, "{}: UPDATE_EXPECTED=1 writes it again", path.display());
     }
 }

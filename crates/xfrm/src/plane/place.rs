@@ -167,7 +167,7 @@ impl Xfrm {
         // in between are dropped, so none takes a number there.
         let ended = self.delete(&name, &binding).map_err(|error| {
             self.known.insert(name, id);
-            refusal(format!("making SA {:08x} anew", name.spi), &error)
+            refusal(format!("replacing SA {:08x}", name.spi), &error)
         })?;
         let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
         if let Some(state) = &ended {
@@ -176,7 +176,7 @@ impl Xfrm {
         let replay = sa.succeed(ended.as_ref());
         change(&mut sa.form);
         self.known.insert(sa.form.name(), id);
-        let made = give(&mut *self.kernel, (&sa.form, &sa.key), &replay, "making anew");
+        let made = give(&mut *self.kernel, (&sa.form, &sa.key), &replay, "replacing it");
         if made.is_err() {
             // It is nowhere, and its traffic dropped, until it is put back.
             self.config.placement.forget(id);

@@ -3,11 +3,11 @@
 use super::found::{Found, Protection, Row};
 use crate::experiment::lab::Lab;
 use crate::experiment::sources::intel;
-use crate::nic;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
 use crate::statistics::Spread;
 use crate::table::Table;
+use xfrm::nic;
 
 fn spread(
     found: &Found,

@@ -1,9 +1,9 @@
 //! The features of network cards for IPsec, from the kernel's ethtool interface.
 
+use crate::placement::{EspFeatures, Features};
 use serde::Serialize;
 use std::io;
 use std::path::Path;
-use xfrm::placement::{EspFeatures, Features};
 
 /// A network device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
