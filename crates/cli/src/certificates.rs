@@ -2,19 +2,12 @@
 
 use crate::config::{Certificates as Settings, WithoutCrl};
 use control::protocol::CertificateInfo;
+use control::protocol::certificate::{NOTICE, notice_of_list};
 use ike::proof::trust::{Listed, Role, Trust};
 use policy::{Credential, Policy, Signature};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vpn::revocation::Lists;
-
-/// With less time left than this, a certificate is remarked on.
-pub const NOTICE: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// With less time left than this, a revocation list with such a life is remarked on. Many live for days only.
-pub fn notice_of_list(life: Duration) -> Duration {
-    NOTICE.min(life / 3)
-}
 
 /// The certificates, keys and lists that were read.
 #[derive(Debug)]

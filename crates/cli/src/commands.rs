@@ -9,6 +9,7 @@
 //! the daemon cannot answer yet is a variant of [`control::protocol::Command`] with an arm in `daemon/service.rs`, and
 //! a method of a view of [`vpn::Gateway`] behind it.
 
+pub use reference::reference;
 pub use session::{Failure, Run, Session};
 
 mod activate;
@@ -29,6 +30,7 @@ mod pki;
 mod policy;
 mod probe;
 mod progress;
+mod reference;
 mod rekey;
 mod reload;
 mod resync;

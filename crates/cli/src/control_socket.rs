@@ -3,23 +3,40 @@
 //! It is the first of these: the option `--control`, the environment variable `VPND_CONTROL`, the setting `socket` of
 //! the configuration, and `/run/vpnd/control.sock`.
 
-use crate::config::Config;
+use control::protocol::DEFAULT_SOCKET;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names the socket.
 pub const VARIABLE: &str = "VPND_CONTROL";
 
-/// The socket of a daemon with this configuration.
-pub fn of_daemon(option: Option<&Path>, config: &Config) -> PathBuf {
-    choose(option, std::env::var_os(VARIABLE), || config.control.socket.clone())
+/// The configuration that a daemon reads if no other one is named.
+pub const DEFAULT_CONFIGURATION: &str = "/etc/vpnd/vpnd.toml";
+
+/// The socket of a daemon whose configuration names this one.
+pub fn of_daemon(option: Option<&Path>, configured: &Path) -> PathBuf {
+    choose(option, std::env::var_os(VARIABLE), || configured.to_owned())
 }
 
 /// The socket on which a client of this machine reaches the daemon. A configuration that cannot be read counts as
 /// absent: the daemon itself tells what is wrong with it.
 pub fn of_client(option: Option<&Path>) -> PathBuf {
-    let configured = || Config::find(None).unwrap_or_default().config.control.socket;
+    of_client_with(option, Path::new(DEFAULT_CONFIGURATION))
+}
+
+/// As [`of_client`], of a daemon that reads this configuration.
+pub fn of_client_with(option: Option<&Path>, configuration: &Path) -> PathBuf {
+    let configured = || {
+        let text = std::fs::read_to_string(configuration).unwrap_or_default();
+        named_in(&text).unwrap_or_else(|| DEFAULT_SOCKET.into())
+    };
     choose(option, std::env::var_os(VARIABLE), configured)
+}
+
+/// The socket that a configuration names.
+fn named_in(text: &str) -> Option<PathBuf> {
+    let settings: toml::Table = text.parse().ok()?;
+    Some(settings.get("control")?.get("socket")?.as_str()?.into())
 }
 
 fn choose(
@@ -44,5 +61,14 @@ mod tests {
         assert_eq!(choose(None, variable(), configured), Path::new("/v"));
         assert_eq!(choose(None, Some(OsString::new()), configured), Path::new("/c"));
         assert_eq!(choose(None, None, configured), Path::new("/c"));
+    }
+
+    #[test]
+    fn a_configuration_names_the_socket() {
+        let of = |text: &str| named_in(text);
+        assert_eq!(of("[control]\nsocket = \"/c\"\n[esp]\nx = 1"), Some("/c".into()));
+        for text in ["", "[control]", "[control]\nsocket = 1", "control = 1", "[control", "x"] {
+            assert_eq!(of(text), None, "{text}");
+        }
     }
 }

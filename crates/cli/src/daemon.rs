@@ -198,7 +198,8 @@ pub fn start(options: &Options) -> ExitCode {
 
 fn configure(options: &Options) -> Result<Found, StartupError> {
     let Found { file, mut config } = Config::find(options.config.as_deref())?;
-    config.control.socket = control_socket::of_daemon(options.control.as_deref(), &config);
+    config.control.socket =
+        control_socket::of_daemon(options.control.as_deref(), &config.control.socket);
     config.log.format = options.log_format.unwrap_or(config.log.format);
     Ok(Found { file, config })
 }

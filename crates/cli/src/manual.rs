@@ -1,8 +1,7 @@
-//! Manual pages: those of the commands are made of their arguments, that of vpnd.toml of the commented file itself.
+//! Manual pages: those of the commands are made of their arguments.
 //!
 //! `vpnctl` is in section 1, `vpnd` in section 8, vpnd.toml in section 5.
 
-mod configuration;
 mod help;
 mod reference;
 
@@ -10,7 +9,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use help::{Block, Help};
-use reference::Program;
+pub use reference::{Entry, Program, Reference, named};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,19 +32,17 @@ impl Page {
     }
 }
 
-/// The pages of a program: its own, one for each of its commands, and with `vpnd` the one of vpnd.toml.
+/// The pages of a program: its own, one for each of its commands, and the more that it has.
 ///
 /// # Errors
 /// Where a page cannot be rendered.
-pub fn pages(command: &Command) -> io::Result<Vec<Page>> {
-    let mut root = command.clone().disable_help_subcommand(true);
+pub fn pages(program: &Program) -> io::Result<Vec<Page>> {
+    let mut root = (program.arguments)().disable_help_subcommand(true);
     root.build();
-    let program = Program::of(root.get_name());
+    let reference = (program.reference)()?;
     let mut pages = Vec::new();
-    collect(&root, None, &program, &mut pages)?;
-    if program.has_configuration() {
-        pages.push(configuration::page()?);
-    }
+    collect(&root, None, &reference, &mut pages)?;
+    pages.extend(reference.more);
     Ok(pages)
 }
 
@@ -54,9 +51,9 @@ pub fn pages(command: &Command) -> io::Result<Vec<Page>> {
 ///
 /// # Errors
 /// Where a page cannot be written; the message names it.
-pub fn write(command: &Command, directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn write(program: &Program, directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
-    for page in pages(command)? {
+    for page in pages(program)? {
         let path = place(directory, page.section).join(page.file_name());
         let parent = path.parent().unwrap_or(directory);
         let named = |path: &Path, error: io::Error| {
@@ -85,21 +82,21 @@ fn place(directory: &Path, section: u8) -> PathBuf {
 fn collect(
     command: &Command,
     above: Option<&Command>,
-    program: &Program,
+    reference: &Reference,
     pages: &mut Vec<Page>,
 ) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-    let text = page(command, above, program)?;
-    pages.push(Page { name, section: program.section(), text });
+    let text = page(command, above, reference)?;
+    pages.push(Page { name, section: reference.section, text });
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        collect(sub, Some(command), program, pages)?;
+        collect(sub, Some(command), reference, pages)?;
     }
     Ok(())
 }
 
-fn page(command: &Command, above: Option<&Command>, program: &Program) -> io::Result<String> {
+fn page(command: &Command, above: Option<&Command>, reference: &Reference) -> io::Result<String> {
     let man = Man::new(command.clone())
-        .section(program.section().to_string())
+        .section(reference.section.to_string())
         .source(format!("vpnd {}", env!("CARGO_PKG_VERSION")))
         .manual("VPN");
     let help = Help::of(command);
@@ -123,22 +120,22 @@ fn page(command: &Command, above: Option<&Command>, program: &Program) -> io::Re
         examples.write(&mut rest);
     }
     rest.control("SH", ["EXIT STATUS"]);
-    help.exit_status.unwrap_or_else(|| program.exit_status()).iter().for_each(
+    help.exit_status.unwrap_or_else(|| reference.exit_status.clone()).iter().for_each(
         |(status, meaning)| {
             rest.control("TP", []);
             rest.text([bold(status.as_str())]);
             rest.text([roman(meaning.as_str())]);
         },
     );
-    entries(&mut rest, "FILES", &program.files());
-    entries(&mut rest, "ENVIRONMENT", &program.environment());
-    see_also(&mut rest, command, above, program);
+    entries(&mut rest, "FILES", &reference.files);
+    entries(&mut rest, "ENVIRONMENT", &reference.environment);
+    see_also(&mut rest, command, above, reference.section);
     rest.to_writer(&mut text)?;
     String::from_utf8(text).map_err(io::Error::other)
 }
 
 /// A section of names with their meanings.
-fn entries(roff: &mut Roff, title: &str, entries: &[(String, String)]) {
+pub fn entries(roff: &mut Roff, title: &str, entries: &[Entry]) {
     roff.control("SH", [title]);
     for (name, meaning) in entries {
         roff.control("TP", []);
@@ -147,12 +144,12 @@ fn entries(roff: &mut Roff, title: &str, entries: &[(String, String)]) {
     }
 }
 
-fn see_also(roff: &mut Roff, command: &Command, above: Option<&Command>, program: &Program) {
+fn see_also(roff: &mut Roff, command: &Command, above: Option<&Command>, section: u8) {
     let own = command.get_display_name().unwrap_or_else(|| command.get_name());
     let mut pages: Vec<String> = Vec::new();
     if let Some(above) = above {
         let name = above.get_display_name().unwrap_or_else(|| above.get_name());
-        pages.push(format!("{name}({})", program.section()));
+        pages.push(format!("{name}({section})"));
     }
     let general = ["vpnctl(1)", "vpnd.toml(5)", "vpnd(8)"].map(str::to_owned);
     let mut more: Vec<String> =
@@ -170,7 +167,7 @@ fn see_also(roff: &mut Roff, command: &Command, above: Option<&Command>, program
 }
 
 /// Appends words as they stand.
-fn verbatim<'a>(roff: &mut Roff, lines: impl IntoIterator<Item = &'a str>) {
+pub fn verbatim<'a>(roff: &mut Roff, lines: impl IntoIterator<Item = &'a str>) {
     roff.control("nf", []);
     for line in lines {
         roff.text([roman(line)]);
@@ -201,22 +198,22 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Arg, CommandFactory, Parser};
+    use clap::Arg;
 
-    #[derive(Parser)]
-    #[command(name = "vpnd", subcommand_required = true)]
-    struct Daemon {
-        #[command(subcommand)]
-        command: crate::vpnd::Command,
+    fn small() -> Command {
+        let list = Command::new("list").about("Lists").arg(Arg::new("all").long("all").help("All"));
+        Command::new("vpnctl").about("Does things").arg(Arg::new("a").help("b")).subcommand(list)
+    }
+
+    fn program(arguments: fn() -> Command) -> Program {
+        Program { arguments, reference: || Ok(Reference::of_command()) }
     }
 
     #[test]
     fn every_page_has_the_sections_that_people_look_for() {
-        let pages = pages(&Daemon::command()).expect("rendered");
+        let pages = pages(&program(small)).expect("rendered");
         let names: Vec<String> = pages.iter().map(Page::file_name).collect();
-        for wanted in ["vpnd.8", "vpnd-start.8", "vpnd-check.8", "vpnd.toml.5"] {
-            assert!(names.iter().any(|name| name == wanted), "{wanted}: {names:?}");
-        }
+        assert_eq!(names, ["vpnctl.1", "vpnctl-list.1"]);
         for page in &pages {
             let mut last = 0;
             for section in [
@@ -248,17 +245,19 @@ mod tests {
         assert_eq!(place(Path::new("pages"), 8), Path::new("pages"));
         assert_eq!(place(Path::new("mansion"), 8), Path::new("mansion"));
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let program = Command::new("vpnctl").about("x").arg(Arg::new("a").help("b"));
-        let written = write(&program, &directory.path().join("man/man1")).expect("writable");
+        let bare = || Command::new("vpnctl").about("x").arg(Arg::new("a").help("b"));
+        let written = write(&program(bare), &directory.path().join("man/man1")).expect("writable");
         assert_eq!(written, [directory.path().join("man/man1/vpnctl.1")]);
     }
 
     #[test]
     fn the_text_behind_the_help_is_parted_into_sections() {
-        let program = Command::new("vpnctl").about("Does things").arg(Arg::new("a").help("b")).after_help(
-            "Examples:\n  vpnctl a\n  vpnctl b\n\nA remark about\nboth.\n\nExit status:\n  0  done\n  1  refused",
-        );
-        let text = &pages(&program).expect("rendered")[0].text;
+        let explained = || {
+            small().after_help(
+                "Examples:\n  vpnctl a\n  vpnctl b\n\nA remark about\nboth.\n\nExit status:\n  0  done\n  1  refused",
+            )
+        };
+        let text = &pages(&program(explained)).expect("rendered")[0].text;
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("no {part:?} in {text}"));
         assert!(at("A remark about both.") < at(".SH OPTIONS"));
         assert!(at(".SH EXAMPLES") < at("vpnctl b") && at("vpnctl b") < at(".SH \"EXIT STATUS\""));

@@ -4,6 +4,7 @@
 
 mod certificates;
 mod counters;
+pub(crate) mod families;
 mod fields;
 mod fitting;
 pub(crate) mod list;
@@ -25,6 +26,7 @@ mod workers;
 pub use certificates::certificates;
 pub use control::quantity::{bytes, compact, count, duration, rate};
 pub use counters::{counters, tunnel_counters};
+pub use families::families;
 pub use fields::Fields;
 pub(crate) use list::Algorithms;
 pub use list::{list, verbose};

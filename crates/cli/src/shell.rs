@@ -1,6 +1,6 @@
 //! Manual pages and completions, made from the arguments of a command, so that they say what it takes.
 
-use crate::manual;
+use crate::manual::{self, Program};
 use clap::{Command, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
@@ -67,15 +67,17 @@ pub enum Shell {
 }
 
 impl ShellCommand {
-    /// Does it for the command of these arguments.
+    /// Does it for this program.
     ///
     /// # Errors
     /// Where the output or a page cannot be written.
-    pub fn run(&self, command: Command, out: &mut impl Write) -> io::Result<()> {
+    pub fn run(&self, program: &Program, out: &mut impl Write) -> io::Result<()> {
         match self {
-            Self::Completions { shell } => out.write_all(&script(command.get_name(), *shell)?),
+            Self::Completions { shell } => {
+                out.write_all(&script((program.arguments)().get_name(), *shell)?)
+            }
             Self::Man { directory } => {
-                let written = manual::write(&command, directory)?;
+                let written = manual::write(program, directory)?;
                 let mut directories: Vec<&Path> =
                     written.iter().filter_map(|path| path.parent()).collect();
                 directories.sort_unstable();
@@ -140,10 +142,11 @@ fn script(name: &str, shell: Shell) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// Where the pages cannot be written below `directory`.
-pub fn gaps(command: &Command, directory: &Path) -> io::Result<Vec<String>> {
-    manual::write(command, directory)?;
+pub fn gaps(program: &Program, directory: &Path) -> io::Result<Vec<String>> {
+    manual::write(program, directory)?;
     let mut gaps = Vec::new();
-    find_gaps(command, command, &[], directory, &mut gaps)?;
+    let command = (program.arguments)();
+    find_gaps(&command, &command, &[], directory, &mut gaps)?;
     Ok(gaps)
 }
 
@@ -205,6 +208,7 @@ fn find_gaps(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manual::Reference;
 
     #[test]
     fn every_shell_has_a_script_that_asks_the_command() {
@@ -226,8 +230,11 @@ mod tests {
     #[test]
     fn gaps_are_found() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let bare = Command::new("bare")
-            .subcommand(Command::new("sub").arg(clap::Arg::new("option").long("option")));
+        let arguments = || {
+            let sub = Command::new("sub").arg(clap::Arg::new("option").long("option"));
+            Command::new("bare").subcommand(sub)
+        };
+        let bare = Program { arguments, reference: || Ok(Reference::of_command()) };
         let found = gaps(&bare, directory.path()).expect("writable");
         for gap in ["bare is not explained", "bare sub is not explained", "option is not explained"]
         {

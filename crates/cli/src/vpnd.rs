@@ -2,14 +2,18 @@
 //! table below.
 
 mod check;
+mod configuration_page;
 mod demo;
 mod exec;
 mod guard;
 mod install;
 mod listen_ike;
 mod proxy;
+mod reference;
 mod release;
 mod start;
+
+pub use reference::reference;
 
 use crate::commands::Failure;
 use crate::config::Config;

@@ -4,7 +4,7 @@ mod advice;
 mod peer_settings;
 
 use crate::report::duration;
-use crate::report::since::clock;
+use crate::report::since::{clock, times};
 use advice::Advice;
 use control::protocol::{Defined, Down, Explanation, Renewal, Row, Sent, Story, Unanswered, Waits};
 use ike::CloseReason;
@@ -238,15 +238,6 @@ fn without_obstacle(next: &Next) -> Next {
         *obstacle = None;
     }
     next
-}
-
-/// `once`, `twice`, `3 times`.
-pub fn times(n: u32) -> String {
-    match n {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        n => format!("{n} times"),
-    }
 }
 
 fn tell(

@@ -1,7 +1,7 @@
 //! The messages of the control protocol. Field names are stable: a client may rely on them, and must ignore fields it
 //! does not know.
 
-mod certificate;
+pub mod certificate;
 mod command;
 mod crypto;
 mod definition;
@@ -49,3 +49,6 @@ pub const MAX_REQUEST: usize = 2 * (8 << 20) + 64 * 1024;
 
 /// The default path of the socket of `vpnd`.
 pub const DEFAULT_SOCKET: &str = "/run/vpnd/control.sock";
+
+/// The default directory of the policy store.
+pub const DEFAULT_STORE: &str = "/var/lib/vpnd";

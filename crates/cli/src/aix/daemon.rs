@@ -20,8 +20,10 @@ pub(super) fn configuration() -> Result<Found, Trouble> {
 /// The daemon's control socket. A configuration that cannot be read counts as absent: the daemon itself tells what is
 /// wrong with it.
 pub(super) fn socket() -> PathBuf {
-    let config = configuration().unwrap_or_default().config;
-    crate::control_socket::of_daemon(None, &config)
+    match named_configuration() {
+        Some(named) => crate::control_socket::of_client_with(None, &named),
+        None => crate::control_socket::of_client(None),
+    }
 }
 
 pub(super) fn connect() -> Result<Client, Trouble> {

@@ -62,7 +62,7 @@ fn ask(command: Command) -> Result<Reply, Trouble> {
         Some(client) => Access::Daemon(client),
         None => {
             let config = configuration()?.config;
-            let silent = Some(control_socket::of_daemon(None, &config));
+            let silent = Some(control_socket::of_daemon(None, &config.control.socket));
             if let Some(file) = starting::policy_file() {
                 eprintln!(
                     "ikedb: warning: startsrc has vpnd run {file}, and not this database, as long as that file is there"

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use clap::{CommandFactory, Parser};
-use cli::commands::{Command, Run, Session, check_health};
+use cli::commands::{Command, Run, Session, check_health, reference};
+use cli::manual::Program;
 use cli::{control_socket, shell};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +42,8 @@ struct Arguments {
     command: Command,
 }
 
+const PROGRAM: Program = Program { arguments: Arguments::command, reference: || Ok(reference()) };
+
 fn main() -> ExitCode {
     if let Some(code) = cli::aix::run(std::env::args_os()) {
         return code;
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
     let Arguments { control, command } =
         Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let control = control_socket::of_client(control.as_deref());
-    let mut session = Session::new(control, Arguments::command);
+    let mut session = Session::new(control, PROGRAM);
     command.run(&mut session).unwrap_or_else(|failure| failure.report("vpnctl"))
 }
 
@@ -76,7 +79,7 @@ mod tests {
     #[test]
     fn everything_is_explained_and_completed_and_has_a_page() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let gaps = shell::gaps(&Arguments::command(), directory.path()).expect("writable");
+        let gaps = shell::gaps(&PROGRAM, directory.path()).expect("writable");
         assert_eq!(gaps, [""; 0]);
         assert!(directory.path().join("vpnctl-trace.1").exists());
     }

@@ -3,8 +3,9 @@
 
 use clap::{CommandFactory, Parser};
 use cli::commands::{Run, Session};
+use cli::manual::Program;
 use cli::shell;
-use cli::vpnd::Command;
+use cli::vpnd::{Command, reference};
 use control::protocol::DEFAULT_SOCKET;
 use std::process::ExitCode;
 
@@ -29,9 +30,11 @@ struct Arguments {
     command: Command,
 }
 
+const PROGRAM: Program = Program { arguments: Arguments::command, reference };
+
 fn main() -> ExitCode {
     shell::answer(Arguments::command);
-    let mut session = Session::new(DEFAULT_SOCKET.into(), Arguments::command);
+    let mut session = Session::new(DEFAULT_SOCKET.into(), PROGRAM);
     let command = Arguments::parse().command;
     command.run(&mut session).unwrap_or_else(|failure| failure.report("vpnd"))
 }
@@ -48,9 +51,10 @@ mod tests {
     #[test]
     fn everything_is_explained_and_completed_and_has_a_page() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let gaps = shell::gaps(&Arguments::command(), directory.path()).expect("writable");
+        let gaps = shell::gaps(&PROGRAM, directory.path()).expect("writable");
         assert_eq!(gaps, [""; 0]);
         assert!(directory.path().join("vpnd-start.8").exists());
+        assert!(directory.path().join("vpnd.toml.5").exists());
     }
 
     #[test]

@@ -22,24 +22,35 @@ pub struct Counters {
 impl Run for Counters {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         let found = answer!(session, Ask::Counters, Counters);
-        session
-            .show(self.json, &found, |counts, colour| report::counters(counts, self.all, colour))?;
-        if !self.json {
-            let tunnels = of_tunnels(session)?;
-            if !tunnels.is_empty() {
-                session
-                    .text(&format!("\n{}", report::tunnel_counters(&tunnels, session.colour)))?;
-            }
+        if self.json {
+            session.json(&found)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let meanings = if_known(session, Ask::CounterMeanings, |reply| match reply {
+            Reply::CounterMeanings(meanings) => Ok(meanings),
+            other => Err(other),
+        })?;
+        session.text(&report::counters(&found, &meanings, self.all, session.colour))?;
+        let tunnels = if_known(session, Ask::TunnelCounters, |reply| match reply {
+            Reply::TunnelCounters(counters) => Ok(counters),
+            other => Err(other),
+        })?;
+        if !tunnels.is_empty() {
+            let table = report::tunnel_counters(&tunnels, &meanings, session.colour);
+            session.text(&format!("\n{table}"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The counters of single tunnels; none if the daemon is older than the question.
-fn of_tunnels(session: &mut Session) -> Result<BTreeMap<String, BTreeMap<String, u64>>, Failure> {
-    match session.client()?.ask(Ask::TunnelCounters) {
-        Ok(Reply::TunnelCounters(counters)) => Ok(counters),
-        Ok(reply) => Err(session.unexpected(&reply)),
+/// Asks a question that a daemon of an earlier version does not know; then there is nothing to show.
+fn if_known<T>(
+    session: &mut Session,
+    ask: Ask,
+    take: impl FnOnce(Reply) -> Result<BTreeMap<String, T>, Reply>,
+) -> Result<BTreeMap<String, T>, Failure> {
+    match session.client()?.ask(ask) {
+        Ok(reply) => take(reply).map_err(|reply| session.unexpected(&reply)),
         Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownCommand => {
             Ok(BTreeMap::new())
         }

@@ -1,7 +1,7 @@
 //! `vpnctl family`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::families;
+use crate::report;
 use clap::{Args, ValueEnum};
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
@@ -70,7 +70,7 @@ impl Run for FamilyCommand {
             },
         };
         let found = answer!(session, ask, Families);
-        session.show(self.json, &found, families::report)?;
+        session.show(self.json, &found, report::families)?;
         Ok(ExitCode::SUCCESS)
     }
 }

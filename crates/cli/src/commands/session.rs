@@ -1,5 +1,6 @@
 //! The session of one command: where it prints, and the daemon it asks.
 
+use crate::manual::Program;
 use crate::report::Colour;
 use control::client::{Client, ClientError};
 use control::protocol::{Command as Ask, Reply};
@@ -105,16 +106,16 @@ pub struct Session {
     pub colour: Colour,
     /// Standard output.
     pub out: Stdout,
-    /// The program's arguments, of which pages and completions are made.
-    pub arguments: fn() -> clap::Command,
+    /// The program, of which pages and completions are made.
+    pub program: Program,
     client: Option<Client>,
 }
 
 impl Session {
     /// A session with the daemon on this socket, which is connected to once it is asked.
-    pub fn new(control: PathBuf, arguments: fn() -> clap::Command) -> Self {
+    pub fn new(control: PathBuf, program: Program) -> Self {
         crate::report::fit_stdout();
-        Self { control, colour: Colour::of_stdout(), out: io::stdout(), arguments, client: None }
+        Self { control, colour: Colour::of_stdout(), out: io::stdout(), program, client: None }
     }
 
     /// The connection to the daemon.

@@ -22,7 +22,7 @@ macro_rules! commands {
                 match self {
                     $(Self::$name(command) => command.run(session),)*
                     Self::Shell(command) => {
-                        command.run((session.arguments)(), &mut session.out)?;
+                        command.run(&session.program, &mut session.out)?;
                         Ok(std::process::ExitCode::SUCCESS)
                     }
                 }

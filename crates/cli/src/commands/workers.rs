@@ -36,9 +36,7 @@ pub enum WorkersCommand {
 
 /// Refuses what the daemon would, before it is asked.
 fn worker_setting(text: &str) -> Result<String, String> {
-    let mut change = WorkersChange::default();
-    change.set(text)?;
-    crate::view::workers_change(&change)?;
+    WorkersChange::default().set(text)?;
     Ok(text.to_owned())
 }
 

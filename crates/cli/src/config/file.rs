@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file that is read if it exists and no other is named.
-pub const DEFAULT_FILE: &str = "/etc/vpnd/vpnd.toml";
+pub const DEFAULT_FILE: &str = crate::control_socket::DEFAULT_CONFIGURATION;
 
 /// The value of `--config` that reads no file.
 pub const NO_FILE: &str = "none";

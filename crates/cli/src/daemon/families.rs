@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use super::refusal::refusal;
-use crate::families::remark;
+use crate::report::families::remark;
 use control::protocol::{FamiliesInfo, FamilyInfo, Refusal, RefusalCode};
 use esp::families::Family;
 use ike::failure::FailureKind;

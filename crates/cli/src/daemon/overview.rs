@@ -3,7 +3,7 @@
 use super::Daemon;
 use super::refusal::refusal;
 use crate::config::Config;
-use crate::counters::UNSERVED;
+use crate::counters::{UNSERVED, explanation};
 use crate::filter::KeptDefaults;
 use crate::view;
 use crate::{filter, trace};
@@ -97,6 +97,14 @@ impl Daemon {
             counters.extend(kernel.map(|(name, n)| (format!("xfrm.{name}"), n)));
         }
         Ok(counters)
+    }
+
+    /// A sentence about each of the counters, and about those of tunnels.
+    pub(super) async fn counter_meanings(&self) -> Result<BTreeMap<String, String>, Refusal> {
+        let names = self.counters().await?.into_keys().chain([UNSERVED.to_owned()]);
+        Ok(names
+            .filter_map(|name| explanation(&name).map(|meaning| (name, meaning.into())))
+            .collect())
     }
 
     /// Counts of discarded packets of each tunnel.

@@ -193,6 +193,7 @@ impl Service for Daemon {
             Command::Log { level } => self.levels.set(&level).map(done).map_err(bad_level),
             Command::Counters => self.counters().await.map(Reply::Counters),
             Command::TunnelCounters => self.tunnel_counters().await.map(Reply::TunnelCounters),
+            Command::CounterMeanings => self.counter_meanings().await.map(Reply::CounterMeanings),
             Command::Workers => Ok(Reply::Workers(self.workers())),
             Command::WorkersSet(change) => self.set_workers(&change).await.map(Reply::Workers),
             Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),

@@ -2,7 +2,7 @@
 
 use super::DAY;
 use super::error::PkiError;
-use crate::certificates::{NOTICE, notice_of_list};
+use control::protocol::certificate::{NOTICE, notice_of_list};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::fs;

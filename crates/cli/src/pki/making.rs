@@ -98,7 +98,7 @@ pub(super) type Serial = [u8; 16];
 /// A random serial number: positive, and without a zero octet in front.
 pub(super) fn serial() -> Serial {
     let mut octets = Serial::default();
-    ::crypto::fill_random(&mut octets);
+    getrandom::fill(&mut octets).expect("the system's random number generator works");
     octets[0] = octets[0] & 0x3f | 0x40;
     octets
 }

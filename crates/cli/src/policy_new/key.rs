@@ -47,7 +47,7 @@ impl Key {
     /// A key of random octets.
     pub fn generate() -> Self {
         let mut octets = Zeroizing::new([0; LENGTH]);
-        ::crypto::fill_random(&mut *octets);
+        getrandom::fill(&mut *octets).expect("the system's random number generator works");
         let mut value = Zeroizing::new(String::with_capacity(2 * LENGTH));
         for octet in octets.iter() {
             // Writing to a String cannot fail.

@@ -1,10 +1,19 @@
 //! `vpnctl counters`: how many packets and messages were discarded, and why.
 
 use super::{Colour, Table, count, plain};
+use std::collections::BTreeMap;
 
-/// Discards by reason with what they mean, the most frequent first; with `all` also those that never happened.
+/// A sentence about each reason.
+pub type Meanings = BTreeMap<String, String>;
+
+fn meaning(meanings: &Meanings, reason: &str) -> String {
+    plain(meanings.get(reason).map_or("-", String::as_str)).into_owned()
+}
+
+/// Discards by reason with their meanings, the most frequent first; with `all` also those that never happened.
 pub fn counters(
-    counters: &std::collections::BTreeMap<String, u64>,
+    counters: &BTreeMap<String, u64>,
+    meanings: &Meanings,
     all: bool,
     colour: Colour,
 ) -> String {
@@ -25,7 +34,7 @@ pub fn counters(
         rows.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
         let mut table = Table::new([title, "REASON", "MEANING"]);
         for (reason, n) in rows {
-            let meaning = crate::counters::explanation(reason).unwrap_or("-").to_owned();
+            let meaning = meaning(meanings, reason);
             table.row([count(**n), plain(reason).into_owned(), meaning]);
         }
         text.push_str(&table.render(colour));
@@ -38,13 +47,14 @@ pub fn counters(
 
 /// Discards of each tunnel.
 pub fn tunnel_counters(
-    tunnels: &std::collections::BTreeMap<String, std::collections::BTreeMap<String, u64>>,
+    tunnels: &BTreeMap<String, BTreeMap<String, u64>>,
+    meanings: &Meanings,
     colour: Colour,
 ) -> String {
     let mut table = Table::new(["DISCARDED", "TUNNEL", "REASON", "MEANING"]);
     for (tunnel, reasons) in tunnels {
         for (reason, n) in reasons {
-            let meaning = crate::counters::explanation(reason).unwrap_or("-").to_owned();
+            let meaning = meaning(meanings, reason);
             let [tunnel, reason] = [tunnel, reason].map(|text| plain(text).into_owned());
             table.row([count(*n), tunnel, reason, meaning]);
         }

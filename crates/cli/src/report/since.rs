@@ -29,3 +29,12 @@ pub fn clock(stamp: &str, seconds: u64) -> String {
         None => stamp.to_owned(),
     }
 }
+
+/// `once`, `twice`, `3 times`.
+pub fn times(n: u32) -> String {
+    match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
+    }
+}

@@ -455,8 +455,10 @@ lan  phase 2, established for 5s
 fn packets_without_an_sa_are_counted_for_their_tunnels() {
     let unserved = |n| [("esp.unserved".to_owned(), n)].into();
     let counters = [("site_lan".to_owned(), unserved(1200)), ("lab".to_owned(), unserved(1))];
+    let meaning = "Outbound: a packet of the tunnel that came while no SA served it.";
+    let meanings = [("esp.unserved".to_owned(), meaning.to_owned())];
     assert_eq!(
-        tunnel_counters(&counters.into(), PLAIN),
+        tunnel_counters(&counters.into(), &meanings.into(), PLAIN),
         "\
 DISCARDED  TUNNEL    REASON        MEANING
 1          lab       esp.unserved  Outbound: a packet of the tunnel that came while no SA served it.

@@ -1,9 +1,8 @@
 //! The output of `vpnctl why` and `vpnctl events`.
 
-use super::since::{self, clock};
+use super::since::{self, clock, times};
 use super::terminal::{self, width};
 use super::{Colour, duration, plain};
-use crate::why::times;
 use control::protocol::{Explanation, FindingInfo, Happening, Row, Story};
 use std::fmt::Write;
 use std::time::Duration;

@@ -77,29 +77,37 @@ fn passed(stage: userspace::Stage, flow: userspace::Flow) -> Passed {
 mod tests {
     use super::*;
 
-    /// Reads one setting as `vpnctl workers set` and then the daemon do.
-    fn read(change: &mut WorkersChange, setting: &str) -> Result<(), String> {
-        change.set(setting)?;
-        workers_change(change).map(drop)
-    }
-
     #[test]
-    fn settings_are_read_as_they_are_typed() {
+    fn a_client_takes_and_refuses_the_settings_that_the_daemon_does() {
         let mut change = WorkersChange::default();
         for setting in ["schedule=pipeline", "workers=2", "wait=poll", "affinity=0,1"] {
-            read(&mut change, setting).expect("a setting");
+            change.set(setting).expect("a setting");
         }
+        workers_change(&change).expect("the daemon takes them");
         let json = serde_json::to_string(&change).expect("strings");
         assert_eq!(serde_json::from_str::<WorkersChange>(&json).ok(), Some(change));
-        for (wrong, says) in [
-            ("speed=high", "no setting \"speed\""),
-            ("workers", "use auto, or 1 to 64"),
-            ("schedule=fast", "use run-to-completion or pipeline"),
-            ("wait=never", "use event, poll or adaptive"),
-            ("affinity=all", "numbers with commas"),
-        ] {
-            let error = read(&mut WorkersChange::default(), wrong).expect_err(wrong);
-            assert!(error.contains(says), "{error}");
+        let refused = |setting: &str| WorkersChange::default().set(setting).expect_err(setting);
+        assert!(refused("speed=high").contains("no setting \"speed\""));
+        let absent = WorkersChange::default();
+        for value in ["", "0", "65", "auto ", "fast", "never", "all", "0,", "-1", "none,1"] {
+            let text = Some(value.to_owned());
+            for (key, change) in [
+                ("workers", WorkersChange { workers: text.clone(), ..absent.clone() }),
+                ("schedule", WorkersChange { schedule: text.clone(), ..absent.clone() }),
+                ("wait", WorkersChange { wait: text.clone(), ..absent.clone() }),
+                ("affinity", WorkersChange { affinity: text.clone(), ..absent.clone() }),
+            ] {
+                let by_daemon = workers_change(&change).map(drop);
+                let by_client = WorkersChange::default().set(&format!("{key}={value}"));
+                assert_eq!(by_client, by_daemon, "{key}={value}");
+            }
+        }
+        for setting in
+            ["workers=64", "workers=auto", "wait=event", "wait=adaptive", "affinity=none"]
+        {
+            let mut change = WorkersChange::default();
+            change.set(setting).expect(setting);
+            workers_change(&change).expect(setting);
         }
     }
 }

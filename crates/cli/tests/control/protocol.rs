@@ -150,6 +150,10 @@ fn a_tunnel_lives_its_life() {
         panic!("no counters")
     };
     assert_eq!(counters["replayed"], 3);
+    let Ok(Reply::CounterMeanings(meanings)) = client.ask(Command::CounterMeanings) else {
+        panic!("no meanings")
+    };
+    assert!(meanings["esp.unserved"].contains("no SA served it"), "{meanings:?}");
 }
 
 #[test]

@@ -1,6 +1,15 @@
 //! Certificates and revocation lists of the daemon.
 
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// With less time left than this, programs warn of a certificate that expires.
+pub const NOTICE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// With less time left than this, programs warn of a revocation list with such a life. Many live for days only.
+pub fn notice_of_list(life: Duration) -> Duration {
+    NOTICE.min(life / 3)
+}
 
 /// A certificate or revocation list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -98,6 +98,8 @@ pub enum Command {
     Counters,
     /// Asks for discarded packets of each tunnel, by reason.
     TunnelCounters,
+    /// Asks for a sentence about each reason of [`Command::Counters`] and [`Command::TunnelCounters`].
+    CounterMeanings,
     /// Asks for the state of the threads that carry packets.
     Workers,
     /// Changes the settings of these threads, without losing a packet.

@@ -74,6 +74,8 @@ pub enum Reply {
     Counters(BTreeMap<String, u64>),
     /// Count by tunnel and reason, without tunnels that have none.
     TunnelCounters(BTreeMap<String, BTreeMap<String, u64>>),
+    /// A sentence about each reason.
+    CounterMeanings(BTreeMap<String, String>),
     /// The threads that carry packets, after a change as they are then.
     Workers(workers::Workers),
     /// Certificates and revocation lists: authorities first, then intermediate and own ones.

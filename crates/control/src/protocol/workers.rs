@@ -132,24 +132,45 @@ pub struct WorkersChange {
 }
 
 impl WorkersChange {
-    /// Takes a setting as it is written on a command line, as in `wait=poll`. The daemon checks the value.
+    /// Takes a setting as it is written on a command line, as in `wait=poll`.
     ///
     /// # Errors
-    /// Returns an error if no setting has this name; the text lists the names.
+    /// Returns an error if no setting has this name, or if the setting cannot have this value; the text lists the names, or
+    /// the values.
     pub fn set(&mut self, setting: &str) -> Result<(), String> {
         let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
-        let field = match key {
-            "workers" => &mut self.workers,
-            "schedule" => &mut self.schedule,
-            "wait" => &mut self.wait,
-            "affinity" => &mut self.affinity,
+        let (field, fits, what, values) = match key {
+            "workers" => {
+                let number = value.parse().is_ok_and(|n| (1..=MOST_WORKERS).contains(&n));
+                let values = format!("auto, or 1 to {MOST_WORKERS}");
+                (&mut self.workers, value == "auto" || number, "number of workers", values)
+            }
+            "schedule" => {
+                let fits = ["run-to-completion", "pipeline"].contains(&value);
+                (&mut self.schedule, fits, "schedule", "run-to-completion or pipeline".to_owned())
+            }
+            "wait" => {
+                let fits = ["event", "poll", "adaptive"].contains(&value);
+                (&mut self.wait, fits, "way to wait", "event, poll or adaptive".to_owned())
+            }
+            "affinity" => {
+                let cpus = value.split(',').all(|cpu| cpu.trim().parse::<usize>().is_ok());
+                let values = "none, or numbers with commas as in 0,2".to_owned();
+                (&mut self.affinity, value == "none" || cpus, "list of CPUs", values)
+            }
             _ => {
                 return Err(format!(
                     "no setting {key:?}; there are workers, schedule, wait and affinity, as in wait=poll"
                 ));
             }
         };
+        if !fits {
+            return Err(format!("{value:?} is no {what}; use {values}"));
+        }
         *field = Some(value.to_owned());
         Ok(())
     }
 }
+
+/// The most workers that a daemon starts.
+const MOST_WORKERS: usize = 64;

@@ -1,6 +1,6 @@
 //! The page vpnd.toml(5), made of the comments of `config/vpnd.toml`, so that it says what the file says.
 
-use super::{Page, entries, verbatim};
+use crate::manual::{Page, entries, named, verbatim};
 use clap_mangen::roff::{Roff, bold, roman};
 use std::io;
 
@@ -44,7 +44,7 @@ pub(super) fn page() -> io::Result<Page> {
         "vpnd start ends with 1 if the file has an error, and names the line. vpnd check POLICY --config FILE reads the file without starting anything.",
     )]);
     let files = [("/etc/vpnd/vpnd.toml", "The file that the systemd service names.")];
-    entries(&mut roff, "FILES", &files.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    entries(&mut roff, "FILES", &named(&files));
     roff.control("SH", ["ENVIRONMENT"]);
     roff.text([roman("The file refers to no environment variables.")]);
     roff.control("SH", ["SEE ALSO"]);
