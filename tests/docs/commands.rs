@@ -132,16 +132,27 @@ fn the_programs_have_every_command_and_option() {
 }
 
 #[test]
-fn the_page_of_commands_lists_all_of_them() {
+fn the_page_of_commands_lists_all_of_them_below_the_headings_of_the_help() {
     let page = fs::read_to_string(root().join("docs/commands.md")).expect("the page");
-    for program in programs() {
+    let headings = [cli::vpnd::Command::HEADINGS, cli::commands::Command::HEADINGS];
+    for (mut program, headings) in programs().into_iter().zip(headings) {
+        program.build();
         let name = program.get_name();
         let section = page.split("\n## ").find(|section| section.lines().next() == Some(name));
         let section = section.unwrap_or_else(|| panic!("docs/commands.md has no section {name}"));
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
-        let listed: BTreeSet<_> = rows.filter_map(|row| row.split('`').next()).collect();
-        let names = program.get_subcommands().map(Command::get_name);
-        let there: BTreeSet<_> = names.chain(["help"]).collect();
+        let listed: Vec<(&str, Vec<&str>)> = section
+            .split("\n### ")
+            .skip(1)
+            .map(|part| {
+                let rows = part.lines().filter_map(|line| line.strip_prefix("| `"));
+                let names = rows.filter_map(|row| row.split('`').next()).collect();
+                (part.lines().next().unwrap_or_default(), names)
+            })
+            .collect();
+        let there: Vec<(&str, Vec<&str>)> = cli::help::parted(&program, headings)
+            .into_iter()
+            .map(|(heading, below)| (heading, below.into_iter().map(Command::get_name).collect()))
+            .collect();
         assert_eq!(listed, there, "left: docs/commands.md; right: {name}");
     }
 }

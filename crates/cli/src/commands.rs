@@ -49,34 +49,42 @@ mod xfrm;
 table::commands! {
     /// A command of `vpnctl` with its arguments.
     pub enum Command {
-        Activate(activate::Activate),
-        Deactivate(deactivate::Deactivate),
-        List(list::List),
-        Status(status::Status),
-        Trace(trace::Trace),
-        Filter(filter::Filter),
-        Family(family::FamilyCommand),
-        Top(top::Top),
-        Why(why::Why),
-        Probe(probe::Probe),
-        Events(events::Events),
-        Rekey(rekey::Rekey),
-        Reload(reload::Reload),
-        Log(log::Log),
-        Counters(counters::Counters),
-        Workers(workers::Workers),
-        CheckHealth(check_health::CheckHealth),
-        Certs(certs::Certs),
-        Policy(policy::Policy),
-        Pki(pki::Pki),
-        Crypto(crypto::Crypto),
-        Experiment(experiment::Experiment),
-        AixLinks(aix_links::AixLinks),
-        Offload(offload::Offload),
-        Xfrm(xfrm::Xfrm),
-        Resync(resync::Resync),
-        Sa(sa::Sa),
-        Stop(stop::Stop),
-        Support(support::Support),
+        "The first commands" {
+            Activate(activate::Activate),
+            Status(status::Status),
+            List(list::List),
+            Why(why::Why),
+            Top(top::Top),
+            Reload(reload::Reload),
+            Policy(policy::Policy),
+            Pki(pki::Pki),
+            Events(events::Events),
+            Support(support::Support),
+        }
+        "Tunnels" {
+            Deactivate(deactivate::Deactivate),
+            Rekey(rekey::Rekey),
+            Probe(probe::Probe),
+            Sa(sa::Sa),
+        }
+        "Packets, planes and cryptography" {
+            Trace(trace::Trace),
+            Counters(counters::Counters),
+            Filter(filter::Filter),
+            Family(family::FamilyCommand),
+            Workers(workers::Workers),
+            Crypto(crypto::Crypto),
+            Offload(offload::Offload),
+            Xfrm(xfrm::Xfrm),
+            Resync(resync::Resync),
+        }
+        "The daemon and this machine" {
+            CheckHealth(check_health::CheckHealth),
+            Certs(certs::Certs),
+            Log(log::Log),
+            Stop(stop::Stop),
+            Experiment(experiment::Experiment),
+            AixLinks(aix_links::AixLinks),
+        }
     }
 }

@@ -40,7 +40,7 @@
 //! | Who warns of settings that do nothing or lock out? | the table in `preflight.rs`; `*_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
 //! | Where do events, numbers and keys leave it? | `daemon/`, files of their names; `wireshark.rs` |
 //! | Where are AIX's commands? | `aix.rs`, `aix/` |
-//! | Where are manual pages and completions made? | `manual.rs`, `shell.rs`, `completions.rs` |
+//! | Where are help, manual pages and completions made? | `help.rs`, `manual.rs`, `shell.rs`, `completions.rs` |
 #![forbid(unsafe_code)]
 
 pub mod aix;
@@ -62,6 +62,7 @@ pub mod filter;
 mod filter_advice;
 mod guard_advice;
 mod health;
+pub mod help;
 pub mod install;
 mod kept;
 mod kernel_traffic;

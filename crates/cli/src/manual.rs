@@ -5,6 +5,7 @@
 mod help;
 mod reference;
 
+use crate::help::{Heading, parted};
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
@@ -41,7 +42,7 @@ pub fn pages(program: &Program) -> io::Result<Vec<Page>> {
     root.build();
     let reference = (program.reference)()?;
     let mut pages = Vec::new();
-    collect(&root, None, &reference, &mut pages)?;
+    collect(&root, None, program, &reference, &mut pages)?;
     pages.extend(reference.more);
     Ok(pages)
 }
@@ -82,19 +83,25 @@ fn place(directory: &Path, section: u8) -> PathBuf {
 fn collect(
     command: &Command,
     above: Option<&Command>,
+    program: &Program,
     reference: &Reference,
     pages: &mut Vec<Page>,
 ) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
-    let text = page(command, above, reference)?;
+    let text = page(command, above, program, reference)?;
     pages.push(Page { name, section: reference.section, text });
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        collect(sub, Some(command), reference, pages)?;
+        collect(sub, Some(command), program, reference, pages)?;
     }
     Ok(())
 }
 
-fn page(command: &Command, above: Option<&Command>, reference: &Reference) -> io::Result<String> {
+fn page(
+    command: &Command,
+    above: Option<&Command>,
+    program: &Program,
+    reference: &Reference,
+) -> io::Result<String> {
     let man = Man::new(command.clone())
         .section(reference.section.to_string())
         .source(format!("vpnd {}", env!("CARGO_PKG_VERSION")))
@@ -111,7 +118,9 @@ fn page(command: &Command, above: Option<&Command>, reference: &Reference) -> io
     if command.get_arguments().any(|argument| !argument.is_hide_set()) {
         man.render_options_section(&mut text)?;
     }
-    if command.get_subcommands().any(|sub| !sub.is_hide_set()) {
+    if above.is_none() && !program.headings.is_empty() {
+        commands(command, program.headings, reference.section).to_writer(&mut text)?;
+    } else if command.get_subcommands().any(|sub| !sub.is_hide_set()) {
         man.render_subcommands_section(&mut text)?;
     }
     let mut rest = Roff::new();
@@ -132,6 +141,23 @@ fn page(command: &Command, above: Option<&Command>, reference: &Reference) -> io
     see_also(&mut rest, command, above, reference.section);
     rest.to_writer(&mut text)?;
     String::from_utf8(text).map_err(io::Error::other)
+}
+
+/// The commands of a program below their headings.
+fn commands(program: &Command, headings: &[Heading], section: u8) -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["SUBCOMMANDS"]);
+    for (heading, below) in parted(program, headings) {
+        roff.control("SS", [heading]);
+        for command in below {
+            let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            roff.control("TP", []);
+            roff.text([roman(format!("{name}({section})"))]);
+            roff.text([roman(about)]);
+        }
+    }
+    roff
 }
 
 /// A section of names with their meanings.
@@ -206,7 +232,7 @@ mod tests {
     }
 
     fn program(arguments: fn() -> Command) -> Program {
-        Program { arguments, reference: || Ok(Reference::of_command()) }
+        Program { arguments, headings: &[], reference: || Ok(Reference::of_command()) }
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub use status::{activation, status};
 pub use stored::stored;
 pub use table::Table;
 pub use terminal::{Colour, fit_stdout, plain};
+pub(crate) use terminal::{width, wrapped};
 pub use why::{happening, why};
 pub use workers::workers;
 

@@ -234,7 +234,7 @@ mod tests {
             let sub = Command::new("sub").arg(clap::Arg::new("option").long("option"));
             Command::new("bare").subcommand(sub)
         };
-        let bare = Program { arguments, reference: || Ok(Reference::of_command()) };
+        let bare = Program { arguments, headings: &[], reference: || Ok(Reference::of_command()) };
         let found = gaps(&bare, directory.path()).expect("writable");
         for gap in ["bare is not explained", "bare sub is not explained", "option is not explained"]
         {

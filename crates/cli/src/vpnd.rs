@@ -23,15 +23,21 @@ use std::path::Path;
 crate::commands::table::commands! {
     /// A command of `vpnd` with its arguments.
     pub enum Command {
-        Start(start::Start),
-        Check(check::Check),
-        Proxy(proxy::Proxy),
-        Exec(exec::Exec),
-        Demo(demo::Demo),
-        Guard(guard::Guard),
-        Release(release::Release),
-        Install(install::Install),
-        Uninstall(install::Uninstall),
+        "The gateway of this host" {
+            Start(start::Start),
+            Check(check::Check),
+            Guard(guard::Guard),
+            Release(release::Release),
+        }
+        "Without root" {
+            Proxy(proxy::Proxy),
+            Exec(exec::Exec),
+            Demo(demo::Demo),
+        }
+        "This machine" {
+            Install(install::Install),
+            Uninstall(install::Uninstall),
+        }
     }
 }
 

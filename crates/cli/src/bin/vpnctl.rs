@@ -14,6 +14,7 @@ use std::process::ExitCode;
     name = "vpnctl",
     version,
     arg_required_else_help = true,
+    help_template = Command::help_template(),
     after_help = "\
 Examples:
   vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24
@@ -42,7 +43,11 @@ struct Arguments {
     command: Command,
 }
 
-const PROGRAM: Program = Program { arguments: Arguments::command, reference: || Ok(reference()) };
+const PROGRAM: Program = Program {
+    arguments: Arguments::command,
+    headings: Command::HEADINGS,
+    reference: || Ok(reference()),
+};
 
 fn main() -> ExitCode {
     if let Some(code) = cli::aix::run(std::env::args_os()) {

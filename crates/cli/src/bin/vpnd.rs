@@ -15,6 +15,7 @@ use std::process::ExitCode;
     name = "vpnd",
     version,
     arg_required_else_help = true,
+    help_template = Command::help_template(),
     after_help = "\
 Examples:
   vpnd demo                                 see a tunnel work on this machine, in about 15 seconds
@@ -30,7 +31,8 @@ struct Arguments {
     command: Command,
 }
 
-const PROGRAM: Program = Program { arguments: Arguments::command, reference };
+const PROGRAM: Program =
+    Program { arguments: Arguments::command, headings: Command::HEADINGS, reference };
 
 fn main() -> ExitCode {
     shell::answer(Arguments::command);

@@ -1,6 +1,7 @@
 //! The facts about a program that its arguments do not say: its files, its environment and its exit status.
 
 use super::Page;
+use crate::help::Heading;
 use clap::Command;
 use control::protocol::{DEFAULT_SOCKET, DEFAULT_STORE};
 use std::io;
@@ -13,6 +14,8 @@ pub type Entry = (String, String);
 pub struct Program {
     /// Its arguments.
     pub arguments: fn() -> Command,
+    /// The headings of its commands.
+    pub headings: &'static [Heading],
     /// What its pages say beside the arguments.
     pub reference: fn() -> io::Result<Reference>,
 }

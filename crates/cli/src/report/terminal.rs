@@ -25,7 +25,7 @@ pub fn fit_stdout() {
 
 /// Appends words as lines of at most so many columns. The first line begins with `first`, which may be coloured; the others
 /// are indented by so many columns. A word is never cut.
-pub(super) fn wrapped(text: &mut String, first: &str, indent: usize, words: &str, most: usize) {
+pub(crate) fn wrapped(text: &mut String, first: &str, indent: usize, words: &str, most: usize) {
     let mut line = first.to_owned();
     let mut empty = true;
     for word in words.split(' ') {
