@@ -26,27 +26,27 @@ const TOLERANCE: f64 = 3.0;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/instructions.json");
 
 /// The measured work, by name: so many packets of so many octets at once, sealed, or sealed and opened.
-const COURSES: [(&str, OneWayTrace); 11] = [
-    ("library: seal 64", OneWayTrace::Library { len: 64, open: false }),
-    ("library: seal 1400", OneWayTrace::Library { len: 1400, open: false }),
-    ("library: open 1400", OneWayTrace::Library { len: 1400, open: true }),
-    ("seal packet 64", OneWayTrace::Path { len: 64, segments: 1, open: false }),
-    ("seal packet 1400", OneWayTrace::Path { len: 1400, segments: 1, open: false }),
-    ("seal super-packet 1400", OneWayTrace::Path { len: 1400, segments: 44, open: false }),
-    ("seal super-packet 512", OneWayTrace::Path { len: 512, segments: 64, open: false }),
-    ("open packet 64", OneWayTrace::Path { len: 64, segments: 1, open: true }),
-    ("open packet 1400", OneWayTrace::Path { len: 1400, segments: 1, open: true }),
-    ("open super-packet 1400", OneWayTrace::Path { len: 1400, segments: 44, open: true }),
-    ("open super-packet 512", OneWayTrace::Path { len: 512, segments: 64, open: true }),
+const WORKS: [(&str, Work); 11] = [
+    ("library: seal 64", Work::Library { len: 64, open: false }),
+    ("library: seal 1400", Work::Library { len: 1400, open: false }),
+    ("library: open 1400", Work::Library { len: 1400, open: true }),
+    ("seal packet 64", Work::Path { len: 64, segments: 1, open: false }),
+    ("seal packet 1400", Work::Path { len: 1400, segments: 1, open: false }),
+    ("seal super-packet 1400", Work::Path { len: 1400, segments: 44, open: false }),
+    ("seal super-packet 512", Work::Path { len: 512, segments: 64, open: false }),
+    ("open packet 64", Work::Path { len: 64, segments: 1, open: true }),
+    ("open packet 1400", Work::Path { len: 1400, segments: 1, open: true }),
+    ("open super-packet 1400", Work::Path { len: 1400, segments: 44, open: true }),
+    ("open super-packet 512", Work::Path { len: 512, segments: 64, open: true }),
 ];
 
 #[derive(Clone, Copy)]
-enum OneWayTrace {
+enum Work {
     Library { len: usize, open: bool },
     Path { len: usize, segments: usize, open: bool },
 }
 
-impl OneWayTrace {
+impl Work {
     /// Does it so many times; returns how many packets each time has.
     fn run(self, rounds: usize) -> usize {
         match self {
@@ -81,10 +81,10 @@ type Counts = BTreeMap<String, u64>;
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     if let [flag, name, rounds] = &arguments[..]
-        && flag == "--course"
+        && flag == "--work"
     {
-        let (_, course) = COURSES.iter().find(|(known, _)| known == name).expect("a course");
-        println!("{}", course.run(rounds.parse().expect("a number")));
+        let (_, work) = WORKS.iter().find(|(known, _)| known == name).expect("a work");
+        println!("{}", work.run(rounds.parse().expect("a number")));
         return ExitCode::SUCCESS;
     }
     let required = left_out::is_forbidden();
@@ -122,21 +122,21 @@ fn obstacle() -> Option<&'static str> {
     valgrind.is_err().then_some("valgrind is missing")
 }
 
-/// Instructions per packet of every course.
+/// Instructions per packet of every work.
 fn count_all() -> Result<Counts, String> {
     let all = std::thread::scope(|scope| {
         // A thread waits for two processes, one after the other.
         let counting: Vec<_> =
-            COURSES.iter().map(|(name, _)| (*name, scope.spawn(|| per_packet(name)))).collect();
+            WORKS.iter().map(|(name, _)| (*name, scope.spawn(|| per_packet(name)))).collect();
         let finished = counting.into_iter().map(|(name, thread)| {
             Ok((name, thread.join().map_err(|_| format!("{name}: counting panicked"))??))
         });
         finished.collect::<Result<BTreeMap<&str, f64>, String>>()
     })?;
-    let alone = COURSES.iter().map(|(name, course)| {
-        let before = match course {
+    let alone = WORKS.iter().map(|(name, work)| {
+        let before = match work {
             // A packet is sealed before it is opened.
-            OneWayTrace::Path { open: true, .. } => all[name.replace("open", "seal").as_str()],
+            Work::Path { open: true, .. } => all[name.replace("open", "seal").as_str()],
             _ => 0.0,
         };
         ((*name).to_owned(), (all[name] - before).round() as u64)
@@ -151,13 +151,13 @@ fn per_packet(name: &str) -> Result<f64, String> {
     Ok((more - less) as f64 / ((many - few) as f64 * packets))
 }
 
-/// Instructions of a process that does a course so many times, and the packets of one time.
+/// Instructions of a process that does a work so many times, and the packets of one time.
 fn instructions(name: &str, rounds: usize) -> Result<(u64, f64), String> {
     let this = env::current_exe().map_err(|e| format!("finding this program: {e}"))?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(this)
-        .args(["--course", name, &rounds.to_string()])
+        .args(["--work", name, &rounds.to_string()])
         .output()
         .map_err(|e| format!("running valgrind: {e}"))?;
     let (told, packets) =
