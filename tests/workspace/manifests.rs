@@ -44,7 +44,7 @@ fn published_packages_have_all_that_a_registry_shows() {
         check(!description.is_empty() && description.len() <= LONGEST_DESCRIPTION, "description");
         check(!description.ends_with('.'), "a description is no sentence");
         check(described.insert(description.to_owned()), "another package is described so");
-        for key in ["version", "edition", "rust-version", "license"] {
+        for key in ["version", "edition", "rust-version", "license", "repository"] {
             check(!text(key).is_empty(), key);
         }
         check(root.join(text("readme")).is_file() && !text("readme").is_empty(), "readme");

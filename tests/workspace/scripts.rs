@@ -145,6 +145,18 @@ fn chosen(files: &[&str]) -> Option<String> {
 }
 
 #[test]
+fn the_workflows_of_a_forge_are_those_that_the_scripts_make() {
+    for name in ["landing", "nightly"] {
+        let mut script = Command::new(root().join(".ci/workflows"));
+        let made = script.args(["--print", name]).output().expect("it can be started");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let path = root().join(format!(".github/workflows/{name}.yml"));
+        let there = fs::read_to_string(path).expect("the file");
+        assert_eq!(there, String::from_utf8_lossy(&made.stdout), "write them: .ci/workflows");
+    }
+}
+
+#[test]
 fn the_tests_of_each_file_that_differs_are_chosen() {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(root());
