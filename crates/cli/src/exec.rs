@@ -15,11 +15,8 @@ pub use inside::run as run_inside;
 
 use self::plan::Plan;
 use self::signals::{Forwarding, Signalled};
-use crate::certificates::Keeper;
 use crate::channel::{receive, send};
-use crate::config::{Config, ConfigError, LogFormat, LogLevel};
-use crate::daemon::{StartupError, logging, memory};
-use crate::policy_file::{self, PolicyFileError};
+use crate::in_process::{self, OpenError};
 use esp::queue::Coalesce;
 use ike::CommandError;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -45,24 +42,10 @@ pub const OWN_FAILURE: u8 = 125;
 /// The options of `vpnd exec`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The policy file.
-    pub policy: PathBuf,
-    /// Unknown names in it cause a warning, not an error.
-    pub lenient: bool,
-    /// The configuration file that was named.
-    pub config: Option<PathBuf>,
-    /// Addresses of this end in the tunnels.
-    pub addresses: Vec<IpAddr>,
-    /// Addresses of this host at which peers can begin; `None`: the policy's.
-    pub listen_ike: Option<Vec<IpAddr>>,
+    /// The gateway.
+    pub gateway: in_process::Options,
     /// Servers behind the tunnels that resolve names.
     pub name_servers: Vec<IpAddr>,
-    /// The level of the log.
-    pub log_level: LogLevel,
-    /// The form of the log; `None`: the configuration's.
-    pub log_format: Option<LogFormat>,
-    /// Stop when the parent process ends.
-    pub exit_with_parent: bool,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }
@@ -70,15 +53,9 @@ pub struct Options {
 /// The command could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The configuration file.
+    /// The files, or the process itself.
     #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The policy file.
-    #[error(transparent)]
-    Policy(#[from] PolicyFileError),
-    /// The process itself.
-    #[error(transparent)]
-    Startup(#[from] StartupError),
+    Open(#[from] OpenError),
     /// The gateway.
     #[error("cannot start the gateway: {0}")]
     Gateway(#[from] vpn::StartError),
@@ -114,49 +91,20 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> ExecError
 /// As [`ExecError`]; the command has not run then.
 pub fn run(options: &Options) -> Result<ExitCode, ExecError> {
     let umask = plan::umask();
-    memory::protect(options.exit_with_parent).map_err(StartupError::from)?;
-    let (mut config, remark) = Config::find_unprivileged(options.config.as_deref())?;
-    config.log.format = options.log_format.unwrap_or(config.log.format);
-    config.log.level = options.log_level.clone();
-    logging::start(&config.log);
-    let file = policy_file::read_with(&options.policy, options.lenient)?;
-    for warning in remark.iter().chain(&file.warnings) {
-        warn!("{warning}");
-    }
-    let plan = Plan::of(&file.policy, options, umask).map_err(ExecError::Plan)?;
+    let opened = options.gateway.open()?;
+    let addresses = &options.gateway.addresses;
+    let plan = Plan::of(&opened.policy, addresses, &options.name_servers, umask);
+    let plan = plan.map_err(ExecError::Plan)?;
     // First, so that the command has the mask of signals that this process was started with.
     let mut inside = Inside::start(&plan, &options.command)?;
     // From here on they wait, also for the threads of the runtime.
     let forwarding = Forwarding::begin().map_err(system("take over signals"))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(system("start the runtime"))?;
-    let keeper = Keeper::new(config.certificates.clone());
-    let certificates = keeper.read();
-    for error in &certificates.errors {
-        warn!("{error}");
-    }
-    for warning in certificates.remarks(&file.policy) {
-        warn!("{warning}");
-    }
-    let policy = Arc::new(file.policy);
-    let builder = Gateway::builder(Arc::clone(&policy))
-        .ike(config.ike())
-        .trust(Arc::clone(&certificates.trust))
-        .revocation_lists(Arc::clone(keeper.lists()))
-        .in_process()
-        .crypto(config.crypto.choice())
-        .addresses(options.addresses.clone());
-    let builder = match &options.listen_ike {
-        Some(addresses) => builder.listen(addresses.clone()),
-        None => builder,
-    };
+    let runtime = in_process::runtime()?;
+    let builder = opened.builder(&options.gateway);
     runtime.block_on(async {
         let (device, offloads) = inside.device()?;
         let device = Tun::new(device, offloads).map_err(system("read the tunnel's device"))?;
-        keeper.keep(policy, Arc::clone(&certificates.trust));
-        let log = tokio::spawn(logging::follow(builder.subscribe(), config.log.format.into()));
+        let log = opened.log(&builder);
         let (gateway, network) = builder.packets_of(Arc::new(device)).start().await?;
         let outcome = inside.serve(&gateway, forwarding).await;
         gateway.stop().await;

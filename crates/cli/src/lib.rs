@@ -63,6 +63,7 @@ mod filter_advice;
 mod guard_advice;
 mod health;
 pub mod help;
+pub mod in_process;
 pub mod install;
 mod kept;
 mod kernel_traffic;

@@ -9,10 +9,8 @@ mod warnings;
 
 pub use forward::Forward;
 
-use crate::certificates::Keeper;
-use crate::config::{Config, ConfigError, LogFormat};
-use crate::daemon::{Signals, StartupError, logging, memory};
-use crate::policy_file::{self, PolicyFileError};
+use crate::daemon::{Signals, StartupError};
+use crate::in_process::{self, OpenError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serving::Serving;
 use std::fmt;
@@ -34,44 +32,26 @@ const DNS: u16 = 53;
 /// The options of `vpnd proxy`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The policy file.
-    pub policy: PathBuf,
-    /// Unknown names in it cause a warning, not an error.
-    pub lenient: bool,
-    /// The configuration file that was named.
-    pub config: Option<PathBuf>,
+    /// The gateway.
+    pub gateway: in_process::Options,
     /// Where the proxy listens.
     pub listen: SocketAddr,
-    /// Addresses of this host at which peers can begin; `None`: the policy's.
-    pub listen_ike: Option<Vec<IpAddr>>,
     /// Ports of this host that lead into the tunnels.
     pub local: Vec<Forward>,
     /// Ports in the tunnels that lead to this host's network.
     pub remote: Vec<Forward>,
-    /// Addresses of this end in the tunnels.
-    pub addresses: Vec<IpAddr>,
     /// Servers behind the tunnels that resolve names.
     pub name_servers: Vec<SocketAddr>,
     /// A connection on which nobody says anything for this time is ended.
     pub idle_limit: Duration,
-    /// The form of the log; `None`: the configuration's.
-    pub log_format: Option<LogFormat>,
-    /// Stop when the parent process ends.
-    pub exit_with_parent: bool,
 }
 
 /// The proxy could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// The configuration file.
+    /// The files, or the process itself.
     #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The policy file.
-    #[error(transparent)]
-    Policy(#[from] PolicyFileError),
-    /// The process itself.
-    #[error(transparent)]
-    Startup(#[from] StartupError),
+    Open(#[from] OpenError),
     /// The gateway.
     #[error("cannot start the gateway: {0}")]
     Gateway(#[from] vpn::StartError),
@@ -107,47 +87,16 @@ pub fn name_server(text: &str) -> Result<SocketAddr, String> {
 /// # Errors
 /// As [`ProxyError`].
 pub fn run(options: &Options) -> Result<(), ProxyError> {
-    memory::protect(options.exit_with_parent).map_err(StartupError::from)?;
     check(options)?;
-    let (mut config, remark) = Config::find_unprivileged(options.config.as_deref())?;
-    config.log.format = options.log_format.unwrap_or(config.log.format);
-    logging::start(&config.log);
+    let opened = options.gateway.open()?;
     allow_descriptors();
-    let file = policy_file::read_with(&options.policy, options.lenient)?;
-    for warning in remark.iter().chain(&file.warnings) {
-        warn!("{warning}");
-    }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| StartupError::System { what: "start the runtime", source })?;
-    let keeper = Keeper::new(config.certificates.clone());
-    let certificates = keeper.read();
-    for error in &certificates.errors {
-        warn!("{error}");
-    }
-    for warning in certificates.remarks(&file.policy) {
-        warn!("{warning}");
-    }
-    let policy = Arc::new(file.policy);
-    let builder = vpn::Gateway::builder(Arc::clone(&policy))
-        .ike(config.ike())
-        .trust(Arc::clone(&certificates.trust))
-        .revocation_lists(Arc::clone(keeper.lists()))
-        .in_process()
-        .crypto(config.crypto.choice())
-        .addresses(options.addresses.clone())
-        .name_servers(options.name_servers.clone());
-    let builder = match &options.listen_ike {
-        Some(addresses) => builder.listen(addresses.clone()),
-        None => builder,
-    };
+    let runtime = in_process::runtime()?;
+    let builder = opened.builder(&options.gateway).name_servers(options.name_servers.clone());
     runtime.block_on(async {
-        let signals = Signals::new()
-            .map_err(|source| StartupError::System { what: "listen for signals", source })?;
+        let failed = |source| StartupError::System { what: "listen for signals", source };
+        let signals = Signals::new().map_err(failed).map_err(OpenError::from)?;
         let listeners = Listeners::bind(options).await?;
-        keeper.keep(policy, Arc::clone(&certificates.trust));
-        let log = tokio::spawn(logging::follow(builder.subscribe(), config.log.format.into()));
+        let log = opened.log(&builder);
         let (gateway, network) = builder.start().await?;
         let (serving, line) = listeners.serve(options, &network)?;
         println!("{line}");

@@ -1,6 +1,5 @@
 //! The network that a command is to see: addresses and routes, as they follow from the policy.
 
-use super::Options;
 use host::{Prefix, prefixes};
 use nix::sys::stat::{Mode, umask as set_umask};
 use policy::{ChildTunnel, Policy, Selector};
@@ -45,8 +44,12 @@ impl Plan {
     ///
     /// # Errors
     /// If no tunnel leaves this end an address.
-    pub fn of(policy: &Policy, options: &Options, umask: u32) -> Result<Self, String> {
-        let given = &options.addresses;
+    pub fn of(
+        policy: &Policy,
+        given: &[IpAddr],
+        name_servers: &[IpAddr],
+        umask: u32,
+    ) -> Result<Self, String> {
         let mut routes = BTreeMap::<Prefix, IpAddr>::new();
         let mut without = Vec::new();
         for child in policy.tunnels.iter().flat_map(|tunnel| &tunnel.children) {
@@ -67,7 +70,7 @@ impl Plan {
         if let Some(unused) = given.iter().find(|address| !addresses.contains(address)) {
             return Err(format!("--address {unused}: the address is in no tunnel's local network"));
         }
-        let name_servers = options.name_servers.clone();
+        let name_servers = name_servers.to_vec();
         let is_behind = |server: &&IpAddr| routes.keys().any(|network| network.contains(**server));
         if let Some(beside) = name_servers.iter().find(|server| !is_behind(server)) {
             return Err(format!("--dns {beside}: the server is behind no tunnel"));
@@ -111,21 +114,12 @@ mod tests {
     const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
     fn plan(addresses: &[&str], servers: &[&str]) -> Result<Plan, String> {
-        let parse = |all: &[&str]| all.iter().map(|a| a.parse().expect("an address")).collect();
-        let options = Options {
-            policy: "p".into(),
-            lenient: false,
-            config: None,
-            addresses: parse(addresses),
-            listen_ike: None,
-            name_servers: parse(servers),
-            log_level: "warn".parse().expect("a level"),
-            log_format: None,
-            exit_with_parent: false,
-            command: vec!["true".into()],
+        let parse = |all: &[&str]| -> Vec<IpAddr> {
+            all.iter().map(|a| a.parse().expect("an address")).collect()
         };
+        let (addresses, servers) = (parse(addresses), parse(servers));
         let loaded = policy::xml::read("left.xml", SITE).expect("a policy");
-        Plan::of(&loaded.policy, &options, 0o22)
+        Plan::of(&loaded.policy, &addresses, &servers, 0o22)
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::listen_ike::ListenIke;
 use crate::commands::{Failure, Run, Session};
 use crate::config::{LogFormat, LogLevel};
 use crate::exec::{self, OWN_FAILURE, Options};
+use crate::in_process;
 use clap::{Args, ValueHint};
 use std::error::Error;
 use std::ffi::OsString;
@@ -75,15 +76,17 @@ impl Run for Exec {
             Err(error) => return Ok(failed(&error)),
         };
         let options = Options {
-            policy,
-            lenient: self.lenient,
-            config: self.config.clone(),
-            addresses: self.address.clone(),
-            listen_ike,
+            gateway: in_process::Options {
+                policy,
+                lenient: self.lenient,
+                config: self.config.clone(),
+                addresses: self.address.clone(),
+                listen_ike,
+                log_level: Some(self.log_level.clone()),
+                log_format: self.log_format,
+                exit_with_parent: self.exit_with_parent,
+            },
             name_servers: self.dns.clone(),
-            log_level: self.log_level.clone(),
-            log_format: self.log_format,
-            exit_with_parent: self.exit_with_parent,
             command: self.command.clone(),
         };
         Ok(exec::run(&options).unwrap_or_else(|error| failed(&error)))

@@ -3,6 +3,7 @@
 use super::listen_ike::ListenIke;
 use crate::commands::{Failure, Run, Session};
 use crate::config::LogFormat;
+use crate::in_process;
 use crate::proxy::{self, Forward, Options};
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
@@ -68,18 +69,21 @@ impl Run for Proxy {
     fn run(&self, _: &mut Session) -> Result<ExitCode, Failure> {
         let listen_ike = self.listen_ike.addresses().map_err(|e| Failure::Other(e.into()))?;
         let options = Options {
-            policy: self.policy.clone(),
-            lenient: self.lenient,
-            config: self.config.clone(),
+            gateway: in_process::Options {
+                policy: self.policy.clone(),
+                lenient: self.lenient,
+                config: self.config.clone(),
+                addresses: self.address.clone(),
+                listen_ike,
+                log_level: None,
+                log_format: self.log_format,
+                exit_with_parent: self.exit_with_parent,
+            },
             listen: self.listen,
-            listen_ike,
             local: self.local.clone(),
             remote: self.remote.clone(),
-            addresses: self.address.clone(),
             name_servers: self.dns.clone(),
             idle_limit: Duration::from_secs(self.idle_limit.into()),
-            log_format: self.log_format,
-            exit_with_parent: self.exit_with_parent,
         };
         proxy::run(&options).map(|()| ExitCode::SUCCESS).map_err(|e| Failure::Other(e.into()))
     }
