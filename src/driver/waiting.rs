@@ -239,8 +239,7 @@ impl Item {
                 self.failure.get_or_insert_with(|| failure.clone());
                 self.settle(event);
             }
-            // A peer that has lost the old SA gets a new one in its place (RFC 7296 §2.25), and so does one that begins
-            // anew.
+            // A peer that has lost the SA, or that has been restarted, sets up a new one instead (RFC 7296 §2.25).
             (What::Rekeyed, EventKind::Rekeyed { .. } | EventKind::Established { .. })
                 if child || only_tunnel =>
             {

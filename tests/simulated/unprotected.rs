@@ -211,6 +211,27 @@ fn an_answer_that_leads_nowhere_is_told() {
 }
 
 #[test]
+fn a_cookie_and_then_silence_is_silence() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.world.connect(puppet.left, Site::TUNNEL);
+    puppet.world.run_for(Duration::from_millis(50));
+    let (header, _) = puppet.sent().remove(0);
+    puppet.spis.0 = header.initiator_spi;
+    puppet.initiator = false;
+    let answer = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
+    puppet.send(message::encode(&answer, &[notify(NotifyType::COOKIE, &[9; 64])]));
+    let failed = loop {
+        puppet.world.run_for(Duration::from_millis(500));
+        if let Some((failed, _)) = puppet.world.status(puppet.left).remove(0).last_failure {
+            break failed;
+        }
+    };
+    assert_eq!(failed.kind, FailureKind::NoAnswer);
+    assert!(failed.to_string().contains("no answer"), "{failed}");
+    assert!(!failed.to_string().contains("COOKIE"), "{failed}");
+}
+
+#[test]
 fn a_peer_that_knows_no_ikev2_is_named() {
     let mut puppet = Puppet::new(&Site::default(), calm());
     puppet.world.connect(puppet.left, Site::TUNNEL);

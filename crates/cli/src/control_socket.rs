@@ -13,6 +13,9 @@ pub const VARIABLE: &str = "VPND_CONTROL";
 /// The configuration that a daemon reads if no other one is named.
 pub const DEFAULT_CONFIGURATION: &str = "/etc/vpnd/vpnd.toml";
 
+/// The name that stands for no configuration at all.
+pub const NO_CONFIGURATION: &str = "none";
+
 /// The socket of a daemon whose configuration names this one.
 pub fn of_daemon(option: Option<&Path>, configured: &Path) -> PathBuf {
     choose(option, std::env::var_os(VARIABLE), || configured.to_owned())
@@ -27,7 +30,9 @@ pub fn of_client(option: Option<&Path>) -> PathBuf {
 /// As [`of_client`], of a daemon that reads this configuration.
 pub fn of_client_with(option: Option<&Path>, configuration: &Path) -> PathBuf {
     let configured = || {
-        let text = std::fs::read_to_string(configuration).unwrap_or_default();
+        let is_file = configuration != Path::new(NO_CONFIGURATION);
+        let text = is_file.then(|| std::fs::read_to_string(configuration).ok()).flatten();
+        let text = text.unwrap_or_default();
         named_in(&text).unwrap_or_else(|| DEFAULT_SOCKET.into())
     };
     choose(option, std::env::var_os(VARIABLE), configured)

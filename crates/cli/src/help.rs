@@ -30,6 +30,8 @@ pub fn template(mut program: Command, headings: &[Heading]) -> String {
             let gap = " ".repeat(indent - MARGIN - word.len());
             let first = format!("  {name}{word}{name:#}{gap}");
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            // clap would take it for a part of the template.
+            debug_assert!(!about.contains(['{', '}']), "{about}");
             wrapped(&mut text, &first, indent, &about, width());
         }
     }

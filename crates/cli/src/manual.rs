@@ -33,7 +33,7 @@ impl Page {
     }
 }
 
-/// The pages of a program: its own, one for each of its commands, and the more that it has.
+/// The pages of a program: its own, one for each of its commands, and its other pages.
 ///
 /// # Errors
 /// Where a page cannot be rendered.

@@ -64,7 +64,7 @@ pub struct New {
     /// it [default: its address]
     #[arg(long, value_name = "ID")]
     pub local_id: Option<Identity>,
-    /// Identity of the right end [default: its address]
+    /// Identity of the right end; an address is the one at which the left end reaches it [default: its address]
     #[arg(long, value_name = "ID")]
     pub remote_id: Option<Identity>,
     /// Algorithms of both phases

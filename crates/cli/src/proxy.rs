@@ -16,13 +16,11 @@ use serving::Serving;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::debug;
 use vpn::net::relay::Limits;
 use vpn::net::{ConnectError, Network, TcpStream as Tunnelled};
 

@@ -67,7 +67,7 @@ pub enum Shell {
 }
 
 impl ShellCommand {
-    /// Does it for this program.
+    /// Runs the command for this program.
     ///
     /// # Errors
     /// Where the output or a page cannot be written.

@@ -577,7 +577,8 @@ mod tests {
         let tunnel = "site".to_owned();
         let known = vec![Parties { tunnel, local: fqdn("HUB.example"), remote: key_id.clone() }];
         let asked = Some(fqdn("hub.example"));
-        let identities = Identities { peer: fqdn("branch-7"), address: None, asked, known };
+        let identities =
+            Identities { peer: fqdn("branch-7"), address: None, own_address: None, asked, known };
         let rows = named(&identities);
         let row = |item: &str, here: &str, there: &str, differs| Row {
             item: item.to_owned(),

@@ -102,9 +102,13 @@ fn mirrored(tunnel: IkeTunnel) -> IkeTunnel {
         let (local, remote) = (child.remote, child.local);
         Arc::new(ChildTunnel { local, remote, auto_start: false, ..child })
     };
+    // Another address of a side is the one that its NAT hides, or that the NAT gives it. To itself it has the address that it
+    // is named by, and the other end reaches it there.
+    let seen_from_there =
+        |side: Endpoint| Endpoint { address: side.identity.address().or(side.address), ..side };
     IkeTunnel {
-        local: tunnel.remote,
-        remote: tunnel.local,
+        local: seen_from_there(tunnel.remote),
+        remote: seen_from_there(tunnel.local),
         auto_start: false,
         children: tunnel.children.iter().map(child).collect(),
         ..tunnel

@@ -314,7 +314,7 @@ pub struct Narrowed {
     pub local: Vec<Selector>,
     /// The peer's traffic, likewise.
     pub remote: Vec<Selector>,
-    /// The message that has less.
+    /// The message that narrowed the traffic.
     pub by: NarrowedBy,
 }
 

@@ -101,15 +101,15 @@ impl Identity {
         }
     }
 
-    /// The value without its type, as the attribute `Value` of a policy has it. A key ID that is no printable text, or that
-    /// has a backslash, is escaped.
+    /// The value without its type, as the attribute `Value` of a policy has it. A key ID is escaped unless it is text of
+    /// letters, digits, blanks and ASCII punctuation other than the backslash.
     pub fn value(&self) -> Cow<'_, str> {
         match self {
             Self::Ipv4(a) => a.to_string().into(),
             Self::Ipv6(a) => a.to_string().into(),
             Self::Fqdn(text) | Self::UserFqdn(text) => text.into(),
             Self::KeyId(octets) => match std::str::from_utf8(octets) {
-                Ok(text) if !text.contains(|c: char| c.is_control() || c == '\\') => text.into(),
+                Ok(text) if text.chars().all(is_shown) => text.into(),
                 _ => octets.escape_ascii().to_string().into(),
             },
             Self::Dn(name) => name.to_string().into(),
@@ -182,6 +182,11 @@ impl Identity {
         }
         hasher.finish()
     }
+}
+
+/// Returns `true` for a character that is shown as it is: signs that steer a terminal, or that nobody sees, are not.
+fn is_shown(c: char) -> bool {
+    c.is_alphanumeric() || c == ' ' || c.is_ascii_punctuation() && c != '\\'
 }
 
 impl From<IpAddr> for Identity {
@@ -280,6 +285,7 @@ mod tests {
             (key_id("\u{1}"), "Key_ID \\x01"),
             (key_id("\\x01"), "Key_ID \\\\x01"),
             (key_id("Ann's büro"), "Key_ID Ann's büro"),
+            (key_id("a\u{202e}b"), "Key_ID a\\xe2\\x80\\xaeb"),
             (dn("CN=gate"), "CN=gate"),
             (address("192.0.2.1"), "192.0.2.1"),
             (address("2001:db8::1"), "2001:db8::1"),

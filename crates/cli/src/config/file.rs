@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub const DEFAULT_FILE: &str = crate::control_socket::DEFAULT_CONFIGURATION;
 
 /// The value of `--config` that reads no file.
-pub const NO_FILE: &str = "none";
+pub const NO_FILE: &str = crate::control_socket::NO_CONFIGURATION;
 
 /// A configuration, and the file that it comes from.
 #[derive(Clone, Debug, Default, PartialEq)]

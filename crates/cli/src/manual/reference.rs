@@ -36,7 +36,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// That of a command for everybody: what `vpnd` and `vpnctl` have in common.
+    /// The entries that `vpnd` and `vpnctl` share, for a program in section 1.
     pub fn of_command() -> Self {
         Self {
             section: 1,

@@ -147,8 +147,8 @@ impl Site {
     pub fn tunnels(&self, end: usize) -> Vec<(String, [AddressRange; 2])> {
         let name = &self.name;
         if self.traffic.is_empty() {
-            let range = |end: usize| AddressRange::from(self.addresses[end]);
-            return vec![(format!("{name}_hosts"), [range(end), range(1 - end)])];
+            let [own, other] = [self.addresses[end], self.outer_address(1 - end)];
+            return vec![(format!("{name}_hosts"), [own.into(), other.into()])];
         }
         let number = |i: usize| if self.traffic.len() == 1 { String::new() } else { i.to_string() };
         let seen = |pair: &Pair| [pair.0[end].0, pair.0[1 - end].0];
@@ -171,7 +171,25 @@ impl Site {
         if left == right {
             return Err(format!("--local and --remote are both {left}; name the other gateway"));
         }
+        for (end, option) in ["--local", "--remote"].into_iter().enumerate() {
+            let (own, outer) = (self.addresses[end], self.outer_address(end));
+            if is_private(outer) && !is_private(own) {
+                return Err(format!(
+                    "{option}-id {outer} is a private address, and {option} {own} is not: an address as identity is that at \
+                     which the other end reaches this one; give {option} the private address and {option}-id the public one, \
+                     or give a name as identity"
+                ));
+            }
+        }
         Ok(())
+    }
+}
+
+/// Returns `true` for an address that is reached inside one network only (RFC 1918, RFC 4193).
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_private(),
+        IpAddr::V6(address) => address.is_unique_local(),
     }
 }
 

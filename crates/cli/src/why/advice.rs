@@ -309,7 +309,7 @@ impl Advice<'_> {
     }
 
     fn on_identities(&self, identities: &Identities) -> Vec<String> {
-        let Identities { peer, address, asked, known } = identities;
+        let Identities { peer, address, own_address, asked, known } = identities;
         let mut expected: Vec<String> = known.iter().map(|p| p.remote.qualified()).collect();
         expected.dedup();
         let mut cure = vec![format!(
@@ -325,7 +325,7 @@ impl Advice<'_> {
                 "set IKELocalIdentity{} to {} (write {}), or the identity that the peer expects to this side's",
                 self.place("IKETunnel"),
                 asked.qualified(),
-                asked.element()
+                element_at(asked, *own_address)
             ));
         }
         if self.by_stranger {
@@ -417,7 +417,7 @@ fn on_answer(answer: &str, peer: IpAddr) -> String {
              IKERemoteIdentity, or switch the redirection off at the peer"
         ),
         () if has("COOKIE") => format!(
-            "{peer} asks for a cookie each time, and takes none: see whether a NAT or a load balancer on the way changes \
+            "{peer} asks for a cookie each time, and accepts none: see whether a NAT or a load balancer on the way changes \
              the source address or the gateway from one message to the next"
         ),
         () if has("INVALID_KE_PAYLOAD") => format!(

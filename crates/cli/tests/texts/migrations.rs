@@ -123,6 +123,11 @@ fn a_side_named_by_the_address_of_its_nat_keeps_its_own() {
         .map(|side| (side.identity.to_string(), side.address.map(|address| address.to_string())));
     let told = |identity: &str, at: &str| (identity.to_owned(), Some(at.to_owned()));
     assert_eq!(sides, [told("198.51.100.86", "10.0.0.61"), told("203.0.113.9", "192.0.2.2")]);
+    // The other end is where it says, and reaches this one at the address of the NAT.
+    let peer = only(&swanctl(text, &Options { peer: true, ..Options::default() }));
+    assert_eq!(peer.local.address, peer.local.identity.address());
+    assert_eq!(peer.remote.identity.to_string(), "198.51.100.86");
+    assert_eq!(peer.remote.address, peer.remote.identity.address());
 }
 
 #[test]

@@ -10,12 +10,12 @@ pub struct Processor {
     pub architecture: &'static str,
     /// As the kernel calls it.
     pub model: Option<String>,
-    /// Those made for cryptography, and those that widen them.
+    /// Instruction sets for cryptography, and wider vector units.
     pub instructions: Vec<&'static str>,
 }
 
 impl Processor {
-    /// Looks at the one that runs this program.
+    /// Describes the processor that runs this program.
     pub fn look() -> Self {
         Self {
             architecture: std::env::consts::ARCH,

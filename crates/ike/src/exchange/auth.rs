@@ -403,8 +403,13 @@ fn check(
     };
     if !identity.matches(&tunnel.remote.identity) {
         let known = vec![Parties::of(tunnel)];
-        let identities =
-            Identities { peer: identity, address: tunnel.remote.address, asked: None, known };
+        let identities = Identities {
+            peer: identity,
+            address: tunnel.remote.address,
+            own_address: None,
+            asked: None,
+            known,
+        };
         return Err(Failure::with(kind, Facts::Identities(identities)));
     }
     let used = ppk::concluded(tunnel, auth.mixed.as_ref(), &parts)?;

@@ -83,7 +83,11 @@ impl fmt::Display for Heard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { answer, times } = self;
         let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
-        write!(f, "answered {often} with {answer}, which led nowhere")
+        write!(
+            f,
+            "answered {often} with {answer}, which led nowhere (no answer to IKE_SA_INIT is protected: anybody on the way \
+             could have sent that)"
+        )
     }
 }
 
@@ -189,6 +193,8 @@ pub struct Identities {
     pub peer: Identity,
     /// The address of the peer.
     pub address: Option<IpAddr>,
+    /// The address of this side.
+    pub own_address: Option<IpAddr>,
     /// The identity that the peer expects of this side, where it said so.
     pub asked: Option<Identity>,
     /// The tunnels that it could have meant.
@@ -344,15 +350,15 @@ impl fmt::Display for Silence {
         if let Some(why) = &self.unsent {
             return write!(f, "{request} to {remote} could not be sent from {local}: {why}");
         }
+        if let Some(heard) = &self.heard {
+            return write!(f, "{request} to {remote} was {heard}");
+        }
         if let Some(icmp) = self.icmp {
             return write!(
                 f,
                 "{request} sent {sent} times to {remote}; {} ({UNPROTECTED})",
                 icmp.about(*remote)
             );
-        }
-        if let Some(heard) = &self.heard {
-            return write!(f, "{request} to {remote} was {heard} ({UNPROTECTED})");
         }
         write!(
             f,

@@ -44,7 +44,8 @@ pub fn any(selectors: &[Selector]) -> Vec<TrafficSelector> {
     all
 }
 
-fn ranges(selectors: &[TrafficSelector]) -> impl Iterator<Item = &Selector> + Clone {
+/// The selectors of a payload whose type is known.
+pub fn ranges(selectors: &[TrafficSelector]) -> impl Iterator<Item = &Selector> + Clone {
     selectors.iter().filter_map(|s| match s {
         TrafficSelector::Range(selector) => Some(selector),
         TrafficSelector::Unsupported { .. } => None,

@@ -210,7 +210,8 @@ impl State for InitSent {
     }
 
     fn heard(&self) -> Option<&Heard> {
-        self.heard.as_ref()
+        // A cookie or another key exchange is asked for once in many negotiations.
+        self.heard.as_ref().filter(|heard| heard.times > 1 || self.restarts == 0)
     }
 
     fn keys_if_any(&mut self) -> Option<&mut Keys> {

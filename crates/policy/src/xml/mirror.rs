@@ -20,7 +20,7 @@ pub(crate) fn mirror<'t>(root: &mut Element<'t>, report: &mut Report) {
         match tunnel.name {
             "IKETunnel" => {
                 exchange(tunnel, "IKELocalIdentity", "IKERemoteIdentity");
-                reach_by_identity(tunnel);
+                place_by_identity(tunnel);
             }
             "IPSecTunnel" => exchange(tunnel, "IPSecLocalIdentity", "IPSecRemoteIdentity"),
             _ => {}
@@ -51,10 +51,12 @@ fn exchange(tunnel: &mut Element<'_>, local: &str, remote: &str) {
     tunnel.children[b].name = names[1];
 }
 
-/// Removes the own address of a side that is named by the address of the NAT before it: the other side reaches it there.
-fn reach_by_identity(tunnel: &mut Element<'_>) {
-    let side = tunnel.children.iter_mut().find(|side| side.name == "IKERemoteIdentity");
-    for identity in side.into_iter().flat_map(|side| &mut side.children) {
+/// Removes the addresses of sides that are named by another address. That address is hidden by the side's NAT, or given by it:
+/// seen from the other end, each side is where its identity says.
+fn place_by_identity(tunnel: &mut Element<'_>) {
+    let sides = ["IKELocalIdentity", "IKERemoteIdentity"];
+    let sides = tunnel.children.iter_mut().filter(|side| sides.contains(&side.name));
+    for identity in sides.flat_map(|side| &mut side.children) {
         identity.attributes.retain(|attribute| attribute.name != schema::ADDRESS);
     }
 }

@@ -329,6 +329,29 @@ fn the_mirror_of_one_sample_is_the_other() {
     );
 }
 
+/// Whatever a NAT does to a side, its own file has the address that it is named by.
+#[test]
+fn a_mirrored_side_is_where_its_identity_says() {
+    let prefix = "<AIX_VPN Version=\"2.1\" xmlns:vpn=\"urn:vpnd:policy\">";
+    let own = changed(SITE, "<AIX_VPN Version=\"2.1\">", prefix);
+    for own_side in ["192.0.2.1", "192.0.2.2"] {
+        let named = format!("<IPV4_Address Value=\"{own_side}\"/>");
+        let placed = format!("<IPV4_Address Value=\"{own_side}\" vpn:Address=\"10.0.0.61\"/>");
+        let identity = |side: &str, named: &str| format!("<{side}>{named}</{side}>");
+        let sides = ["IKELocalIdentity", "IKERemoteIdentity"];
+        let text = sides.iter().fold(own.clone(), |text, side| {
+            text.replace(&identity(side, &named), &identity(side, &placed))
+        });
+        assert_ne!(text, own, "{own_side}");
+        let found = mirrored(&text, None).unwrap_or_else(|e| panic!("{e}"));
+        let mirrored = policy(&found.to_xml());
+        let tunnel = &mirrored.tunnels[0];
+        for side in [&tunnel.local, &tunnel.remote] {
+            assert_eq!(side.address, side.identity.address(), "{own_side}");
+        }
+    }
+}
+
 #[test]
 fn mirrors_fit_each_other() {
     for text in FILES.iter().filter(|text| read("p.xml", text).is_ok()) {

@@ -281,6 +281,7 @@ fn authenticate(
         return Err(Rejection::unknown_identity(Identities {
             peer: identity,
             address: Some(datagram.remote.ip()),
+            own_address: Some(datagram.local.ip()),
             asked: local.flatten(),
             known: unproven.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
         }));

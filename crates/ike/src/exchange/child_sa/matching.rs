@@ -132,9 +132,13 @@ fn less_than_asked(
         selectors::covered(&traffic.local, &granted.local)
             && selectors::covered(&traffic.remote, &granted.remote)
     };
+    let less =
+        [(tsr, &granted.local), (tsi, &granted.remote)].into_iter().any(|(asked, granted)| {
+            !selectors::ranges(asked).all(|asked| selectors::covered(&[*asked], granted))
+        });
     let traffic = TrafficSelectors { local: selectors::known(tsr), remote: selectors::known(tsi) };
     // Behind a NAT, the two sides call their addresses by different names.
-    let less = !seen && !is_granted(&traffic);
+    let less = !seen && less;
     less.then(|| AskedFor { traffic, additional: !others.iter().all(|other| is_granted(other)) })
 }
 
