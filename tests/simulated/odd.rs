@@ -168,6 +168,19 @@ fn odd_policies() -> Vec<(&'static str, Option<&'static str>, Change)> {
     add("an address that is none", Some("local.address: 0.0.0.0 is no host's address"), |t| {
         t.local.address = Some(Ipv4Addr::UNSPECIFIED.into());
     });
+    add("an address of a link", Some("local.address: fe80::1 is a link-local address"), |t| {
+        t.local.address = Some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).into());
+        t.remote.address = Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into());
+    });
+    add("an address of IPv4 in IPv6", Some("remote.address: ::ffff:192.0.2.2 is the IPv4"), |t| {
+        t.remote.address = Some(Ipv4Addr::new(192, 0, 2, 2).to_ipv6_mapped().into());
+    });
+    add("every host of the link", Some("remote.address: 255.255.255.255 is no host's"), |t| {
+        t.remote.address = Some(Ipv4Addr::BROADCAST.into());
+    });
+    add("an identity of a link", None, |t| {
+        t.remote.identity = Identity::Ipv6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
+    });
     add("two families", Some("remote: 192.0.2.1 and ::1 are of different families"), |t| {
         t.remote.address = Some(Ipv6Addr::LOCALHOST.into());
     });

@@ -4,7 +4,7 @@ use super::draft::{Connection, Side, Unfit};
 use super::finding::Report;
 use super::traffic;
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The addresses that a side has in the file.
 #[derive(Default)]
@@ -14,6 +14,8 @@ struct Known {
     names: Vec<String>,
     /// Networks and ranges.
     ranges: Vec<String>,
+    /// Link-local addresses of IPv6, with or without their interface.
+    of_link: Vec<String>,
 }
 
 impl Known {
@@ -25,7 +27,12 @@ impl Known {
             if word.starts_with('%') || matches!(word, "0.0.0.0/0" | "::/0") {
                 continue;
             }
-            match word.parse::<IpAddr>() {
+            let bare = word.split('%').next().unwrap_or_default();
+            if bare.parse::<Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local()) {
+                known.of_link.push(word.to_owned());
+                continue;
+            }
+            match word.parse::<IpAddr>().map(|address| address.to_canonical()) {
                 Ok(address) if address.is_unspecified() || address.is_multicast() => {}
                 Ok(address) => known.addresses.push(address),
                 Err(_) if traffic::range(word).is_ok() => known.ranges.push(word.to_owned()),
@@ -110,6 +117,13 @@ pub(super) fn addresses(
     own: Option<IpAddr>,
     report: &mut Report,
 ) -> Result<[Option<IpAddr>; 2], Unfit> {
+    if let Some(IpAddr::V6(own)) = own
+        && own.is_unicast_link_local()
+    {
+        let message = format!("--local-address {own} is link-local: vpnd does not send from it");
+        let help = "name a global or unique-local address of this host";
+        return Err(Unfit::new(&connection.location, message, help));
+    }
     let [mut local, remote] = [&connection.local, &connection.remote].map(Known::of);
     for (side, known) in [(&connection.local, &local), (&connection.remote, &remote)] {
         let location = side.address.as_ref().map_or(&side.location, |value| &value.location);
@@ -119,6 +133,16 @@ pub(super) fn addresses(
                 format!("{name:?}: vpnd looks no names up"),
                 "write the address",
             );
+        }
+        if let Some(address) = known.of_link.first() {
+            let message = format!("{address} is a link-local address, to which vpnd does not send");
+            let help = "write a global or unique-local address of that host";
+            let is_known = !known.addresses.is_empty()
+                || std::ptr::eq(side, &connection.local) && own.is_some();
+            if !is_known {
+                return Err(Unfit::new(location, message, help));
+            }
+            report.dropped(location, message, help);
         }
         for range in &known.ranges {
             let message = format!("{range}: a policy has one address of a side, or any");

@@ -258,6 +258,38 @@ fn of_addresses_of_both_families_the_two_sides_take_one_family() {
 }
 
 #[test]
+fn a_side_at_a_link_local_address_is_told() {
+    let text = |local: &str, remote: &str| {
+        format!(
+            "connections {{ a {{ local_addrs = {local}\n remote_addrs = {remote}
+             local {{ auth = psk\n id = a.example }} remote {{ auth = psk\n id = b.example }}
+             children {{ c {{ local_ts = 10.1.0.0/24\n remote_ts = 10.2.0.0/24 }} }} }} }}"
+        )
+    };
+    for (local, remote) in
+        [("fe80::1%eth0", "fe80::2%eth0"), ("2001:db8::1", "fe80::2"), ("fe80::1", "2001:db8::2")]
+    {
+        let converted = swanctl(&text(local, remote), &Options::default());
+        assert!(converted.is_empty() && converted.is_incomplete(), "{local} {remote}");
+        let words = "is a link-local address, to which vpnd does not send";
+        assert!(converted.report().contains(words), "{}", converted.report());
+    }
+    // Of several addresses, another one is taken.
+    let converted = swanctl(&text("2001:db8::1", "fe80::2%eth0, 2001:db8::2"), &Options::default());
+    assert_eq!(only(&converted).remote.address, "2001:db8::2".parse().ok());
+    assert!(told(&converted, Loss::Dropped, "fe80::2%eth0"), "{}", converted.report());
+    let options = Options { local_address: "2001:db8::1".parse().ok(), ..Options::default() };
+    let converted = swanctl(&text("fe80::1%eth0", "2001:db8::2"), &options);
+    assert_eq!(only(&converted).local.address, options.local_address);
+    let of_link = Options { local_address: "fe80::1".parse().ok(), ..Options::default() };
+    let converted = swanctl(&text("%any", "2001:db8::2"), &of_link);
+    assert!(converted.is_empty() && converted.report().contains("--local-address fe80::1"));
+    // An IPv4 address within one of IPv6 is that IPv4 address.
+    let converted = swanctl(&text("192.0.2.1", "::ffff:192.0.2.2"), &Options::default());
+    assert_eq!(only(&converted).remote.address, "192.0.2.2".parse().ok());
+}
+
+#[test]
 fn an_include_may_be_indented_and_one_without_files_is_told() {
     let site = conn(STRONGSWAN);
     let part = "\tauto=start\n".to_owned();

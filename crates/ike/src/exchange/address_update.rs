@@ -69,10 +69,13 @@ fn listed(parts: &Parts<'_>) -> Option<Vec<IpAddr>> {
     found
 }
 
-/// Returns `true` if a peer can be at an address.
+/// Returns `true` if a peer can be at an address. Nobody says on which link an IPv6 address of a link is.
 fn is_usable(address: IpAddr) -> bool {
-    let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
-    !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || broadcast)
+    let is_other = match address {
+        IpAddr::V4(a) => a.is_broadcast(),
+        IpAddr::V6(a) => a.is_unicast_link_local(),
+    };
+    !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_other)
 }
 
 /// Sends a request for a purpose.

@@ -3,7 +3,7 @@
 use crate::wording::quoted;
 use crate::{EspEncryption, Identity, IkeEncryption, Lifetime, MAX_ADDITIONAL, Ppk};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 /// Most proposals for an IKE SA, and most for a Child SA. A peer of this implementation reads no more than these from
@@ -52,6 +52,10 @@ pub enum Problem {
     EmptyKey,
     /// No host can have this address.
     NoHost(IpAddr),
+    /// A link-local address, which is one host's only together with an interface.
+    OfLink(Ipv6Addr),
+    /// An IPv4 address within an IPv6 address.
+    Mapped(Ipv4Addr),
     /// The text of an identity has no octets, more than 255, or control characters.
     NotAnIdentity(String),
     /// A key ID has no octets or more than 255; the number.
@@ -120,6 +124,11 @@ impl fmt::Display for Problem {
             Self::NotBuilt(cipher) => write!(f, "this build has no {cipher}"),
             Self::EmptyKey => f.write_str("the preshared key is empty"),
             Self::NoHost(address) => write!(f, "{address} is no host's address"),
+            Self::OfLink(address) => write!(
+                f,
+                "{address} is a link-local address: each interface may have a host with it, and a policy names none"
+            ),
+            Self::Mapped(address) => write!(f, "::ffff:{address} is the IPv4 address {address}"),
             Self::NotAnIdentity(name) => write!(f, "{} is not an identity", quoted(name)),
             Self::KeyIdLength(len) => write!(f, "the key ID has {len} octets"),
             Self::NoAddress(_) => f.write_str("an initiator needs an address for each side"),
@@ -179,6 +188,10 @@ impl Problem {
             Self::NoHost(_) => {
                 "for a peer whose address is not known, use no address and the role responder"
             }
+            Self::OfLink(_) => {
+                "use a global or unique-local address of that host, such as 2001:db8::1 or fd00::1"
+            }
+            Self::Mapped(_) => "use the IPv4 address",
             Self::NotAnIdentity(_) => {
                 "use 1 to 255 octets without control characters, such as gate.example.net"
             }

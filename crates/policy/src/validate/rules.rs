@@ -6,7 +6,7 @@ use crate::{
     LifetimeBounds, MAX_ADDITIONAL, Pfs, PortRange, Ppk, Protection, Role, Selector,
 };
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Longest name and longest key ID, in octets.
 const LONGEST_ID: usize = 255;
@@ -67,15 +67,29 @@ pub(crate) fn identity(identity: &Identity) -> Result<(), Problem> {
 }
 
 pub(crate) fn host(address: IpAddr) -> Result<(), Problem> {
-    let good = !address.is_unspecified() && !address.is_multicast();
+    let is_broadcast = address == IpAddr::from(Ipv4Addr::BROADCAST);
+    let good = !address.is_unspecified() && !address.is_multicast() && !is_broadcast;
     if good { Ok(()) } else { Err(Problem::NoHost(address)) }
+}
+
+/// An address from which this host sends, or to which it does. Nothing here says on which link it is.
+pub(crate) fn place(address: IpAddr) -> Result<(), Problem> {
+    host(address)?;
+    match address {
+        IpAddr::V6(address) if address.is_unicast_link_local() => Err(Problem::OfLink(address)),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(mapped) => Err(Problem::Mapped(mapped)),
+            None => Ok(()),
+        },
+        IpAddr::V4(_) => Ok(()),
+    }
 }
 
 /// An initiator must know where both sides are.
 pub(crate) fn located(role: Role, endpoint: &Endpoint) -> Result<(), Problem> {
     match (role, endpoint.address) {
         (Role::Initiator, None) => Err(Problem::NoAddress(endpoint.identity.clone())),
-        (_, Some(address)) => host(address),
+        (_, Some(address)) => place(address),
         (Role::Both | Role::Responder, None) => Ok(()),
     }
 }

@@ -5,7 +5,10 @@ use crate::AddressRange;
 use crate::wording::quoted;
 use crate::xml::element::Element;
 use crate::xml::schema::{SUBNET_ADDRESS, SUBNET_MASK};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The way round a link-local address.
+const LINK_HELP: &str = "vpnd sends to no link-local address: use a global or unique-local address, such as 2001:db8::1 or fd00::1";
 
 impl Context<'_> {
     /// An address of one family.
@@ -20,7 +23,14 @@ impl Context<'_> {
         let placeholder = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
             && !value.is_empty();
-        let (message, help) = if parsed.is_some() {
+        let zoned = value.split_once('%').filter(|(a, zone)| {
+            a.parse::<Ipv6Addr>().is_ok_and(|a| a.is_unicast_link_local()) && !zone.is_empty()
+        });
+        let (message, help) = if let Some((address, interface)) = zoned {
+            let message =
+                format!("{} is the link-local address {address} of {interface}", quoted(value));
+            (message, LINK_HELP.to_owned())
+        } else if parsed.is_some() {
             let other = element
                 .name
                 .replace(if v4 { "IPV4" } else { "IPV6" }, if v4 { "IPV6" } else { "IPV4" });

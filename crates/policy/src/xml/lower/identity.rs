@@ -159,15 +159,26 @@ impl Context<'_> {
         let identity = self.identity(element);
         let address = match identity.as_ref().and_then(Identity::address) {
             Some(_) if element.attribute(ADDRESS).is_some() => self.elsewhere(element)?,
-            Some(address) => Some(address),
+            Some(address) => Some(self.place(element, address)?),
             None if element.children.is_empty() => None,
             None => {
                 let inner = self.only(element, None)?;
                 self.names_no_side(inner)?;
-                self.identity(inner)?.address()
+                match self.identity(inner)?.address() {
+                    Some(address) => Some(self.place(inner, address)?),
+                    None => None,
+                }
             }
         };
         Some(Endpoint { address, identity: identity? })
+    }
+
+    /// The address of an element, if a side can be there.
+    fn place(&mut self, element: &Element<'_>, address: IpAddr) -> Option<IpAddr> {
+        let Err(problem) = rules::place(address) else { return Some(address) };
+        let attribute = element.attribute("Value")?;
+        self.report.error(attribute.span(element), problem.to_string(), problem.help());
+        None
     }
 
     /// The address of a side whose identity is another address, as behind a NAT that gives the side that one; the inner
@@ -178,13 +189,19 @@ impl Context<'_> {
         if value == "any" {
             return Some(None);
         }
-        let parsed = value.parse::<IpAddr>().ok().filter(|address| rules::host(*address).is_ok());
-        if parsed.is_none() {
-            let message = format!("{ADDRESS} {} is no address of a host", quoted(value));
-            let help = "write the address that this side has on its own interface, or any";
-            self.report.error(attribute.span(element), message, help);
-        }
-        parsed.map(Some)
+        let place = value.parse::<IpAddr>().map(|address| rules::place(address).map(|()| address));
+        let (message, help) = match place {
+            Ok(Ok(address)) => return Some(Some(address)),
+            Ok(Err(problem @ (Problem::OfLink(_) | Problem::Mapped(_)))) => {
+                (problem.to_string(), problem.help())
+            }
+            Ok(Err(_)) | Err(_) => (
+                format!("{ADDRESS} {} is no address of a host", quoted(value)),
+                "write the address that this side has on its own interface, or any",
+            ),
+        };
+        self.report.error(attribute.span(element), message, help);
+        None
     }
 
     /// Refuses the attribute for the address of a side where the element names none; `None` after an error.
