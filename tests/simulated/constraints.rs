@@ -1,6 +1,7 @@
 //! Name constraints of authorities (RFC 5280 §4.2.1.10), for each type of name.
 
 use crate::certificates::{comes_up, is_bad, side, site, wallet};
+use crate::der::{content, parts, tlv};
 use crate::pki::{Authority, Wallet, of_side};
 use policy::KeyKind;
 use rcgen::{CertificateParams, CustomExtension, DnType, OtherNameValue, SanType};
@@ -18,18 +19,6 @@ const REGISTERED: u8 = 0x88;
 const UPN: [u64; 10] = [1, 3, 6, 1, 4, 1, 311, 20, 2, 3];
 /// SmtpUTF8Mailbox (RFC 9598).
 const UTF8_MAILBOX: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 8, 9];
-
-/// A DER encoding of fewer than 65536 octets.
-fn tlv(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let content = parts.concat();
-    let length = u16::try_from(content.len()).expect("short").to_be_bytes();
-    let length = match length {
-        [0, short @ 0..=0x7f] => vec![short],
-        [0, long] => vec![0x81, long],
-        [high, low] => vec![0x82, high, low],
-    };
-    [&[tag], length.as_slice(), &content].concat()
-}
 
 /// `/O=…` with more RDNs below it.
 fn directory(organization: &str, string_type: u8, below: &[&str]) -> Vec<u8> {
@@ -365,43 +354,12 @@ fn a_copy_of_an_authority_without_its_constraints_changes_nothing() {
 
 /// The certificate with the extension nameConstraints removed and everything else, signature too, as it was.
 fn without_constraints(der: &[u8]) -> Vec<u8> {
-    let parts = |der: &[u8]| -> Vec<Vec<u8>> {
-        let (mut rest, mut parts) = (content(der), Vec::new());
-        while !rest.is_empty() {
-            let length = whole(rest);
-            parts.push(rest[..length].to_vec());
-            rest = &rest[length..];
-        }
-        parts
-    };
     let certificate = parts(der);
-    let mut tbs = parts(&certificate[0]);
+    let mut tbs = parts(certificate[0]);
     let extensions = tbs.pop().expect("extensions");
-    let list = content(&extensions).to_vec();
-    let kept: Vec<Vec<u8>> = parts(&list)
-        .into_iter()
-        .filter(|extension| !content(extension).starts_with(&[0x06, 0x03, 0x55, 0x1d, 0x1e]))
-        .collect();
-    tbs.push(tlv(0xa3, &[&tlv(0x30, &[&kept.concat()])]));
-    tlv(0x30, &[&tlv(0x30, &[&tbs.concat()]), &certificate[1..].concat()])
-}
-
-/// Octets of tag, length and content of an encoding.
-fn whole(der: &[u8]) -> usize {
-    header(der) + size(der)
-}
-
-fn content(der: &[u8]) -> &[u8] {
-    &der[header(der)..header(der) + size(der)]
-}
-
-fn header(der: &[u8]) -> usize {
-    2 + if der[1] < 0x80 { 0 } else { usize::from(der[1] & 0x7f) }
-}
-
-fn size(der: &[u8]) -> usize {
-    match der[1] {
-        short @ 0..=0x7f => usize::from(short),
-        _ => der[2..header(der)].iter().fold(0, |size, octet| size << 8 | usize::from(*octet)),
-    }
+    let mut kept = parts(parts(extensions)[0]);
+    kept.retain(|extension| !content(extension).starts_with(&[0x06, 0x03, 0x55, 0x1d, 0x1e]));
+    let extensions = tlv(0xa3, &[&tlv(0x30, &kept)]);
+    tbs.push(&extensions);
+    tlv(0x30, &[&tlv(0x30, &tbs), certificate[1], certificate[2]])
 }

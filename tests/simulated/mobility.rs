@@ -6,9 +6,7 @@ use ike::wire::payload::{Delete, Payload};
 use ike::wire::protected::Content;
 use ike::wire::registry::{ExchangeType, NotifyType};
 use sim::Site;
-use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::time::Duration;
 
 /// The left gateway's peer in a tunnel whose sides may move: MOBIKE_SUPPORTED with octets that mean nothing.
 fn mobile(site: &Site) -> Puppet {
@@ -82,25 +80,4 @@ fn a_cookie_that_comes_back_otherwise_closes_the_ike_sa() {
             assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
         }
     }
-}
-
-#[test]
-fn a_silent_peer_is_looked_for_at_its_other_addresses_but_at_none_of_a_link() {
-    let address = |last| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]);
-    let of_link = IpAddr::from([0xfe80, 0, 0, 0, 0, 0, 0, 9]);
-    let site = Site { left: address(1), right: address(2), ..Site::default() };
-    let mut puppet = mobile(&site);
-    let listed = [address(9), of_link].map(|address| match address {
-        IpAddr::V4(a) => notify(NotifyType::ADDITIONAL_IP4_ADDRESS, &a.octets()),
-        IpAddr::V6(a) => notify(NotifyType::ADDITIONAL_IP6_ADDRESS, &a.octets()),
-    });
-    assert_eq!(puppet.request(ExchangeType::INFORMATIONAL, &listed), []);
-    puppet.world.take_tapped();
-    assert!(puppet.world.rekey(puppet.left, "net0"));
-    puppet.world.run_for(Duration::from_secs(120));
-    let asked: BTreeSet<IpAddr> = (puppet.world.take_tapped().iter())
-        .map(|parcel| parcel.destination.ip())
-        .filter(|destination| *destination != address(1))
-        .collect();
-    assert_eq!(asked, BTreeSet::from([address(2), address(9)]));
 }

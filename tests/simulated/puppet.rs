@@ -340,6 +340,22 @@ impl Puppet {
         fragment::seal(header, content, 60_000, 1, SUITE, ours, || iv.clone()).remove(0)
     }
 
+    /// Protects a message in this number of fragments (RFC 7383).
+    pub fn seal_in_fragments(
+        &mut self,
+        header: &Header,
+        content: &Content,
+        count: usize,
+    ) -> Vec<Vec<u8>> {
+        let ours = self.keys.as_ref().expect("after IKE_SA_INIT").ours.as_ref();
+        let sealed = &mut self.sealed;
+        let iv = || {
+            *sealed += 1;
+            sealed.to_be_bytes().to_vec()
+        };
+        fragment::seal(header, content, 60_000, count, SUITE, ours, iv)
+    }
+
     /// Sends octets to the gateway and lets it think.
     pub fn send(&mut self, octets: Vec<u8>) {
         let port = self.port;

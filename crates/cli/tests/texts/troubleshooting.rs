@@ -12,7 +12,7 @@ use ike::unreachable::{Lack, Obstacle, Unreachable, Unsent};
 use ike::{Config, Transmit};
 use policy::KeyKind;
 use policy::xml::Definitions;
-use rcgen::SanType;
+use rcgen::{CustomExtension, SanType};
 use sim::link::Content;
 use sim::{HostId, World};
 use std::collections::BTreeMap;
@@ -183,6 +183,17 @@ fn certificates(printed: &mut BTreeMap<&'static str, String>) {
     let [here, there] = fail(wallet(&other, "left", 2027, &ours));
     printed.insert("certificate-unknown-ca", here);
     printed.insert("certificate-unknown-ca-peer", there);
+
+    let mut stage = Stage::sites(&left, &right);
+    let [l, r] = stage.hosts;
+    // NameConstraints: 192.0.2.1 is excluded.
+    let address = [0x87, 8, 192, 0, 2, 1, 255, 255, 255, 255];
+    let content = [&[0x30, 14, 0xa1, 12, 0x30, 10][..], &address].concat();
+    let bound = CustomExtension::from_oid_content(&[2, 5, 29, 30], content);
+    let bound = Authority::root_with("Example root", bound);
+    stage.world.trust(l, wallet(&bound, "left", 2027, &bound).trust());
+    stage.world.trust(r, wallet(&bound, "right", 2027, &bound).trust());
+    printed.insert("certificate-constraint-peer", stage.starts("site").why(1, "site"));
 }
 
 /// The output in each case, by the name of its block in the guide.

@@ -285,3 +285,26 @@ fn has_another_mapping(ike: &Carrier<'_>, parts: &Parts<'_>) -> bool {
     let now = seen_as(ike.spis(), parts);
     ike.session.begun_here && now.is_some() && now != ike.session.mobility.seen_as
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_at_no_address_of_a_link_of_a_group_or_of_each_host() {
+        for (text, usable) in [
+            ("192.0.2.9", true),
+            ("169.254.1.9", true),
+            ("255.255.255.255", false),
+            ("224.0.0.1", false),
+            ("127.0.0.1", false),
+            ("2001:db8::9", true),
+            ("fd00::9", true),
+            ("fe80::9", false),
+            ("ff02::1", false),
+            ("::", false),
+        ] {
+            assert_eq!(is_usable(text.parse().expect("an address")), usable, "{text}");
+        }
+    }
+}

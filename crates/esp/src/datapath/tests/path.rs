@@ -62,6 +62,25 @@ fn congestion_marks_leave_the_tunnel() {
 }
 
 #[test]
+fn marks_of_packets_are_copied_to_the_outside() {
+    let pair = Pair::new(Kind { ipv6: true, ..Kind::PLAIN });
+    // Best effort, EF, AF41 and CS6, each with one of the codepoints of ECN.
+    for tos in [0x00, 0xb8 | 1, 0x88 | 2, 0xc0 | 3] {
+        let mut packet = sample::udp(true, (1, 2), &[]);
+        packet[0] = 0x60 | tos >> 4;
+        packet[1] = tos << 4;
+        let mut queue = SendQueue::new(0);
+        let sent = pair.sender.encapsulate(pair.now, &mut packet.clone(), Gso::NONE, &mut queue);
+        sent.expect("an SA");
+        // RFC 4301 §5.1.2.2, RFC 6040 §4.1
+        assert_eq!(queue.runs()[0].tos, tos);
+        let arrival = Arrival { tos: Some(tos & 3), ..pair.kind.arrival() };
+        let opened = pair.open_from(&datagrams(&queue)[0], arrival).expect("authentic");
+        assert_eq!(opened[..2], packet[..2], "the inner DSCP stays, whatever the outer one is");
+    }
+}
+
+#[test]
 fn syns_are_held_to_the_inner_mtu_both_ways() {
     let now = Instant::now();
     let kind = Kind::PLAIN;
