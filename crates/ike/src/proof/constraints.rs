@@ -18,7 +18,7 @@ use x509_cert::ext::pkix::constraints::name::GeneralSubtree;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{NameConstraints, SubjectAltName};
 
-/// Comparisons of a name with a constraint that a path may need.
+/// Most comparisons of names with constraints on one path.
 const MOST_COMPARISONS: usize = 100_000;
 /// Constraints that a message lists.
 const MOST_LISTED: usize = 5;
@@ -205,17 +205,20 @@ fn kind(name: &GeneralName) -> &'static str {
 
 /// The name, or the subtree of a constraint, without its type. A text of the certificate cannot add lines to the log.
 fn written(name: &GeneralName, is_base: bool) -> String {
-    let text = |text: &str| match text {
-        "" => "every one".to_owned(),
+    let text = |text: &str, empty: &str| match text {
+        "" => empty.to_owned(),
         text => text.escape_debug().to_string(),
     };
+    let empty = if is_base { "every one" } else { "without text" };
     match name {
-        GeneralName::Rfc822Name(name) => text(name.as_str()),
-        GeneralName::DnsName(name) => text(name.as_str()),
-        GeneralName::UniformResourceIdentifier(name) => text(name.as_str()),
+        GeneralName::Rfc822Name(name) => text(name.as_str(), empty),
+        GeneralName::DnsName(name) => text(name.as_str(), empty),
+        // The empty base of URIs does not match every one: it cannot be compared.
+        GeneralName::UniformResourceIdentifier(name) => text(name.as_str(), "without text"),
+        GeneralName::DirectoryName(name) if name.is_empty() => empty.to_owned(),
         GeneralName::DirectoryName(name) => {
             let name = name.to_der().ok().and_then(|der| DistinguishedName::from_der(&der).ok());
-            name.map_or_else(|| text(""), |name| name.to_string())
+            name.map_or_else(|| "that is too long to show".to_owned(), |name| name.to_string())
         }
         GeneralName::IpAddress(octets) => address(octets.as_bytes(), is_base),
         GeneralName::OtherName(name) => name.type_id.to_string(),
@@ -245,4 +248,83 @@ fn address(octets: &[u8], is_base: bool) -> String {
 /// Returns `true` if rustls-webpki compares names of this type with constraints.
 pub(super) fn is_of_library(subtree: &GeneralSubtree) -> bool {
     matches!(subtree.base, GeneralName::DnsName(_) | GeneralName::IpAddress(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Ia5String {
+        Ia5String::new(text).expect("ASCII")
+    }
+
+    fn uri(uri: &str) -> GeneralName {
+        GeneralName::UniformResourceIdentifier(text(uri))
+    }
+
+    fn mail(mail: &str) -> GeneralName {
+        GeneralName::Rfc822Name(text(mail))
+    }
+
+    fn subtrees(bases: &[GeneralName]) -> Vec<GeneralSubtree> {
+        let subtree =
+            |base: &GeneralName| GeneralSubtree { base: base.clone(), minimum: 0, maximum: None };
+        bases.iter().map(subtree).collect()
+    }
+
+    fn permit(bases: &[GeneralName]) -> Constraints {
+        Constraints { permitted: subtrees(bases), excluded: Vec::new() }
+    }
+
+    fn exclude(bases: &[GeneralName]) -> Constraints {
+        Constraints { permitted: Vec::new(), excluded: subtrees(bases) }
+    }
+
+    #[test]
+    fn a_constraint_that_is_no_domain_refuses_each_name_of_its_type() {
+        let (site, ops) = (uri("https://vpn.example.net/"), mail("ops@vpn.example.net"));
+        for (name, other, base) in [
+            (&site, &ops, uri("")),
+            (&site, &ops, uri(".")),
+            (&site, &ops, uri("*.example.net")),
+            (&site, &ops, uri("https://vpn.example.net/")),
+            (&ops, &site, mail(".")),
+            (&ops, &site, mail("*.example.net")),
+            (&ops, &site, mail("https://vpn.example.net")),
+            (&ops, &site, mail("mailto:ops@vpn.example.net")),
+        ] {
+            let base = [base];
+            for constraints in [permit(&base), exclude(&base)] {
+                let result = constraints.check(name);
+                assert!(matches!(result, Err(Breach::Unclear(..))), "{base:?}");
+                assert!(constraints.check(other).is_ok(), "{base:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_constraint_may_still_permit_a_name() {
+        let constraints = permit(&[uri(""), uri("vpn.example.net")]);
+        assert!(constraints.check(&uri("https://vpn.example.net/")).is_ok());
+        let constraints = exclude(&[uri("vpn.example.org"), uri("")]);
+        let result = constraints.check(&uri("https://vpn.example.net/"));
+        assert!(matches!(result, Err(Breach::Unclear(..))));
+    }
+
+    #[test]
+    fn the_empty_mail_address_permits_or_excludes_every_one() {
+        let ops = mail("ops@vpn.example.net");
+        assert!(permit(&[mail("")]).check(&ops).is_ok());
+        assert!(matches!(exclude(&[mail("")]).check(&ops), Err(Breach::Excluded(_))));
+    }
+
+    #[test]
+    fn an_empty_text_is_called_every_one_only_if_it_matches_every_one() {
+        assert_eq!(described_base(&mail("")), "the mail address every one");
+        assert_eq!(described_base(&GeneralName::DnsName(text(""))), "the domain name every one");
+        assert_eq!(described_base(&uri("")), "the URI without text");
+        for name in [mail(""), uri(""), GeneralName::DnsName(text(""))] {
+            assert!(described(&name).ends_with("without text"), "{name:?}");
+        }
+    }
 }

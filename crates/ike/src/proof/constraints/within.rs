@@ -15,6 +15,10 @@ const MAILBOX_NOT_SUPPORTED: &str =
 const NO_HOST: &str = "the mail address has no host to compare";
 const NO_DOMAIN_NAME: &str = "the URI has no domain name as its host to compare";
 const WILDCARD: &str = "the wildcard has names inside and outside of it";
+const NO_BASE: &str =
+    "the constraint has no form of RFC 5280 §4.2.1.10, such as example.net or .example.net";
+const OTHER_MAILBOX: &str =
+    "a mailbox with quotes, special characters or nothing before its @ cannot be compared";
 const NO_MASK: &str = "the constraint is no address with its mask";
 const OTHER_TEXT: &str =
     "their texts have encodings that cannot be compared (UTF8String and PrintableString can)";
@@ -24,7 +28,7 @@ const OTHER_TEXT: &str =
 pub(super) enum Within {
     Yes,
     No,
-    /// Nobody can say, for this reason: the certificate must be refused.
+    /// Cannot be decided, for this reason.
     Unclear(&'static str),
 }
 
@@ -47,7 +51,7 @@ pub(super) fn within(name: &GeneralName, base: &GeneralName) -> Option<Within> {
             GeneralName::UniformResourceIdentifier(name),
             GeneralName::UniformResourceIdentifier(base),
         ) => match host_of_uri(name.as_str()) {
-            Some(found) => host(found, base.as_str()).into(),
+            Some(found) => host(found, base.as_str()),
             None => Within::Unclear(NO_DOMAIN_NAME),
         },
         (GeneralName::IpAddress(name), GeneralName::IpAddress(base)) => {
@@ -81,7 +85,8 @@ pub(super) fn within(name: &GeneralName, base: &GeneralName) -> Option<Within> {
     })
 }
 
-/// A base is a mailbox, a host, or a domain with a period before it. Only the local part of a mailbox is case-sensitive.
+/// A base is a mailbox at a host, a host, or a domain with a leading period. The empty base matches every mail address.
+/// Only the local part of a mailbox is case-sensitive.
 fn mail(name: &str, base: &str) -> Within {
     let Some((local, found)) =
         name.rsplit_once('@').filter(|(local, found)| !local.is_empty() && is_domain_name(found))
@@ -89,17 +94,35 @@ fn mail(name: &str, base: &str) -> Within {
         return Within::Unclear(NO_HOST);
     };
     match base.rsplit_once('@') {
-        Some((mailbox, base)) => (local == mailbox && host(found, base)).into(),
-        None => (base.is_empty() || host(found, base)).into(),
+        None if base.is_empty() => Within::Yes,
+        None => host(found, base),
+        Some((_, base)) if base.starts_with('.') => Within::Unclear(NO_BASE),
+        Some((mailbox, base)) => match host(found, base) {
+            Within::Yes if local == mailbox => Within::Yes,
+            Within::Yes if is_mailbox(local) && is_mailbox(mailbox) => Within::No,
+            Within::Yes => Within::Unclear(OTHER_MAILBOX),
+            other => other,
+        },
     }
 }
 
-/// A base that begins with a period has each host below a domain, and another base exactly one host.
-fn host(name: &str, base: &str) -> bool {
+/// Returns `true` if the local part has no quotes, which can write the same mailbox in another way: a Dot-string
+/// (RFC 5321 §4.1.2).
+fn is_mailbox(local: &str) -> bool {
+    let is_of_atom = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c);
+    local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_of_atom))
+}
+
+/// A base with a leading period matches every host below the domain; any other base matches one host. An exclusion with
+/// another base, such as a whole URI or nothing, must not be skipped: RFC 5280 §4.2.1.10 wants a domain name.
+fn host(name: &str, base: &str) -> Within {
+    if !is_domain_name(base.strip_prefix('.').unwrap_or(base)) {
+        return Within::Unclear(NO_BASE);
+    }
     let (name, base) = (relative(name), relative(base));
-    match base.strip_prefix('.') {
-        Some(_) => is_below(name, base),
-        None => name.eq_ignore_ascii_case(base),
+    match base.starts_with('.') {
+        true => is_below(name, base).into(),
+        false => name.eq_ignore_ascii_case(base).into(),
     }
 }
 
@@ -222,6 +245,65 @@ mod tests {
         for wrong in ["a@", "@b.example", "a", "", "a@b..example", "a@b example"] {
             assert_eq!(mail(wrong, ".example"), Within::Unclear(NO_HOST), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_empty_base_of_mail_addresses_has_all_of_them() {
+        assert_eq!(mail("a@b.example", ""), Within::Yes);
+        assert_eq!(mail("\"a b\"@b.example", ""), Within::Yes);
+    }
+
+    #[test]
+    fn nothing_is_decided_by_a_base_that_is_no_domain() {
+        let wrong = [
+            ".",
+            "..",
+            "..example",
+            ".b.example..",
+            "b.example..",
+            "*.example",
+            "b example",
+            "192.0.2.1",
+            "b.example:443",
+            "https://b.example",
+            "https://b.example/",
+        ];
+        for base in wrong {
+            assert_eq!(host("b.example", base), Within::Unclear(NO_BASE), "{base}");
+            assert_eq!(mail("a@b.example", base), Within::Unclear(NO_BASE), "{base}");
+            let mailbox = format!("a@{base}");
+            assert_eq!(mail("a@b.example", &mailbox), Within::Unclear(NO_BASE), "{mailbox}");
+        }
+        assert_eq!(host("b.example", ""), Within::Unclear(NO_BASE));
+        for base in ["@", "a@", "a@.example"] {
+            assert_eq!(mail("a@b.example", base), Within::Unclear(NO_BASE), "{base}");
+        }
+    }
+
+    #[test]
+    fn a_base_may_end_with_the_period_of_an_absolute_name() {
+        assert_eq!(host("b.example", "B.example."), Within::Yes);
+        assert_eq!(host("b.example.", ".example"), Within::Yes);
+        assert_eq!(host("b.example", ".example."), Within::Yes);
+        assert_eq!(host("b.example", ".b.example."), Within::No);
+        assert_eq!(host("b.example", "example"), Within::No);
+    }
+
+    #[test]
+    fn mailboxes_are_compared_if_each_has_one_spelling() {
+        assert_eq!(mail("a.b+c@d.example", "a.b+c@D.example"), Within::Yes);
+        assert_eq!(mail("a@d.example", "A@d.example"), Within::No);
+        assert_eq!(mail("\"a\"@d.example", "\"a\"@d.example"), Within::Yes);
+        for (name, base) in [
+            ("\"a\"@d.example", "a@d.example"),
+            ("a@d.example", "\"a\"@d.example"),
+            ("a@d.example", "mailto:a@d.example"),
+            ("a@d.example", "@d.example"),
+            ("a@d.example", "a@b@d.example"),
+        ] {
+            assert_eq!(mail(name, base), Within::Unclear(OTHER_MAILBOX), "{name} {base}");
+        }
+        assert_eq!(mail("\"a\"@e.example", "a@d.example"), Within::No);
     }
 
     #[test]
