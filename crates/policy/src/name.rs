@@ -76,7 +76,7 @@ impl DistinguishedName {
     }
 
     /// Returns `true` if this name begins with all RDNs of the other one, compared as in [`DistinguishedName::matches`];
-    /// `None` if a value decides that has a string type which is compared octet by octet.
+    /// `None` if the answer depends on a string type that is only compared octet by octet.
     pub fn is_within(&self, above: &Self) -> Option<bool> {
         let (name, above) = (self.prepared(), above.prepared());
         if name.len() < above.len() {

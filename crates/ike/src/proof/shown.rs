@@ -18,9 +18,9 @@ use x509_cert::ext::pkix::constraints::name::GeneralSubtrees;
 /// The name constraints that rustls-webpki sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
-    /// Those that it can check.
+    /// Domain names and addresses only.
     Checkable,
-    /// None.
+    /// rustls-webpki sees no name constraints.
     Nothing,
 }
 
