@@ -200,7 +200,9 @@ impl Gateway {
         };
         let placed = self.handles.placement.sas();
         let in_kernel = |child: &str| placed.iter().any(|sa| sa.tunnel == child);
-        let subjects = findings::subjects(tunnel, policy, &device.name, in_kernel);
+        let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
+        let bindings = self.handles.planes.bindings(children.map(|child| child.name.as_str()));
+        let subjects = findings::subjects(tunnel, (policy, &bindings), &device.name, in_kernel);
         if subjects.is_empty() {
             return Ok(Vec::new());
         }

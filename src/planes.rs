@@ -21,6 +21,7 @@ mod tests;
 pub(crate) use definition::{Definition, Held};
 pub(crate) use guard::Hold;
 
+pub(crate) use choice::bindings;
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 pub use route_check::Unrouted;
 
@@ -376,6 +377,8 @@ fn disturbed(what: Disturbance) {
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
+        let bindings = kernel.as_ref().map(|_| config.bindings());
+        config.report.bind(bindings.unwrap_or_default());
         Self {
             userspace,
             kernel,

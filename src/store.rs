@@ -22,8 +22,8 @@
 use host::lock::FileLock;
 use host::replace::{Step, replace_by};
 use host::writers::{Changeable, check_file, check_mode};
-use policy::Database;
-use policy::xml::{Definitions, Diagnostics, Loaded, MAX_FILE_LEN};
+use policy::xml::{Definitions, Diagnostics, Loaded, MAX_FILE_LEN, Options};
+use policy::{Bindings, Database};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
@@ -44,6 +44,8 @@ const LOCK: &str = "lock";
 pub struct Store {
     directory: PathBuf,
     database: Database,
+    /// The marks and interfaces that the tunnels have or will have.
+    bindings: Bindings,
     _lock: FileLock,
 }
 
@@ -130,7 +132,8 @@ impl Store {
         let lock = FileLock::take(&path).map_err(system("lock", &path))?;
         let lock = lock.ok_or_else(|| StoreError::InUse(directory.to_owned()))?;
         let database = Self::look(directory)?;
-        Ok(Self { directory: directory.to_owned(), database, _lock: lock })
+        let bindings = Bindings::default();
+        Ok(Self { directory: directory.to_owned(), database, bindings, _lock: lock })
     }
 
     /// Reads a store without keeping others from writing it. A directory without a store, or none, is an empty one.
@@ -146,6 +149,11 @@ impl Store {
         }
         let Some(text) = read(&path)? else { return Ok(Database::default()) };
         Database::read(&path.display().to_string(), &text).map_err(StoreError::Damaged)
+    }
+
+    /// Has its tunnels judged with the marks and interfaces that they have on the host.
+    pub fn bind(&mut self, bindings: Bindings) {
+        self.bindings = bindings;
     }
 
     /// Every object in it.
@@ -226,7 +234,9 @@ impl Store {
                 definitions: Definitions::default(),
             });
         }
-        database.load(&self.path().display().to_string()).map_err(StoreError::Unfaithful)
+        let options = Options { bindings: Some(&self.bindings), ..Options::default() };
+        let name = self.path().display().to_string();
+        database.load_with(&name, &options).map_err(StoreError::Unfaithful)
     }
 }
 

@@ -12,6 +12,7 @@ use esp::manual::SaDirection;
 use esp::path_mtu::Outer;
 use esp::plane::{Rule, RuleId};
 use ike::InvalidSettings;
+use policy::Bindings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,6 +92,12 @@ pub struct OffloadSettings {
 }
 
 impl PlaneSettings {
+    /// The marks and interfaces of the child tunnels that may be in the kernel: those by which tunnels with equal
+    /// traffic are told apart. Userspace looks at neither.
+    pub fn bindings(&self) -> Bindings {
+        planes::bindings(&self.tunnels, self.choice)
+    }
+
     /// Where a child tunnel's packets are protected.
     pub fn choice_of(&self, tunnel: &str) -> planes::Choice {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)

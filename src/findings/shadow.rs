@@ -2,8 +2,8 @@
 
 use super::finding::{Finding, FindingKind};
 use super::subject::Subject;
-use policy::shadow::{covers, shadowed as shadowed_children};
-use policy::{ChildTunnel, IkeTunnel, Policy};
+use policy::shadow::{Traffic, shadowed as shadowed_children};
+use policy::{Bindings, ChildTunnel, IkeTunnel, Policy};
 
 /// The child tunnel that takes the packets of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,20 +16,21 @@ pub(crate) struct Shadow {
     pub carriers: Option<[String; 2]>,
 }
 
-/// Notes which of these child tunnels no packet takes.
-pub(super) fn find(subjects: &mut [Subject], policy: &Policy) {
-    let found = shadowed_children(policy);
+/// Notes which of these child tunnels no packet takes. `bindings`: of all child tunnels, as they are now.
+pub(super) fn find(subjects: &mut [Subject], policy: &Policy, bindings: &Bindings) {
+    let found = shadowed_children(policy, bindings);
     if found.is_empty() {
         return;
     }
     let children: Vec<(&IkeTunnel, &ChildTunnel)> =
         policy.tunnels.iter().flat_map(|t| t.children.iter().map(|c| (&**t, &**c))).collect();
+    let traffic = |child| Traffic::of(child, bindings.of(&child.name));
     for pair in found {
         let ((own, child), (carrier, by)) = (children[pair.child], children[pair.by]);
         let Some(subject) = subjects.iter_mut().find(|s| s.child == child.name) else { continue };
         subject.shadowed_by = Some(Shadow {
             child: by.name.clone(),
-            same: covers(child, by),
+            same: traffic(child).covers(&traffic(by)),
             carriers: (own.name != carrier.name)
                 .then(|| [&own.name, &carrier.name].map(Clone::clone)),
         });
@@ -48,8 +49,14 @@ pub(super) fn shadowed(subject: &Subject) -> Option<Finding> {
         None => format!("write {child} before {by}"),
     };
     let cure = match same {
-        true => "both have the same traffic: remove one of them from the policy".to_owned(),
-        false => format!("{order} in the policy, then: vpnctl reload"),
+        true => vec![
+            "both have the same traffic: remove one of them from the policy".to_owned(),
+            format!(
+                "to use both, let the kernel tell their packets apart: in vpnd.toml, give [tunnel.\"{child}\"] and \
+                 [tunnel.\"{by}\"] dataplane = \"xfrm\" and an if_id or a mark of its own (docs/planes.md)"
+            ),
+        ],
+        false => vec![format!("{order} in the policy, then: vpnctl reload")],
     };
-    Some(Finding::new(child, FindingKind::Shadowed, true, message).with_cure([cure]))
+    Some(Finding::new(child, FindingKind::Shadowed, true, message).with_cure(cure))
 }

@@ -6,7 +6,7 @@ use esp::plane::{Encapsulation, PacketSummary};
 use host::facts::{HostFacts, Questions};
 use host::netlink::RouteLookup;
 use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, NarrowedBy};
-use policy::{AddressRange, IkeTunnel, Mode, Policy, Selector};
+use policy::{AddressRange, Bindings, IkeTunnel, Mode, Policy, Selector};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -121,10 +121,11 @@ fn wanted(tunnel: &IkeTunnel, child: &ChildStatus) -> Option<[Vec<Selector>; 2]>
     more.next().map(|_| [narrowed.local.clone(), narrowed.remote.clone()])
 }
 
-/// The children of an IKE tunnel that are up. `in_kernel` tells those whose packets the kernel protects.
+/// The children of an IKE tunnel that are up. `bindings`: the marks and interfaces of all child tunnels. `in_kernel`
+/// tells those whose packets the kernel protects.
 pub(crate) fn subjects(
     status: &IkeStatus,
-    policy: &Policy,
+    (policy, bindings): (&Policy, &Bindings),
     device: &str,
     in_kernel: impl Fn(&str) -> bool,
 ) -> Vec<Subject> {
@@ -137,7 +138,7 @@ pub(crate) fn subjects(
     };
     let mut subjects: Vec<Subject> = status.children.iter().filter_map(subject).collect();
     if !subjects.is_empty() {
-        shadow::find(&mut subjects, policy);
+        shadow::find(&mut subjects, policy, bindings);
     }
     subjects
 }

@@ -13,6 +13,7 @@ use esp::plane::{
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
 use host::Routes;
+use policy::Binding;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -57,6 +58,10 @@ impl<U: DataPlane, K: KernelPlane> Capabilities for Planes<U, K> {
 
     fn crypto_accounting(&mut self) -> Option<&mut dyn CryptoAccounting> {
         Some(self)
+    }
+
+    fn binding_of(&self, tunnel: &str) -> Binding {
+        self.config.report.binding_of(tunnel)
     }
 }
 
@@ -298,8 +303,9 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         ours.then(|| rule.tunnel.clone())
     }
 
-    /// Predicts the way of a packet: the first rule that covers it decides, in whichever plane it is.
-    fn trace_one_way(
+    /// Predicts the way of a packet, whose mark and interface are not known: of those with one mark and interface, the
+    /// first rule that covers it decides, in whichever plane it is. `elsewhere`: its way in userspace.
+    pub(super) fn trace_one_way(
         &self,
         packet: &PacketSummary,
         leaves: bool,
@@ -309,9 +315,27 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         let (local, remote) = if leaves { (source, destination) } else { (destination, source) };
         let mut covering =
             self.rules.values().filter(|(rule, _)| rule.selectors.covers(protocol, local, remote));
-        let Some((first, PlaneKind::Kernel)) = covering.next() else { return elsewhere };
-        let trace = self.kernel.as_ref().and_then(|k| k.trace_one_way(first.id, packet, leaves));
-        let behind = covering.map(|(rule, _)| format!("tunnel {}", rule.tunnel)).collect();
-        trace.map_or(elsewhere, |trace| OneWayTrace { behind, ..trace })
+        let traced = |(rule, place): &(Rule, PlaneKind)| match (place, &elsewhere.decided_by) {
+            (PlaneKind::Kernel, _) => self.kernel.as_ref()?.trace_one_way(rule.id, packet, leaves),
+            (PlaneKind::Userspace, DecidedBy::Tunnel { rule: decides, .. }) => {
+                (*decides == rule.id).then(|| elsewhere.clone())
+            }
+            (PlaneKind::Userspace, _) => None,
+        };
+        let Some(first) = covering.next() else { return elsewhere };
+        let mut trace = traced(first).unwrap_or_else(|| elsewhere.clone());
+        let in_kernel = matches!(trace.decided_by, DecidedBy::Tunnel { kernel: Some(_), .. });
+        let mut asked = vec![self.binding_of(&first.0.tunnel)];
+        for ruled in covering {
+            let tunnel = &ruled.0.tunnel;
+            let binding = self.binding_of(tunnel);
+            if !asked.iter().any(|earlier| earlier.includes(binding)) {
+                asked.push(binding);
+                trace.otherwise.extend(traced(ruled));
+            } else if in_kernel {
+                trace.behind.push(format!("tunnel {tunnel}"));
+            }
+        }
+        trace
     }
 }

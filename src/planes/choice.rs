@@ -6,6 +6,7 @@ use super::Unrouted;
 use super::guard::GuardedTraffic;
 use esp::manual::SaDirection;
 use esp::plane::RuleId;
+use policy::Bindings;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -116,15 +117,29 @@ impl Config {
         self.choices().any(|choice| choice == Choice::Xfrm)
     }
 
-    pub(super) fn bindings(&self) -> BTreeMap<String, Binding> {
-        let bound = |(name, tunnel): (&String, &Tunnel)| (name.clone(), tunnel.binding);
-        self.tunnels.iter().map(bound).collect()
+    pub(super) fn bindings(&self) -> Bindings {
+        bindings(&self.tunnels, self.choice)
     }
+}
+
+/// The marks and interfaces of the tunnels that may be in the kernel: userspace looks at neither. `choice` is the plane
+/// of tunnels that name none.
+pub(crate) fn bindings(tunnels: &BTreeMap<String, Tunnel>, choice: Choice) -> Bindings {
+    let in_kernel = |tunnel: &Tunnel| tunnel.choice.unwrap_or(choice) != Choice::Userspace;
+    let bound = tunnels.iter().filter(|(_, tunnel)| in_kernel(tunnel));
+    bound.map(|(name, tunnel)| (name.clone(), tunnel.binding)).collect()
 }
 
 /// The findings, shared between a plane and a program that reports them.
 #[derive(Clone, Default)]
-pub struct Report(Arc<Mutex<Found>>);
+pub struct Report(Arc<Mutex<Reported>>);
+
+#[derive(Default)]
+struct Reported {
+    found: Found,
+    /// The bindings of tunnels that the kernel may have.
+    bindings: Bindings,
+}
 
 /// The findings of both planes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,26 +172,42 @@ pub enum KernelUse {
 impl Report {
     /// The present findings.
     pub fn found(&self) -> Found {
-        self.lock().clone()
+        self.lock().found.clone()
     }
 
     pub(super) fn kernel(&self, kernel: KernelUse) {
-        self.lock().kernel = kernel;
+        self.lock().found.kernel = kernel;
     }
 
     pub(super) fn userspace(&self, used: bool) {
-        self.lock().userspace = used;
+        self.lock().found.userspace = used;
     }
 
     /// Returns whether that is news.
     pub(super) fn fell_back(&self, tunnel: &str, why: &str) -> bool {
-        let before = self.lock().fallbacks.insert(tunnel.to_owned(), why.to_owned());
+        let before = self.lock().found.fallbacks.insert(tunnel.to_owned(), why.to_owned());
         before.is_none_or(|before| before != why)
+    }
+
+    /// Takes the bindings of tunnels that the kernel may have.
+    pub(super) fn bind(&self, bindings: Bindings) {
+        self.lock().bindings = bindings;
+    }
+
+    /// The mark and the interface that packets of a tunnel must have: none in userspace, which looks at neither.
+    pub(super) fn binding_of(&self, tunnel: &str) -> Binding {
+        self.lock().binding_of(tunnel)
+    }
+
+    /// The same of each of these tunnels.
+    pub(crate) fn bindings<'a>(&self, tunnels: impl Iterator<Item = &'a str>) -> Bindings {
+        let reported = self.lock();
+        tunnels.map(|tunnel| (tunnel.to_owned(), reported.binding_of(tunnel))).collect()
     }
 
     /// Records the remote network of a rule that has no route, if there is one. Returns `true` if that is news.
     pub(super) fn routed(&self, rule: RuleId, unrouted: Option<Unrouted>) -> bool {
-        let mut found = self.lock();
+        let found = &mut self.lock().found;
         match unrouted {
             None => found.unrouted.remove(&rule).is_some(),
             Some(now) => found.unrouted.insert(rule, now.clone()) != Some(now),
@@ -184,26 +215,35 @@ impl Report {
     }
 
     pub(super) fn lacks_route(&self, rule: RuleId) -> bool {
-        self.lock().unrouted.contains_key(&rule)
+        self.lock().found.unrouted.contains_key(&rule)
     }
 
     pub(super) fn rename(&self, rule: RuleId, to: RuleId) {
-        let mut found = self.lock();
+        let found = &mut self.lock().found;
         let renamed = found.unrouted.remove(&rule);
         found.unrouted.extend(renamed.map(|unrouted| (to, unrouted)));
     }
 
     pub(super) fn forget(&self, tunnel: &str) {
-        self.lock().fallbacks.remove(tunnel);
+        self.lock().found.fallbacks.remove(tunnel);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Found> {
+    fn lock(&self) -> MutexGuard<'_, Reported> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reported {
+    fn binding_of(&self, tunnel: &str) -> Binding {
+        match self.found.fallbacks.contains_key(tunnel) {
+            true => Binding::default(),
+            false => self.bindings.of(tunnel),
+        }
     }
 }
 
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.lock().fmt(f)
+        self.lock().found.fmt(f)
     }
 }

@@ -2,12 +2,13 @@
 
 use super::*;
 use crypto::Suite;
+use esp::filter::DefaultAction;
 use esp::plane::{
     BulkRules, Capabilities, Encapsulation, Limits, Maintenance, PacketSummary, Path, Restored,
     Resynced, Spi, TrafficSelectors, Usage,
 };
-use esp::trace::OneWayTrace;
-use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
+use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, parse};
+use policy::{AddressRange, Binding, KeyBits, Mode, Secret, Selector};
 use std::sync::Mutex;
 use xfrm::placement::{Card, Cards};
 
@@ -108,11 +109,19 @@ impl KernelPlane for Noted {
         self.note("leave alone", rule.id.0.into())
     }
 
-    fn trace_one_way(&self, _: RuleId, _: &PacketSummary, _: bool) -> Option<OneWayTrace> {
-        None
+    fn trace_one_way(&self, rule: RuleId, _: &PacketSummary, _: bool) -> Option<OneWayTrace> {
+        let kernel = Some(KernelPolicy { priority: rule.0, binding: Binding::default() });
+        let tunnel = String::new();
+        let decided_by = DecidedBy::Tunnel { rule, tunnel, trap: false, kernel };
+        Some(OneWayTrace { decided_by, ..undecided() })
     }
 
     fn remove_stale_policies(&mut self) {}
+}
+
+fn undecided() -> OneWayTrace {
+    let decided_by = DecidedBy::Default(DefaultAction::Permit);
+    OneWayTrace { decided_by, sas: Vec::new(), behind: Vec::new(), otherwise: Vec::new() }
 }
 
 fn planes(choice: Choice, refuses: Option<&'static str>) -> Planes<Noted, Noted> {
@@ -373,4 +382,53 @@ fn choices_are_read_by_their_names() {
     }
     let unknown = "kernel".parse::<Choice>().expect_err("none of that name").to_string();
     assert!(unknown.contains("\"xfrm\""), "{unknown}");
+}
+
+/// Tunnels with marks: `one` and `again` with 1, `two` with 2; `other`, which is in userspace, would have one, too.
+fn marked(choice: Choice, kernel: Option<Noted>) -> Planes<Noted, Noted> {
+    let mut config = planes(choice, None).config;
+    for (name, value) in [("one", 1), ("two", 2), ("again", 1), ("other", 3)] {
+        config.tunnels.entry(name.to_owned()).or_default().binding = mark(value);
+    }
+    Planes::of(Noted::default(), kernel, config)
+}
+
+fn mark(value: u32) -> Binding {
+    Binding { mark: Some((value, u32::MAX)), if_id: None }
+}
+
+#[test]
+fn marks_tell_tunnels_apart_in_the_kernel_alone() {
+    let bindings = |planes: &Planes<Noted, Noted>| {
+        ["one", "two", "other", "branch"].map(|tunnel| planes.binding_of(tunnel))
+    };
+    let none = Binding::default();
+    let refusing = Noted { refuses: Some("rule"), ..Noted::default() };
+    let mut planes = marked(Choice::Auto, Some(refusing));
+    assert_eq!(bindings(&planes), [mark(1), mark(2), none, none]);
+    planes.add_rule(rule(1, "one")).expect("in userspace, as the kernel does not take it");
+    assert_eq!(bindings(&planes), [none, mark(2), none, none]);
+    planes.remove_rule(RuleId(1));
+    assert_eq!(bindings(&planes), [mark(1), mark(2), none, none]);
+    assert_eq!(bindings(&marked(Choice::Auto, None)), [none; 4], "there is no kernel's plane");
+    assert_eq!(bindings(&marked(Choice::Userspace, Some(Noted::default()))), [none; 4]);
+}
+
+#[test]
+fn a_trace_tells_the_tunnels_of_packets_with_other_marks() {
+    let mut planes = marked(Choice::Xfrm, Some(Noted::default()));
+    for (id, tunnel) in (1..).zip(["one", "two", "again", "branch", "last"]) {
+        planes.add_rule(rule(id, tunnel)).expect("added");
+    }
+    let packet = parse("tcp 10.0.0.1:1 10.0.0.2:2").expect("a packet");
+    let decides = |trace: &OneWayTrace| match trace.decided_by {
+        DecidedBy::Tunnel { rule, .. } => rule.0,
+        _ => 0,
+    };
+    let trace = planes.trace_one_way(&packet, true, undecided());
+    assert_eq!(
+        (decides(&trace), trace.behind.as_slice()),
+        (1, &["tunnel again", "tunnel last"].map(String::from)[..])
+    );
+    assert_eq!(trace.otherwise.iter().map(decides).collect::<Vec<_>>(), [2, 4]);
 }

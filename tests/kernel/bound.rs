@@ -18,6 +18,12 @@ pub fn group() -> Group {
         scenarios: vec![
             scenario("routes to an XFRM interface decide", NEEDS, interface),
             scenario("a mark decides", NEEDS, marked),
+            scenario("marks tell two peers with equal traffic apart", NEEDS, || {
+                equal(Apart::Marks)
+            }),
+            scenario("interfaces tell two peers with equal traffic apart", NEEDS, || {
+                equal(Apart::Interfaces);
+            }),
             scenario("networks of IPv6 behind gateways of IPv6", NEEDS, six),
             scenario("a translator takes another address", NEEDS, translated),
         ],
@@ -146,6 +152,103 @@ fn marked() {
     let dropped = flush_often(&gateways);
     assert!(dropped >= 10, "{dropped}");
     stop(&mut gateways, watches);
+}
+
+/// The settings that tell two tunnels with equal traffic apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Apart {
+    Marks,
+    Interfaces,
+}
+
+/// A hub with two peers that have one network: both are reached, whichever side begins.
+fn equal(apart: Apart) {
+    let other = |end: usize| {
+        let text = policies::SITE[end].replace("site", "other").replace("192.0.2.", "198.51.100.");
+        changed(&text, "tests-replace-this-key-before-use", "the-key-of-the-other-peer-alone")
+    };
+    let settings = |child: &str, number: u32| match apart {
+        Apart::Marks => format!("[tunnel.\"{child}\"]\nmark = \"{number}/0xff\"\n"),
+        Apart::Interfaces => format!("[tunnel.\"{child}\"]\nif_id = {number}\n"),
+    };
+    let of_hub = policies::together(&[policies::SITE[0], &other(0)]);
+    let lines = settings("site_lan", 1) + &settings("other_lan", 2);
+    let gateway = |name, policy: &str, lines: &str| {
+        Gateway::new(name, policy, PATIENT, &format!("dataplane = \"xfrm\"\n{lines}"))
+    };
+    let mut hub = gateway("hub", &of_hub, &lines);
+    let mut peers = [gateway("one", policies::SITE[1], ""), gateway("two", &other(1), "")];
+    let wires = [("wire1", "192.0.2"), ("wire2", "198.51.100")];
+    hub.space.ip("address add 10.1.0.1/32 dev lo");
+    if apart == Apart::Marks {
+        hub.space.sh("nft add table ip choice");
+        hub.space.sh("nft add chain ip choice out { type route hook output priority 0 ; }");
+    }
+    for (number, (peer, (wire, net))) in (1..).zip(peers.iter().zip(wires)) {
+        let [own, theirs] = [1, 2].map(|host| format!("{net}.{host}/24"));
+        Space::connect((&hub.space, wire, &[&own]), (&peer.space, "wire", &[&theirs]));
+        let inner = format!("10.2.0.{number}");
+        peer.space.ip(&format!("address add {inner}/32 dev lo"));
+        peer.space.ip(&format!("route add 10.1.0.0/24 via {net}.1 src {inner}"));
+        match apart {
+            Apart::Marks => {
+                hub.space.ip(&format!("route add {inner} via {net}.2 src 10.1.0.1"));
+                hub.space.sh(&format!(
+                    "nft add rule ip choice out ip daddr {inner} meta mark set {number}"
+                ));
+            }
+            Apart::Interfaces => {
+                hub.space
+                    .ip(&format!("link add ipsec{number} type xfrm dev {wire} if_id {number}"));
+                hub.space.ip(&format!("link set ipsec{number} up"));
+                hub.space.ip(&format!("route add {inner} dev ipsec{number} src 10.1.0.1"));
+            }
+        }
+    }
+    hub.start();
+    peers.iter_mut().for_each(Gateway::start);
+    let watches = peers.each_ref().map(|peer| peer.space.watch_leaving("wire"));
+    assert!(!hub.log().contains("never used"), "{}", hub.log());
+    let passes = |hub: &Gateway| {
+        for (number, (peer, child)) in (1..).zip(peers.iter().zip(["site_lan", "other_lan"])) {
+            let inner = format!("10.2.0.{number}");
+            let packets = || peer.child_sa(child)["packets_in"].as_u64().expect("a number");
+            let before = packets();
+            hub.space.pings("-I 10.1.0.1", 5, &inner).expect("echoes");
+            assert_eq!(packets(), before + 5, "{child}");
+            peer.space.pings(&format!("-I {inner} -s 1000"), 5, "10.1.0.1").expect("echoes");
+            let why = hub.json(&["why", child, "--json"]);
+            let findings = why["children"][0]["findings"].as_array().expect("a list");
+            assert!(findings.iter().all(|finding| finding["kind"] != "shadowed"), "{why}");
+        }
+    };
+    // The peers begin, the second one first.
+    for (peer, ike) in peers.iter().zip(["site", "other"]).rev() {
+        assert_eq!(peer.ctl_ok(&["activate"]), format!("{ike}: up\n"));
+    }
+    passes(&hub);
+    let trace = hub.ctl_ok(&["trace", "icmp 10.1.0.1 10.2.0.1"]);
+    for tunnel in ["  protected by tunnel site_lan", "or protected by tunnel other_lan"] {
+        assert!(trace.contains(tunnel), "{trace}");
+    }
+    assert!(!trace.contains("not asked"), "{trace}");
+    for child in ["site_lan", "other_lan"] {
+        assert_eq!(hub.ctl_ok(&["rekey", child]), format!("{child}: rekeyed\n"));
+    }
+    passes(&hub);
+    // The hub begins.
+    for ike in ["site", "other"] {
+        hub.ctl_ok(&["deactivate", ike]);
+    }
+    for ike in ["site", "other"] {
+        assert_eq!(hub.ctl_ok(&["activate", ike]), format!("{ike}: up\n"));
+    }
+    passes(&hub);
+    for gateway in peers.iter_mut().chain([&mut hub]) {
+        gateway.stop();
+        assert_eq!(gateway.space.ip("xfrm state"), "", "{}", gateway.name);
+    }
+    watches.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
 }
 
 fn six() {

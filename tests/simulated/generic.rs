@@ -3,8 +3,8 @@
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, failure, talk};
 use ike::failure::FailureKind;
 use policy::{
-    AddressRange, AllowedTraffic, ChildTunnel, GenericChild, Identity, IkeTunnel, Mode, Policy,
-    RangeKind, Selector,
+    AddressRange, AllowedTraffic, Binding, ChildTunnel, GenericChild, Identity, IkeTunnel, Mode,
+    Policy, RangeKind, Selector,
 };
 use sim::host::Side;
 use sim::invariant::assert_clean_stop;
@@ -176,6 +176,36 @@ fn the_traffic_of_another_peer_is_not_given_away() {
         assert_eq!(children(&mut world, right), []);
         assert_eq!(failure(&world, right, Site::TUNNEL), Some(FailureKind::TrafficClaimed));
         assert_eq!(rules(&mut world, right), 1, "that of the other peer");
+    }
+}
+
+/// Packets of an XFRM interface are the other peer's, and the peer that names its traffic gets none of them.
+#[test]
+fn the_traffic_of_a_tunnel_with_an_interface_of_its_own_does_not_stand_in_the_way() {
+    for (if_id, granted) in [(Some(7), true), (None, false)] {
+        let mut other = IkeTunnel::clone(&Site::default().policy(Side::Right).tunnels[0]);
+        other.name = "other".into();
+        other.remote.identity = Identity::Fqdn("other.example.net".into());
+        other.remote.address = Some([192, 0, 2, 99].into());
+        let all = ranges(&[("0.0.0.0", "255.255.255.255")]);
+        let routed = ChildTunnel {
+            name: "routed".into(),
+            local: all.clone(),
+            remote: all,
+            ..(*other.children[0]).clone()
+        };
+        other.children = vec![Arc::new(routed)];
+        let site = Site::default();
+        let (mut world, left, right) = world(&site, vec![other, generic(&site, ANYTHING, &[])]);
+        let binding = Binding { mark: None, if_id };
+        world.plane(right).bind([("routed".to_owned(), binding)].into_iter().collect());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        assert_eq!(children(&mut world, right).len(), usize::from(granted), "{if_id:?}");
+        if !granted {
+            let claimed = Some(FailureKind::TrafficClaimed);
+            assert_eq!(failure(&world, right, Site::TUNNEL), claimed);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{SETTLED, SOON, calm, failure};
 use ike::Config;
 use ike::failure::FailureKind;
-use policy::{ChildTunnel, Identity, IkeTunnel, Mode, Policy, Selector};
+use policy::{Binding, Bindings, ChildTunnel, Identity, IkeTunnel, Mode, Policy, Selector};
 use sim::host::{Side, network};
 use sim::{Behaviour, HostId, Nat, Site, World};
 use std::net::{IpAddr, SocketAddr};
@@ -209,4 +209,49 @@ fn the_network_of_a_peer_named_earlier_never_goes_to_a_wider_one() {
     }
     assert!(scene.world.probe(gateway, ours, theirs));
     assert_eq!((scene.received(one), scene.received(two)), (2, 1));
+}
+
+/// What the gateway's plane tells the two tunnels apart by.
+fn bound([first, second]: [Binding; 2]) -> Bindings {
+    [(FIRST_NET.to_owned(), first), (SECOND_NET.to_owned(), second)].into_iter().collect()
+}
+
+#[test]
+fn equal_networks_are_of_both_if_marks_or_interfaces_tell_their_packets_apart() {
+    let mark = |value| Binding { mark: Some((value, 0xff)), if_id: None };
+    let interface = |if_id| Binding { mark: None, if_id: Some(if_id) };
+    let none = Binding::default();
+    let apart = [
+        [mark(1), mark(2)],
+        [interface(1), interface(2)],
+        [none, interface(2)],
+        // Packets without the mark are of the second one.
+        [mark(1), none],
+    ];
+    for (bindings, second_first) in apart.into_iter().flat_map(|b| [(b, false), (b, true)]) {
+        let mut scene = scene(&roaming(), &roaming(), [&same, &same], &calm());
+        let Scene { one, two, gateway, .. } = scene;
+        scene.world.plane(gateway).bind(bound(bindings));
+        let order = if second_first { [two, one] } else { [one, two] };
+        order.into_iter().for_each(|client| scene.connect(client));
+        let up = [(one, FIRST_NET), (two, SECOND_NET), (gateway, FIRST_NET), (gateway, SECOND_NET)];
+        for (host, child) in up {
+            assert!(scene.is_up(host, child), "{child}, {bindings:?}");
+        }
+        for (host, name) in [(gateway, FIRST_NET), (gateway, SECOND_NET), (two, SECOND_NET)] {
+            assert!(scene.world.rekey(host, name));
+            scene.world.run_for(SETTLED);
+        }
+        assert!(scene.is_up(gateway, FIRST_NET) && scene.is_up(gateway, SECOND_NET));
+    }
+    // The first one takes every packet of the second one.
+    for bindings in
+        [[none, none], [mark(1), mark(1)], [interface(1), interface(1)], [none, mark(2)]]
+    {
+        let mut scene = scene(&roaming(), &roaming(), [&same, &same], &calm());
+        let (two, gateway) = (scene.two, scene.gateway);
+        scene.world.plane(gateway).bind(bound(bindings));
+        scene.connect(two);
+        scene.refuses_the_second();
+    }
 }

@@ -55,10 +55,11 @@ pub struct Outcome {
 /// Reads a policy, and the certificates that it needs.
 pub fn check(request: &Request<'_>) -> Outcome {
     let Request { file, config, lenient, format, colour } = *request;
-    let read = policy_file::read_with(file, lenient).and_then(|read| {
-        kernel_traffic::check(&read, config)?;
-        Ok(read)
-    });
+    let read =
+        policy_file::read_with(file, lenient, &config.planes().bindings()).and_then(|read| {
+            kernel_traffic::check(&read, config)?;
+            Ok(read)
+        });
     let mut remarks = Vec::new();
     if let Ok(read) = &read {
         remarks.extend(preflight::before_the_start(&read.policy, config));

@@ -207,10 +207,7 @@ fn configure(options: &Options) -> Result<Found, StartupError> {
 fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(), StartupError> {
     let Logging { levels, form, journal } = logging;
     privilege::check()?;
-    let source = match options.policy.clone() {
-        Some(path) => Source::File { path, lenient: options.lenient },
-        None => Source::open_store(&config.policy.directory)?,
-    };
+    let source = Source::find(options.policy.as_deref(), options.lenient, config)?;
     let file = source.read()?;
     kernel_traffic::check(&file, config)?;
     if options.policy.is_none() && file.policy.tunnels.is_empty() {

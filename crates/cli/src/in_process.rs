@@ -4,7 +4,7 @@ use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat, LogLevel};
 use crate::daemon::{StartupError, logging, memory};
 use crate::policy_file::{self, PolicyFileError};
-use policy::Policy;
+use policy::{Bindings, Policy};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,7 +68,9 @@ impl Options {
             config.log.level = level.clone();
         }
         logging::start(&config.log);
-        let file = policy_file::read_with(&self.policy, self.lenient)?;
+        // Inside of this process there are neither marks nor interfaces.
+        let none = Bindings::default();
+        let file = policy_file::read_with(&self.policy, self.lenient, &none)?;
         for warning in remark.iter().chain(&file.warnings) {
             warn!("{warning}");
         }

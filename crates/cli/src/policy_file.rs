@@ -2,8 +2,8 @@
 
 use host::writers::{Changeable, check_file};
 use nix::fcntl::OFlag;
-use policy::Policy;
 use policy::xml::{Definitions, Diagnostic, Diagnostics, Loaded, Options};
+use policy::{Bindings, Policy};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -111,16 +111,21 @@ pub struct PolicyText {
 /// # Errors
 /// As [`PolicyFileError`], all errors of a file at once.
 pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
-    read_with(path, false)
+    read_with(path, false, &Bindings::default())
 }
 
 /// Reads a policy file; with `lenient` elements and attributes of unknown names are warned of instead of refused.
+/// `bindings`: the marks and interfaces that its tunnels will have.
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_with(path: &Path, lenient: bool) -> Result<PolicyFile, PolicyFileError> {
+pub fn read_with(
+    path: &Path,
+    lenient: bool,
+    bindings: &Bindings,
+) -> Result<PolicyFile, PolicyFileError> {
     let PolicyText { name, text, warning } = text(path)?;
-    let options = Options { lenient, ..Options::default() };
+    let options = Options { lenient, bindings: Some(bindings), ..Options::default() };
     let loaded = policy::xml::read_with(&name, &text, &options);
     let mut file = PolicyFile::from(loaded.map_err(PolicyFileError::Invalid)?);
     file.warnings.extend(warning.filter(|_| !file.policy.tunnels.is_empty()));

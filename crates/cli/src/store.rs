@@ -12,7 +12,7 @@ use control::protocol::{
     Stored,
 };
 use policy::database::{DatabaseError, Object, PutOptions, Selection};
-use policy::{Database, Policy};
+use policy::{Bindings, Database, Policy};
 use std::path::Path;
 use vpn::store::{Store, StoreError};
 
@@ -29,19 +29,24 @@ pub struct Prepared {
     pub warnings: Vec<String>,
 }
 
-/// Prepares the change of a command; `None` if the command does not change the store.
-pub fn prepare(database: &Database, command: &Command) -> Option<Result<Prepared, Refusal>> {
+/// Prepares the change of a command; `None` if the command does not change the store. `bindings`: the marks and
+/// interfaces that the tunnels have or will have.
+pub fn prepare(
+    database: &Database,
+    command: &Command,
+    bindings: &Bindings,
+) -> Option<Result<Prepared, Refusal>> {
     match command {
-        Command::PolicyPut(wanted) => Some(put(database, wanted)),
+        Command::PolicyPut(wanted) => Some(put(database, wanted, bindings)),
         Command::PolicyDelete(objects) => Some(delete(database, objects)),
         Command::PolicyPurge => Some(Ok(purge(database))),
         _ => None,
     }
 }
 
-fn put(database: &Database, wanted: &PutPolicy) -> Result<Prepared, Refusal> {
+fn put(database: &Database, wanted: &PutPolicy, bindings: &Bindings) -> Result<Prepared, Refusal> {
     let PutPolicy { force, swap, lenient, .. } = *wanted;
-    let options = PutOptions { force, swap, lenient };
+    let options = PutOptions { force, swap, lenient, bindings: Some(bindings) };
     let put = database
         .put(&wanted.file, &wanted.text.0, &options)
         .map_err(|errors| Refusal::new(RefusalCode::BadPolicy, errors.to_string()))?;
@@ -93,6 +98,7 @@ pub fn without_daemon(
         return get(&Store::look(directory).map_err(unusable)?, wanted).map(Reply::Policy);
     }
     let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
+    let bindings = config.planes().bindings();
     let described = |mut prepared: Prepared, policy: &Policy| {
         prepared.warnings.extend(preflight::before_the_start(policy, config));
         Reply::Stored(prepared.describe(directory, dry_run))
@@ -100,13 +106,13 @@ pub fn without_daemon(
     let wrong = || Refusal::new(RefusalCode::NotPossible, "only a running vpnd can do that");
     if dry_run {
         let database = Store::look(directory).map_err(unusable)?;
-        let prepared = prepare(&database, command).ok_or_else(wrong)??;
+        let prepared = prepare(&database, command, &bindings).ok_or_else(wrong)??;
         let loaded = prepared.database.load(&directory.display().to_string());
         let policy = loaded.map(|loaded| loaded.policy).unwrap_or_default();
         return Ok(described(prepared, &policy));
     }
     let mut store = Store::open(directory).map_err(unusable)?;
-    let prepared = prepare(store.database(), command).ok_or_else(wrong)??;
+    let prepared = prepare(store.database(), command, &bindings).ok_or_else(wrong)??;
     let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
     store.commit(checked).map_err(unusable)?;
     Ok(described(prepared, &loaded.policy))

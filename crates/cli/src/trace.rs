@@ -18,13 +18,13 @@ pub fn explain(packet: &PacketSummary, trace: &Trace, families: Families) -> Tra
     };
     TraceInfo {
         packet: described(packet),
-        leaving: one_way(leaving, &clear(arriving), || match off {
-            Some(family) => off_by_tunnel(leaving, family),
-            None => leaving_by_tunnel(leaving),
+        leaving: one_way(leaving, &clear(arriving), &|trace| match off {
+            Some(family) => off_by_tunnel(trace, family),
+            None => leaving_by_tunnel(trace),
         }),
-        arriving: one_way(arriving, &clear(leaving), || match off {
-            Some(family) => off_by_tunnel(arriving, family),
-            None => arriving_by_tunnel(arriving, *inbound_guard),
+        arriving: one_way(arriving, &clear(leaving), &|trace| match off {
+            Some(family) => off_by_tunnel(trace, family),
+            None => arriving_by_tunnel(trace, *inbound_guard),
         }),
     }
 }
@@ -38,9 +38,10 @@ struct Clear {
 
 fn one_way(
     trace: &OneWayTrace,
-    Clear { family, behind_tunnel }: &Clear,
-    by_tunnel: impl FnOnce() -> (&'static str, String),
+    clear: &Clear,
+    by_tunnel: &dyn Fn(&OneWayTrace) -> (&'static str, String),
 ) -> OneWayTraceInfo {
+    let Clear { family, behind_tunnel } = clear;
     let (decided_by, rule) = match &trace.decided_by {
         DecidedBy::Always(_) => ("always", None),
         DecidedBy::Filter { place, .. } => ("filter", Some((place + 1).to_string())),
@@ -61,7 +62,7 @@ fn one_way(
                 ("dropped", format!("dropped by {} of the filter: {rule}", rule.title(*place)))
             }
         },
-        DecidedBy::Tunnel { .. } => by_tunnel(),
+        DecidedBy::Tunnel { .. } => by_tunnel(trace),
         DecidedBy::RemoteNetwork { tunnel } => (
             "dropped",
             format!(
@@ -87,6 +88,7 @@ fn one_way(
         message,
         sas: trace.sas.iter().map(traced).collect(),
         behind: trace.behind.clone(),
+        otherwise: trace.otherwise.iter().map(|other| one_way(other, clear, by_tunnel)).collect(),
     }
 }
 
@@ -210,7 +212,12 @@ mod tests {
     #[test]
     fn a_packet_of_a_tunnel_is_in_the_clear_on_this_side_only() {
         let packet = parse("tcp 10.1.0.5:40000 10.2.0.7:443").expect("a packet");
-        let way = |decided_by| OneWayTrace { decided_by, sas: Vec::new(), behind: Vec::new() };
+        let way = |decided_by| OneWayTrace {
+            decided_by,
+            sas: Vec::new(),
+            behind: Vec::new(),
+            otherwise: Vec::new(),
+        };
         let open = || way(DecidedBy::Default(DefaultAction::Permit));
         let tunnel = "site_lan".to_owned();
         let by_tunnel =

@@ -3,7 +3,7 @@
 use super::dialect::Dialect;
 use super::draft::{Child, Connection, Draft, Method, Side, Unfit};
 use super::finding::{Loss, Report};
-use super::kernel::Kernel;
+use super::kernel::{self, Kernel};
 use super::keys::key_for;
 use super::source::{Location, Value};
 use super::{Options, identity, order, place, proposal, traffic};
@@ -52,7 +52,7 @@ pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> A
             }
         }
     }
-    let tunnels = order::narrow_first(tunnels)
+    let tunnels = order::narrow_first(tunnels, &kernel::bindings(&names.kernel))
         .into_iter()
         .map(|tunnel| if options.peer { mirrored(tunnel) } else { tunnel });
     let policy = Policy { tunnels: tunnels.map(Arc::new).collect() };

@@ -3,6 +3,7 @@
 
 use super::finding::Report;
 use super::source::{Location, Value};
+use policy::{Binding, Bindings};
 use std::fmt::Write;
 
 /// The settings of one child, as vpnd.toml has them.
@@ -90,16 +91,17 @@ fn pair(
 
 /// A number, or a number and a mask.
 fn mark(text: &str) -> Result<Option<String>, &'static str> {
-    let (value, mask) = match text.split_once('/') {
-        Some((value, mask)) => (number(value), number(mask)),
-        None => (number(text), Some(u32::MAX)),
-    };
-    match value.zip(mask) {
+    match value_and_mask(text) {
         Some((0, 0)) => Ok(None),
         Some((value, u32::MAX)) => Ok(Some(format!("\"{value:#x}\""))),
         Some((value, mask)) => Ok(Some(format!("\"{:#x}/{mask:#x}\"", value & mask))),
         None => Err("vpnd.toml has a number, or a number and a mask, for each tunnel"),
     }
+}
+
+fn value_and_mask(text: &str) -> Option<(u32, u32)> {
+    let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+    number(value).zip(number(mask))
 }
 
 fn interface(text: &str) -> Result<Option<String>, &'static str> {
@@ -133,7 +135,20 @@ fn offload(settings: &mut Settings, report: &mut Report) -> Option<Line> {
     Some(Line { value: wanted.to_owned(), location: value.location })
 }
 
+/// The marks and interfaces of child tunnels, by which the kernel tells their packets apart.
+pub(super) fn bindings(children: &[(String, Kernel)]) -> Bindings {
+    children.iter().map(|(name, kernel)| (name.clone(), kernel.binding())).collect()
+}
+
 impl Kernel {
+    fn binding(&self) -> Binding {
+        let mark = self.mark.as_ref();
+        Binding {
+            mark: mark.and_then(|line| value_and_mask(line.value.trim_matches('"'))),
+            if_id: self.if_id.as_ref().and_then(|line| number(&line.value)),
+        }
+    }
+
     /// Reports the settings, which concern this side's kernel, as lost in the settings of the other end.
     pub fn report_lost(&self, report: &mut Report) {
         for (name, line) in self.lines() {

@@ -222,7 +222,7 @@ pub fn convert(
         policy.tunnels.iter().flat_map(|tunnel| &tunnel.children).any(|child| child.name == name)
     };
     kernel.retain(|(name, _)| is_left(name));
-    order::report_shadowed(&policy, &places, &mut report);
+    order::report_shadowed(&policy, &kernel::bindings(&kernel), &places, &mut report);
     let settings = settings::write(&draft, &kernel, &mut report);
     let written = write::policy(&policy);
     let body = match policy::Database::read("converted", &written) {

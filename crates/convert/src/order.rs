@@ -5,13 +5,18 @@
 
 use super::finding::{Loss, Report};
 use super::source::Location;
-use policy::shadow::{Shadowed, covers, shadowed};
-use policy::{ChildTunnel, IkeTunnel, Policy};
+use policy::shadow::{Shadowed, Traffic, shadowed};
+use policy::{Binding, Bindings, ChildTunnel, IkeTunnel, Policy};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Puts tunnels before those that cover all their traffic and more. Others keep their order.
-pub(super) fn narrow_first(tunnels: Vec<IkeTunnel>) -> Vec<IkeTunnel> {
+/// Puts tunnels before those that cover all their traffic and more. Others keep their order. `bindings`: the marks and
+/// interfaces of the child tunnels.
+pub(super) fn narrow_first(tunnels: Vec<IkeTunnel>, bindings: &Bindings) -> Vec<IkeTunnel> {
+    let is_wider = |wide: &ChildTunnel, narrow: &ChildTunnel| is_wider(wide, narrow, bindings);
+    let meet = |wide: &[Arc<ChildTunnel>], narrow: &[Arc<ChildTunnel>]| {
+        wide.iter().any(|wide| narrow.iter().any(|narrow| is_wider(wide, narrow)))
+    };
     let mut ordered: Vec<IkeTunnel> = Vec::with_capacity(tunnels.len());
     for mut tunnel in tunnels {
         tunnel.children = inserted(tunnel.children, |wide, narrow| is_wider(wide, narrow));
@@ -34,24 +39,31 @@ fn inserted<T>(values: Vec<T>, is_wider: impl Fn(&T, &T) -> bool) -> Vec<T> {
     ordered
 }
 
-/// Returns `true` if one of `wide` has all the traffic of one of `narrow` and more.
-fn meet(wide: &[Arc<ChildTunnel>], narrow: &[Arc<ChildTunnel>]) -> bool {
-    wide.iter().any(|wide| narrow.iter().any(|narrow| is_wider(wide, narrow)))
-}
-
-fn is_wider(wide: &ChildTunnel, narrow: &ChildTunnel) -> bool {
-    covers(wide, narrow) && !covers(narrow, wide)
+/// Returns `true` if one child tunnel has all the traffic of another and more, or the same with more marks. The order of
+/// tunnels that no packet can choose between does not matter.
+fn is_wider(wide: &ChildTunnel, narrow: &ChildTunnel, bindings: &Bindings) -> bool {
+    let [of_wide, of_narrow] = [wide, narrow].map(|child| bindings.of(&child.name));
+    let covers = |whole: (&ChildTunnel, Binding), part: (&ChildTunnel, Binding)| {
+        Traffic::of(whole.0, whole.1).covers(&Traffic::of(part.0, part.1))
+    };
+    let none = Binding::default();
+    let by_selectors = covers((wide, none), (narrow, none));
+    match covers((narrow, none), (wide, none)) {
+        false => by_selectors && of_wide.meets(of_narrow),
+        true => by_selectors && of_wide.includes(of_narrow) && !of_narrow.includes(of_wide),
+    }
 }
 
 /// Reports tunnels that are never used all the same. `places`: where each child tunnel stands in the file.
 pub(super) fn report_shadowed(
     policy: &Policy,
+    bindings: &Bindings,
     places: &BTreeMap<String, Location>,
     report: &mut Report,
 ) {
     let children: Vec<&Arc<ChildTunnel>> =
         policy.tunnels.iter().flat_map(|tunnel| &tunnel.children).collect();
-    for Shadowed { child, by } in shadowed(policy) {
+    for Shadowed { child, by } in shadowed(policy, bindings) {
         let (child, earlier) = (&children[child].name, &children[by].name);
         let Some((place, other)) = places.get(child).zip(places.get(earlier)) else { continue };
         let message = format!("covered by {earlier}, line {}", other.line);

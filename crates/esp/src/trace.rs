@@ -6,7 +6,7 @@ use crate::filter::{Always, DefaultAction, FilterRule};
 use crate::sa::{Path, SaId, Spi};
 use crate::traffic::RuleId;
 use crypto::Suite;
-use policy::Mode;
+use policy::{Binding, Mode};
 
 mod description;
 
@@ -33,6 +33,9 @@ pub struct OneWayTrace {
     pub sas: Vec<SaFacts>,
     /// Others that cover it and are not asked: rules of the filter, then tunnels.
     pub behind: Vec<String>,
+    /// The same for packets with a mark or an XFRM interface that the tunnel which decides does not take: by the other
+    /// tunnels that cover them.
+    pub otherwise: Vec<OneWayTrace>,
 }
 
 /// The rule, tunnel or default that decides about a packet.
@@ -74,15 +77,6 @@ pub struct KernelPolicy {
     pub priority: u32,
     /// The mark and interface that the packet must have, beside addresses and ports.
     pub binding: Binding,
-}
-
-/// Marks and interfaces that a tunnel's packets must have, for tunnels that routes choose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Binding {
-    /// Value and mask of the packets' mark.
-    pub mark: Option<(u32, u32)>,
-    /// Identifier of the XFRM interface that they pass (`ip link add type xfrm if_id`).
-    pub if_id: Option<u32>,
 }
 
 /// An SA that a packet may take.

@@ -1,9 +1,9 @@
 //! The rules in the plane, by the child tunnel that each stands for and the other way round.
 
-use crate::negotiation::selectors::covered;
 use esp::plane::{RuleId, TrafficSelectors};
+use policy::shadow::Traffic;
 use policy::{
-    AddressRange, AllowedTraffic, ChildTunnel, Identity, IkeTunnel, Selector, TrafficIndex,
+    AddressRange, AllowedTraffic, Binding, ChildTunnel, Identity, IkeTunnel, Selector, TrafficIndex,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -119,19 +119,22 @@ impl Rules {
 
     /// The first rule of another peer that has a part of the traffic of a child tunnel. A peer that names its traffic
     /// itself gets none of it: an SA with it would let packets in that pretend to come from the other peer.
-    pub fn overlapping_rule(&self, peer: &Identity, child: &ChildTunnel) -> Option<&Ruled> {
+    /// `binding_of`: [`Capabilities::binding_of`](esp::plane::Capabilities::binding_of).
+    pub fn overlapping_rule(
+        &self,
+        peer: &Identity,
+        child: &ChildTunnel,
+        binding_of: &dyn Fn(&str) -> Binding,
+    ) -> Option<&Ruled> {
         let addresses = |selectors: &[Selector]| -> Vec<AddressRange> {
             selectors.iter().map(|selector| selector.addresses).collect()
         };
         let (local, remote) = (addresses(&child.local), addresses(&child.remote));
         let near = self.by_traffic.meeting(local.into_iter(), remote.into_iter());
-        let meet = |a: &[Selector], b: &[Selector]| {
-            a.iter().any(|a| b.iter().any(|b| a.intersection(b).is_some()))
-        };
+        let asked = Traffic::of(child, binding_of(&child.name));
         near.iter().filter_map(|id| self.by_id.get(&RuleId(*id))).find(|ruled| {
-            meet(&child.remote, &ruled.child.remote)
-                && meet(&child.local, &ruled.child.local)
-                && !ruled.peer.matches(peer)
+            !ruled.peer.matches(peer)
+                && Traffic::of(&ruled.child, binding_of(&ruled.name)).meets(&asked)
         })
     }
 
@@ -199,12 +202,13 @@ impl Rules {
 
     /// The rule of another peer that all of this traffic of a child tunnel meets before the tunnel's own. Packets go
     /// by the first rule that covers them, whether it has an SA or not: an SA with this traffic would never carry one.
-    /// A request for it is refused.
+    /// A request for it is refused. `binding_of`: as for [`Self::overlapping_rule`].
     pub fn shadowing_rule(
         &self,
         tunnel: &str,
         peer: &Identity,
         traffic: &TrafficSelectors,
+        binding_of: &dyn Fn(&str) -> Binding,
     ) -> Option<&Ruled> {
         // One that is still to be made stands behind all others.
         let own = self.of(tunnel).unwrap_or(RuleId(self.made));
@@ -215,10 +219,11 @@ impl Rules {
         };
         let near = self.by_traffic.meeting(first(&traffic.local), first(&traffic.remote));
         let earlier = near.into_iter().map(RuleId).take_while(|id| *id < own);
+        let TrafficSelectors { local, remote } = traffic;
+        let asked = Traffic { local, remote, binding: binding_of(tunnel) };
         earlier.filter_map(|id| self.by_id.get(&id)).find(|ruled| {
-            covered(&traffic.remote, &ruled.child.remote)
-                && covered(&traffic.local, &ruled.child.local)
-                && !ruled.peer.matches(peer)
+            !ruled.peer.matches(peer)
+                && Traffic::of(&ruled.child, binding_of(&ruled.name)).covers(&asked)
         })
     }
 

@@ -61,7 +61,7 @@
 //! | What does a change of the policy do to SAs that are up? | `change.rs` |
 //! | Which rules does every value obey, and what is said of one that does not? | `validate/`, `wording.rs` |
 //! | How are identities, names and secrets held? | `identity.rs`, `name.rs`, `credential.rs`, `ppk.rs` |
-//! | Which traffic has a tunnel, and which has none? | `selector.rs`, `shadow.rs`, `traffic_index.rs` |
+//! | Which traffic has a tunnel, and which has none? | `selector.rs`, `shadow.rs`, `binding.rs`, `traffic_index.rs` |
 //! | Which elements and attributes has AIX_VPN? | `xml/schema.rs`, `xml/conformance.rs` |
 //! | How does an element become a value, and what if an attribute is left out? | `xml/lower/`, one file per element |
 //! | How is text read, and a mistake shown? | `xml/parse.rs`, `xml/source.rs`, `xml/report.rs` |
@@ -73,6 +73,7 @@
 //! Sample policies are in `fixtures/`, good and bad files in `tests/policies/` of the repository.
 #![forbid(unsafe_code)]
 
+pub mod binding;
 pub mod change;
 pub mod credential;
 pub mod database;
@@ -94,6 +95,7 @@ mod serialize;
 mod traffic_index;
 mod wording;
 
+pub use binding::{Binding, Bindings};
 pub use change::{Change, Effect};
 pub use credential::{Credential, KeyKind, Secret, Signature};
 pub use database::Database;

@@ -1,10 +1,11 @@
 //! Child tunnels that are never used, because an earlier one covers all their traffic.
 //!
 //! A packet takes the first child tunnel that covers it (RFC 4301 §4.4.1): IKE tunnels in the order of the policy, and
-//! the child tunnels of each in their order.
+//! the child tunnels of each in their order. In the kernel, the mark and the XFRM interface of the packet count, too
+//! ([`Bindings`]).
 
 use crate::selector::covered;
-use crate::{AddressRange, ChildTunnel, Policy, Selector, TrafficIndex};
+use crate::{AddressRange, Binding, Bindings, ChildTunnel, Policy, Selector, TrafficIndex};
 
 /// The comparisons that are made at most: a policy of many tunnels between the same addresses is not worth more.
 const MOST_COMPARISONS: usize = 10_000_000;
@@ -18,19 +19,57 @@ pub struct Shadowed {
     pub by: usize,
 }
 
+/// The packets that a tunnel takes: what decides between tunnels.
+#[derive(Clone, Copy, Debug)]
+pub struct Traffic<'a> {
+    /// This side's selectors.
+    pub local: &'a [Selector],
+    /// The peer's selectors.
+    pub remote: &'a [Selector],
+    /// The mark and the interface of the packets.
+    pub binding: Binding,
+}
+
+impl<'a> Traffic<'a> {
+    /// The packets of a child tunnel.
+    pub fn of(child: &'a ChildTunnel, binding: Binding) -> Self {
+        Self { local: &child.local, remote: &child.remote, binding }
+    }
+
+    /// Returns `true` if it has every packet of another one.
+    pub fn covers(&self, part: &Traffic<'_>) -> bool {
+        self.binding.includes(part.binding)
+            && covered(part.local, self.local)
+            && covered(part.remote, self.remote)
+    }
+
+    /// Returns `true` if a packet may be of both.
+    pub fn meets(&self, other: &Traffic<'_>) -> bool {
+        let meet = |ours: &[Selector], theirs: &[Selector]| {
+            ours.iter().any(|o| theirs.iter().any(|t| o.intersection(t).is_some()))
+        };
+        self.binding.meets(other.binding)
+            && meet(self.remote, other.remote)
+            && meet(self.local, other.local)
+    }
+}
+
 /// The child tunnels of a policy that are never used, in their order.
-pub fn shadowed(policy: &Policy) -> Vec<Shadowed> {
+pub fn shadowed(policy: &Policy, bindings: &Bindings) -> Vec<Shadowed> {
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
-    let children: Vec<&ChildTunnel> = children.map(AsRef::as_ref).collect();
+    let children: Vec<(&ChildTunnel, Binding)> =
+        children.map(|child| (child.as_ref(), bindings.of(&child.name))).collect();
+    let traffic = |number: usize| Traffic::of(children[number].0, children[number].1);
     let mut earlier = TrafficIndex::default();
     let mut found = Vec::new();
     let mut left = MOST_COMPARISONS;
-    for (number, child) in children.iter().enumerate() {
+    for (number, (child, _)) in children.iter().enumerate() {
         // One that covers all of it covers its first addresses.
         let near = earlier.meeting(first(&child.local), first(&child.remote));
         let Some(rest) = left.checked_sub(near.len()) else { break };
         left = rest;
-        match near.into_iter().find(|other| covers(children[*other as usize], child)) {
+        let own = traffic(number);
+        match near.into_iter().find(|other| traffic(*other as usize).covers(&own)) {
             Some(by) => found.push(Shadowed { child: number, by: by as usize }),
             // The shadower of a shadowed tunnel covers all of its traffic, so that only others are added.
             None => {
@@ -40,11 +79,6 @@ pub fn shadowed(policy: &Policy) -> Vec<Shadowed> {
         }
     }
     found
-}
-
-/// Returns `true` if one child tunnel has all the traffic of another.
-pub fn covers(whole: &ChildTunnel, part: &ChildTunnel) -> bool {
-    covered(&part.local, &whole.local) && covered(&part.remote, &whole.remote)
 }
 
 fn first(selectors: &[Selector]) -> impl Iterator<Item = AddressRange> {
@@ -90,10 +124,29 @@ mod tests {
         let narrow = || child(0, (1, 24), (2, 24), None);
         let wide = || child(1, (1, 16), (2, 16), None);
         let https = || child(2, (1, 24), (2, 24), Some(443));
-        assert_eq!(shadowed(&policy(vec![https(), narrow(), wide()])), []);
-        let found =
-            shadowed(&policy(vec![wide(), child(3, (4, 24), (5, 24), None), narrow(), https()]));
+        let found = |children| shadowed(&policy(children), &Bindings::default());
+        assert_eq!(found(vec![https(), narrow(), wide()]), []);
+        let found = found(vec![wide(), child(3, (4, 24), (5, 24), None), narrow(), https()]);
         assert_eq!(found, [Shadowed { child: 2, by: 0 }, Shadowed { child: 3, by: 0 }]);
+    }
+
+    #[test]
+    fn tunnels_with_other_marks_or_interfaces_have_packets_of_their_own() {
+        let all = |name| child(name, (0, 0), (0, 0), None);
+        let found = |bindings: [Binding; 3]| {
+            let named = (0..).zip(bindings).map(|(n, binding)| (format!("child{n}"), binding));
+            shadowed(&policy(vec![all(0), all(1), all(2)]), &named.collect())
+        };
+        let mark = |value| Binding { mark: Some((value, u32::MAX)), if_id: None };
+        let interface = |if_id| Binding { mark: None, if_id: Some(if_id) };
+        let none = Binding::default();
+        assert_eq!(found([mark(1), mark(2), none]), []);
+        assert_eq!(found([interface(1), none, interface(2)]), []);
+        // Equal ones are told, also with one between them.
+        assert_eq!(found([mark(1), mark(2), mark(1)]), [Shadowed { child: 2, by: 0 }]);
+        assert_eq!(found([interface(1), none, none]), [Shadowed { child: 2, by: 1 }]);
+        // A tunnel without a mark takes packets of any.
+        assert_eq!(found([none, mark(1), interface(1)]), [Shadowed { child: 1, by: 0 }]);
     }
 
     proptest! {
@@ -103,13 +156,21 @@ mod tests {
             children in prop::collection::vec(
                 ((0..4_u8, 7..26_u32), (0..4_u8, 7..26_u32), prop::option::of(1..3_u16)), 0..30,
             ),
+            marks in prop::collection::vec(prop::option::of(0..2_u32), 30),
         ) {
+            let bound = |(n, mark): (usize, Option<u32>)| {
+                let mark = mark.map(|value| (value, 1));
+                (format!("child{n}"), Binding { mark, if_id: None })
+            };
+            let bindings: Bindings = marks.into_iter().enumerate().map(bound).collect();
+            let traffic = |child| Traffic::of(child, bindings.of(&child.name));
+            let covers = |whole, part| traffic(whole).covers(&traffic(part));
             let children: Vec<ChildTunnel> =
                 children.into_iter().enumerate().map(|(n, (l, r, p))| child(n, l, r, p)).collect();
             let searched: Vec<usize> = (0..children.len())
                 .filter(|n| children[..*n].iter().any(|earlier| covers(earlier, &children[*n])))
                 .collect();
-            let found = shadowed(&policy(children.clone()));
+            let found = shadowed(&policy(children.clone()), &bindings);
             prop_assert_eq!(found.iter().map(|s| s.child).collect::<Vec<_>>(), searched);
             for Shadowed { child, by } in found {
                 prop_assert!(by < child && covers(&children[by], &children[child]));

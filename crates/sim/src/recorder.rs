@@ -12,7 +12,7 @@ use esp::plane::{
     PlaneError, Rule, RuleId, SaId, Spi, Usage,
 };
 use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
-use policy::Secret;
+use policy::{Binding, Bindings, Secret};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -121,6 +121,7 @@ pub struct Recorder {
     journal: Vec<Change>,
     misuse: Vec<String>,
     preparation: Preparation,
+    bindings: Bindings,
 }
 
 /// Whether the plane is prepared for new rules.
@@ -147,6 +148,12 @@ impl Recorder {
     pub fn refuse_next_after(&mut self, accepted: usize, error: PlaneError) {
         self.refusals.extend(std::iter::repeat_n(None, accepted));
         self.refusals.push_back(Some(error));
+    }
+
+    /// From now on tunnels have marks and interfaces, as in a kernel. Packets of this plane have neither: they are to
+    /// be of tunnels that have none.
+    pub fn bind(&mut self, bindings: Bindings) {
+        self.bindings = bindings;
     }
 
     /// From now on the plane is prepared for a new rule only when [`Self::prepare_all`] says so.
@@ -448,6 +455,10 @@ impl Capabilities for Recorder {
 
     fn filtering(&mut self) -> Option<&mut dyn esp::plane::Filtering> {
         self.datapath.as_mut()?.filtering()
+    }
+
+    fn binding_of(&self, tunnel: &str) -> Binding {
+        self.bindings.of(tunnel)
     }
 }
 

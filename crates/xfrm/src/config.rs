@@ -5,8 +5,7 @@
 use crate::placement::Placement;
 use crypto::CryptoProviders;
 use esp::plane::{Notice, SaId};
-use esp::trace::Binding;
-use std::collections::BTreeMap;
+use policy::Bindings;
 use std::sync::Arc;
 
 /// The settings of the plane in the kernel.
@@ -14,7 +13,7 @@ use std::sync::Arc;
 pub struct Config {
     /// The marks and interfaces that packets of tunnels must have beside matching the selectors, by
     /// [`Rule::tunnel`](esp::plane::Rule::tunnel).
-    pub bindings: BTreeMap<String, Binding>,
+    pub bindings: Bindings,
     /// The settings of network cards. A clone of it shows the SAs in the cards.
     pub placement: Placement,
     /// Takes note of what kernel and network cards have done.

@@ -6,10 +6,9 @@ use super::algorithm;
 use super::netlink::{self, Kernel, Refused, refusal};
 use super::state::{self, Form, Name};
 use esp::plane::PlaneError;
-use esp::trace::Binding;
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
-use policy::Secret;
+use policy::{Binding, Secret};
 
 /// Gives the kernel an SA, in the place of a note that a packet has asked for it (a larval SA). Any other SA with the
 /// same SPI is an error.

@@ -113,11 +113,11 @@ mod waiting;
 
 pub use command::commands;
 pub use config::{Config, Disturbance, Hooks};
-pub use esp::trace::Binding;
 pub use flow::{End, Flow, Port};
 pub use netlink::{Kernel, Netlink, Refused};
 pub use offload::Offload;
 pub use ownership::{PRIORITIES, REQIDS};
 pub use plane::{KernelPlane, Xfrm, remove_leftovers};
+pub use policy::Binding;
 pub use probe::{Ability, probe};
 pub use statistics::{Statistic, statistics};

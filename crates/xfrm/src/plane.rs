@@ -20,11 +20,10 @@ use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
     Usage,
 };
-use esp::trace::Binding;
 use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
-use policy::Secret;
+use policy::{Binding, Secret};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

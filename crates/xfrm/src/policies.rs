@@ -7,8 +7,7 @@ use super::netlink::{Kernel, refusal};
 use super::ownership::PRIORITIES;
 use super::spd::{Change, Key, PolicyDirection};
 use esp::plane::{PlaneError, RuleId, TrafficSelectors};
-use esp::trace::Binding;
-use policy::{PortRange, Selector};
+use policy::{Binding, PortRange, Selector};
 use std::net::Ipv6Addr;
 
 /// Of what always passes.

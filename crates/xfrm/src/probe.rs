@@ -7,9 +7,8 @@ use super::ownership::REQIDS;
 use super::state::Form;
 use crypto::Suite;
 use esp::plane::{Encapsulation, Limits, Path, Spi};
-use esp::trace::Binding;
 use netlink_packet_xfrm::XfrmMessage;
-use policy::{Mode, Secret};
+use policy::{Binding, Mode, Secret};
 use std::io;
 
 /// The result of the probe.

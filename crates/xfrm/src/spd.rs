@@ -10,13 +10,12 @@ use super::offload::Offload;
 use super::ownership::PolicyName;
 use super::state::{binding_attributes, mode};
 use esp::plane::Spi;
-use esp::trace::Binding;
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
     Address, Id, LifetimeConfig, UserPolicyId, UserPolicyInfo, UserTemplate, XFRM_POLICY_ALLOW,
     XFRM_POLICY_BLOCK, XFRM_POLICY_FWD, XFRM_POLICY_IN, XFRM_POLICY_OUT, XfrmAttrs, XfrmMessage,
 };
-use policy::Mode;
+use policy::{Binding, Mode};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -7,14 +7,13 @@ use super::flow::{Flow, address, family};
 use super::offload::Offload;
 use crypto::Suite;
 use esp::plane::{Encapsulation, Limits, Path, PlaneError, Spi, Usage};
-use esp::trace::Binding;
 use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
     Address, EncapTmpl, IPPROTO_AH, IPPROTO_ESP, Id, LifetimeConfig, Mark, ReplayEsn,
     UDP_ENCAP_ESPINUDP, UserSaId, UserSaInfo, XFRM_INF, XFRM_MODE_TRANSPORT, XFRM_MODE_TUNNEL,
     XFRM_STATE_AF_UNSPEC, XFRM_STATE_ALIGN4, XFRM_STATE_ESN, XfrmAttrs,
 };
-use policy::{Mode, Secret};
+use policy::{Binding, Mode, Secret};
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 

@@ -1,6 +1,8 @@
 //! The source of the daemon's policy.
 
+use crate::config::Config;
 use crate::policy_file::{self, PolicyFile, PolicyFileError};
+use policy::Bindings;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +17,34 @@ pub enum Source {
         path: PathBuf,
         /// Unknown names in it cause a warning, not an error.
         lenient: bool,
+        /// The marks and interfaces that its tunnels will have.
+        bindings: Bindings,
     },
     /// The policy store, which only this daemon writes.
     Store(Arc<Mutex<Store>>),
 }
 
 impl Source {
+    /// The policy file of the command line, or else the policy store of the configuration, which is opened.
+    ///
+    /// # Errors
+    /// As [`Source::open_store`].
+    pub fn find(
+        file: Option<&Path>,
+        lenient: bool,
+        config: &Config,
+    ) -> Result<Self, PolicyFileError> {
+        let bindings = config.planes().bindings();
+        if let Some(path) = file {
+            return Ok(Self::File { path: path.to_owned(), lenient, bindings });
+        }
+        let source = Self::open_store(&config.policy.directory)?;
+        if let Self::Store(store) = &source {
+            lock(store).bind(bindings);
+        }
+        Ok(source)
+    }
+
     /// Opens the policy store in a directory, for as long as the daemon runs.
     ///
     /// # Errors
@@ -35,7 +59,9 @@ impl Source {
     /// As [`PolicyFileError`], all errors at once.
     pub fn read(&self) -> Result<PolicyFile, PolicyFileError> {
         match self {
-            Self::File { path, lenient } => policy_file::read_with(path, *lenient),
+            Self::File { path, lenient, bindings } => {
+                policy_file::read_with(path, *lenient, bindings)
+            }
             Self::Store(store) => Ok(lock(store).refresh()?.into()),
         }
     }
@@ -48,7 +74,7 @@ pub(super) fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
 
 impl From<PathBuf> for Source {
     fn from(path: PathBuf) -> Self {
-        Self::File { path, lenient: false }
+        Self::File { path, lenient: false, bindings: Bindings::default() }
     }
 }
 

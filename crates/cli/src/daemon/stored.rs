@@ -18,7 +18,7 @@ impl Daemon {
         let source = self.source.clone();
         blocking(move || match source {
             Source::Store(store) => get(lock(&store).database(), &wanted),
-            Source::File { path, lenient } => {
+            Source::File { path, lenient, .. } => {
                 let bad =
                     |error: &dyn ToString| Refusal::new(RefusalCode::BadPolicy, error.to_string());
                 let file = policy_file::text(&path).map_err(|error| bad(&error))?;
@@ -45,10 +45,11 @@ impl Daemon {
         let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
         let (store, keeper) = (Arc::clone(store), Arc::clone(&self.certificates));
         let config = self.started_with.config.clone();
+        let bindings = config.planes().bindings();
         let (prepared, directory, file, certificates) = blocking(move || {
             let mut store = lock(&store);
             let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
-            let prepared = prepare(store.database(), &command).ok_or_else(wrong)??;
+            let prepared = prepare(store.database(), &command, &bindings).ok_or_else(wrong)??;
             let certificates = keeper.read();
             usable(&certificates)?;
             let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;

@@ -198,14 +198,29 @@ pub fn trace(trace: &TraceInfo, colour: Colour) -> String {
 }
 
 fn one_way(text: &mut String, way: &str, trace: &OneWayTraceInfo, colour: Colour) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  {}  {}", colour.faint(&format!("{way:<8}")), verdict(trace, colour));
+    traced_sas(text, way, trace);
+    if !trace.behind.is_empty() {
+        let others = plain(&trace.behind.join(", ")).into_owned();
+        let _ = writeln!(text, "            covered as well, and not asked: {others}");
+    }
+    for other in &trace.otherwise {
+        let _ = writeln!(text, "            or {}", verdict(other, colour));
+        traced_sas(text, way, other);
+    }
+}
+
+fn verdict(trace: &OneWayTraceInfo, colour: Colour) -> String {
     let message = plain(&trace.message);
-    let message = match trace.verdict.as_str() {
+    match trace.verdict.as_str() {
         "protected" => colour.good(&message),
         "dropped" => colour.bad(&message),
         _ => colour.notice(&message),
-    };
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "  {}  {message}", colour.faint(&format!("{way:<8}")));
+    }
+}
+
+fn traced_sas(text: &mut String, way: &str, trace: &OneWayTraceInfo) {
     // The first that carries a packet takes it; others are the old ones of a rekey.
     let carrying = trace.sas.iter().filter(|sa| sa.carries);
     let shown: Vec<_> = if carrying.clone().next().is_some() {
@@ -236,9 +251,5 @@ fn one_way(text: &mut String, way: &str, trace: &OneWayTraceInfo, colour: Colour
             mtu.unwrap_or_default()
         );
         wrapped(text, "            ", "", &words);
-    }
-    if !trace.behind.is_empty() {
-        let others = plain(&trace.behind.join(", ")).into_owned();
-        let _ = writeln!(text, "            covered as well, and not asked: {others}");
     }
 }

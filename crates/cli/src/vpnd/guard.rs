@@ -143,10 +143,7 @@ impl Guard {
         if has_gateway && let Ok((definition, _)) = last(&config.esp) {
             return Ok((definition, "guarding the tunnels of the vpnd that runs".to_owned()));
         }
-        let source = match self.policy.clone() {
-            Some(path) => Source::File { path, lenient: self.lenient },
-            None => Source::open_store(&config.policy.directory)?,
-        };
+        let source = Source::find(self.policy.as_deref(), self.lenient, &config)?;
         let read = source.read()?;
         for warning in &read.warnings {
             eprintln!("{warning}");

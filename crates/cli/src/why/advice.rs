@@ -69,6 +69,12 @@ impl Advice<'_> {
                     self.place("IPSecTunnel"),
                     claim.shadowing_rule.child
                 ),
+                format!(
+                    "if both peers have the same network, let the kernel tell their packets apart: in vpnd.toml, give \
+                     [tunnel.\"{}\"] and [tunnel.\"{}\"] dataplane = \"xfrm\" and an if_id or a mark of its own \
+                     (docs/planes.md)",
+                    claim.wanted.child, claim.shadowing_rule.child
+                ),
                 "gateways in transport mode look alike behind one NAT: use tunnel mode there, with a network of its own for each".to_owned(),
                 format!(
                     "if {0} is an exception to {1}, write {0} before {1} in the policy, then: vpnctl reload",

@@ -309,19 +309,19 @@ fn narrow_traffic_comes_first_and_tunnels_that_are_never_used_are_told() {
     let converted = swanctl(&text, &Options::default()).expect("converted");
     let policy = policy::xml::read("policy", &converted.xml).expect("a policy").policy;
     let names: Vec<&str> = policy.tunnels[0].children.iter().map(|c| c.name.as_str()).collect();
-    assert_eq!(names, ["web", "office", "copy", "all"]);
+    assert_eq!(names, ["web", "office", "copy", "again", "all"]);
     let report = converted.report();
     for told in [
-        "swanctl.conf:24: never used: covered by office, line 17\n",
+        "swanctl.conf:31: never used: covered by copy, line 25\n",
         "unique = never: in vpnd a new IKE SA of a peer always replaces its old one",
-        "liveness_action = \"restart\" is that of 1 of 4 children",
+        "liveness_action = \"restart\" is that of 1 of 5 children",
         "mark_in = %unique: vpnd.toml has a number",
         "mark_in = 1 and mark_out = 2: vpnd has one value for both directions",
     ] {
         assert!(report.contains(told), "{told}\n{report}");
     }
-    let section = "[tunnel.\"office\"]\ndataplane = \"xfrm\"\n# swanctl.conf:20\nmark = \"0x11/0xff\"\n\
-                   # swanctl.conf:7\nif_id = 7\n# swanctl.conf:22\noffload = \"packet\"\n";
+    let section = "[tunnel.\"office\"]\ndataplane = \"xfrm\"\n# swanctl.conf:21\nmark = \"0x11/0xff\"\n\
+                   # swanctl.conf:8\nif_id = 7\n# swanctl.conf:23\noffload = \"packet\"\n";
     assert!(converted.settings.contains(section), "{}", converted.settings);
 }
 

@@ -517,22 +517,24 @@ fn swanctl_conf() -> impl Strategy<Value = String> {
             maybe("start_action", &["start", "trap", "none"]),
             maybe("rekey_time", &["0", "1s", "1h", "999999999"]),
             maybe("life_bytes", &["1", "7g"]),
-            maybe("if_id_in", &["7"]),
+            maybe("if_id_in", &["7", "8"]),
+            maybe("mark_in", &["1", "3/3"]),
         ),
     );
     prop::collection::vec(connection, 1..4).prop_map(|connections| {
         let mut text = "connections {\n".to_owned();
         for (at, (c, ids, auth, child, more)) in connections.into_iter().enumerate() {
             text.push_str(&format!(
-                "c{at} {{\n{}{}{}local {{\nauth={auth}\n{}}}\nremote {{\nauth={auth}\n{}}}\nchildren {{ c {{\n{}{}{}{}{}{}{}{}}} }} }}\n",
-                c.0, c.1, c.2, ids.0, ids.1, child.0, child.1, child.2, more.0, more.1, more.2, more.3, more.4
+                "c{at} {{\n{}{}{}local {{\nauth={auth}\n{}}}\nremote {{\nauth={auth}\n{}}}\nchildren {{ c {{\n{}{}{}{}{}{}{}{}{}}} }} }}\n",
+                c.0, c.1, c.2, ids.0, ids.1, child.0, child.1, child.2, more.0, more.1, more.2, more.3, more.4, more.5
             ));
         }
         text + "}\nsecrets { ike { secret = shared-key-for-all-tests } }\n"
     })
 }
 
-/// Refuses a conversion that writes a policy which `vpnd check` refuses, with the settings that go with it.
+/// Refuses a conversion that writes a policy which `vpnd check` refuses, with the settings that go with it, or of which
+/// `vpnd check` says more or fewer tunnels that are never used than the conversion did.
 pub(crate) fn is_checked(converted: &Converted, text: &str) -> Result<(), TestCaseError> {
     let settings: Config = toml::from_str(&converted.settings)
         .map_err(|error| TestCaseError::fail(format!("{error}\n{}", converted.settings)))?;
@@ -547,6 +549,9 @@ pub(crate) fn is_checked(converted: &Converted, text: &str) -> Result<(), TestCa
     let request = check::Request { file: &path, config: &config, lenient: false, format, colour };
     let outcome = check::check(&request);
     prop_assert!(outcome.is_good, "{text}\n{}\n{}", outcome.errors, converted.report());
+    let unused = converted.findings.iter().filter(|f| f.loss == Loss::NeverUsed).count();
+    let told = outcome.errors.matches(" is never used: ").count();
+    prop_assert_eq!(told, unused, "{}\n{}\n{}", text, outcome.errors, converted.report());
     Ok(())
 }
 
@@ -568,5 +573,53 @@ proptest! {
             let converted = read(format, text, SECRETS, &options, &mut Memory::default());
             is_checked(&converted.expect("sound syntax"), text)?;
         }
+    }
+}
+
+/// Two tunnels to two peers, for all traffic. `lines`: further lines of each.
+fn routed(format: Format, lines: [&str; 2]) -> Converted {
+    let conns = (1..).zip(lines).map(|(n, lines)| match format {
+        Format::Swanctl => format!(
+            "c{n} {{ local_addrs = 192.0.2.9\nremote_addrs = 192.0.2.{n}\nlocal {{ auth = psk }}\n\
+             remote {{ auth = psk }}\nchildren {{ c{n} {{ local_ts = 0.0.0.0/0\nremote_ts = 0.0.0.0/0\n{lines} }} }} }}\n"
+        ),
+        _ => format!(
+            "conn c{n}\n\tauthby=secret\n\tleft=192.0.2.9\n\tright=192.0.2.{n}\n\tleftsubnet=0.0.0.0/0\n\
+             \trightsubnet=0.0.0.0/0\n\tauto=start\n\t{lines}\n"
+        ),
+    });
+    let conns: String = conns.collect();
+    let options = Options { local_address: "192.0.2.9".parse().ok(), ..Options::default() };
+    match format {
+        Format::Swanctl => swanctl(&format!("connections {{\n{conns}}}\n"), &options),
+        _ => read(format, &conns, SECRETS, &options, &mut Memory::default()).expect("sound syntax"),
+    }
+}
+
+/// Routes by marks and interfaces, as samples of clouds have them.
+#[test]
+fn tunnels_for_all_traffic_are_both_used_if_marks_or_interfaces_tell_them_apart() {
+    let apart = [
+        (Format::Libreswan, ["mark=5/0xffffffff", "mark=6/0xffffffff"]),
+        (Format::Strongswan, ["mark=100", "mark=200"]),
+        (Format::Swanctl, ["if_id_in = 1\nif_id_out = 1", "if_id_in = 2\nif_id_out = 2"]),
+        (Format::Swanctl, ["mark_in = 1\nmark_out = 1", "if_id_in = 2\nif_id_out = 2"]),
+        // Packets without the mark are left for the other one, wherever it stands.
+        (Format::Swanctl, ["", "mark_in = 1\nmark_out = 1"]),
+    ];
+    for (format, lines) in apart {
+        let converted = routed(format, lines);
+        let told = converted.findings.iter().any(|finding| finding.loss == Loss::NeverUsed);
+        assert!(!told, "{}", converted.report());
+        is_checked(&converted, "").unwrap_or_else(|error| panic!("{error}"));
+    }
+    for (format, lines) in [
+        (Format::Libreswan, ["mark=5/0xffffffff", "mark=5/0xffffffff"]),
+        (Format::Swanctl, ["if_id_in = 1\nif_id_out = 1", "if_id_in = 1\nif_id_out = 1"]),
+        (Format::Strongswan, ["", ""]),
+    ] {
+        let converted = routed(format, lines);
+        assert!(told(&converted, Loss::NeverUsed, "covered by"), "{}", converted.report());
+        is_checked(&converted, "").unwrap_or_else(|error| panic!("{error}"));
     }
 }

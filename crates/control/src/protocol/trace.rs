@@ -29,6 +29,10 @@ pub struct OneWayTraceInfo {
     pub sas: Vec<TracedSa>,
     /// Later rules that cover it, too, and are not asked.
     pub behind: Vec<String>,
+    /// The same for packets with another mark or XFRM interface, which other tunnels take: of those, the message names
+    /// the mark or interface.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub otherwise: Vec<OneWayTraceInfo>,
 }
 
 /// An SA that a packet may take.

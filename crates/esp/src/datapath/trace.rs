@@ -31,7 +31,7 @@ impl Shared {
             }
         };
         let behind = behind(&decided_by, packet, Direction::Out, filter, &tunnels);
-        OneWayTrace { decided_by, sas, behind }
+        OneWayTrace { decided_by, sas, behind, otherwise: Vec::new() }
     }
 
     fn arriving(&self, packet: &PacketSummary, header: &Header, filter: &Filter) -> OneWayTrace {
@@ -54,7 +54,7 @@ impl Shared {
             _ => Vec::new(),
         };
         let behind = behind(&decided_by, packet, Direction::In, filter, &tunnels);
-        OneWayTrace { decided_by, sas, behind }
+        OneWayTrace { decided_by, sas, behind, otherwise: Vec::new() }
     }
 }
 

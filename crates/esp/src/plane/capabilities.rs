@@ -19,6 +19,7 @@ use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::trace::Trace;
 use crate::traffic::PacketSummary;
+use policy::Binding;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,6 +65,12 @@ pub trait Capabilities {
     /// Has its cryptography done elsewhere, where it has to be counted.
     fn crypto_accounting(&mut self) -> Option<&mut dyn CryptoAccounting> {
         None
+    }
+    /// The mark and the interface that the packets of a tunnel ([`Rule::tunnel`]) must have beside matching its
+    /// selectors, so that tunnels with equal selectors can have packets of their own. By default, selectors alone
+    /// decide.
+    fn binding_of(&self, _tunnel: &str) -> Binding {
+        Binding::default()
     }
 }
 

@@ -164,7 +164,8 @@ fn refuse_claimed(
     selectors: &TrafficSelectors,
 ) -> Result<(), Rejection> {
     let peer = &asker.tunnel.remote.identity;
-    match cx.rules.shadowing_rule(&tunnel.name, peer, selectors) {
+    let binding_of = |child: &str| cx.plane.binding_of(child);
+    match cx.rules.shadowing_rule(&tunnel.name, peer, selectors, &binding_of) {
         Some(rule) => Err(claimed(tunnel, &selectors.local, &selectors.remote, rule)),
         None => Ok(()),
     }

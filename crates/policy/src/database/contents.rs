@@ -1,7 +1,7 @@
 //! The objects of a database, as text and as a policy.
 
 use super::object::Object;
-use crate::xml::{self, Diagnostics, Loaded};
+use crate::xml::{self, Diagnostics, Loaded, Options};
 use zeroize::Zeroizing;
 
 /// Every object of a policy, in the order in which they were defined. Together they are a policy without errors.
@@ -31,6 +31,14 @@ impl Database {
     /// # Errors
     /// Returns an error if the text is longer than what is read, or the objects make no policy.
     pub fn load(&self, file_name: &str) -> Result<Loaded, Diagnostics> {
-        xml::read(file_name, &self.to_xml())
+        self.load_with(file_name, &Options::default())
+    }
+
+    /// As [`Database::load`], with options for reading.
+    ///
+    /// # Errors
+    /// As [`Database::load`].
+    pub fn load_with(&self, file_name: &str, options: &Options<'_>) -> Result<Loaded, Diagnostics> {
+        xml::read_with(file_name, &self.to_xml(), options)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::object::{Kind, Object};
 use super::references::of_tunnel;
+use crate::Bindings;
 use crate::wording::{did_you_mean, quoted};
 use crate::xml::diagnostic::Span;
 use crate::xml::element::Element;
@@ -13,13 +14,15 @@ use crate::xml::{
 
 /// Options for putting a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PutOptions {
+pub struct PutOptions<'a> {
     /// Replaces objects of the same names; otherwise they are errors.
     pub force: bool,
     /// Exchanges both sides of every tunnel first, as [`mirror`](super::mirror()) does: the file is the peer's.
     pub swap: bool,
     /// Leaves out elements and attributes whose names are not known, with a warning; otherwise they are errors.
     pub lenient: bool,
+    /// As [`Options::bindings`].
+    pub bindings: Option<&'a Bindings>,
 }
 
 /// The file name in diagnostics of stored objects, with lines as in the text that [`write()`] makes of them.
@@ -39,7 +42,7 @@ pub(crate) fn merge(
     file_name: &str,
     text: &str,
     stored: &[Object],
-    options: &PutOptions,
+    options: &PutOptions<'_>,
     tunnel: Option<&str>,
 ) -> Result<Merged, Diagnostics> {
     let mut source = Source::new(file_name, text);
@@ -68,7 +71,8 @@ pub(crate) fn merge(
             exists(element, object, &mut report);
         }
     });
-    let policy = lower::lower(&root, whole, &Options::default(), &mut report);
+    let of_reading = Options { bindings: options.bindings, ..Options::default() };
+    let policy = lower::lower(&root, whole, &of_reading, &mut report);
     let source = source.followed_by(behind);
     if policy.is_none() || report.has_errors() {
         return Err(report.into_diagnostics(&source));

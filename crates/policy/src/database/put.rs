@@ -83,7 +83,7 @@ impl Database {
         &self,
         file_name: &str,
         text: &str,
-        options: &PutOptions,
+        options: &PutOptions<'_>,
     ) -> Result<Put, Diagnostics> {
         let Merged { objects, put, warnings } =
             merge(file_name, text, &self.objects, options, None)?;

@@ -1,6 +1,6 @@
 //! Options for reading a file.
 
-use crate::{Identity, IkeEncryption, Protection, Secret};
+use crate::{Bindings, Identity, IkeEncryption, Protection, Secret};
 
 /// Finds the preshared key of a peer.
 pub type FindKey<'a> = &'a dyn Fn(&Identity) -> Option<Secret>;
@@ -17,6 +17,9 @@ pub struct Options<'a> {
     /// Asked for the preshared key of a peer for which the file has none, by the identity of the peer: a program's own
     /// store of secrets.
     pub keys: Option<FindKey<'a>>,
+    /// The marks and interfaces that the tunnels have on the host, by which the kernel tells tunnels with equal traffic
+    /// apart; `None`: no tunnel has any.
+    pub bindings: Option<&'a Bindings>,
 }
 
 /// An algorithm that a file names.

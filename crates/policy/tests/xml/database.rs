@@ -1,8 +1,8 @@
 //! Objects by name: an object that is put comes back, and objects that belong together stay together.
 
 use policy::database::{DatabaseError, Effect, Kind, PutOptions, Selection, mirror};
-use policy::xml::{Diagnostics, read};
-use policy::{Credential, Database, Policy, Role};
+use policy::xml::{Diagnostic, Diagnostics, Options, read, read_with};
+use policy::{Binding, Bindings, Credential, Database, Policy, Role};
 use proptest::prelude::*;
 use std::fmt::Write;
 
@@ -20,7 +20,8 @@ const FILES: [&str; 9] = [
 
 const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
 
-const FORCE: PutOptions = PutOptions { force: true, swap: false, lenient: false };
+const FORCE: PutOptions<'_> =
+    PutOptions { force: true, swap: false, lenient: false, bindings: None };
 
 fn database(text: &str) -> Database {
     Database::read("p.xml", text).unwrap_or_else(|errors| panic!("{errors}"))
@@ -108,7 +109,7 @@ fn no_key_is_in_what_is_written_without_keys_or_printed() {
 }
 
 /// One file after the other.
-fn put(stored: &Database, text: &str, options: &PutOptions) -> Result<Database, Diagnostics> {
+fn put(stored: &Database, text: &str, options: &PutOptions<'_>) -> Result<Database, Diagnostics> {
     Ok(stored.put("next.xml", text, options)?.database)
 }
 
@@ -119,6 +120,31 @@ const SECOND: &str = "<AIX_VPN Version='2.1'>
   <IPSecRemoteIdentity><IPV4_Address_Range From_IPAddr='10.4.0.0' To_IPAddr='10.4.0.255'/></IPSecRemoteIdentity>
 </IPSecTunnel>
 </AIX_VPN>";
+
+/// Wherever a policy is read.
+#[test]
+fn tunnels_with_equal_traffic_are_warned_of_unless_marks_or_interfaces_tell_them_apart() {
+    let second = changed(&changed(SECOND, "10.3.", "10.1."), "10.4.", "10.2.");
+    let interface =
+        |name: &str, if_id| (name.to_owned(), Binding { mark: None, if_id: Some(if_id) });
+    for (if_ids, told) in [([1, 2], 0), ([1, 1], 1), ([0, 0], 1), ([1, 0], 0)] {
+        let names = ["site_lan", "second"].into_iter().zip(if_ids);
+        let bindings: Bindings = names.map(|(name, if_id)| interface(name, if_id)).collect();
+        let bindings = Some(&bindings);
+        let unused = |warnings: &[Diagnostic]| {
+            let told = warnings.iter().map(ToString::to_string);
+            told.filter(|w| w.contains("second is never used: covered by site_lan, line")).count()
+        };
+        let options = PutOptions { bindings, ..PutOptions::default() };
+        let put = database(SITE).put("next.xml", &second, &options).expect("it fits");
+        assert_eq!(unused(&put.warnings), told, "{if_ids:?}: {:?}", put.warnings);
+        let options = Options { bindings, ..Options::default() };
+        let loaded = put.database.load_with("stored.xml", &options).expect("it fits");
+        assert_eq!(unused(&loaded.warnings), told, "{if_ids:?}: {:?}", loaded.warnings);
+        let read = read_with("p.xml", &put.database.to_xml(), &options).expect("it fits");
+        assert_eq!(unused(&read.warnings), told, "{if_ids:?}");
+    }
+}
 
 #[test]
 fn a_file_may_refer_to_what_is_stored() {

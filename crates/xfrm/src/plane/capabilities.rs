@@ -12,6 +12,7 @@ use esp::plane::{
     Restored, Resynced, RuleId, SaId,
 };
 use netlink_packet_xfrm::XfrmMessage;
+use policy::Binding;
 
 impl Capabilities for Xfrm {
     fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
@@ -28,6 +29,10 @@ impl Capabilities for Xfrm {
 
     fn crypto_accounting(&mut self) -> Option<&mut dyn CryptoAccounting> {
         Some(self)
+    }
+
+    fn binding_of(&self, tunnel: &str) -> Binding {
+        self.config.bindings.of(tunnel)
     }
 }
 

@@ -193,7 +193,7 @@ impl Xfrm {
         if flows.iter().any(|flow| flow.source.address.is_ipv6()) {
             self.neighbour_discovery()?;
         }
-        let binding = self.config.bindings.get(&rule.tunnel).copied().unwrap_or_default();
+        let binding = self.config.bindings.of(&rule.tunnel);
         let before = self.rules.remove(&id);
         let (reqid, receiving) = match &before {
             Some(ruled) => (ruled.reqid, ruled.receiving.clone()),

@@ -10,8 +10,7 @@ use crate::flow::Flow;
 use crate::policies::{ALWAYS, halves, keys, neighbour_discovery, priority, tell};
 use crate::spd::{Action, Key, PolicyDirection, Rank, Template};
 use esp::plane::{PlaneError, RuleId, SaId};
-use esp::trace::Binding;
-use policy::Mode;
+use policy::{Binding, Mode};
 use std::cmp::Reverse;
 
 impl Xfrm {

@@ -38,7 +38,7 @@ impl Xfrm {
             trap: rule.trap,
             kernel: Some(KernelPolicy { priority, binding: ruled.binding }),
         };
-        Some(OneWayTrace { decided_by, sas, behind: Vec::new() })
+        Some(OneWayTrace { decided_by, sas, behind: Vec::new(), otherwise: Vec::new() })
     }
 }
 

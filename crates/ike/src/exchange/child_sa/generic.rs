@@ -89,7 +89,8 @@ fn admit(tunnel: &IkeTunnel, cx: &Context<'_>, child: &ChildTunnel) -> Result<()
             named(&child.remote)
         )));
     }
-    match cx.rules.overlapping_rule(&tunnel.remote.identity, child) {
+    let binding_of = |child: &str| cx.plane.binding_of(child);
+    match cx.rules.overlapping_rule(&tunnel.remote.identity, child, &binding_of) {
         Some(other) => Err(claimed(child, &child.local, &child.remote, other)),
         None => Ok(()),
     }

@@ -3,9 +3,9 @@
 use super::context::Context;
 use super::draft::Draft;
 use super::table::Table;
-use crate::Policy;
-use crate::shadow::{Shadowed, covers, shadowed};
+use crate::shadow::{Shadowed, Traffic, shadowed};
 use crate::xml::diagnostic::Span;
+use crate::{Bindings, Policy};
 
 /// The IPSecTunnels that the child tunnels of a policy are made of.
 pub(super) struct Origins {
@@ -37,7 +37,10 @@ impl Origins {
     pub fn warn_shadowed(&self, cx: &mut Context<'_>, policy: &Policy) {
         let children: Vec<_> = policy.tunnels.iter().flat_map(|t| &t.children).collect();
         let mut told = vec![false; self.written.len()];
-        for Shadowed { child, by } in shadowed(policy) {
+        let none = Bindings::default();
+        let bindings = cx.options.bindings.unwrap_or(&none);
+        let traffic = |n: usize| Traffic::of(children[n], bindings.of(&children[n].name));
+        for Shadowed { child, by } in shadowed(policy, bindings) {
             let (Some(&written), Some(&other)) = (self.of.get(child), self.of.get(by)) else {
                 return;
             };
@@ -45,7 +48,7 @@ impl Origins {
             if written == other || std::mem::replace(&mut told[written], true) {
                 continue;
             }
-            let same = covers(children[child], children[by]);
+            let same = traffic(child).covers(&traffic(by));
             self.warn(cx, written, other, same);
         }
     }
