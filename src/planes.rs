@@ -360,12 +360,25 @@ fn start_kernel(
         },
     };
     let kernel = Xfrm::start(
-        xfrm::Config { bindings: config.bindings(), placement: config.placement.clone(), crypto },
+        xfrm::Config {
+            bindings: config.kernel_bindings(),
+            placement: config.placement.clone(),
+            crypto,
+        },
         hooks,
     )?;
     tracing::info!(lacks = ?missing, "packets are protected by the kernel");
     config.report.kernel(KernelUse::Used { missing });
     Ok(Some(kernel))
+}
+
+fn no_fallback(tunnel: &str, why: &dyn Display) -> PlaneError {
+    PlaneError::System {
+        what: format!("protecting packets of {tunnel} in the kernel"),
+        why: format!(
+            "{why}; userspace does not serve it instead, as it looks at neither the mark nor the if_id of this tunnel"
+        ),
+    }
 }
 
 fn disturbed(what: Disturbance) {
@@ -377,8 +390,7 @@ fn disturbed(what: Disturbance) {
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
-        let bindings = kernel.as_ref().map(|_| config.bindings());
-        config.report.bind(bindings.unwrap_or_default());
+        config.report.bind(config.bindings());
         Self {
             userspace,
             kernel,
@@ -453,11 +465,15 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
 
     /// Adds a rule to the kernel where that is wanted and possible; gives it back where it is to go to userspace.
     fn add_to_kernel(&mut self, rule: Rule) -> Result<Option<Rule>, PlaneError> {
-        let choice = self.config.choice_of(&rule.tunnel);
-        let Some(kernel) = &mut self.kernel else { return Ok(Some(rule)) };
-        if choice == Choice::Userspace {
+        if self.config.choice_of(&rule.tunnel) == Choice::Userspace {
             return Ok(Some(rule));
         }
+        let Some(kernel) = &mut self.kernel else {
+            return match self.config.is_bound_auto(&rule.tunnel) {
+                true => Err(no_fallback(&rule.tunnel, &"the kernel's ESP is not in use")),
+                false => Ok(Some(rule)),
+            };
+        };
         match kernel.add_rule(rule.clone()) {
             Ok(()) => {
                 self.config.report.forget(&rule.tunnel);
@@ -470,11 +486,11 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
                 }
                 Ok(None)
             }
-            Err(error) if choice == Choice::Auto => {
+            Err(error) if self.config.has_fallback(&rule.tunnel) => {
                 self.fell_back(&rule.tunnel, &error);
                 Ok(Some(rule))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(self.explained(&rule.tunnel, error)),
         }
     }
 
@@ -563,11 +579,28 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
 
     /// Returns `true` if an SA that the kernel has refused is to go to userspace.
     fn may_fall_back(&self, rule: RuleId, error: &PlaneError) -> bool {
-        self.is_auto(rule) && matches!(error, PlaneError::System { .. } | PlaneError::Suite(_))
+        self.has_fallback(rule) && matches!(error, PlaneError::System { .. } | PlaneError::Suite(_))
     }
 
-    fn is_auto(&self, rule: RuleId) -> bool {
+    fn has_fallback(&self, rule: RuleId) -> bool {
         let tunnel = self.rules.get(&rule).map(|(rule, _)| rule.tunnel.as_str());
-        tunnel.is_some_and(|tunnel| self.config.choice_of(tunnel) == Choice::Auto)
+        tunnel.is_some_and(|tunnel| self.config.has_fallback(tunnel))
+    }
+
+    /// The kernel's refusal of a rule or an SA of a tunnel, with the reason why userspace does not serve it.
+    fn explained(&self, tunnel: &str, error: PlaneError) -> PlaneError {
+        let of_kernel = matches!(error, PlaneError::System { .. } | PlaneError::Suite(_));
+        match of_kernel && self.config.is_bound_auto(tunnel) {
+            true => no_fallback(tunnel, &error),
+            false => error,
+        }
+    }
+
+    /// The same for an SA of a rule.
+    fn explained_of(&self, rule: RuleId, error: PlaneError) -> PlaneError {
+        match self.rules.get(&rule) {
+            Some((rule, _)) => self.explained(&rule.tunnel, error),
+            None => error,
+        }
     }
 }

@@ -92,8 +92,8 @@ pub struct OffloadSettings {
 }
 
 impl PlaneSettings {
-    /// The marks and interfaces of the child tunnels that may be in the kernel: those by which tunnels with equal
-    /// traffic are told apart. Userspace looks at neither.
+    /// The marks and interfaces by which child tunnels with equal traffic are told apart. Userspace looks at neither: a
+    /// tunnel that may be there takes packets with any.
     pub fn bindings(&self) -> Bindings {
         planes::bindings(&self.tunnels, self.choice)
     }

@@ -325,12 +325,18 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         let Some(first) = covering.next() else { return elsewhere };
         let mut trace = traced(first).unwrap_or_else(|| elsewhere.clone());
         let in_kernel = matches!(trace.decided_by, DecidedBy::Tunnel { kernel: Some(_), .. });
-        let mut asked = vec![self.binding_of(&first.0.tunnel)];
+        // Where each is now, and not where it may be.
+        let taken = |(rule, place): &(Rule, PlaneKind)| match place {
+            PlaneKind::Kernel => self.config.binding(&rule.tunnel),
+            PlaneKind::Userspace => Binding::ANY,
+        };
+        let mut asked = vec![taken(first)];
         for ruled in covering {
             let tunnel = &ruled.0.tunnel;
-            let binding = self.binding_of(tunnel);
-            if !asked.iter().any(|earlier| earlier.includes(binding)) {
-                asked.push(binding);
+            // Packets of no interface come to a tunnel in userspace behind one that has an interface.
+            let left = Binding { any_interface: false, ..taken(ruled) };
+            if !asked.iter().any(|earlier| earlier.includes(left)) {
+                asked.push(taken(ruled));
                 trace.otherwise.extend(traced(ruled));
             } else if in_kernel {
                 trace.behind.push(format!("tunnel {tunnel}"));

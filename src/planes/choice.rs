@@ -91,12 +91,28 @@ impl Config {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
     }
 
+    /// The mark or interface that a tunnel's packets must have in the kernel.
+    pub(super) fn binding(&self, tunnel: &str) -> Binding {
+        self.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default()
+    }
+
+    /// Returns `true` if userspace serves a tunnel when the kernel does not take it. It looks at neither mark nor
+    /// interface, so that a tunnel with one would take packets of others there.
+    pub(super) fn has_fallback(&self, tunnel: &str) -> bool {
+        self.choice_of(tunnel) == Choice::Auto && !self.is_bound_auto(tunnel)
+    }
+
+    /// Returns `true` for a tunnel that would have a fallback without its mark or interface.
+    pub(super) fn is_bound_auto(&self, tunnel: &str) -> bool {
+        self.choice_of(tunnel) == Choice::Auto && self.binding(tunnel) != Binding::default()
+    }
+
     /// The properties by which a tunnel is guarded; `None` if it cannot or need not be ([`guard`](super::guard)).
     pub(super) fn guarded(&self, tunnel: &str) -> Option<GuardedTraffic> {
         if self.choice_of(tunnel) == Choice::Userspace {
             return Some(GuardedTraffic::default());
         }
-        let binding = self.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default();
+        let binding = self.binding(tunnel);
         // Also the choice of a tunnel with IKE, if no SA of this name is keyed by hand.
         let leaving = self.placement.choice_by_hand(tunnel, SaDirection::Out);
         let by_card = matches!(leaving.wanted, Wanted::Auto | Wanted::Packet);
@@ -120,14 +136,25 @@ impl Config {
     pub(super) fn bindings(&self) -> Bindings {
         bindings(&self.tunnels, self.choice)
     }
+
+    /// What the kernel is to look at.
+    pub(super) fn kernel_bindings(&self) -> Bindings {
+        let names = self.tunnels.keys().filter(|name| self.choice_of(name) != Choice::Userspace);
+        names.map(|name| (name.clone(), self.binding(name))).collect()
+    }
 }
 
-/// The marks and interfaces of the tunnels that may be in the kernel: userspace looks at neither. `choice` is the plane
-/// of tunnels that name none.
+/// The marks and interfaces by which tunnels are told apart: userspace looks at neither. `choice` is the plane of
+/// tunnels that name none.
 pub(crate) fn bindings(tunnels: &BTreeMap<String, Tunnel>, choice: Choice) -> Bindings {
-    let in_kernel = |tunnel: &Tunnel| tunnel.choice.unwrap_or(choice) != Choice::Userspace;
-    let bound = tunnels.iter().filter(|(_, tunnel)| in_kernel(tunnel));
-    bound.map(|(name, tunnel)| (name.clone(), tunnel.binding)).collect()
+    let taken = |tunnel: &Tunnel| match tunnel.choice.unwrap_or(choice) {
+        Choice::Xfrm => tunnel.binding,
+        // It never comes to userspace.
+        Choice::Auto if tunnel.binding != Binding::default() => tunnel.binding,
+        Choice::Auto | Choice::Userspace => Binding::ANY,
+    };
+    let named = tunnels.iter().map(|(name, tunnel)| (name.clone(), taken(tunnel)));
+    named.collect::<Bindings>().with_others(taken(&Tunnel::default()))
 }
 
 /// The findings, shared between a plane and a program that reports them.
@@ -137,7 +164,7 @@ pub struct Report(Arc<Mutex<Reported>>);
 #[derive(Default)]
 struct Reported {
     found: Found,
-    /// The bindings of tunnels that the kernel may have.
+    /// Those by which tunnels are told apart.
     bindings: Bindings,
 }
 
@@ -189,20 +216,20 @@ impl Report {
         before.is_none_or(|before| before != why)
     }
 
-    /// Takes the bindings of tunnels that the kernel may have.
+    /// Takes the bindings by which tunnels are told apart.
     pub(super) fn bind(&self, bindings: Bindings) {
         self.lock().bindings = bindings;
     }
 
-    /// The mark and the interface that packets of a tunnel must have: none in userspace, which looks at neither.
+    /// The mark and the interface that packets of a tunnel must have: any, if it may be in userspace.
     pub(super) fn binding_of(&self, tunnel: &str) -> Binding {
-        self.lock().binding_of(tunnel)
+        self.lock().bindings.of(tunnel)
     }
 
     /// The same of each of these tunnels.
     pub(crate) fn bindings<'a>(&self, tunnels: impl Iterator<Item = &'a str>) -> Bindings {
         let reported = self.lock();
-        tunnels.map(|tunnel| (tunnel.to_owned(), reported.binding_of(tunnel))).collect()
+        tunnels.map(|tunnel| (tunnel.to_owned(), reported.bindings.of(tunnel))).collect()
     }
 
     /// Records the remote network of a rule that has no route, if there is one. Returns `true` if that is news.
@@ -230,15 +257,6 @@ impl Report {
 
     fn lock(&self) -> MutexGuard<'_, Reported> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Reported {
-    fn binding_of(&self, tunnel: &str) -> Binding {
-        match self.found.fallbacks.contains_key(tunnel) {
-            true => Binding::default(),
-            false => self.bindings.of(tunnel),
-        }
     }
 }
 

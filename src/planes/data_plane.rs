@@ -63,8 +63,10 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
                 place = PlaneKind::Userspace;
                 self.userspace.add_inbound(again)?;
             }
-            Ok(()) if place == PlaneKind::Kernel && self.is_auto(rule) => self.mate = Some(again),
-            outcome => outcome?,
+            Ok(()) if place == PlaneKind::Kernel && self.has_fallback(rule) => {
+                self.mate = Some(again);
+            }
+            outcome => outcome.map_err(|error| self.explained_of(rule, error))?,
         }
         if place == PlaneKind::Kernel {
             self.userspace.early_packets().expect_no_sa(spi);
@@ -84,7 +86,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
                 self.move_pair(mate, again, &error)?;
                 place = PlaneKind::Userspace;
             }
-            (outcome, _) => outcome?,
+            (outcome, _) => outcome.map_err(|error| self.explained_of(rule, error))?,
         }
         self.sas.insert(id, place);
         if place == PlaneKind::Kernel && self.peers.insert(rule, peer) != Some(peer) {

@@ -394,7 +394,7 @@ fn marked(choice: Choice, kernel: Option<Noted>) -> Planes<Noted, Noted> {
 }
 
 fn mark(value: u32) -> Binding {
-    Binding { mark: Some((value, u32::MAX)), if_id: None }
+    Binding { mark: Some((value, u32::MAX)), ..Binding::default() }
 }
 
 #[test]
@@ -402,16 +402,34 @@ fn marks_tell_tunnels_apart_in_the_kernel_alone() {
     let bindings = |planes: &Planes<Noted, Noted>| {
         ["one", "two", "other", "branch"].map(|tunnel| planes.binding_of(tunnel))
     };
-    let none = Binding::default();
-    let refusing = Noted { refuses: Some("rule"), ..Noted::default() };
-    let mut planes = marked(Choice::Auto, Some(refusing));
-    assert_eq!(bindings(&planes), [mark(1), mark(2), none, none]);
-    planes.add_rule(rule(1, "one")).expect("in userspace, as the kernel does not take it");
-    assert_eq!(bindings(&planes), [none, mark(2), none, none]);
-    planes.remove_rule(RuleId(1));
-    assert_eq!(bindings(&planes), [mark(1), mark(2), none, none]);
-    assert_eq!(bindings(&marked(Choice::Auto, None)), [none; 4], "there is no kernel's plane");
-    assert_eq!(bindings(&marked(Choice::Userspace, Some(Noted::default()))), [none; 4]);
+    let (none, any) = (Binding::default(), Binding::ANY);
+    let kernel = || Some(Noted::default());
+    assert_eq!(bindings(&marked(Choice::Xfrm, kernel())), [mark(1), mark(2), any, none]);
+    // One without a mark may come to userspace.
+    assert_eq!(bindings(&marked(Choice::Auto, kernel())), [mark(1), mark(2), any, any]);
+    assert_eq!(bindings(&marked(Choice::Userspace, kernel())), [any; 4]);
+}
+
+#[test]
+fn a_tunnel_with_a_mark_never_comes_to_userspace_by_itself() {
+    let refusing = |what| Some(Noted { refuses: Some(what), ..Noted::default() });
+    for kernel in [None, refusing("rule")] {
+        let mut planes = marked(Choice::Auto, kernel);
+        let refused = planes.add_rule(rule(1, "one")).expect_err("refused").to_string();
+        assert!(refused.contains("neither the mark nor the if_id"), "{refused}");
+        assert!(planes.userspace.take().is_empty());
+        planes.add_rule(rule(2, "branch")).expect("in userspace");
+        assert_eq!(planes.userspace.take(), ["rule 2"]);
+    }
+    for what in ["inbound", "outbound"] {
+        let mut planes = marked(Choice::Auto, refusing(what));
+        planes.add_rule(rule(1, "one")).expect("added");
+        let added = planes.add_inbound(inbound(7)).and_then(|()| planes.add_outbound(outbound(8)));
+        let refused = added.expect_err("refused").to_string();
+        assert!(refused.contains("neither the mark nor the if_id"), "{refused}");
+        assert!(!planes.userspace.take().iter().any(|call| call == "rule 1"));
+        assert!(planes.config.report.found().fallbacks.is_empty());
+    }
 }
 
 #[test]

@@ -218,8 +218,8 @@ fn bound([first, second]: [Binding; 2]) -> Bindings {
 
 #[test]
 fn equal_networks_are_of_both_if_marks_or_interfaces_tell_their_packets_apart() {
-    let mark = |value| Binding { mark: Some((value, 0xff)), if_id: None };
-    let interface = |if_id| Binding { mark: None, if_id: Some(if_id) };
+    let mark = |value| Binding { mark: Some((value, 0xff)), ..Binding::default() };
+    let interface = |if_id| Binding { if_id: Some(if_id), ..Binding::default() };
     let none = Binding::default();
     let apart = [
         [mark(1), mark(2)],
@@ -245,9 +245,16 @@ fn equal_networks_are_of_both_if_marks_or_interfaces_tell_their_packets_apart() 
         assert!(scene.is_up(gateway, FIRST_NET) && scene.is_up(gateway, SECOND_NET));
     }
     // The first one takes every packet of the second one.
-    for bindings in
-        [[none, none], [mark(1), mark(1)], [interface(1), interface(1)], [none, mark(2)]]
-    {
+    let not_apart = [
+        [none, none],
+        [mark(1), mark(1)],
+        [interface(1), interface(1)],
+        [none, mark(2)],
+        // Userspace looks at no interface.
+        [Binding::ANY, interface(2)],
+        [interface(1), Binding::ANY],
+    ];
+    for bindings in not_apart {
         let mut scene = scene(&roaming(), &roaming(), [&same, &same], &calm());
         let (two, gateway) = (scene.two, scene.gateway);
         scene.world.plane(gateway).bind(bound(bindings));

@@ -135,9 +135,13 @@ fn offload(settings: &mut Settings, report: &mut Report) -> Option<Line> {
     Some(Line { value: wanted.to_owned(), location: value.location })
 }
 
-/// The marks and interfaces of child tunnels, by which the kernel tells their packets apart.
+/// The marks and interfaces of child tunnels, by which the kernel tells their packets apart. Those that have neither may
+/// be in userspace ([`Kernel::section`]).
 pub(super) fn bindings(children: &[(String, Kernel)]) -> Bindings {
-    children.iter().map(|(name, kernel)| (name.clone(), kernel.binding())).collect()
+    let bound =
+        children.iter().filter(|(_, kernel)| kernel.mark.is_some() || kernel.if_id.is_some());
+    let bindings: Bindings = bound.map(|(name, kernel)| (name.clone(), kernel.binding())).collect();
+    bindings.with_others(Binding::ANY)
 }
 
 impl Kernel {
@@ -146,6 +150,7 @@ impl Kernel {
         Binding {
             mark: mark.and_then(|line| value_and_mask(line.value.trim_matches('"'))),
             if_id: self.if_id.as_ref().and_then(|line| number(&line.value)),
+            ..Binding::default()
         }
     }
 

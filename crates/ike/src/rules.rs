@@ -118,23 +118,18 @@ impl Rules {
     }
 
     /// The first rule of another peer that has a part of the traffic of a child tunnel. A peer that names its traffic
-    /// itself gets none of it: an SA with it would let packets in that pretend to come from the other peer.
-    /// `binding_of`: [`Capabilities::binding_of`](esp::plane::Capabilities::binding_of).
-    pub fn overlapping_rule(
-        &self,
-        peer: &Identity,
-        child: &ChildTunnel,
-        binding_of: &dyn Fn(&str) -> Binding,
-    ) -> Option<&Ruled> {
+    /// itself gets none of it: an SA with it would let packets in that pretend to come from the other peer. Selectors
+    /// alone decide: a mark or an interface of the other tunnel does not keep such a peer from forging its packets, nor
+    /// from getting those that leave without the mark or the interface.
+    pub fn overlapping_rule(&self, peer: &Identity, child: &ChildTunnel) -> Option<&Ruled> {
         let addresses = |selectors: &[Selector]| -> Vec<AddressRange> {
             selectors.iter().map(|selector| selector.addresses).collect()
         };
         let (local, remote) = (addresses(&child.local), addresses(&child.remote));
         let near = self.by_traffic.meeting(local.into_iter(), remote.into_iter());
-        let asked = Traffic::of(child, binding_of(&child.name));
+        let asked = Traffic::of(child, Binding::default());
         near.iter().filter_map(|id| self.by_id.get(&RuleId(*id))).find(|ruled| {
-            !ruled.peer.matches(peer)
-                && Traffic::of(&ruled.child, binding_of(&ruled.name)).meets(&asked)
+            !ruled.peer.matches(peer) && Traffic::of(&ruled.child, Binding::default()).meets(&asked)
         })
     }
 
@@ -202,7 +197,8 @@ impl Rules {
 
     /// The rule of another peer that all of this traffic of a child tunnel meets before the tunnel's own. Packets go
     /// by the first rule that covers them, whether it has an SA or not: an SA with this traffic would never carry one.
-    /// A request for it is refused. `binding_of`: as for [`Self::overlapping_rule`].
+    /// A request for it is refused. `binding_of`:
+    /// [`Capabilities::binding_of`](esp::plane::Capabilities::binding_of).
     pub fn shadowing_rule(
         &self,
         tunnel: &str,

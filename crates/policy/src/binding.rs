@@ -13,24 +13,35 @@ pub struct Binding {
     pub mark: Option<(u32, u32)>,
     /// Identifier of the XFRM interface that they pass (`ip link add type xfrm if_id`).
     pub if_id: Option<u32>,
+    /// The tunnel may be in userspace, which looks at no interface: its routes to a TUN device stand before those to an
+    /// XFRM interface, so that interfaces do not tell it from other tunnels.
+    pub any_interface: bool,
 }
 
 impl Binding {
-    /// Returns `true` if every packet that has the mark and the interface of `part` has these, too.
+    /// Of a tunnel that may be in userspace: it takes every packet that its selectors cover.
+    pub const ANY: Self = Self { mark: None, if_id: None, any_interface: true };
+
+    /// Returns `true` if every packet that has the mark and the interface of `part` has these, too. Where
+    /// either takes packets of any interface, one of the two gets no packet: interfaces do not count.
     pub fn includes(self, part: Self) -> bool {
         let [(value, mask), (other, others)] = [self, part].map(Self::value_and_mask);
-        self.interface() == part.interface() && others & mask == mask && other & mask == value
+        self.shares_interface(part) && others & mask == mask && other & mask == value
     }
 
     /// Returns `true` if a packet can have both marks and both interfaces.
     pub fn meets(self, other: Self) -> bool {
         let [(value, mask), (others, theirs)] = [self, other].map(Self::value_and_mask);
-        self.interface() == other.interface() && (value ^ others) & mask & theirs == 0
+        self.shares_interface(other) && (value ^ others) & mask & theirs == 0
     }
 
     fn value_and_mask(self) -> (u32, u32) {
         let (value, mask) = self.mark.unwrap_or_default();
         (value & mask, mask)
+    }
+
+    fn shares_interface(self, other: Self) -> bool {
+        self.any_interface || other.any_interface || self.interface() == other.interface()
     }
 
     /// The kernel compares identifiers: a packet of no XFRM interface has 0, and a policy without one, too.
@@ -39,20 +50,30 @@ impl Binding {
     }
 }
 
-/// The bindings of child tunnels by name; those that it does not have are bound to nothing.
+/// The bindings of child tunnels by name; unless [`Bindings::with_others`] says more, those that it does not have are
+/// bound to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bindings(BTreeMap<String, Binding>);
+pub struct Bindings {
+    named: BTreeMap<String, Binding>,
+    others: Binding,
+}
 
 impl Bindings {
     /// The binding of a child tunnel.
     pub fn of(&self, child: &str) -> Binding {
-        self.0.get(child).copied().unwrap_or_default()
+        self.named.get(child).copied().unwrap_or(self.others)
+    }
+
+    /// The same with a binding for the child tunnels that it does not have.
+    #[must_use]
+    pub fn with_others(self, others: Binding) -> Self {
+        Self { others, ..self }
     }
 }
 
 impl FromIterator<(String, Binding)> for Bindings {
     fn from_iter<I: IntoIterator<Item = (String, Binding)>>(bindings: I) -> Self {
-        Self(bindings.into_iter().filter(|(_, binding)| *binding != Binding::default()).collect())
+        Self { named: bindings.into_iter().collect(), others: Binding::default() }
     }
 }
 
@@ -62,11 +83,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn mark(value: u32, mask: u32) -> Binding {
-        Binding { mark: Some((value, mask)), if_id: None }
+        Binding { mark: Some((value, mask)), ..Binding::default() }
     }
 
     fn interface(if_id: u32) -> Binding {
-        Binding { mark: None, if_id: Some(if_id) }
+        Binding { if_id: Some(if_id), ..Binding::default() }
     }
 
     #[test]
@@ -85,9 +106,26 @@ mod tests {
         assert!(interface(7).includes(both) && !both.includes(interface(7)));
     }
 
+    #[test]
+    fn interfaces_do_not_tell_a_tunnel_that_may_be_in_userspace_from_others() {
+        let any = Binding::ANY;
+        for other in [any, Binding::default(), interface(7), mark(1, 1)] {
+            assert!(any.includes(other) && any.meets(other) && other.meets(any), "{other:?}");
+        }
+        assert!(interface(7).includes(any) && Binding::default().includes(any));
+        assert!(!mark(1, 1).includes(any), "packets without the mark are left");
+        let some: Bindings = [("one".to_owned(), interface(7))].into_iter().collect();
+        let some = some.with_others(any);
+        assert_eq!((some.of("one"), some.of("two")), (interface(7), any));
+    }
+
     fn bindings() -> impl Strategy<Value = Binding> {
         let mark = prop::option::of((0..8_u32, 0..8_u32).prop_map(|(v, mask)| (v & mask, mask)));
-        (mark, prop::option::of(0..3_u32)).prop_map(|(mark, if_id)| Binding { mark, if_id })
+        (mark, prop::option::of(0..3_u32)).prop_map(|(mark, if_id)| Binding {
+            mark,
+            if_id,
+            ..Binding::default()
+        })
     }
 
     proptest! {

@@ -69,13 +69,13 @@ pub fn shadowed(policy: &Policy, bindings: &Bindings) -> Vec<Shadowed> {
         let Some(rest) = left.checked_sub(near.len()) else { break };
         left = rest;
         let own = traffic(number);
-        match near.into_iter().find(|other| traffic(*other as usize).covers(&own)) {
-            Some(by) => found.push(Shadowed { child: number, by: by as usize }),
-            // The shadower of a shadowed tunnel covers all of its traffic, so that only others are added.
-            None => {
-                let Ok(number) = u32::try_from(number) else { break };
-                earlier.insert(number, child);
-            }
+        let by = near.into_iter().find(|other| traffic(*other as usize).covers(&own));
+        found.extend(by.map(|by| Shadowed { child: number, by: by as usize }));
+        // The shadower of a shadowed tunnel covers all of its traffic, so that only others are added, and those that
+        // take packets of interfaces which the shadower does not have.
+        if by.is_none() || own.binding.any_interface {
+            let Ok(number) = u32::try_from(number) else { break };
+            earlier.insert(number, child);
         }
     }
     found
@@ -137,14 +137,19 @@ mod tests {
             let named = (0..).zip(bindings).map(|(n, binding)| (format!("child{n}"), binding));
             shadowed(&policy(vec![all(0), all(1), all(2)]), &named.collect())
         };
-        let mark = |value| Binding { mark: Some((value, u32::MAX)), if_id: None };
-        let interface = |if_id| Binding { mark: None, if_id: Some(if_id) };
+        let mark = |value| Binding { mark: Some((value, u32::MAX)), ..Binding::default() };
+        let interface = |if_id| Binding { if_id: Some(if_id), ..Binding::default() };
         let none = Binding::default();
         assert_eq!(found([mark(1), mark(2), none]), []);
         assert_eq!(found([interface(1), none, interface(2)]), []);
         // Equal ones are told, also with one between them.
         assert_eq!(found([mark(1), mark(2), mark(1)]), [Shadowed { child: 2, by: 0 }]);
         assert_eq!(found([interface(1), none, none]), [Shadowed { child: 2, by: 1 }]);
+        // One that may be in userspace has them all.
+        let both = [Shadowed { child: 1, by: 0 }, Shadowed { child: 2, by: 0 }];
+        assert_eq!(found([Binding::ANY, interface(1), none]), both);
+        let both = [Shadowed { child: 1, by: 0 }, Shadowed { child: 2, by: 1 }];
+        assert_eq!(found([interface(1), Binding::ANY, interface(2)]), both);
         // A tunnel without a mark takes packets of any.
         assert_eq!(found([none, mark(1), interface(1)]), [Shadowed { child: 1, by: 0 }]);
     }
@@ -160,7 +165,7 @@ mod tests {
         ) {
             let bound = |(n, mark): (usize, Option<u32>)| {
                 let mark = mark.map(|value| (value, 1));
-                (format!("child{n}"), Binding { mark, if_id: None })
+                (format!("child{n}"), Binding { mark, ..Binding::default() })
             };
             let bindings: Bindings = marks.into_iter().enumerate().map(bound).collect();
             let traffic = |child| Traffic::of(child, bindings.of(&child.name));

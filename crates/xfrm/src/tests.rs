@@ -185,7 +185,7 @@ fn limits_marks_and_offload_are_written_as_iproute2_writes_them() {
     assert_eq!(added(&sending, &key), recorded("limits"));
 
     let reqid = 0x7600_0005;
-    let binding = Binding { mark: Some((0x11, 0xff)), if_id: Some(7) };
+    let binding = Binding { mark: Some((0x11, 0xff)), if_id: Some(7), ..Binding::default() };
     let marking = Form { spi: Spi(0x1009), binding, reqid, ..form() };
     assert_eq!(added(&marking, &key), recorded("output-mark"));
     let path = sending.path;
@@ -242,7 +242,7 @@ fn policies_are_written_as_iproute2_writes_them() {
     let change = Change::Put(forward, 0x7600_0011, Action::Block);
     assert_eq!(made(change.message()), recorded("policy-block"));
 
-    let binding = Binding { mark: Some((0x11, 0xff)), if_id: Some(7) };
+    let binding = Binding { mark: Some((0x11, 0xff)), if_id: Some(7), ..Binding::default() };
     let six = flow(end("fd01::", 64, None), end("fd02::", 64, None), 0);
     let marked = Key { direction: PolicyDirection::Out, flow: six, binding };
     let template = Template { spi: None, ..template };

@@ -51,7 +51,7 @@ impl FromStr for Mark {
 pub(super) fn planes(tunnels: &BTreeMap<String, Tunnel>) -> BTreeMap<String, planes::Tunnel> {
     let tunnel = |(name, tunnel): (&String, &Tunnel)| {
         let mark = tunnel.mark.map(|Named(Mark(value, mask))| (value, mask));
-        let binding = Binding { mark, if_id: tunnel.if_id };
+        let binding = Binding { mark, if_id: tunnel.if_id, ..Binding::default() };
         let choice = tunnel.dataplane.map(|Named(choice)| choice);
         (name.clone(), planes::Tunnel { choice, binding })
     };

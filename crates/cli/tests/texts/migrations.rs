@@ -617,6 +617,8 @@ fn tunnels_for_all_traffic_are_both_used_if_marks_or_interfaces_tell_them_apart(
         (Format::Libreswan, ["mark=5/0xffffffff", "mark=5/0xffffffff"]),
         (Format::Swanctl, ["if_id_in = 1\nif_id_out = 1", "if_id_in = 1\nif_id_out = 1"]),
         (Format::Strongswan, ["", ""]),
+        // The one without an interface is in userspace, where it takes all packets.
+        (Format::Swanctl, ["", "if_id_in = 2\nif_id_out = 2"]),
     ] {
         let converted = routed(format, lines);
         assert!(told(&converted, Loss::NeverUsed, "covered by"), "{}", converted.report());

@@ -126,7 +126,7 @@ const SECOND: &str = "<AIX_VPN Version='2.1'>
 fn tunnels_with_equal_traffic_are_warned_of_unless_marks_or_interfaces_tell_them_apart() {
     let second = changed(&changed(SECOND, "10.3.", "10.1."), "10.4.", "10.2.");
     let interface =
-        |name: &str, if_id| (name.to_owned(), Binding { mark: None, if_id: Some(if_id) });
+        |name: &str, if_id| (name.to_owned(), Binding { if_id: Some(if_id), ..Binding::default() });
     for (if_ids, told) in [([1, 2], 0), ([1, 1], 1), ([0, 0], 1), ([1, 0], 0)] {
         let names = ["site_lan", "second"].into_iter().zip(if_ids);
         let bindings: Bindings = names.map(|(name, if_id)| interface(name, if_id)).collect();

@@ -89,8 +89,7 @@ fn admit(tunnel: &IkeTunnel, cx: &Context<'_>, child: &ChildTunnel) -> Result<()
             named(&child.remote)
         )));
     }
-    let binding_of = |child: &str| cx.plane.binding_of(child);
-    match cx.rules.overlapping_rule(&tunnel.remote.identity, child, &binding_of) {
+    match cx.rules.overlapping_rule(&tunnel.remote.identity, child) {
         Some(other) => Err(claimed(child, &child.local, &child.remote, other)),
         None => Ok(()),
     }
