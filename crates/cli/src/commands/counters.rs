@@ -26,15 +26,17 @@ impl Run for Counters {
             session.json(&found)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let meanings = if_known(session, Ask::CounterMeanings, |reply| match reply {
-            Reply::CounterMeanings(meanings) => Ok(meanings),
-            other => Err(other),
-        })?;
+        let meanings = match if_known(session, Ask::CounterMeanings)? {
+            None => BTreeMap::new(),
+            Some(Reply::CounterMeanings(meanings)) => meanings,
+            Some(reply) => return Err(session.unexpected(&reply)),
+        };
         session.text(&report::counters(&found, &meanings, self.all, session.colour))?;
-        let tunnels = if_known(session, Ask::TunnelCounters, |reply| match reply {
-            Reply::TunnelCounters(counters) => Ok(counters),
-            other => Err(other),
-        })?;
+        let tunnels = match if_known(session, Ask::TunnelCounters)? {
+            None => BTreeMap::new(),
+            Some(Reply::TunnelCounters(counters)) => counters,
+            Some(reply) => return Err(session.unexpected(&reply)),
+        };
         if !tunnels.is_empty() {
             let table = report::tunnel_counters(&tunnels, &meanings, session.colour);
             session.text(&format!("\n{table}"))?;
@@ -43,16 +45,12 @@ impl Run for Counters {
     }
 }
 
-/// Asks a question that a daemon of an earlier version does not know; then there is nothing to show.
-fn if_known<T>(
-    session: &mut Session,
-    ask: Ask,
-    take: impl FnOnce(Reply) -> Result<BTreeMap<String, T>, Reply>,
-) -> Result<BTreeMap<String, T>, Failure> {
+/// Asks a question; `None`: the daemon is of an earlier version, and does not know it.
+fn if_known(session: &mut Session, ask: Ask) -> Result<Option<Reply>, Failure> {
     match session.client()?.ask(ask) {
-        Ok(reply) => take(reply).map_err(|reply| session.unexpected(&reply)),
+        Ok(reply) => Ok(Some(reply)),
         Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownCommand => {
-            Ok(BTreeMap::new())
+            Ok(None)
         }
         Err(error) => Err(error.into()),
     }
