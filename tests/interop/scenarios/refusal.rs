@@ -134,10 +134,14 @@ pub fn all() -> Vec<Scenario> {
             world.charon.wait_down();
         }),
         scenario("refusal::identity::from_vpnd", other_name.clone(), |world| {
-            vpnd_says(world, &["authentication failed", "the peer should be right.example.net"]);
+            vpnd_says(
+                world,
+                &["authentication failed", "the peer should be FQDN right.example.net"],
+            );
         }),
         scenario("refusal::identity::from_charon", other_name, |world| {
-            let words = ["says it is elsewhere.example.net", "the peer is right.example.net"];
+            let words =
+                ["says it is FQDN elsewhere.example.net", "the peer is FQDN right.example.net"];
             charon_is_told(world, "AUTHENTICATION_FAILED", "no_matching_tunnel", &words);
         }),
         scenario("refusal::ike_proposal::from_vpnd", other_ike.clone(), |world| {
