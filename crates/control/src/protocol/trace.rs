@@ -31,7 +31,7 @@ pub struct OneWayTraceInfo {
     pub behind: Vec<String>,
     /// The same for packets with another mark or XFRM interface, which other tunnels take: of those, the message names
     /// the mark or interface.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub otherwise: Vec<OneWayTraceInfo>,
 }
 
