@@ -6,7 +6,8 @@ use esp::plane::{Encapsulation, PacketSummary};
 use host::facts::{HostFacts, Questions};
 use host::netlink::RouteLookup;
 use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, NarrowedBy};
-use policy::{AddressRange, Bindings, IkeTunnel, Mode, Policy, Selector};
+use policy::shadow::Traffic;
+use policy::{AddressRange, Binding, Bindings, IkeTunnel, Mode, Policy, Selector};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -111,13 +112,10 @@ impl Subject {
 /// The traffic of the peer's request of which this side has granted a part, if other child tunnels have more of it.
 fn wanted(tunnel: &IkeTunnel, child: &ChildStatus) -> Option<[Vec<Selector>; 2]> {
     let narrowed = child.narrowed.as_ref().filter(|n| n.by == NarrowedBy::Grant)?;
-    let meet = |ours: &[Selector], theirs: &[Selector]| {
-        ours.iter().any(|o| theirs.iter().any(|t| o.intersection(t).is_some()))
-    };
+    let binding = Binding::default();
+    let asked = Traffic { local: &narrowed.local, remote: &narrowed.remote, binding };
     let others = tunnel.children.iter().filter(|other| other.name != child.name);
-    let mut more = others.filter(|other| {
-        meet(&other.local, &narrowed.local) && meet(&other.remote, &narrowed.remote)
-    });
+    let mut more = others.filter(|other| Traffic::of(other, binding).meets(&asked));
     more.next().map(|_| [narrowed.local.clone(), narrowed.remote.clone()])
 }
 

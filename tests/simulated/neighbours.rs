@@ -211,7 +211,7 @@ fn the_network_of_a_peer_named_earlier_never_goes_to_a_wider_one() {
     assert_eq!((scene.received(one), scene.received(two)), (2, 1));
 }
 
-/// What the gateway's plane tells the two tunnels apart by.
+/// The bindings by which the gateway's plane tells the two tunnels apart.
 fn bound([first, second]: [Binding; 2]) -> Bindings {
     [(FIRST_NET.to_owned(), first), (SECOND_NET.to_owned(), second)].into_iter().collect()
 }

@@ -181,6 +181,18 @@ fn other_datagrams_of_a_lower_version_are_no_ikev1() {
     assert_eq!(engine.discards().get("malformed_header"), Some(&5));
 }
 
+/// The peer answers each IKE_SA_INIT that it has got with this payload. Returns the number of requests.
+fn answer_inits(puppet: &mut Puppet, answer: &Payload) -> usize {
+    let requests = puppet.sent();
+    for (request, _) in &requests {
+        puppet.spis.0 = request.initiator_spi;
+        puppet.initiator = false;
+        let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
+        puppet.send(message::encode(&header, std::slice::from_ref(answer)));
+    }
+    requests.len()
+}
+
 #[test]
 fn an_answer_that_leads_nowhere_is_told() {
     let answers = [
@@ -193,12 +205,7 @@ fn an_answer_that_leads_nowhere_is_told() {
         puppet.world.connect(puppet.left, Site::TUNNEL);
         let failed = loop {
             puppet.world.run_for(Duration::from_millis(500));
-            for (header, _) in puppet.sent() {
-                puppet.spis.0 = header.initiator_spi;
-                puppet.initiator = false;
-                let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
-                puppet.send(message::encode(&header, std::slice::from_ref(&answer)));
-            }
+            answer_inits(&mut puppet, &answer);
             let status = puppet.world.status(puppet.left).remove(0);
             if let Some((failed, _)) = status.last_failure {
                 break failed;
@@ -215,11 +222,7 @@ fn a_cookie_and_then_silence_is_silence() {
     let mut puppet = Puppet::new(&Site::default(), calm());
     puppet.world.connect(puppet.left, Site::TUNNEL);
     puppet.world.run_for(Duration::from_millis(50));
-    let (header, _) = puppet.sent().remove(0);
-    puppet.spis.0 = header.initiator_spi;
-    puppet.initiator = false;
-    let answer = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
-    puppet.send(message::encode(&answer, &[notify(NotifyType::COOKIE, &[9; 64])]));
+    assert_eq!(answer_inits(&mut puppet, &notify(NotifyType::COOKIE, &[9; 64])), 1);
     let failed = loop {
         puppet.world.run_for(Duration::from_millis(500));
         if let Some((failed, _)) = puppet.world.status(puppet.left).remove(0).last_failure {
@@ -236,11 +239,7 @@ fn a_peer_that_knows_no_ikev2_is_named() {
     let mut puppet = Puppet::new(&Site::default(), calm());
     puppet.world.connect(puppet.left, Site::TUNNEL);
     puppet.world.run_for(Duration::from_millis(50));
-    let (header, _) = puppet.sent().remove(0);
-    puppet.spis.0 = header.initiator_spi;
-    puppet.initiator = false;
-    let answer = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
-    puppet.send(message::encode(&answer, &[notify(NotifyType::INVALID_MAJOR_VERSION, &[])]));
+    assert_eq!(answer_inits(&mut puppet, &notify(NotifyType::INVALID_MAJOR_VERSION, &[])), 1);
     puppet.world.run_for(crate::SETTLED);
     let kind = crate::failure(&puppet.world, puppet.left, Site::TUNNEL);
     assert_eq!(kind, Some(FailureKind::OtherVersion));
