@@ -137,7 +137,7 @@ impl Config {
         bindings(&self.tunnels, self.choice)
     }
 
-    /// What the kernel is to look at.
+    /// Returns the marks and interfaces of the tunnels that may be in the kernel, which compares packets with them.
     pub(super) fn kernel_bindings(&self) -> Bindings {
         let names = self.tunnels.keys().filter(|name| self.choice_of(name) != Choice::Userspace);
         names.map(|name| (name.clone(), self.binding(name))).collect()

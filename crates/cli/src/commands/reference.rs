@@ -1,8 +1,8 @@
-//! What the manual pages of `vpnctl` say beside its arguments.
+//! The facts for the manual pages of `vpnctl` that its arguments do not contain.
 
 use crate::manual::{Reference, named};
 
-/// What the manual pages of `vpnctl` say beside its arguments.
+/// Returns the facts for the manual pages of `vpnctl` that its arguments do not contain.
 pub fn reference() -> Reference {
     let mut reference = Reference::of_command();
     reference.exit_status.extend(named(&[("3", "No vpnd answers on the socket.")]));

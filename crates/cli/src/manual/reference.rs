@@ -16,11 +16,11 @@ pub struct Program {
     pub arguments: fn() -> Command,
     /// The headings of its commands.
     pub headings: &'static [Heading],
-    /// What its pages say beside the arguments.
+    /// Returns the facts for its pages that the arguments do not contain.
     pub reference: fn() -> io::Result<Reference>,
 }
 
-/// What the pages of a program say beside its arguments.
+/// The facts for the manual pages of a program that its arguments do not contain.
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// The section of the manual: daemons are in 8, commands in 1.

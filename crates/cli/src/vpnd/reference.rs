@@ -1,11 +1,11 @@
-//! What the manual pages of `vpnd` say beside its arguments.
+//! The facts for the manual pages of `vpnd` that its arguments do not contain.
 
 use super::configuration_page;
 use crate::config::Config;
 use crate::manual::{Reference, named};
 use std::io;
 
-/// What the manual pages of `vpnd` say beside its arguments, and the page of vpnd.toml.
+/// Returns the facts for the manual pages of `vpnd` that its arguments do not contain, and the page of vpnd.toml.
 ///
 /// # Errors
 /// Where that page cannot be rendered.
