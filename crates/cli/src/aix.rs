@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use daemon::{
     configuration, connect, done, find, named_configuration, needs_daemon, not_kept, socket,
-    tell_kept, tunnels,
+    started_with, tell_kept, tunnels,
 };
 use flags::Flags;
 use trouble::Trouble;

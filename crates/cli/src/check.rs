@@ -3,12 +3,13 @@
 mod findings;
 
 use crate::config::Config;
+use crate::daemon::SourceError;
 use crate::kernel_traffic;
-use crate::policy_file;
 use crate::preflight;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
 use clap::ValueEnum;
+use host::policy_file;
 use policy::{
     AdditionalKe, AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group,
     IkeProposal, IkeTunnel, Lifetime, Pfs, Policy, RangeKind, Role, Selector,
@@ -55,8 +56,9 @@ pub struct Outcome {
 /// Reads a policy, and the certificates that it needs.
 pub fn check(request: &Request<'_>) -> Outcome {
     let Request { file, config, lenient, format, colour } = *request;
-    let read =
-        policy_file::read_with(file, lenient, &config.planes().bindings()).and_then(|read| {
+    let read = policy_file::read_with(file, lenient, &config.planes().bindings())
+        .map_err(SourceError::from)
+        .and_then(|read| {
             kernel_traffic::check(&read, config)?;
             Ok(read)
         });

@@ -11,10 +11,10 @@ use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
 use crate::filter::{self, FilterSettings};
 use crate::kernel_traffic;
-use crate::policy_file::PolicyFileError;
 use crate::preflight::{self, Surroundings};
 use crate::wireshark::{self, KeyDirectoryError};
 use ::crypto::CryptoProviders;
+use host::policy_file::PolicyFileError;
 use host::socket_file::SocketFile;
 use policy::Policy;
 use sd_notify::NotifyState;
@@ -58,7 +58,7 @@ mod workers;
 pub use logging::{LevelControl, follow, start as start_log};
 pub use privilege::PrivilegeError;
 pub use service::Daemon;
-pub use source::Source;
+pub use source::{Source, SourceError};
 
 /// The exit status if the configuration or the policy has an error (EX_CONFIG of sysexits.h): only the operator can help, and
 /// systemd does not start `vpnd` again (`RestartPreventExitStatus=`).
@@ -89,9 +89,9 @@ pub enum StartupError {
     /// The configuration file.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The policy file.
+    /// The policy.
     #[error(transparent)]
-    Policy(#[from] PolicyFileError),
+    Policy(#[from] SourceError),
     /// The control socket.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -140,9 +140,7 @@ impl StartupError {
     /// Returns `true` if the text of a file is wrong, so that another attempt ends the same. A file that is not there, or a
     /// policy store that another process has, may be another thing a moment later.
     fn is_in_a_text(&self) -> bool {
-        use PolicyFileError::{
-            Changeable, Invalid, Irregular, NotInKernel, NotUtf8, Store, TooLarge,
-        };
+        use PolicyFileError::{Changeable, Invalid, Irregular, NotUtf8, TooLarge};
         use vpn::store::StoreError;
         match self {
             Self::Config(error) => matches!(
@@ -152,20 +150,16 @@ impl StartupError {
                     | ConfigError::Changeable { .. }
                     | ConfigError::Manual { .. }
             ),
-            Self::Policy(Store(error)) => matches!(
+            Self::Policy(SourceError::Store(error)) => matches!(
                 error,
                 StoreError::Changeable { .. }
                     | StoreError::Damaged(_)
                     | StoreError::Unreadable { .. }
             ),
-            Self::Policy(error) => matches!(
+            Self::Policy(SourceError::NotInKernel(_)) => true,
+            Self::Policy(SourceError::File(error)) => matches!(
                 error,
-                Irregular(_)
-                    | TooLarge(_)
-                    | NotUtf8 { .. }
-                    | Changeable { .. }
-                    | Invalid(_)
-                    | NotInKernel(_)
+                Irregular(_) | TooLarge(_) | NotUtf8 { .. } | Changeable { .. } | Invalid(_)
             ),
             _ => false,
         }
@@ -209,7 +203,7 @@ fn run_gateway(options: &Options, config: &Config, logging: Logging) -> Result<(
     privilege::check()?;
     let source = Source::find(options.policy.as_deref(), options.lenient, config)?;
     let file = source.read()?;
-    kernel_traffic::check(&file, config)?;
+    kernel_traffic::check(&file, config).map_err(SourceError::from)?;
     if options.policy.is_none() && file.policy.tunnels.is_empty() {
         warn!("{source} has no tunnel; define some with: vpnctl policy put FILE");
     }

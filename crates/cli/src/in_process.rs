@@ -3,7 +3,7 @@
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat, LogLevel};
 use crate::daemon::{StartupError, logging, memory};
-use crate::policy_file::{self, PolicyFileError};
+use host::policy_file::{self, PolicyFileError};
 use policy::{Bindings, Policy};
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -1,17 +1,22 @@
 //! Traffic that the kernel's policies cannot express, of tunnels that are to use the kernel's IPsec.
 
 use crate::config::Config;
-use crate::policy_file::{PolicyFile, PolicyFileError};
 use esp::plane::TrafficSelectors;
+use host::policy_file::PolicyFile;
 use vpn::planes::Choice;
 use xfrm::Flow;
+
+/// Tunnels whose traffic the kernel cannot express, one text for all.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotInKernel(String);
 
 /// Checks that the kernel can express the traffic of each tunnel with `dataplane = "xfrm"`. With `"auto"`, the
 /// userspace plane serves the others.
 ///
 /// # Errors
 /// With each tunnel that it cannot express, its place in the file, and a cure.
-pub fn check(file: &PolicyFile, config: &Config) -> Result<(), PolicyFileError> {
+pub fn check(file: &PolicyFile, config: &Config) -> Result<(), NotInKernel> {
     let planes = config.planes();
     let is_in_kernel = |name: &str| planes.choice_of(name) == Choice::Xfrm;
     let children = file.policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
@@ -29,7 +34,7 @@ pub fn check(file: &PolicyFile, config: &Config) -> Result<(), PolicyFileError> 
         ))
     });
     let refused: Vec<String> = refused.collect();
-    if refused.is_empty() { Ok(()) } else { Err(PolicyFileError::NotInKernel(refused.join("\n"))) }
+    if refused.is_empty() { Ok(()) } else { Err(NotInKernel(refused.join("\n"))) }
 }
 
 #[cfg(test)]

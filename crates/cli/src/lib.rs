@@ -4,7 +4,7 @@
 //! vpnctl ── commands/NAME.rs ── control::Client ══ socket ══ daemon/server.rs ── daemon/service.rs ── vpn::Gateway
 //!               │                                                                    │
 //!           report/ (text)                                                       view/ (gateway's values → protocol)
-//! vpnd ──── vpnd/NAME.rs ── check.rs, demo.rs, daemon.rs ── config.rs, policy_file.rs, certificates.rs
+//! vpnd ──── vpnd/NAME.rs ── check.rs, demo.rs, daemon.rs ── config.rs, daemon/source.rs, certificates.rs
 //! ```
 //!
 //! The protocol is the crate `control`, conversion the crate `convert`, the demo and the experiments the crate `lab`.
@@ -34,7 +34,7 @@
 //! | Where does the daemon start, reload and stop? | `daemon.rs`, `daemon/reload.rs` |
 //! | Who may connect, and what may the daemon do? | `daemon/server.rs`, `daemon/privilege.rs`, `daemon/confinement.rs` |
 //! | Where are the settings of `vpnd.toml`, and the rule for the control socket? | `config/`, `control_socket.rs` |
-//! | Where are policy and certificates read? | `daemon/source.rs`, `policy_file.rs`, `store.rs`, `certificates.rs` |
+//! | Where are policy and certificates read? | `daemon/source.rs`, `store.rs`, `certificates.rs`; the policy file: `policy_file.rs` of crate `host` |
 //! | Where does an answer get its fields, and its text? | `view.rs`, `view/`; `report.rs`, `report/` |
 //! | Where is a state explained, or judged? | `why/`, `health/`, `support/`; `src/findings/` of crate `vpn` |
 //! | Who warns of settings that do nothing or lock out? | the table in `preflight.rs`; `*_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |
@@ -71,10 +71,10 @@ mod lockout;
 pub mod manual;
 mod offload_advice;
 pub mod pki;
-pub mod policy_file;
 pub mod policy_new;
 mod preflight;
 pub mod probe;
+mod programs;
 pub mod proxy;
 pub mod report;
 pub mod sa_file;

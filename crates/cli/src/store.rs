@@ -1,9 +1,7 @@
-//! The operations on the policy store, for a running daemon and for `vpnctl` if none runs.
+//! The operations on the policy store, for a running daemon and for `vpnd offline` if none runs.
 
 mod access;
 pub mod command;
-
-pub use access::Access;
 
 use crate::config::Config;
 use crate::preflight;
@@ -103,7 +101,7 @@ pub fn without_daemon(
         prepared.warnings.extend(preflight::before_the_start(policy, config));
         Reply::Stored(prepared.describe(directory, dry_run))
     };
-    let wrong = || Refusal::new(RefusalCode::NotPossible, "only a running vpnd can do that");
+    let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
     if dry_run {
         let database = Store::look(directory).map_err(unusable)?;
         let prepared = prepare(&database, command, &bindings).ok_or_else(wrong)??;

@@ -8,6 +8,7 @@ mod exec;
 mod guard;
 mod install;
 mod listen_ike;
+mod offline;
 mod proxy;
 mod reference;
 mod release;
@@ -37,6 +38,8 @@ crate::commands::table::commands! {
         "This machine" {
             Install(install::Install),
             Uninstall(install::Uninstall),
+            // Hidden, and so below the last heading, whose number of commands does not count.
+            Offline(offline::Offline),
         }
     }
 }

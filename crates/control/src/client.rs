@@ -43,6 +43,17 @@ pub enum ClientError {
         /// The mistake in the answer.
         why: String,
     },
+    /// A program that this one started to answer has ended.
+    #[error(
+        "{} ended without an answer: {source}\n  use the vpnd that came with this program",
+        .program.display()
+    )]
+    Ended {
+        /// The program.
+        program: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The daemon refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -73,8 +84,11 @@ pub struct Sent(io::Result<()>);
 
 /// A connection to a daemon, which closes one that asks nothing for a minute: the next command then makes another.
 pub struct Client {
+    /// The socket, or the program that answers.
     path: PathBuf,
     stream: BufReader<UnixStream>,
+    /// A socket of this path can be connected to again.
+    has_socket: bool,
 }
 
 impl Client {
@@ -90,7 +104,13 @@ impl Client {
             io::ErrorKind::PermissionDenied => ClientError::Permission(path.to_owned()),
             _ => ClientError::Broken { path: path.to_owned(), source: error },
         })?;
-        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream), has_socket: true })
+    }
+
+    /// Asks a program at the other end of a stream, for example a child process that has it as standard input. The
+    /// stream is never connected again.
+    pub fn over(stream: UnixStream, program: PathBuf) -> Self {
+        Self { path: program, stream: BufReader::new(stream), has_socket: false }
     }
 
     /// Connects again, with the same time limit.
@@ -121,7 +141,8 @@ impl Client {
             .expect("a request has only string keys");
         line.push(b'\n');
         let mut sent = self.stream.get_mut().write_all(&line);
-        if sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
+        let is_closed = sent.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        if is_closed && self.has_socket {
             // Nothing of the command has arrived. A client that the daemon refuses is refused again.
             self.reconnect()?;
             sent = self.stream.get_mut().write_all(&line);
@@ -144,7 +165,8 @@ impl Client {
                 .unwrap_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof));
             return Err(match source.kind() {
                 io::ErrorKind::PermissionDenied => ClientError::Permission(self.path.clone()),
-                _ => ClientError::Broken { path: self.path.clone(), source },
+                _ if self.has_socket => ClientError::Broken { path: self.path.clone(), source },
+                _ => ClientError::Ended { program: self.path.clone(), source },
             });
         }
         let response: Response = serde_json::from_slice(&answer).map_err(|error| {
@@ -221,6 +243,24 @@ impl AsFd for Client {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_stream_is_asked_until_its_other_end_is_closed() {
+        let (ours, theirs) = UnixStream::pair().expect("the system has sockets");
+        let mut client = Client::over(ours, "/usr/bin/vpnd".into());
+        let answer = Response::new(Ok(Reply::Done)).line();
+        (&theirs).write_all(&answer).expect("the client is there");
+        assert!(matches!(client.ask(Command::Overview), Ok(Reply::Done)));
+        let mut request = String::new();
+        BufReader::new(&theirs).read_line(&mut request).expect("it has asked");
+        assert!(request.contains("overview"), "{request}");
+        drop(theirs);
+        for _ in 0..2 {
+            let error = client.ask(Command::Overview).expect_err("nobody is there");
+            assert!(matches!(error, ClientError::Ended { .. }), "{error}");
+            assert!(error.to_string().starts_with("/usr/bin/vpnd ended without an answer"));
+        }
+    }
 
     #[test]
     fn a_client_that_was_idle_connects_again_and_a_refused_one_gives_up() {

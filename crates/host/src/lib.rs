@@ -47,7 +47,7 @@
 //! | How does a thread act in the plane's network namespace? | `namespace.rs` |
 //! | What advice does an error of the system carry? | `system.rs`; of the file of TUN devices: `tun_file.rs` |
 //! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`, `firewall.rs`, `firewall/` |
-//! | How are files locked and replaced, sockets owned? Who may change a file? | `lock.rs`, `replace.rs`, `socket_file.rs`, `writers.rs` |
+//! | How are files locked and replaced, sockets owned? Who may change a file? | `lock.rs`, `replace.rs`, `socket_file.rs`, `writers.rs`; of a policy file also `policy_file.rs` |
 //! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
 //! | How does a range of addresses become prefixes? | `prefix.rs` |
 //!
@@ -68,6 +68,7 @@ pub mod lock;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
+pub mod policy_file;
 mod prefix;
 pub mod replace;
 mod routes;

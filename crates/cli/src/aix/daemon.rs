@@ -2,6 +2,7 @@
 
 use super::Trouble;
 use crate::config::{Config, Found};
+use crate::control_socket::{DEFAULT_CONFIGURATION, NO_CONFIGURATION};
 use control::client::{Client, ClientError};
 use control::protocol::{Command, Reply, Tunnel};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,14 @@ pub(super) fn named_configuration() -> Option<PathBuf> {
 /// The configuration that the daemon is started with.
 pub(super) fn configuration() -> Result<Found, Trouble> {
     Config::find(named_configuration().as_deref()).map_err(|error| Trouble::new(error.to_string()))
+}
+
+/// As [`configuration`], for `vpnd offline`, which tells of a file that it cannot use.
+pub(super) fn started_with() -> PathBuf {
+    named_configuration().unwrap_or_else(|| match Path::new(DEFAULT_CONFIGURATION).try_exists() {
+        Ok(false) => NO_CONFIGURATION.into(),
+        _ => DEFAULT_CONFIGURATION.into(),
+    })
 }
 
 /// The daemon's control socket. A configuration that cannot be read counts as absent: the daemon itself tells what is

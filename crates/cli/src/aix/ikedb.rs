@@ -1,12 +1,11 @@
 //! `ikedb`: the policy database.
 
-use super::{Flags, Trouble, configuration, find, starting};
-use crate::control_socket;
+use super::{Flags, Trouble, find, socket, started_with, starting};
 use crate::convert::Convert;
-use crate::policy_file;
+use crate::programs::Offline;
 use crate::report::plain;
-use crate::store::Access;
 use control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
+use host::policy_file;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -58,21 +57,20 @@ pub(super) fn run(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> 
 
 /// Asks the daemon, or where none runs, works on the store that `startsrc` has it start with.
 fn ask(command: Command) -> Result<Reply, Trouble> {
-    let mut access = match find()? {
-        Some(client) => Access::Daemon(client),
+    let mut client = match find()? {
+        Some(client) => client,
         None => {
-            let config = configuration()?.config;
-            let silent = Some(control_socket::of_daemon(None, &config.control.socket));
             if let Some(file) = starting::policy_file() {
                 eprintln!(
                     "ikedb: warning: startsrc has vpnd run {file}, and not this database, as long as that file is there"
                 );
             }
-            let path = config.policy.directory.clone();
-            Access::Directory { path, silent, config: Box::new(config) }
+            let (config, silent) = (started_with(), socket());
+            Offline { config: Some(&config), silent: Some(&silent), ..Offline::default() }
+                .start()?
         }
     };
-    access.ask(command).map_err(|error| {
+    client.ask(command).map_err(|error| {
         let trouble = Trouble::from(error);
         // Where the store speaks of options, it means those of vpnctl.
         Trouble { message: trouble.message.replace("with --force", "with -F"), ..trouble }

@@ -1,11 +1,12 @@
 //! `startsrc`: starts `vpnd` as a service of systemd, or detached from the terminal where systemd does not run.
 
 use super::{Trouble, named_configuration};
+use crate::programs;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// There while systemd runs this machine (sd_booted(3)).
@@ -62,7 +63,7 @@ fn detached() -> Result<String, Trouble> {
     options.read(true).append(true).create(true).mode(0o600);
     let mut log = options.open(LOG).map_err(|error| cannot(&format!("write {LOG}"), error))?;
     let begun = log.seek(SeekFrom::End(0)).unwrap_or(0);
-    let program = program();
+    let program = programs::vpnd();
     let mut command = Command::new(&program);
     command.arg("start");
     let stored = match policy_file() {
@@ -88,12 +89,6 @@ fn detached() -> Result<String, Trouble> {
             Err(Trouble::new(format!("{end}\n{}", tail(&mut log, begun))))
         }
     }
-}
-
-/// The daemon beside this program; otherwise the one that the shell would find.
-fn program() -> PathBuf {
-    let beside = std::env::current_exe().map(|own| own.with_file_name("vpnd"));
-    beside.ok().filter(|path| path.exists()).unwrap_or_else(|| PathBuf::from("vpnd"))
 }
 
 /// Waits for the line that says that the daemon is ready; `false` if it ends without one.

@@ -1,5 +1,6 @@
 //! The failure of a command of AIX, as it is printed.
 
+use crate::programs::ProgramError;
 use control::client::ClientError;
 use std::io;
 
@@ -25,6 +26,12 @@ impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Self {
         let is_broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
         Self { is_broken_pipe, ..Self::new(format!("cannot write: {error}")) }
+    }
+}
+
+impl From<ProgramError> for Trouble {
+    fn from(error: ProgramError) -> Self {
+        Self::new(error.to_string())
     }
 }
 

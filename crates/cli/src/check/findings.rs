@@ -1,6 +1,7 @@
 //! Findings as JSON; the shape is in `docs/policy-diagnostics.md`.
 
-use crate::policy_file::{PolicyFile, PolicyFileError};
+use crate::daemon::SourceError;
+use host::policy_file::{PolicyFile, PolicyFileError};
 use policy::xml::{Diagnostic, Severity};
 use serde::Serialize;
 use std::path::Path;
@@ -39,7 +40,7 @@ struct Place<'a> {
 /// One object with all findings, and a final newline.
 pub(super) fn json(
     file: &Path,
-    read: &Result<PolicyFile, PolicyFileError>,
+    read: &Result<PolicyFile, SourceError>,
     remarks: &[String],
 ) -> String {
     let apart = |message| Finding { severity: "warning", message, help: None, place: None };
@@ -52,7 +53,7 @@ pub(super) fn json(
             let findings = findings.chain(others.map(|text| apart(text))).collect();
             (read.policy.tunnels.len(), 0, findings)
         }
-        Err(PolicyFileError::Invalid(errors)) => {
+        Err(SourceError::File(PolicyFileError::Invalid(errors))) => {
             (0, errors.omitted(), errors.iter().map(finding).collect())
         }
         Err(_) => (0, 0, vec![Finding { severity: "error", ..apart(&refusal) }]),

@@ -43,9 +43,9 @@ impl Failure {
             Self::Other(error) => eprintln!("{program}: {error}"),
         }
         match self {
-            Self::Client(ClientError::Refused(_)) | Self::Output(_) | Self::Other(_) => {
-                ExitCode::FAILURE
-            }
+            Self::Client(ClientError::Refused(_) | ClientError::Ended { .. })
+            | Self::Output(_)
+            | Self::Other(_) => ExitCode::FAILURE,
             Self::Client(_) => ExitCode::from(3),
         }
     }

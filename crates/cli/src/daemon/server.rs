@@ -1,9 +1,7 @@
 //! The answering side of the control protocol: who may connect, how much a client may send and how long it may take.
 
 use crate::view;
-use control::protocol::{
-    Command, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Response, VERSION, parse,
-};
+use control::protocol::{Command, MAX_REQUEST, Refusal, RefusalCode, Reply, Response, parse};
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -151,7 +149,7 @@ struct Slots {
 
 /// Tells a client that there are too many, without waiting for it: a fresh socket takes one short line at once.
 fn turn_away(stream: &UnixStream, refusal: &Refusal) {
-    if let Err(error) = stream.try_write(&line(&Response::new(Err(refusal.clone())))) {
+    if let Err(error) = stream.try_write(&Response::new(Err(refusal.clone())).line()) {
         debug!(%error, "a control connection ended early");
     }
 }
@@ -209,7 +207,7 @@ async fn converse<S: Service>(
             }
             Err(refusal) => Err(refusal),
         };
-        timeout(limits.write, writer.write_all(&line(&Response::new(outcome)))).await??;
+        timeout(limits.write, writer.write_all(&Response::new(outcome).line())).await??;
         if !whole {
             // Where the next request would begin is unknown.
             return Ok(());
@@ -246,7 +244,7 @@ async fn watch<S: Service>(
 ) -> io::Result<()> {
     // Before the answer, so that nothing falls between.
     let mut events = service.events();
-    writer.write_all(&line(&Response::new(Ok(Reply::Done)))).await?;
+    writer.write_all(&Response::new(Ok(Reply::Done)).line()).await?;
     let mut nothing = [0];
     loop {
         let event = tokio::select! {
@@ -264,23 +262,11 @@ async fn watch<S: Service>(
             if !happening.concerns(names) {
                 continue;
             }
-            let line = line(&Response::event(happening));
+            let line = Response::event(happening).line();
             tokio::select! {
                 written = writer.write_all(&line) => written?,
                 _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
             }
         }
     }
-}
-
-fn line(response: &Response) -> Zeroizing<Vec<u8>> {
-    let octets = serde_json::to_vec(response).unwrap_or_else(|error| {
-        // Only a value that JSON cannot hold leads here; the client is told rather than left waiting.
-        let refusal = Refusal::new(RefusalCode::BadRequest, error.to_string());
-        serde_json::to_vec(&Response { version: VERSION, outcome: Outcome::Error(refusal) })
-            .expect("a refusal is strings")
-    });
-    let mut octets = Zeroizing::new(octets);
-    octets.push(b'\n');
-    octets
 }

@@ -1,12 +1,27 @@
 //! The source of the daemon's policy.
 
 use crate::config::Config;
-use crate::policy_file::{self, PolicyFile, PolicyFileError};
+use crate::kernel_traffic::NotInKernel;
+use host::policy_file::{self, PolicyFile, PolicyFileError};
 use policy::Bindings;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vpn::store::Store;
+use vpn::store::{Store, StoreError};
+
+/// The daemon cannot run the policy.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The policy file cannot be used.
+    #[error(transparent)]
+    File(#[from] PolicyFileError),
+    /// The policy store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The kernel is to serve tunnels whose traffic its policies cannot express.
+    #[error(transparent)]
+    NotInKernel(#[from] NotInKernel),
+}
 
 /// The source from which the daemon reads its policy at the start and at each reload.
 #[derive(Clone, Debug)]
@@ -29,11 +44,7 @@ impl Source {
     ///
     /// # Errors
     /// As [`Source::open_store`].
-    pub fn find(
-        file: Option<&Path>,
-        lenient: bool,
-        config: &Config,
-    ) -> Result<Self, PolicyFileError> {
+    pub fn find(file: Option<&Path>, lenient: bool, config: &Config) -> Result<Self, SourceError> {
         let bindings = config.planes().bindings();
         if let Some(path) = file {
             return Ok(Self::File { path: path.to_owned(), lenient, bindings });
@@ -49,18 +60,18 @@ impl Source {
     ///
     /// # Errors
     /// Where another daemon has it, or it cannot be read.
-    pub fn open_store(directory: &Path) -> Result<Self, PolicyFileError> {
+    pub fn open_store(directory: &Path) -> Result<Self, SourceError> {
         Ok(Self::Store(Arc::new(Mutex::new(Store::open(directory)?))))
     }
 
     /// Reads the policy.
     ///
     /// # Errors
-    /// As [`PolicyFileError`], all errors at once.
-    pub fn read(&self) -> Result<PolicyFile, PolicyFileError> {
+    /// As [`SourceError`], all errors of a file at once.
+    pub fn read(&self) -> Result<PolicyFile, SourceError> {
         match self {
             Self::File { path, lenient, bindings } => {
-                policy_file::read_with(path, *lenient, bindings)
+                Ok(policy_file::read_with(path, *lenient, bindings)?)
             }
             Self::Store(store) => Ok(lock(store).refresh()?.into()),
         }

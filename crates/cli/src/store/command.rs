@@ -1,14 +1,15 @@
 //! `vpnctl policy …`: its arguments, and what it prints where.
 
-use super::Access;
+use super::access;
 use crate::check;
 use crate::completions::kinds;
 use crate::config::{Config, ConfigError};
-use crate::policy_file::{self, PolicyFileError};
+use crate::programs::ProgramError;
 use crate::report::{self, Colour};
 use clap::{Args, Subcommand};
 use control::client::ClientError;
 use control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
+use host::policy_file::{self, PolicyFileError};
 use policy::xml::Diagnostics;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -201,6 +202,9 @@ pub enum CommandError {
     /// The daemon, or the store.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// `vpnd`, which works on the store while no daemon runs, cannot be started.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] PolicyFileError),
@@ -240,10 +244,10 @@ impl StoreCommand {
                     recursive: get.recursive,
                     keys: !get.hide_keys,
                 };
-                let mut access = Access::open(control, get.place.directory.as_deref())?;
-                match access.ask(Command::PolicyGet(wanted))? {
+                let mut client = access::open(control, get.place.directory.as_deref())?;
+                match client.ask(Command::PolicyGet(wanted))? {
                     Reply::Policy(PolicyText(text)) => out.write_all(text.as_bytes())?,
-                    reply => return Err(access.unexpected(&reply).into()),
+                    reply => return Err(client.unexpected(&reply).into()),
                 }
             }
             Self::Delete(delete) => {
@@ -316,14 +320,14 @@ impl Diff {
             self.put.run(file, true, true, control, out, colour)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut access = Access::open(control, self.put.place.directory.as_deref())?;
-        match access.ask(Command::Reload { dry_run: true, undo_after_seconds: None })? {
+        let mut client = access::open(control, self.put.place.directory.as_deref())?;
+        match client.ask(Command::Reload { dry_run: true, undo_after_seconds: None })? {
             Reply::Reloaded(reloaded) if self.put.json => print_json(out, &reloaded)?,
             Reply::Reloaded(reloaded) => {
                 reloaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
                 write!(out, "{}", report::reloaded(&reloaded, colour))?;
             }
-            reply => return Err(access.unexpected(&reply).into()),
+            reply => return Err(client.unexpected(&reply).into()),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -336,11 +340,11 @@ fn read(path: &Path) -> Result<PutPolicy, PolicyFileError> {
     Ok(PutPolicy { file: file.name, text: PolicyText(file.text), ..PutPolicy::default() })
 }
 
-fn change(control: &Path, place: &Place, command: Command) -> Result<Stored, ClientError> {
-    let mut access = Access::open(control, place.directory.as_deref())?;
-    match access.ask(command)? {
+fn change(control: &Path, place: &Place, command: Command) -> Result<Stored, CommandError> {
+    let mut client = access::open(control, place.directory.as_deref())?;
+    match client.ask(command)? {
         Reply::Stored(stored) => Ok(stored),
-        reply => Err(access.unexpected(&reply)),
+        reply => Err(client.unexpected(&reply).into()),
     }
 }
 

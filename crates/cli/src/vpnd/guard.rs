@@ -5,8 +5,7 @@ mod watch;
 use super::{configured, other};
 use crate::commands::{Failure, Run, Session};
 use crate::config::{Config, ConfigError, Esp, Found};
-use crate::daemon::Source;
-use crate::policy_file::PolicyFileError;
+use crate::daemon::{Source, SourceError};
 use crate::report::duration;
 use clap::Args;
 use serde::Serialize;
@@ -71,7 +70,7 @@ enum Unusable {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Policy(#[from] PolicyFileError),
+    Policy(#[from] SourceError),
     #[error(transparent)]
     Settings(#[from] vpn::StartError),
 }

@@ -395,7 +395,7 @@ fn configurations_of_linux_are_converted_into_the_database() {
     assert!(bench.run("ikedb -cF -l ipsec.conf -k ipsec.secrets").status == Some(0));
     let told = bench.run("ikedb -c -l ipsec.conf -k ipsec.secrets -f net.xml");
     assert_eq!(told.status, Some(0), "{}", told.error);
-    let file = cli::policy_file::read(&bench.path("net.xml"));
+    let file = host::policy_file::read(&bench.path("net.xml"));
     assert_eq!(file.expect("a policy").policy.tunnels[0].name, "net");
 }
 

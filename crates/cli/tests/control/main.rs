@@ -6,6 +6,7 @@ mod aix_kept;
 mod completions;
 mod health;
 mod metrics;
+mod offline;
 mod policy_store;
 mod protocol;
 mod running;

@@ -45,7 +45,7 @@ impl Fixture {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let policy = directory.path().join("policy.xml");
         write_private(&policy, SAMPLE);
-        let read = cli::policy_file::read(&policy).expect("the sample is valid");
+        let read = host::policy_file::read(&policy).expect("the sample is valid");
         let memory = MemoryGateway::new(Arc::new(read.policy));
         let keeper = Arc::new(Keeper::new(certificates(directory.path())));
         let daemon = Daemon::new(
@@ -525,7 +525,7 @@ fn with_server(limits: Limits, test: impl AsyncFnOnce(PathBuf)) {
     let path = directory.path().join("control.sock");
     let policy = directory.path().join("policy.xml");
     write_private(&policy, SAMPLE);
-    let read = cli::policy_file::read(&policy).expect("the sample is valid");
+    let read = host::policy_file::read(&policy).expect("the sample is valid");
     let memory = MemoryGateway::new(Arc::new(read.policy));
     let keeper = Arc::new(Keeper::new(certificates(directory.path())));
     let service = Arc::new(Daemon::new(

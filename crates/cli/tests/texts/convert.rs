@@ -187,7 +187,7 @@ fn the_command_writes_files_of_its_own() {
         document.expect("it is there").contains(&said),
         "docs/from-strongswan.md is stale:\n{said}"
     );
-    assert_eq!(cli::policy_file::read(&path("policy.xml")).expect("a policy").warnings.len(), 0);
+    assert_eq!(host::policy_file::read(&path("policy.xml")).expect("a policy").warnings.len(), 0);
     cli::config::Config::read(&path("vpnd.toml")).expect("settings");
 
     let again = vpnctl(&arguments);

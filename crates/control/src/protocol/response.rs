@@ -10,7 +10,7 @@ use super::happening::Happening;
 use super::manual::{ManualSaInfo, SaList, SaName, SaRemoved};
 use super::offload::{OffloadInfo, ResyncInfo};
 use super::overview::Overview;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, RefusalCode};
 use super::reload::Reloaded;
 use super::stored::{PolicyText, Stored};
 use super::trace::TraceInfo;
@@ -55,6 +55,19 @@ impl Response {
             Err(refusal) => Outcome::Error(refusal),
         };
         Self { version: VERSION, outcome }
+    }
+
+    /// The line that a client reads, with its newline.
+    pub fn line(&self) -> Zeroizing<Vec<u8>> {
+        let octets = serde_json::to_vec(self).unwrap_or_else(|error| {
+            // Only a value that JSON cannot hold leads here; the client is told rather than left waiting.
+            let refusal = Refusal::new(RefusalCode::BadRequest, error.to_string());
+            serde_json::to_vec(&Self { version: VERSION, outcome: Outcome::Error(refusal) })
+                .expect("a refusal is strings")
+        });
+        let mut octets = Zeroizing::new(octets);
+        octets.push(b'\n');
+        octets
     }
 }
 

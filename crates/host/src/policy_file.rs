@@ -1,9 +1,9 @@
 //! The policy as a file: who may have written it, who may read it, what is in it.
 
-use host::writers::{Changeable, check_file};
-use nix::fcntl::OFlag;
+use crate::writers::{Changeable, check_file};
 use policy::xml::{Definitions, Diagnostic, Diagnostics, Loaded, Options};
 use policy::{Bindings, Policy};
+use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -44,7 +44,7 @@ fn help(error: &io::Error) -> &'static str {
 }
 
 /// A policy file cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum PolicyFileError {
     /// It cannot be read.
     #[error("cannot read the policy {}: {source}{}", .path.display(), help(source))]
@@ -88,13 +88,9 @@ pub enum PolicyFileError {
     /// It has errors, listed here.
     #[error("{0}")]
     Invalid(Diagnostics),
-    /// The kernel is to serve tunnels whose traffic its policies cannot express; this says which.
-    #[error("{0}")]
-    NotInKernel(String),
-    /// The policy store cannot be read.
-    #[error(transparent)]
-    Store(#[from] vpn::store::StoreError),
 }
+
+policy::readable_debug!(PolicyFileError);
 
 /// The text of a policy file, whatever it may be worth.
 pub struct PolicyText {
@@ -144,7 +140,7 @@ pub fn text(path: &Path) -> Result<PolicyText, PolicyFileError> {
     }
     let unreadable = |source| PolicyFileError::Read { path: path.to_owned(), source };
     // Nobody may be there to write into a pipe: opening it is not to wait for that.
-    let nonblocking = OFlag::O_NONBLOCK.bits();
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     let file =
         File::options().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
@@ -196,6 +192,7 @@ impl From<Loaded> for PolicyFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, Mode, mkfifoat};
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
@@ -235,7 +232,7 @@ mod tests {
         let error = |text: &[u8]| read(&file(path, text, 0o600)).expect_err("no policy");
         assert!(matches!(read(path), Err(PolicyFileError::Directory(_))));
         let pipe = path.join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).expect("pipes can be made");
+        mkfifoat(CWD, &pipe, Mode::RUSR).expect("pipes can be made");
         assert!(matches!(read(&pipe), Err(PolicyFileError::Irregular(_))));
         assert!(matches!(read(&path.join("none")), Err(PolicyFileError::Read { .. })));
         assert!(matches!(error(b"<AIX_VPN>\xff"), PolicyFileError::NotUtf8 { at: 9, .. }));

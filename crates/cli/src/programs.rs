@@ -1,0 +1,89 @@
+//! The program `vpnd` beside this one, which does what needs the daemon's code where no daemon runs.
+
+use control::client::Client;
+use std::env;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+const VPND: &str = "vpnd";
+
+/// The program cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It is not installed.
+    #[error(
+        "this needs the program vpnd, which is neither in {} nor in the search path\n  \
+         copy the vpnd that came with this program there, or install its package",
+        .0.display()
+    )]
+    Missing(PathBuf),
+    /// The system refuses to start it.
+    #[error("cannot start {}: {source}", .program.display())]
+    Start {
+        /// The program.
+        program: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// The `vpnd` beside this program; otherwise the one that the shell would find.
+pub fn vpnd() -> PathBuf {
+    let beside = directory().map(|directory| directory.join(VPND));
+    beside.filter(|path| path.exists()).unwrap_or_else(|| VPND.into())
+}
+
+/// The directory of this program's file, also if a link led to it.
+fn directory() -> Option<PathBuf> {
+    env::current_exe().ok()?.parent().map(Path::to_owned)
+}
+
+/// The settings of `vpnd offline`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Offline<'a> {
+    /// The configuration; `None`: that of a daemon that is started here.
+    pub config: Option<&'a Path>,
+    /// The directory of the policy store; `None`: that of the configuration.
+    pub directory: Option<&'a Path>,
+    /// The socket on which no daemon answered.
+    pub silent: Option<&'a Path>,
+}
+
+impl Offline<'_> {
+    /// Starts `vpnd offline`, which answers as a daemon would, as far as that needs no daemon. It ends with the client.
+    ///
+    /// # Errors
+    /// As [`ProgramError`].
+    pub fn start(self) -> Result<Client, ProgramError> {
+        let program = vpnd();
+        let options =
+            [("--config", self.config), ("--directory", self.directory), ("--silent", self.silent)];
+        let mut command = Command::new(&program);
+        command.arg("offline").stdout(Stdio::null());
+        for (option, value) in options {
+            if let Some(value) = value {
+                command.arg(option).arg(value);
+            }
+        }
+        let started = UnixStream::pair().and_then(|(ours, theirs)| {
+            let child = command.stdin(OwnedFd::from(theirs)).spawn()?;
+            Ok((ours, child))
+        });
+        // Closes this process's copy of the child's end: otherwise nothing would tell that the child has ended.
+        drop(command);
+        match started {
+            Ok((stream, mut child)) => {
+                thread::spawn(move || child.wait());
+                Ok(Client::over(stream, program))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(ProgramError::Missing(directory().unwrap_or_default()))
+            }
+            Err(source) => Err(ProgramError::Start { program, source }),
+        }
+    }
+}

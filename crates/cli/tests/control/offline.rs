@@ -1,0 +1,124 @@
+//! `vpnd offline`, which `vpnctl` starts where no daemon runs.
+
+use control::client::Client;
+use control::protocol::{Command as Ask, GetPolicy, Outcome, RefusalCode, Reply, Response};
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+const SITE: &str = include_str!("../../../../tests/policies/site/left.xml");
+
+/// A directory with a `vpnctl` and a policy, on the file system of the programs, so that a link is enough.
+fn alone() -> tempfile::TempDir {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let vpnctl = directory.path().join("vpnctl");
+    fs::hard_link(env!("CARGO_BIN_EXE_vpnctl"), vpnctl).expect("one file system");
+    fs::write(directory.path().join("site.xml"), SITE).expect("writable");
+    fs::set_permissions(directory.path().join("site.xml"), Permissions::from_mode(0o600))
+        .expect("ours");
+    directory
+}
+
+/// Runs the `vpnctl` in a directory, in which the search path has nothing else.
+fn put(directory: &Path) -> Output {
+    let mut vpnctl = Command::new(directory.join("vpnctl"));
+    vpnctl.args(["policy", "put", "site.xml", "--directory", "store"]);
+    vpnctl.current_dir(directory).env("PATH", directory.join("none"));
+    vpnctl.output().expect("vpnctl is built")
+}
+
+#[test]
+fn a_vpnctl_without_vpnd_says_which_program_is_missing() {
+    let directory = alone();
+    let output = put(directory.path());
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let here = directory.path().canonicalize().expect("it is there");
+    let wanted = format!(
+        "vpnctl: this needs the program vpnd, which is neither in {} nor in the search path\n  \
+         copy the vpnd that came with this program there, or install its package\n",
+        here.display()
+    );
+    assert_eq!(error, wanted);
+    assert!(!directory.path().join("store").exists());
+}
+
+#[test]
+fn a_vpnd_that_ends_without_an_answer_is_told() {
+    let directory = alone();
+    let vpnd = directory.path().join("vpnd");
+    fs::write(&vpnd, "#!/bin/sh\necho \"$@\" >&2\nexit 3\n").expect("writable");
+    fs::set_permissions(&vpnd, Permissions::from_mode(0o755)).expect("ours");
+    let output = put(directory.path());
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "3 would say that no daemon answers: {error}");
+    assert!(error.contains("offline --directory store\n"), "{error}");
+    let told = error.lines().find(|line| line.starts_with("vpnctl: ")).unwrap_or_default();
+    assert!(told.contains("/vpnd ended without an answer: "), "{error}");
+    assert!(error.ends_with("\n  use the vpnd that came with this program\n"), "{error}");
+}
+
+/// The program and the other end of its standard input.
+fn start(options: &[&str]) -> (Child, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().expect("the system has sockets");
+    let mut vpnd = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+    vpnd.arg("offline").args(options).stdin(OwnedFd::from(theirs));
+    (vpnd.spawn().expect("vpnd is built"), ours)
+}
+
+#[test]
+fn commands_are_answered_until_the_client_goes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = directory.path().join("store").display().to_string();
+    let (mut vpnd, stream) =
+        start(&["--config", "none", "--directory", &store, "--silent", "none.sock"]);
+    let mut reader = BufReader::new(stream.try_clone().expect("a descriptor is left"));
+    let mut client = Client::over(stream.try_clone().expect("a descriptor is left"), "vpnd".into());
+    let get = || Ask::PolicyGet(GetPolicy::default());
+    assert!(matches!(client.ask(get()), Ok(Reply::Policy(_))));
+    let refusal = client.ask(Ask::Overview).expect_err("no daemon runs").to_string();
+    let wanted = format!(
+        "only a running vpnd can do that\n  (no vpnd is listening on none.sock, so this was tried in {store})"
+    );
+    assert_eq!(refusal, wanted);
+    (&stream).write_all(b"{}\n").expect("it reads");
+    let mut answer = String::new();
+    reader.read_line(&mut answer).expect("it answers");
+    let answer: Response = serde_json::from_str(&answer).expect("an answer");
+    let code = |outcome| match outcome {
+        Outcome::Error(refusal) => Some(refusal.code),
+        _ => None,
+    };
+    assert_eq!(code(answer.outcome), Some(RefusalCode::BadRequest));
+    assert!(!directory.path().join("store").exists(), "nothing was put into it");
+    drop((client, reader, stream));
+    assert!(vpnd.wait().expect("our child").success());
+}
+
+#[test]
+fn a_configuration_that_is_named_must_be_good() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let config = directory.path().join("vpnd.toml").display().to_string();
+    fs::write(&config, "[policy]\ndirektory = 1\n").expect("writable");
+    let (mut vpnd, stream) = start(&["--config", &config]);
+    let mut client = Client::over(stream, "vpnd".into());
+    for _ in 0..2 {
+        let error = client.ask(Ask::PolicyGet(GetPolicy::default())).expect_err("it has an error");
+        assert!(error.to_string().contains("direktory"), "{error}");
+    }
+    drop(client);
+    assert!(vpnd.wait().expect("our child").success());
+}
+
+#[test]
+fn standard_input_must_be_a_socket() {
+    let mut vpnd = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+    let output = vpnd.arg("offline").stdin(Stdio::null()).output().expect("vpnd is built");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.starts_with("vpnd: standard input is no socket ("), "{error}");
+}
