@@ -16,6 +16,7 @@ mod ike;
 mod ikedb;
 pub mod links;
 mod listing;
+mod log_level;
 mod starting;
 mod subsystems;
 mod trouble;
@@ -25,10 +26,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use daemon::{
-    configuration, connect, done, find, named_configuration, needs_daemon, not_kept, socket,
-    started_with, tell_kept, tunnels,
-};
+use daemon::{Settings, connect, done, find, named_configuration, socket, started_with, tunnels};
 use flags::Flags;
 use trouble::Trouble;
 

@@ -2,6 +2,7 @@
 
 use crate::config::FamiliesSection;
 use crate::kept;
+use control::protocol::{Refusal, RefusalCode};
 use esp::families::{Families, Family};
 use serde::Deserialize;
 use std::io;
@@ -18,6 +19,17 @@ pub struct FamilySettings {
     defaults: Families,
     file: PathBuf,
     persistent: Mutex<Persistent>,
+}
+
+/// The family of a name.
+///
+/// # Errors
+/// If no family has it.
+pub fn named(name: &str) -> Result<Family, Refusal> {
+    Family::ALL.into_iter().find(|family| family.name() == name).ok_or_else(|| {
+        let message = format!("no address family {name:?}; there are ipv4 and ipv6");
+        Refusal::new(RefusalCode::BadRequest, message)
+    })
 }
 
 /// The file.

@@ -51,6 +51,8 @@ pub struct Offline<'a> {
     pub directory: Option<&'a Path>,
     /// The socket on which no daemon answered.
     pub silent: Option<&'a Path>,
+    /// The command that the operator typed, with which remarks begin.
+    pub command: Option<&'a Path>,
 }
 
 impl Offline<'_> {
@@ -60,8 +62,12 @@ impl Offline<'_> {
     /// As [`ProgramError`].
     pub fn start(self) -> Result<Client, ProgramError> {
         let program = vpnd();
-        let options =
-            [("--config", self.config), ("--directory", self.directory), ("--silent", self.silent)];
+        let options = [
+            ("--config", self.config),
+            ("--directory", self.directory),
+            ("--silent", self.silent),
+            ("--as", self.command),
+        ];
         let mut command = Command::new(&program);
         command.arg("offline").stdout(Stdio::null());
         for (option, value) in options {

@@ -1,14 +1,9 @@
 //! `acfo`: tunables of the crypto facility, of a running daemon or of the file that it reads at its start.
 
-use super::{Flags, Trouble, configuration, find, needs_daemon, not_kept, tell_kept};
+use super::{Flags, Settings, Trouble};
 use crate::crypto::client;
-use crate::crypto::tunables::{NAMES, TunableError, Tunables};
-use ::crypto::CryptoProviders;
-use control::client::Client;
 use control::protocol::Tunable;
 use std::io::Write;
-use std::sync::Arc;
-use userspace::workers::Workers;
 
 const USAGE: &str = "\
 Usage: acfo [-d [-t tunable]]
@@ -17,6 +12,7 @@ Usage: acfo [-d [-t tunable]]
        acfo [-p] -R
        acfo -h [-t tunable]";
 
+/// Each tunable and its effect.
 const HELP: [(&str, &str); 3] = [
     (
         "nx_enabled",
@@ -32,6 +28,11 @@ const HELP: [(&str, &str); 3] = [
     ),
 ];
 
+/// The names of the tunables, in AIX's order.
+fn names() -> [&'static str; 3] {
+    HELP.map(|(name, _)| name)
+}
+
 pub(super) fn run(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> {
     // -r may be followed by the tunable with or without -t.
     let flags = Flags::read(words, "dhpRrt:", USAGE)?;
@@ -46,18 +47,18 @@ pub(super) fn run(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> 
     if flags.has('R') || flags.has('r') {
         let names: Vec<&str> = match tunable {
             Some(name) if flags.has('r') => vec![name],
-            None if flags.has('R') => NAMES.to_vec(),
+            None if flags.has('R') => names().to_vec(),
             _ => return Err(Trouble::usage("-r needs one tunable, -R takes none", USAGE)),
         };
         let changes: Vec<_> = names.into_iter().map(|name| (name, None)).collect();
-        return Facility::open()?.set(&changes, persist);
+        return set(&changes, persist);
     }
     match tunable.and_then(|tunable| tunable.split_once('=')) {
         Some((name, value)) if !flags.has('d') => {
             let value = value.trim().trim_end_matches('.').parse::<u64>();
             let value =
                 value.map_err(|_| Trouble::usage(format!("{name} needs a number"), USAGE))?;
-            Facility::open()?.set(&[(name.trim(), Some(value))], persist)
+            set(&[(name.trim(), Some(value))], persist)
         }
         None if tunable.is_some() && !flags.has('d') => {
             Err(Trouble::usage("-t needs tunable=value, or -d before it", USAGE))
@@ -67,62 +68,23 @@ pub(super) fn run(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> 
     }
 }
 
-/// The tunables, wherever they are.
-enum Facility {
-    /// Of a running daemon.
-    Running(Client),
-    /// Those with which the daemon starts.
-    Kept(Tunables),
-}
-
-impl Facility {
-    fn open() -> Result<Self, Trouble> {
-        if let Some(client) = find()? {
-            return Ok(Self::Running(client));
-        }
-        let config = configuration()?.config.crypto;
-        let providers = Arc::new(CryptoProviders::new(config.choice()));
-        let (tunables, remarks) = Tunables::start(&config, providers, Some(Workers::default()));
-        // The daemon tells the rest at its start.
-        let ignored = remarks.iter().filter(|remark| remark.contains(" are ignored: "));
-        ignored.for_each(|remark| eprintln!("acfo: {remark}"));
-        Ok(Self::Kept(tunables))
+/// Changes tunables; `None` brings one back to its default.
+fn set(changes: &[(&str, Option<u64>)], persist: bool) -> Result<(), Trouble> {
+    let mut settings = Settings::open("acfo")?;
+    if !persist {
+        settings.need_daemon("use -p as well")?;
     }
-
-    fn list(&mut self) -> Result<Vec<Tunable>, Trouble> {
-        match self {
-            Self::Running(client) => Ok(client::state(client)?.tunables),
-            Self::Kept(tunables) => Ok(tunables.list()),
-        }
+    let mut file = String::new();
+    for (name, value) in changes {
+        file = client::set(&mut settings.client, name, *value, persist)?.file;
     }
-
-    fn set(&mut self, changes: &[(&str, Option<u64>)], persist: bool) -> Result<(), Trouble> {
-        match self {
-            Self::Running(client) => {
-                for (name, value) in changes {
-                    client::set(client, name, *value, persist)?;
-                }
-            }
-            Self::Kept(_) if !persist => {
-                return Err(needs_daemon("use -p as well"));
-            }
-            Self::Kept(tunables) => {
-                for (name, value) in changes {
-                    tunables.set(name, *value, true).map_err(|error| match error {
-                        TunableError::File { path, source } => not_kept(&path, &source),
-                        other => Trouble::new(other.to_string()),
-                    })?;
-                }
-                tell_kept("acfo", tunables.file());
-            }
-        }
-        Ok(())
-    }
+    settings.tell_kept(&file);
+    Ok(())
 }
 
 /// Prints values as AIX does, with a full stop behind each.
 fn display(wanted: Option<&str>, out: &mut dyn Write) -> Result<(), Trouble> {
-    let mut tunables = Facility::open()?.list()?;
+    let mut tunables = client::state(&mut Settings::open("acfo")?.client)?.tunables;
     tunables.retain(|tunable| wanted.is_none_or(|wanted| wanted == tunable.name));
     if tunables.is_empty() {
         return Err(unknown(wanted));
@@ -152,6 +114,6 @@ fn unknown(name: Option<&str>) -> Trouble {
     Trouble::new(format!(
         "there is no tunable {:?}; there are {}",
         name.unwrap_or_default(),
-        NAMES.join(", ")
+        names().join(", ")
     ))
 }

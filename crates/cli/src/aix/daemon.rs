@@ -1,8 +1,8 @@
 //! The way to the daemon, and to its settings while it does not run.
 
 use super::Trouble;
-use crate::config::{Config, Found};
 use crate::control_socket::{DEFAULT_CONFIGURATION, NO_CONFIGURATION};
+use crate::programs::Offline;
 use control::client::{Client, ClientError};
 use control::protocol::{Command, Reply, Tunnel};
 use std::path::{Path, PathBuf};
@@ -13,12 +13,8 @@ pub(super) fn named_configuration() -> Option<PathBuf> {
     named.map(PathBuf::from)
 }
 
-/// The configuration that the daemon is started with.
-pub(super) fn configuration() -> Result<Found, Trouble> {
-    Config::find(named_configuration().as_deref()).map_err(|error| Trouble::new(error.to_string()))
-}
-
-/// As [`configuration`], for `vpnd offline`, which tells of a file that it cannot use.
+/// The configuration that the daemon is started with, as an argument. It is the daemon that tells of a file that it
+/// cannot use.
 pub(super) fn started_with() -> PathBuf {
     named_configuration().unwrap_or_else(|| match Path::new(DEFAULT_CONFIGURATION).try_exists() {
         Ok(false) => NO_CONFIGURATION.into(),
@@ -48,25 +44,45 @@ pub(super) fn find() -> Result<Option<Client>, Trouble> {
     }
 }
 
-/// Says what has become of a setting while no daemon runs.
-pub(super) fn tell_kept(command: &str, file: &Path) {
-    eprintln!("{command}: vpnd is not running; {} keeps this for its next start", file.display());
+/// The settings of a running daemon, or those with which the next one starts.
+pub(super) struct Settings {
+    /// The daemon, or `vpnd offline` in its place.
+    pub client: Client,
+    command: &'static str,
+    is_running: bool,
 }
 
-/// The failure of a command that changes only a running daemon.
-pub(super) fn needs_daemon(instead: &str) -> Trouble {
-    Trouble::new(format!(
-        "vpnd is not running, so that only settings of its next start can be changed; {instead}"
-    ))
-}
+impl Settings {
+    /// Those that a command of AIX shows or changes.
+    pub(super) fn open(command: &'static str) -> Result<Self, Trouble> {
+        if let Some(client) = find()? {
+            return Ok(Self { client, command, is_running: true });
+        }
+        let config = started_with();
+        let (config, name) = (Some(config.as_path()), Some(Path::new(command)));
+        let client = Offline { config, command: name, ..Offline::default() }.start()?;
+        Ok(Self { client, command, is_running: false })
+    }
 
-/// The failure to keep a setting.
-pub(super) fn not_kept(file: &Path, error: &std::io::Error) -> Trouble {
-    let cure = match error.kind() {
-        std::io::ErrorKind::PermissionDenied => "; run this command as root",
-        _ => "",
-    };
-    Trouble::new(format!("{} cannot be written: {error}{cure}", file.display()))
+    /// Fails if no daemon runs, which alone can do what is wanted.
+    pub(super) fn need_daemon(&self, instead: &str) -> Result<(), Trouble> {
+        if self.is_running {
+            return Ok(());
+        }
+        Err(Trouble::new(format!(
+            "vpnd is not running, so that only settings of its next start can be changed; {instead}"
+        )))
+    }
+
+    /// Says what has become of a setting, if no daemon runs.
+    pub(super) fn tell_kept(&self, file: &str) {
+        if !self.is_running {
+            eprintln!(
+                "{}: vpnd is not running; {file} keeps this for its next start",
+                self.command
+            );
+        }
+    }
 }
 
 pub(super) fn tunnels(client: &mut Client, all: bool) -> Result<Vec<Tunnel>, Trouble> {

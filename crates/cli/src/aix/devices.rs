@@ -1,11 +1,9 @@
 //! `mkdev`, `rmdev` and `lsdev` for the devices `ipsec_v4` and `ipsec_v6`, and `smit` for their menus: IPsec of each
 //! address family.
 
-use super::{Flags, Trouble, configuration, find, needs_daemon, not_kept, tell_kept};
-use crate::families::FamilySettings;
+use super::{Flags, Settings, Trouble};
 use control::client::Client;
 use control::protocol::{Command, FamiliesInfo, Reply};
-use esp::families::Family;
 use std::io::Write;
 
 const MAKE: &str = "Usage: mkdev -c ipsec -t 4|6 | -l ipsec_v4|ipsec_v6";
@@ -21,7 +19,8 @@ struct Device {
     /// As the flag `-t` has it.
     kind: &'static str,
     description: &'static str,
-    family: Family,
+    /// As the control protocol has it.
+    family: &'static str,
 }
 
 const DEVICES: [Device; 2] = [
@@ -29,13 +28,13 @@ const DEVICES: [Device; 2] = [
         name: "ipsec_v4",
         kind: "4",
         description: "IP Version 4 Security Extension",
-        family: Family::Ipv4,
+        family: "ipv4",
     },
     Device {
         name: "ipsec_v6",
         kind: "6",
         description: "IP Version 6 Security Extension",
-        family: Family::Ipv6,
+        family: "ipv6",
     },
 ];
 
@@ -78,20 +77,9 @@ pub(super) fn list(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
         (None, None) => return Err(Trouble::usage("name the class ipsec or a device", LIST)),
     };
     nothing_else(&flags, LIST)?;
-    let on: Vec<Family> = match find()? {
-        Some(mut client) => {
-            let families = ask(&mut client, Command::Families)?.families;
-            let is_on =
-                |family: &Family| families.iter().any(|f| f.family == family.name() && f.on);
-            Family::ALL.into_iter().filter(is_on).collect()
-        }
-        None => {
-            let families = kept()?.at_start();
-            Family::ALL.into_iter().filter(|family| families.has(*family)).collect()
-        }
-    };
+    let families = ask(&mut Settings::open("lsdev")?.client, Command::Families)?.families;
     for device in DEVICES.iter().filter(|d| wanted.is_none_or(|wanted| wanted == d.name)) {
-        let on = on.contains(&device.family);
+        let on = families.iter().any(|f| f.family == device.family && f.on);
         let state = if on { "Available" } else { "Defined" };
         writeln!(out, "{} {state:<9}  {}", device.name, device.description)?;
     }
@@ -110,7 +98,6 @@ pub(super) fn menu(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
             MENU,
         ));
     };
-    let family = family.name();
     let of_filter = format!("vpnctl filter, vpnctl filter --{family} deny|permit");
     let lines = [
         ("Start IP Security", format!("mkdev -l {name}, or vpnctl family {family} on --persist")),
@@ -129,25 +116,16 @@ pub(super) fn menu(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
 }
 
 /// Switches a family on or off in a running daemon, or at the next start of one.
-fn set(command: &str, device: &Device, on: bool, persist: bool) -> Result<(), Trouble> {
-    if let Some(mut client) = find()? {
-        let family = device.family.name().to_owned();
-        return ask(&mut client, Command::SetFamily { family, on: Some(on), persist }).map(drop);
-    }
+fn set(command: &'static str, device: &Device, on: bool, persist: bool) -> Result<(), Trouble> {
+    let mut settings = Settings::open(command)?;
     if !persist {
-        return Err(needs_daemon("use -d as well"));
+        settings.need_daemon("use -d as well")?;
     }
-    let settings = kept()?;
-    settings.persist(device.family, Some(on)).map_err(|error| not_kept(settings.file(), &error))?;
-    tell_kept(command, settings.file());
+    let family = device.family.to_owned();
+    let change = Command::SetFamily { family, on: Some(on), persist };
+    let FamiliesInfo { file, .. } = ask(&mut settings.client, change)?;
+    settings.tell_kept(&file);
     Ok(())
-}
-
-/// The settings with which the daemon starts.
-fn kept() -> Result<FamilySettings, Trouble> {
-    let (settings, remark) = FamilySettings::read(&configuration()?.config.families);
-    remark.iter().for_each(|remark| eprintln!("{remark}"));
-    Ok(settings)
 }
 
 fn ask(client: &mut Client, command: Command) -> Result<FamiliesInfo, Trouble> {

@@ -1,9 +1,6 @@
 //! `mkfilt` and `lsfilt`: what happens to traffic that no tunnel covers.
 
-use super::{
-    Flags, Trouble, configuration, connect, find, needs_daemon, not_kept, tell_kept, tunnels,
-};
-use crate::filter::{FilterSettings, KeptDefaults};
+use super::{Flags, Settings, Trouble, connect, tunnels};
 use crate::lockout::{self, Answer};
 use crate::report::plain;
 use control::client::Client;
@@ -44,47 +41,26 @@ pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble
     };
     let (ipv4, ipv6) = if v4 { (Some(action), None) } else { (None, Some(action)) };
     let family = if v4 { "IPv4" } else { "IPv6" };
-    let Some(mut client) = find()? else {
-        return keep(KeptDefaults { ipv4, ipv6 }, family, &caution);
-    };
+    let mut settings = Settings::open("mkfilt")?;
+    if caution.time.is_some() {
+        settings.need_daemon("leave out --for: nobody would undo the change in time")?;
+    }
     if action == DefaultAction::Deny && !caution.yes && caution.time.is_none() {
-        let filter = filter(&mut client)?;
+        let filter = ask(&mut settings.client, Command::Filter)?;
         let denied = if v4 { filter.ipv4 } else { filter.ipv6 } == "deny";
         if !denied && lockout::ask("mkfilt", &[family])? == Answer::No {
             return Err(Trouble::new("not confirmed"));
         }
     }
     let undo_after_seconds = caution.time.map(|time| time.as_secs());
-    match client.ask(Command::SetFilter { ipv4, ipv6, undo_after_seconds, persist: true })? {
-        Reply::Filter(_) => {}
-        reply => return Err(client.unexpected(&reply).into()),
-    }
+    let change = Command::SetFilter { ipv4, ipv6, undo_after_seconds, persist: true };
+    let FilterInfo { file, .. } = ask(&mut settings.client, change)?;
+    settings.tell_kept(&file.unwrap_or_default());
     if let Some(seconds) = undo_after_seconds {
         eprintln!(
             "mkfilt: undone in {seconds} seconds unless confirmed with: vpnctl filter --confirm"
         );
     }
-    Ok(())
-}
-
-/// Has a default be in force from the next start of the daemon on.
-fn keep(wanted: KeptDefaults, family: &str, caution: &Caution) -> Result<(), Trouble> {
-    if caution.time.is_some() {
-        return Err(needs_daemon("leave out --for: nobody would undo the change in time"));
-    }
-    let section = configuration()?.config.filter;
-    let (settings, remark) = FilterSettings::read(&section);
-    remark.iter().for_each(|remark| eprintln!("mkfilt: {remark}"));
-    let denies = [wanted.ipv4, wanted.ipv6].contains(&Some(DefaultAction::Deny));
-    if denies
-        && !caution.yes
-        && !settings.denies(&section, wanted)
-        && lockout::ask("mkfilt", &[family])? == Answer::No
-    {
-        return Err(Trouble::new("not confirmed"));
-    }
-    settings.persist(wanted).map_err(|error| not_kept(settings.file(), &error))?;
-    tell_kept("mkfilt", settings.file());
     Ok(())
 }
 
@@ -124,8 +100,8 @@ fn family(flags: &Flags, usage: &'static str) -> Result<bool, Trouble> {
     }
 }
 
-fn filter(client: &mut Client) -> Result<FilterInfo, Trouble> {
-    match client.ask(Command::Filter)? {
+fn ask(client: &mut Client, command: Command) -> Result<FilterInfo, Trouble> {
+    match client.ask(command)? {
         Reply::Filter(filter) => Ok(filter),
         reply => Err(client.unexpected(&reply).into()),
     }
@@ -155,7 +131,7 @@ pub(super) fn list(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
     let flags = Flags::read(words, "v:O", LIST)?;
     let v4 = family(&flags, LIST)?;
     let mut client = connect()?;
-    let filter = filter(&mut client)?;
+    let filter = ask(&mut client, Command::Filter)?;
     let mut rules =
         vec![passing("udp/500", v4, "IKE"), passing("udp/4500", v4, "IKE and ESP in UDP")];
     for rule in &filter.rules {

@@ -1,8 +1,8 @@
 //! `ike cmd=activate|list|remove|log`.
 
 use super::listing::{self, Phase};
+use super::log_level;
 use super::{Trouble, connect, done, named_configuration, tunnels};
-use crate::config::Config;
 use crate::report::plain;
 use control::client::Client;
 use control::protocol::{Child, Command, Reply, Tunnel};
@@ -285,11 +285,14 @@ fn log() -> Result<(), Trouble> {
         Some(path) => Some(path),
         None => configuration(&mut client)?,
     };
-    let config = path.as_deref().map_or(Ok(Config::default()), Config::read).map_err(|error| {
-        let help = "mend it, or use: vpnctl log LEVEL";
-        Trouble::new(format!("{error}\n  {help}"))
-    })?;
-    done(&mut client, Command::Log { level: config.log.level.to_string() })
+    let level = path.map_or_else(
+        || Ok(log_level::DEFAULT.to_owned()),
+        |path| {
+            let help = "mend it, or use: vpnctl log LEVEL";
+            log_level::read(&path).map_err(|why| Trouble::new(format!("{why}\n  {help}")))
+        },
+    )?;
+    done(&mut client, Command::Log { level })
 }
 
 /// The configuration file of the running daemon; `None`: it has none.

@@ -31,16 +31,19 @@ pub fn set(
     value: Option<u64>,
     persist: bool,
 ) -> Result<CryptoState, Refusal> {
-    let changed = tunables.set(name, value, persist).map_err(|error| {
-        let code = match error {
-            TunableError::Unknown(_) | TunableError::Value { .. } => RefusalCode::BadRequest,
-            TunableError::Absent { .. }
-            | TunableError::System { .. }
-            | TunableError::File { .. } => RefusalCode::NotPossible,
-        };
-        Refusal::new(code, error.to_string())
-    })?;
+    let changed = tunables.set(name, value, persist).map_err(|error| refusal(&error))?;
     Ok(state(tunables, changed))
+}
+
+/// The refusal for a tunable that stays as it is.
+pub fn refusal(error: &TunableError) -> Refusal {
+    let code = match error {
+        TunableError::Unknown(_) | TunableError::Value { .. } => RefusalCode::BadRequest,
+        TunableError::Absent { .. } | TunableError::System { .. } | TunableError::File { .. } => {
+            RefusalCode::NotPossible
+        }
+    };
+    Refusal::new(code, error.to_string())
 }
 
 /// The provider that serves each function now.

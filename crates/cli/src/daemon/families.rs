@@ -2,6 +2,7 @@
 
 use super::Daemon;
 use super::refusal::refusal;
+use crate::families::named;
 use crate::report::families::remark;
 use control::protocol::{FamiliesInfo, FamilyInfo, Refusal, RefusalCode};
 use esp::families::Family;
@@ -39,10 +40,7 @@ impl Daemon {
         on: Option<bool>,
         persist: bool,
     ) -> Result<FamiliesInfo, Refusal> {
-        let Some(family) = Family::ALL.into_iter().find(|family| family.name() == name) else {
-            let message = format!("no address family {name:?}; there are ipv4 and ipv6");
-            return Err(Refusal::new(RefusalCode::BadRequest, message));
-        };
+        let family = named(name)?;
         // One at a time, so that no change of the other family is lost.
         let _guard = self.reloading.lock().await;
         let before = self.gateway.tunnels().families().await.map_err(refusal)?;

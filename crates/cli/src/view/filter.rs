@@ -28,6 +28,7 @@ pub fn filter(status: &FilterStatus) -> FilterInfo {
         denied_ipv6: count(counts.denied_ipv6),
         undo_in_seconds: None,
         inbound_guard: *inbound_guard,
+        file: None,
     }
 }
 

@@ -1,8 +1,12 @@
 //! `vpnd offline`: answers `vpnctl` where no daemon runs.
 
+mod kept;
+
+use self::kept::Kept;
 use super::other;
 use crate::commands::{Failure, Run, Session};
 use crate::config::Config;
+use crate::filter::KeptDefaults;
 use crate::store;
 use clap::Args;
 use control::protocol::{Command, MAX_REQUEST, Refusal, RefusalCode, Reply, Response, parse};
@@ -31,14 +35,18 @@ pub struct Offline {
     /// Socket on which no daemon listens; refusals then say that and name the directory
     #[arg(long, value_name = "SOCKET")]
     silent: Option<PathBuf>,
+    /// Command that the operator typed; remarks on standard error begin with it
+    #[arg(long = "as", value_name = "NAME", default_value = "vpnd")]
+    command: String,
 }
 
 impl Run for Offline {
     fn run(&self, _: &mut Session) -> Result<ExitCode, Failure> {
         let config = self.configuration();
+        let kept = config.as_ref().map(|config| Kept::new(config, &self.command));
         let outcome = client().and_then(|client| {
             converse(&client, |command| {
-                config.as_ref().map_err(Refusal::clone).and_then(|c| self.answer(&command, c))
+                self.answer(command, kept.as_ref().map_err(|refusal| (*refusal).clone())?)
             })
         });
         match outcome {
@@ -62,7 +70,25 @@ impl Offline {
         }
     }
 
-    fn answer(&self, command: &Command, config: &Config) -> Result<Reply, Refusal> {
+    fn answer(&self, command: Command, kept: &Kept<'_>) -> Result<Reply, Refusal> {
+        match command {
+            Command::Crypto => Ok(Reply::Crypto(kept.crypto())),
+            Command::CryptoSet { tunable, value, persist: true } => {
+                kept.set_crypto(&tunable, value).map(Reply::Crypto)
+            }
+            Command::Families => Ok(Reply::Families(kept.families())),
+            Command::SetFamily { family, on, persist: true } => {
+                kept.set_family(&family, on).map(Reply::Families)
+            }
+            Command::Filter => Ok(Reply::Filter(kept.filter())),
+            Command::SetFilter { ipv4, ipv6, undo_after_seconds: None, persist: true } => {
+                kept.set_filter(KeptDefaults { ipv4, ipv6 }).map(Reply::Filter)
+            }
+            command => self.answer_of_store(&command, kept.config()),
+        }
+    }
+
+    fn answer_of_store(&self, command: &Command, config: &Config) -> Result<Reply, Refusal> {
         let directory = self.directory.as_ref().unwrap_or(&config.policy.directory);
         let outcome = match command {
             Command::PolicyGet(_)

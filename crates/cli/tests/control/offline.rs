@@ -1,9 +1,11 @@
 //! `vpnd offline`, which `vpnctl` starts where no daemon runs.
 
-use control::client::Client;
-use control::protocol::{Command as Ask, GetPolicy, Outcome, RefusalCode, Reply, Response};
+use control::client::{Client, ClientError};
+use control::protocol::{
+    Command as Ask, DefaultAction, GetPolicy, Outcome, RefusalCode, Reply, Response,
+};
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -66,7 +68,7 @@ fn a_vpnd_that_ends_without_an_answer_is_told() {
 fn start(options: &[&str]) -> (Child, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("the system has sockets");
     let mut vpnd = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-    vpnd.arg("offline").args(options).stdin(OwnedFd::from(theirs));
+    vpnd.arg("offline").args(options).stdin(OwnedFd::from(theirs)).stderr(Stdio::piped());
     (vpnd.spawn().expect("vpnd is built"), ours)
 }
 
@@ -121,4 +123,63 @@ fn standard_input_must_be_a_socket() {
     let error = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.starts_with("vpnd: standard input is no socket ("), "{error}");
+}
+
+#[test]
+fn settings_for_the_next_start_are_shown_and_kept() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let config = directory.path().join("vpnd.toml").display().to_string();
+    let [crypto, families, filter] = ["crypto", "families", "filter"]
+        .map(|name| directory.path().join(format!("{name}.toml")).display().to_string());
+    let text = format!(
+        "[crypto]\ntunables = {crypto:?}\n[families]\nfile = {families:?}\n[filter]\nfile = {filter:?}\n"
+    );
+    fs::write(&config, text).expect("writable");
+    fs::write(&filter, "ipv4 = 4\n").expect("writable");
+    let (mut vpnd, stream) = start(&["--config", &config, "--as", "mkfilt"]);
+    let mut client = Client::over(stream, "vpnd".into());
+
+    let tunable = || "min_sz".to_owned();
+    let set = |persist| Ask::CryptoSet { tunable: tunable(), value: Some(64), persist };
+    match client.ask(set(true)) {
+        Ok(Reply::Crypto(state)) => assert_eq!((state.tunables[1].value, state.file), (64, crypto)),
+        other => panic!("{other:?}"),
+    }
+    let off = |persist| Ask::SetFamily { family: "ipv6".to_owned(), on: Some(false), persist };
+    match client.ask(off(true)) {
+        Ok(Reply::Families(info)) => {
+            assert_eq!((info.families[1].on, info.file), (false, families))
+        }
+        other => panic!("{other:?}"),
+    }
+    let deny = |undo_after_seconds, persist| Ask::SetFilter {
+        ipv4: None,
+        ipv6: Some(DefaultAction::Deny),
+        undo_after_seconds,
+        persist,
+    };
+    match client.ask(deny(None, true)) {
+        Ok(Reply::Filter(info)) => {
+            assert_eq!((info.ipv4.as_str(), info.ipv6.as_str()), ("permit", "deny"));
+            assert_eq!(info.file, Some(filter));
+        }
+        other => panic!("{other:?}"),
+    }
+    for of_a_daemon in [set(false), off(false), deny(None, false), deny(Some(60), true)] {
+        match client.ask(of_a_daemon) {
+            Err(ClientError::Refused(refusal)) => {
+                assert_eq!(refusal.code, RefusalCode::NotPossible);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(client);
+    let mut told = String::new();
+    vpnd.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    assert!(
+        told.starts_with("mkfilt: the defaults of the filter in ")
+            && told.contains("are ignored: ")
+    );
+    assert_eq!(told.matches("mkfilt: ").count(), 1, "{told}");
+    assert!(vpnd.wait().expect("our child").success());
 }

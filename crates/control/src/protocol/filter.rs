@@ -20,6 +20,9 @@ pub struct FilterInfo {
     pub undo_in_seconds: Option<u64>,
     /// True if cleartext that should have come protected is dropped.
     pub inbound_guard: bool,
+    /// The file of the defaults that outlive a restart; only where no daemon runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// A rule of the filter.
