@@ -34,7 +34,7 @@
 //! | Where does the daemon start, reload and stop? | `daemon.rs`, `daemon/reload.rs` |
 //! | Who may connect, and what may the daemon do? | `daemon/server.rs`, `daemon/privilege.rs`, `daemon/confinement.rs` |
 //! | Where are the settings of `vpnd.toml`, and the rule for the control socket? | `config/`, `control_socket.rs` |
-//! | Where are policy and certificates read? | `daemon/source.rs`, `store.rs`, `certificates.rs`; the policy file: `policy_file.rs` of crate `host` |
+//! | Where are policy and certificates read? | `daemon/source.rs`, `store.rs`, `certificates.rs`; the policy file: `host::policy_file` |
 //! | Where does an answer get its fields, and its text? | `view.rs`, `view/`; `report.rs`, `report/` |
 //! | Where is a state explained, or judged? | `why/`, `health/`, `support/`; `src/findings/` of crate `vpn` |
 //! | Who warns of settings that do nothing or lock out? | the table in `preflight.rs`; `*_advice.rs`, `kernel_traffic.rs`, `lockout.rs` |

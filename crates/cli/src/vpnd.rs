@@ -16,11 +16,6 @@ mod start;
 
 pub use reference::reference;
 
-use crate::commands::Failure;
-use crate::config::Config;
-use std::error::Error;
-use std::path::Path;
-
 crate::commands::table::commands! {
     /// A command of `vpnd` with its arguments.
     pub enum Command {
@@ -42,13 +37,4 @@ crate::commands::table::commands! {
             Offline(offline::Offline),
         }
     }
-}
-
-/// The configuration in the file that was named, or in the default one.
-fn configured(path: Option<&Path>) -> Result<Config, Failure> {
-    Config::find(path).map(|found| found.config).map_err(other)
-}
-
-fn other(error: impl Error + 'static) -> Failure {
-    Failure::Other(error.into())
 }

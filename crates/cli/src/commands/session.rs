@@ -31,6 +31,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The failure of this error, in its words.
+    pub fn other(error: impl Error + 'static) -> Self {
+        Self::Other(error.into())
+    }
+
     /// Prints the reason on standard error, after the name of the program. Returns the status to exit with.
     pub fn report(&self, program: &str) -> ExitCode {
         match self {

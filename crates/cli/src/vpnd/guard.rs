@@ -2,7 +2,6 @@
 
 mod watch;
 
-use super::{configured, other};
 use crate::commands::{Failure, Run, Session};
 use crate::config::{Config, ConfigError, Esp, Found};
 use crate::daemon::{Source, SourceError};
@@ -78,8 +77,8 @@ enum Unusable {
 impl Run for Guard {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         if self.show {
-            let esp = configured(self.config.as_deref())?.esp;
-            let state = guard::state(&esp.state_dir, &esp.device).map_err(other)?;
+            let esp = Config::find(self.config.as_deref())?.config.esp;
+            let state = guard::state(&esp.state_dir, &esp.device).map_err(Failure::other)?;
             session.show(self.json, &Shown::of(&state), |_, _| text(&state))?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -88,7 +87,7 @@ impl Run for Guard {
         let config =
             found.as_ref().map_or_else(|_| Config::default(), |found| found.config.clone());
         let of_gateway = guard::hold_of_gateway(&config.esp.state_dir, &config.esp.device);
-        let has_gateway = match of_gateway.map_err(other)? {
+        let has_gateway = match of_gateway.map_err(Failure::other)? {
             Some(state) if !self.watch => {
                 session.text(&text(&state))?;
                 return Ok(ExitCode::SUCCESS);
@@ -125,7 +124,7 @@ impl Run for Guard {
         if self.watch {
             return watch::watch(definition, &config.log, &status);
         }
-        let state = definition.hold().map_err(other)?;
+        let state = definition.hold().map_err(Failure::other)?;
         session.text(&text(&state))?;
         Ok(outcome)
     }

@@ -1,6 +1,5 @@
 //! `vpnd install` and `vpnd uninstall`
 
-use super::{configured, other};
 use crate::commands::{Failure, Run, Session};
 use crate::config::Config;
 use crate::install::Request;
@@ -84,7 +83,7 @@ impl Place {
 impl Run for Install {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         let vpnd = std::env::current_exe()?;
-        session.text(&self.place.request().install(&vpnd).map_err(other)?)?;
+        session.text(&self.place.request().install(&vpnd).map_err(Failure::other)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -96,22 +95,23 @@ impl Uninstall {
             return Ok(());
         }
         // A configuration with errors is no reason to keep the program.
-        let config = configured(self.config.as_deref()).unwrap_or_else(|_| Config::default());
-        let state = guard::state(&config.esp.state_dir, &config.esp.device).map_err(other)?;
+        let config = Config::find(self.config.as_deref()).unwrap_or_default().config;
+        let state =
+            guard::state(&config.esp.state_dir, &config.esp.device).map_err(Failure::other)?;
         let GuardState { table, in_force, held_since, has_gateway, .. } = state;
         let needs_release = held_since.is_some() || (in_force && !has_gateway);
         let before = match Path::new("/run/systemd/system").is_dir() {
             true => "systemctl disable --now vpnd vpn-guard; ",
             false => "",
         };
-        if needs_release { Err(other(Blocked { table, before })) } else { Ok(()) }
+        if needs_release { Err(Failure::other(Blocked { table, before })) } else { Ok(()) }
     }
 }
 
 impl Run for Uninstall {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         self.check_guard()?;
-        session.text(&self.place.request().uninstall().map_err(other)?)?;
+        session.text(&self.place.request().uninstall().map_err(Failure::other)?)?;
         Ok(ExitCode::SUCCESS)
     }
 }

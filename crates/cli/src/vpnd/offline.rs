@@ -3,7 +3,6 @@
 mod kept;
 
 use self::kept::Kept;
-use super::other;
 use crate::commands::{Failure, Run, Session};
 use crate::config::Config;
 use crate::filter::KeptDefaults;
@@ -52,7 +51,7 @@ impl Run for Offline {
         match outcome {
             // A client that has gone needs no answer.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-            outcome => outcome.map(|()| ExitCode::SUCCESS).map_err(other),
+            outcome => outcome.map(|()| ExitCode::SUCCESS).map_err(Failure::other),
         }
     }
 }

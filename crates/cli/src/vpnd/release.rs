@@ -1,7 +1,7 @@
 //! `vpnd release`
 
-use super::{configured, other};
 use crate::commands::{Failure, Run, Session};
+use crate::config::Config;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,9 +25,9 @@ pub struct Release {
 
 impl Run for Release {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
-        let config = configured(self.config.as_deref())?;
+        let config = Config::find(self.config.as_deref())?.config;
         let released = guard::release(&config.esp.state_dir, &config.esp.device);
-        session.line(match released.map_err(other)? {
+        session.line(match released.map_err(Failure::other)? {
             Released::Now => {
                 "released: the traffic of the tunnels is no longer blocked, and takes the host's other routes"
             }

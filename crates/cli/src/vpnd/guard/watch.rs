@@ -4,7 +4,6 @@ use crate::commands::Failure;
 use crate::config::Log;
 use crate::daemon::start_log;
 use sd_notify::NotifyState;
-use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +24,7 @@ pub(super) fn watch(definition: Definition, log: &Log, status: &str) -> Result<E
     // A service manager shows one line.
     let status = status.lines().next().unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(other)?.block_on(run(definition, status))
-}
-
-fn other(error: impl Error + 'static) -> Failure {
-    Failure::Other(error.into())
+    runtime.map_err(Failure::other)?.block_on(run(definition, status))
 }
 
 /// Tells the service manager that has started this process, if there is one.
@@ -40,13 +35,13 @@ fn tell(state: &[NotifyState<'_>]) {
 }
 
 async fn run(definition: Definition, status: &str) -> Result<ExitCode, Failure> {
-    let listen = |kind: SignalKind| signal(kind).map_err(other);
+    let listen = |kind: SignalKind| signal(kind).map_err(Failure::other);
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let (told, mut notices) = mpsc::unbounded_channel();
     // Nobody listens any more when this process ends.
     let notice = Arc::new(move || _ = told.send(()));
-    let mut watch = Watch::start(definition, notice).map_err(other)?;
+    let mut watch = Watch::start(definition, notice).map_err(Failure::other)?;
     info!("{status}");
     tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     let mut ticks = interval(PAUSE);
