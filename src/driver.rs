@@ -46,7 +46,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use waiting::Waiting;
 
 /// The time that peers have to answer the last Deletes.
-const FAREWELL: Duration = Duration::from_secs(3);
+const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// Reads of the sockets before the next message is answered.
 const GATHERED: usize = 64;
 /// IKE messages that may wait for the engine; more are dropped, as a full socket would.
@@ -124,7 +124,7 @@ pub struct PlaneHooks<P> {
     /// Prepares the plane for the tunnels of a policy, which the engine gets once this is complete.
     pub expect_policy: fn(&mut P, &Policy) -> Completion,
     /// Prepares the plane in another way if the system has refused the first one.
-    pub make_up: fn(&mut P) -> Option<Completion>,
+    pub retry_preparation: fn(&mut P) -> Option<Completion>,
     /// Called when the engine has replaced the policy: the plane lets go of the tunnels that are gone.
     pub forget_former_policy: fn(&mut P) -> Completion,
     /// Adds to a policy what this side knows by itself, before anything else sees the policy.
@@ -143,7 +143,7 @@ pub type Completion = Box<dyn FnOnce() + Send>;
 pub type CounterReader = Box<dyn FnOnce() -> BTreeMap<&'static str, u64> + Send>;
 
 /// Sees the plane once more when the engine has stopped, before the plane is dropped.
-pub type Farewell<P> = Box<dyn FnOnce(&mut P, &Closed) + Send>;
+pub type OnEnd<P> = Box<dyn FnOnce(&mut P, &Closed) + Send>;
 
 /// IKE's sockets on port 500, and the host's news of its addresses.
 pub struct Sockets {
@@ -188,7 +188,7 @@ pub struct Surroundings<P> {
     /// The parts of the plane that the engine does not know.
     pub plane_hooks: PlaneHooks<P>,
     /// Called before the plane is dropped, also if the runtime ends; not after a panic.
-    pub farewell: Farewell<P>,
+    pub on_end: OnEnd<P>,
     /// Has the revocation lists that the engine's policy wants and that are not loaded.
     pub fetcher: Fetcher,
     /// The engine's policy.
@@ -202,7 +202,7 @@ pub fn start<P: DataPlane + Send + 'static>(
     surroundings: Surroundings<P>,
     make: impl FnOnce(Instant) -> Engine<P>,
 ) -> Handle {
-    let Surroundings { sockets, inputs, nat_t, plane_hooks, farewell, fetcher, policy, events } =
+    let Surroundings { sockets, inputs, nat_t, plane_hooks, on_end, fetcher, policy, events } =
         surroundings;
     let (commands, commands_out) = mpsc::channel(64);
     let (replacements, prepared) = Replacements::new();
@@ -212,7 +212,7 @@ pub fn start<P: DataPlane + Send + 'static>(
     (plane_hooks.follow_policy)(&policy).into_iter().for_each(|event| events.send(event));
     let (jobs, done) = Jobs::new(fetcher, policy);
     let driver = Driver {
-        engine: PlaneGuard::new(make(Instant::now()), farewell),
+        engine: PlaneGuard::new(make(Instant::now()), on_end),
         sockets: Arc::new(sockets.ike),
         host: sockets.host,
         send_nat_t: nat_t.send,
@@ -348,7 +348,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     fn begin_to_stop(&mut self) -> Instant {
         let now = Instant::now();
         self.engine.stop(now);
-        now + FAREWELL
+        now + STOP_LIMIT
     }
 
     fn look_at_addresses(&mut self) {

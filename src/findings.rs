@@ -1,4 +1,4 @@
-//! Findings: reasons why the packets of a child tunnel do not pass, or may not pass, although it is up.
+//! Findings: reasons why the packets of a phase 2 tunnel do not pass, or may not pass, although it is up.
 //!
 //! [`Gateway::findings`](crate::Gateway::findings) collects the facts when it is asked (`host::facts`, the state of the
 //! SAs, the policy), and the functions behind `judge` make findings of them, without I/O. Nothing is changed on the
@@ -22,7 +22,7 @@ pub(crate) use subject::{Subject, questions, subjects};
 use esp::filter::Filter;
 use host::facts::HostFacts;
 
-/// The findings about a child tunnel, the certain ones first.
+/// The findings about a phase 2 tunnel, the certain ones first.
 pub(crate) fn judge(subject: &Subject, host: &HostFacts, filter: Option<&Filter>) -> Vec<Finding> {
     let mut findings = networks::forwarding(subject, host);
     findings.extend(networks::no_route_behind(subject, host));

@@ -111,7 +111,7 @@ impl Gateway {
         Tunnels::new(&self.handle)
     }
 
-    /// A tunnel, by the name of an IKE tunnel or of a child tunnel. The name is looked up by each command.
+    /// A tunnel, by the name of a phase 1 tunnel or of a phase 2 tunnel. The name is looked up by each command.
     pub fn tunnel<'a>(&'a self, name: &'a str) -> Tunnel<'a> {
         self.tunnels().get(name)
     }
@@ -177,8 +177,8 @@ impl Gateway {
         self.handle.ask(Command::ExchangeDurations).await
     }
 
-    /// Reasons why packets do not pass through the tunnels of an IKE tunnel that are up, or may not pass. `policy` is
-    /// the one in force: the findings compare the agreed traffic with it. The packet filter is read again if it was
+    /// Reasons why packets do not pass through the tunnels of a phase 1 tunnel that are up, or may not pass. `policy`
+    /// is the one in force: the findings compare the agreed traffic with it. The packet filter is read again if it was
     /// read longer than `age` ago, which takes the milliseconds that `nft` needs. With a custom data plane, there are
     /// no findings.
     ///
@@ -316,7 +316,7 @@ impl Gateway {
     }
 }
 
-/// The findings that a test has given about the child tunnels that are up.
+/// The findings that a test has given about the phase 2 tunnels that are up.
 fn given(findings: &Mutex<Vec<Finding>>, tunnel: &IkeStatus) -> Vec<Finding> {
     let is_up = |finding: &&Finding| {
         let mut children = tunnel.children.iter();

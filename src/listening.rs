@@ -68,7 +68,7 @@ pub struct Listening {
     pub at: Vec<SocketAddr>,
     /// The addresses and ports that this side wanted and has not got.
     pub refused: Vec<ListenError>,
-    /// The IKE tunnels that the policy lets the peer begin, although it cannot; each with the reason.
+    /// The phase 1 tunnels that the policy lets the peer begin, although it cannot; each with the reason.
     pub unreachable: BTreeMap<String, String>,
 }
 

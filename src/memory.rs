@@ -33,7 +33,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 /// A gateway in memory, and the test's hold on it. Clones are of the same one.
 ///
-/// Whole phase 1 tunnels come and go, whichever child tunnel is named. The numbers of tunnels that are up are made up.
+/// Whole phase 1 tunnels come and go, whichever phase 2 tunnel is named. The numbers of tunnels that are up are made
+/// up.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -123,7 +124,7 @@ impl MemoryGateway {
         lock(&self.tunnels).failing.insert(tunnel.to_owned(), failure);
     }
 
-    /// Lets it have something to tell about the traffic of a child tunnel.
+    /// Lets it have something to tell about the traffic of a phase 2 tunnel.
     pub fn find(&self, finding: Finding) {
         lock(&self.findings).push(finding);
     }

@@ -192,8 +192,8 @@ impl Planes {
 
     /// If the guard of an expected policy was refused, begins to build it again. Waiting for this takes as long as
     /// `nft` does.
-    pub(crate) fn make_up(&mut self) -> Option<Completion> {
-        self.guard.as_mut()?.make_up().map(|written| completion(Some(written)))
+    pub(crate) fn retry_preparation(&mut self) -> Option<Completion> {
+        self.guard.as_mut()?.retry_preparation().map(|written| completion(Some(written)))
     }
 
     /// The rules of the policy have replaced those of the former one: from now on they alone are guarded, and are so at

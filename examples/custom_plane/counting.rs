@@ -51,7 +51,7 @@ impl DataPlane for Counting {
         Ok(())
     }
 
-    fn rename_rule(&mut self, _rule: RuleId, _to: RuleId) {}
+    fn renumber_rule(&mut self, _rule: RuleId, _to: RuleId) {}
 
     fn set_trap(&mut self, _rule: RuleId) {}
 

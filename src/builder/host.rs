@@ -74,7 +74,7 @@ pub enum OnDrop {
 pub struct PlaneSettings {
     /// The plane of all tunnels but those below.
     pub choice: planes::Choice,
-    /// Tunnels with settings of their own, by the name of the child tunnel.
+    /// Tunnels with settings of their own, by the name of the phase 2 tunnel.
     pub tunnels: BTreeMap<String, planes::Tunnel>,
     /// Offload of tunnels in the kernel to network cards.
     pub offload: OffloadSettings,
@@ -85,27 +85,27 @@ pub struct PlaneSettings {
 pub struct OffloadSettings {
     /// For all tunnels but those below.
     pub choice: placement::Choice,
-    /// Tunnels with settings of their own, by the name of the child tunnel.
+    /// Tunnels with settings of their own, by the name of the phase 2 tunnel.
     pub tunnels: BTreeMap<String, placement::Choice>,
     /// SAs keyed by hand with settings of their own.
     pub manual: BTreeMap<(String, SaDirection), placement::Choice>,
 }
 
 impl PlaneSettings {
-    /// The marks and interfaces by which child tunnels with equal traffic are told apart. Userspace looks at neither: a
-    /// tunnel that may be there takes packets with any.
+    /// The marks and interfaces by which phase 2 tunnels with equal traffic are told apart. Userspace looks at neither:
+    /// a tunnel that may be there takes packets with any.
     pub fn bindings(&self) -> Bindings {
         planes::bindings(&self.tunnels, self.choice)
     }
 
-    /// Where a child tunnel's packets are protected.
+    /// Where a phase 2 tunnel's packets are protected.
     pub fn choice_of(&self, tunnel: &str) -> planes::Choice {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
     }
 }
 
 impl OffloadSettings {
-    /// The offload of a child tunnel.
+    /// The offload of a phase 2 tunnel.
     pub fn choice_of(&self, tunnel: &str) -> &placement::Choice {
         self.tunnels.get(tunnel).unwrap_or(&self.choice)
     }
@@ -339,12 +339,12 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         plane_hooks: PlaneHooks {
             counters: Planes::counter_reader,
             expect_policy: Planes::expect_policy,
-            make_up: Planes::make_up,
+            retry_preparation: Planes::retry_preparation,
             forget_former_policy: Planes::forget_former_policy,
             complete_policy: |policy| policy,
             follow_policy: Box::new(|_| Vec::new()),
         },
-        farewell: {
+        on_end: {
             let manual = manual.clone();
             Box::new(move |plane, closed| {
                 manual.end(plane);

@@ -1,6 +1,6 @@
 //! An engine whose plane hears of the end, also if the runtime is dropped with the engine's task.
 
-use super::Farewell;
+use super::OnEnd;
 use crate::closed::Closed;
 use esp::plane::DataPlane;
 use ike::Engine;
@@ -9,22 +9,22 @@ use std::ops::{Deref, DerefMut};
 /// An engine, and the function that is called once before its plane is dropped.
 pub(super) struct PlaneGuard<P: DataPlane> {
     engine: Engine<P>,
-    farewell: Option<Farewell<P>>,
+    on_end: Option<OnEnd<P>>,
 }
 
 impl<P: DataPlane> PlaneGuard<P> {
-    pub(super) fn new(engine: Engine<P>, farewell: Farewell<P>) -> Self {
-        Self { engine, farewell: Some(farewell) }
+    pub(super) fn new(engine: Engine<P>, on_end: OnEnd<P>) -> Self {
+        Self { engine, on_end: Some(on_end) }
     }
 
     /// Ends the engine for a reason.
     pub(super) fn end(mut self, closed: &Closed) {
-        self.say_farewell(closed);
+        self.call_on_end(closed);
     }
 
-    fn say_farewell(&mut self, closed: &Closed) {
-        if let Some(farewell) = self.farewell.take() {
-            farewell(self.engine.plane(), closed);
+    fn call_on_end(&mut self, closed: &Closed) {
+        if let Some(on_end) = self.on_end.take() {
+            on_end(self.engine.plane(), closed);
         }
     }
 }
@@ -47,7 +47,7 @@ impl<P: DataPlane> Drop for PlaneGuard<P> {
     fn drop(&mut self) {
         // After a panic nothing about the engine is certain: the plane is dropped as it is.
         if !std::thread::panicking() {
-            self.say_farewell(&Closed::RuntimeEnded);
+            self.call_on_end(&Closed::RuntimeEnded);
         }
     }
 }
@@ -68,10 +68,10 @@ mod tests {
         let engine = Engine::new(policy, ike::Config::default(), plane, [0; 32], now);
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&heard);
-        let farewell = Box::new(move |_: &mut Datapath, closed: &Closed| {
+        let on_end = Box::new(move |_: &mut Datapath, closed: &Closed| {
             hears.lock().expect("no panic").push(closed.clone());
         });
-        (PlaneGuard::new(engine.expect("an empty policy is valid"), farewell), heard)
+        (PlaneGuard::new(engine.expect("an empty policy is valid"), on_end), heard)
     }
 
     #[test]

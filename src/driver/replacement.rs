@@ -54,7 +54,7 @@ impl<P: DataPlane> Driver<P> {
 
     /// Replaces the policy for which the plane is prepared.
     pub(super) fn finish_replacement(&mut self, now: Instant, Prepared: Prepared) {
-        if let Some(ready) = (self.plane_hooks.make_up)(self.engine.plane()) {
+        if let Some(ready) = (self.plane_hooks.retry_preparation)(self.engine.plane()) {
             return self.wait_until(ready);
         }
         let Some(Replacement { policy, reply }) = self.replacements.queue.pop_front() else {

@@ -24,7 +24,7 @@ struct Item {
     /// The name the command was given.
     name: String,
     tunnel: String,
-    /// Its child tunnels that are still to come; empty where the IKE tunnel itself is waited for.
+    /// Its phase 2 tunnels that are still to come; empty where the phase 1 tunnel itself is waited for.
     children: HashSet<String>,
     failure: Option<Failure>,
     done: bool,
@@ -38,7 +38,7 @@ enum Answer {
 struct Wait {
     what: What,
     items: Vec<Item>,
-    /// Places of items by their IKE tunnel.
+    /// Places of items by their phase 1 tunnel.
     by_tunnel: HashMap<String, Vec<usize>>,
     /// The number of items that are not done.
     left: usize,
@@ -266,7 +266,7 @@ impl Item {
         }
     }
 
-    /// One of the child tunnels is up or has failed.
+    /// One of the phase 2 tunnels is up or has failed.
     fn settle(&mut self, event: &Event) {
         event.child.iter().for_each(|child| _ = self.children.remove(child));
         self.done = self.children.is_empty();

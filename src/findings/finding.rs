@@ -1,11 +1,11 @@
 //! Findings and their kinds.
 
-/// A reason why the packets of a child tunnel do not pass, or may not pass.
+/// A reason why the packets of a phase 2 tunnel do not pass, or may not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Finding {
-    /// The child tunnel.
+    /// The phase 2 tunnel.
     pub child: String,
     /// Its kind.
     pub kind: FindingKind,
@@ -66,7 +66,7 @@ impl FindingKind {
 }
 
 impl Finding {
-    /// A finding about a child tunnel, without a cure.
+    /// A finding about a phase 2 tunnel, without a cure.
     pub fn new(
         child: impl Into<String>,
         kind: FindingKind,

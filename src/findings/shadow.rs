@@ -1,22 +1,22 @@
-//! Child tunnels that no packet takes, because an earlier one of the policy covers all their traffic.
+//! Phase 2 tunnels that no packet takes, because an earlier one of the policy covers all their traffic.
 
 use super::finding::{Finding, FindingKind};
 use super::subject::Subject;
 use policy::shadow::{Traffic, shadowed as shadowed_children};
 use policy::{Bindings, ChildTunnel, IkeTunnel, Policy};
 
-/// The child tunnel that takes the packets of another one.
+/// The phase 2 tunnel that takes the packets of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shadow {
     /// Its name.
     pub child: String,
     /// Both have the same traffic.
     pub same: bool,
-    /// The IKE tunnel of the other one and its own, if those differ.
+    /// The phase 1 tunnel of the other one and its own, if those differ.
     pub carriers: Option<[String; 2]>,
 }
 
-/// Notes which of these child tunnels no packet takes. `bindings`: of all child tunnels, as they are now.
+/// Notes which of these phase 2 tunnels no packet takes. `bindings`: of all phase 2 tunnels, as they are now.
 pub(super) fn find(subjects: &mut [Subject], policy: &Policy, bindings: &Bindings) {
     let found = shadowed_children(policy, bindings);
     if found.is_empty() {

@@ -1,4 +1,5 @@
-//! A child tunnel that is up, as far as its traffic is concerned, and the questions about the host that follow from it.
+//! A phase 2 tunnel that is up, as far as its traffic is concerned, and the questions about the host that follow from
+//! it.
 
 use super::shadow::{self, Shadow};
 use esp::filter::{Filter, FilterAction};
@@ -14,7 +15,7 @@ use std::time::Duration;
 /// Most ranges of a tunnel that are looked at, of each side.
 const RANGES: usize = 8;
 
-/// A child tunnel that is up.
+/// A phase 2 tunnel that is up.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub child: String,
@@ -25,9 +26,10 @@ pub(crate) struct Subject {
     pub remote: Vec<Selector>,
     /// The traffic that the policy names, of both sides; `None`: the policy does not have the tunnel.
     pub asked: Option<[Vec<Selector>; 2]>,
-    /// The traffic that the peer asked for in this one Child SA, where the policy has more of it in other child tunnels.
+    /// The traffic that the peer asked for in this one Child SA, where the policy has more of it in other phase 2
+    /// tunnels.
     pub wanted: Option<[Vec<Selector>; 2]>,
-    /// The earlier child tunnel that covers all its traffic.
+    /// The earlier phase 2 tunnel that covers all its traffic.
     pub shadowed_by: Option<Shadow>,
     /// The TUN device; `None`: the kernel protects the packets.
     pub device: Option<String>,
@@ -109,7 +111,7 @@ impl Subject {
     }
 }
 
-/// The traffic of the peer's request of which this side has granted a part, if other child tunnels have more of it.
+/// The traffic of the peer's request of which this side has granted a part, if other phase 2 tunnels have more of it.
 fn wanted(tunnel: &IkeTunnel, child: &ChildStatus) -> Option<[Vec<Selector>; 2]> {
     let narrowed = child.narrowed.as_ref().filter(|n| n.by == NarrowedBy::Grant)?;
     let binding = Binding::default();
@@ -119,8 +121,8 @@ fn wanted(tunnel: &IkeTunnel, child: &ChildStatus) -> Option<[Vec<Selector>; 2]>
     more.next().map(|_| [narrowed.local.clone(), narrowed.remote.clone()])
 }
 
-/// The children of an IKE tunnel that are up. `bindings`: the marks and interfaces of all child tunnels. `in_kernel`
-/// tells those whose packets the kernel protects.
+/// The children of a phase 1 tunnel that are up. `bindings`: the marks and interfaces of all phase 2 tunnels.
+/// `in_kernel` tells those whose packets the kernel protects.
 pub(crate) fn subjects(
     status: &IkeStatus,
     (policy, bindings): (&Policy, &Bindings),

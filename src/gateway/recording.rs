@@ -18,7 +18,7 @@ impl Gateway {
     /// Feeds the recorder that the program has installed for the crate `metrics`, until the gateway ends. Spawn it. The
     /// future does not keep the gateway running.
     ///
-    /// Events are counted as they come. The tunnels are read every `every`, 64 child tunnels at a time, so that the
+    /// Events are counted as they come. The tunnels are read every `every`, 64 phase 2 tunnels at a time, so that the
     /// engine answers its peers meanwhile. Nothing is counted on the way of a packet.
     ///
     /// | metric | labels | |
@@ -33,8 +33,8 @@ impl Gateway {
     /// | `vpn_discarded_total` | `reason` | counter of datagrams (`ike.…`) and packets (`esp.…`), as [`counters`](Self::counters) |
     /// | `vpn_missed_events_total` | | counter of events that came faster than they were counted |
     ///
-    /// All child tunnels that a peer has asked for under a generic policy have one label, `*`: the peer makes up their
-    /// names.
+    /// All phase 2 tunnels that a peer has asked for under a generic policy have one label, `*`: the peer makes up
+    /// their names.
     ///
     /// Call it once for a gateway: a second future would count everything again.
     ///
@@ -71,7 +71,7 @@ async fn run(handle: WeakHandle, mut events: Events, every: Duration) {
     readings.all_down();
 }
 
-/// Negotiations under way that this side has begun, by tunnel and child tunnel.
+/// Negotiations under way that this side has begun, by tunnel and phase 2 tunnel.
 #[derive(Debug, Default)]
 struct Happenings(HashMap<String, HashMap<Option<String>, Instant>>);
 
@@ -125,7 +125,7 @@ impl Happenings {
         begun
     }
 
-    /// Negotiations under way end with their tunnel: those of child tunnels also with their IKE SA.
+    /// Negotiations under way end with their tunnel: those of phase 2 tunnels also with their IKE SA.
     fn end(&mut self, event: &Event) {
         match event.child {
             Some(_) => _ = self.forget(event),
@@ -142,7 +142,7 @@ impl Happenings {
     }
 }
 
-/// The label of all child tunnels together that peers have asked for under a generic policy. Their own names are the
+/// The label of all phase 2 tunnels together that peers have asked for under a generic policy. Their own names are the
 /// peers' choice, and a façade never takes a series back.
 const ASKED_FOR: &str = "*";
 
@@ -153,12 +153,12 @@ struct Readings {
     at: Option<Instant>,
     tunnels: HashSet<String>,
     children: HashMap<(String, String), Counts>,
-    /// The labels `tunnel` and `child` of series that show child tunnels.
+    /// The labels `tunnel` and `child` of series that show phase 2 tunnels.
     shown: HashSet<(String, String)>,
     discarded: HashMap<String, u64>,
 }
 
-/// Counts of a child tunnel since it came up, over all rekeys.
+/// Counts of a phase 2 tunnel since it came up, over all rekeys.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     octets: [u64; 2],
@@ -256,8 +256,8 @@ impl Readings {
     }
 }
 
-/// Returns `true` if a child tunnel has come up since the last reading. This one began at `at`, before the engine told
-/// the age of the SA.
+/// Returns `true` if a phase 2 tunnel has come up since the last reading. This one began at `at`, before the engine
+/// told the age of the SA.
 fn began_after(last: Instant, at: Instant, sa: &ChildSaStatus) -> bool {
     at.saturating_duration_since(last) > sa.established_for
 }
@@ -283,21 +283,24 @@ fn count((tunnel, child): &(String, String), before: Counts, now: Counts) {
 
 fn describe() {
     describe_gauge!("vpn_tunnel_up", "Whether the IKE SA of a tunnel of the policy is up.");
-    describe_gauge!("vpn_child_up", "Whether the Child SA of a child tunnel of the policy is up.");
+    describe_gauge!(
+        "vpn_child_up",
+        "Whether the Child SA of a phase 2 tunnel of the policy is up."
+    );
     describe_counter!(
         "vpn_child_bytes_total",
         Unit::Bytes,
-        "Octets that a child tunnel has protected (out) and accepted (in), without those of ESP."
+        "Octets that a phase 2 tunnel has protected (out) and accepted (in), without those of ESP."
     );
     describe_counter!(
         "vpn_child_packets_total",
         Unit::Count,
-        "Packets that a child tunnel has protected (out) and accepted (in)."
+        "Packets that a phase 2 tunnel has protected (out) and accepted (in)."
     );
     describe_counter!(
         "vpn_child_refused_packets_total",
         Unit::Count,
-        "Packets that were refused on the SAs of a child tunnel."
+        "Packets that were refused on the SAs of a phase 2 tunnel."
     );
     describe_counter!("vpn_established_total", Unit::Count, "SAs that came up.");
     describe_counter!("vpn_rekeyed_total", Unit::Count, "SAs that were rekeyed.");

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xfrm::placement::{Choice, Placed, Placement, Report as OffloadReport};
 
-/// Child tunnels that the engine is asked for at a time where all are read.
+/// Phase 2 tunnels that the engine is asked for at a time where all are read.
 const PAGE: usize = 64;
 
 /// The tunnels of a gateway's policy.
@@ -29,7 +29,7 @@ impl<'a> Tunnels<'a> {
         Self { handle }
     }
 
-    /// A tunnel, by the name of an IKE tunnel or of a child tunnel. The name is looked up by each command.
+    /// A tunnel, by the name of a phase 1 tunnel or of a phase 2 tunnel. The name is looked up by each command.
     pub fn get(&self, name: &'a str) -> Tunnel<'a> {
         Tunnel { handle: self.handle, name }
     }
@@ -76,7 +76,7 @@ impl<'a> Tunnels<'a> {
         }
     }
 
-    /// A page of the policy's tunnels with at most `count` child tunnels: the first one, or the one that begins where
+    /// A page of the policy's tunnels with at most `count` phase 2 tunnels: the first one, or the one that begins where
     /// another ends ([`StatusPage::next`]). `None`: the policy has been replaced since, and the reading has to begin
     /// again. The gateway answers its peers between two pages, so that a program which asks often does not hold it up.
     ///
@@ -162,7 +162,7 @@ impl<'a> Tunnels<'a> {
     }
 }
 
-/// One tunnel: an IKE tunnel with all its child tunnels, or a single child tunnel.
+/// One tunnel: a phase 1 tunnel with all its phase 2 tunnels, or a single phase 2 tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunnel<'a> {
     handle: &'a Handle,
@@ -215,8 +215,8 @@ impl Tunnel<'_> {
         self.handle.ask(|reply| Command::Rekey(self.name.into(), reply)).await?
     }
 
-    /// Its state: that of the IKE tunnel of this name, or of the one with the child tunnel of this name, which then
-    /// lists that child tunnel alone. `None`: the policy has no such tunnel.
+    /// Its state: that of the phase 1 tunnel of this name, or of the one with the phase 2 tunnel of this name, which
+    /// then lists that phase 2 tunnel alone. `None`: the policy has no such tunnel.
     ///
     /// # Errors
     /// If the gateway has ended.

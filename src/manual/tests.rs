@@ -100,8 +100,8 @@ impl DataPlane for Busy {
         self.0.add_rule(rule)
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
-        self.0.rename_rule(rule, to);
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
+        self.0.renumber_rule(rule, to);
     }
 
     fn set_trap(&mut self, rule: RuleId) {

@@ -60,7 +60,7 @@ impl fmt::Display for Choice {
 pub struct Config {
     /// All but those below.
     pub choice: Choice,
-    /// By the name of the child tunnel.
+    /// By the name of the phase 2 tunnel.
     pub tunnels: BTreeMap<String, Tunnel>,
     /// The findings of both planes; a clone shows them.
     pub report: Report,

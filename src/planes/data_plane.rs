@@ -17,7 +17,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         placed
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
         if let Some(guard) = &mut self.guard {
             guard.rename(rule, to);
         }
@@ -26,11 +26,11 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         }
         let Some((renamed, place)) = self.rules.remove(&rule) else { return };
         if place == PlaneKind::Userspace {
-            self.userspace.rename_rule(rule, to);
+            self.userspace.renumber_rule(rule, to);
         }
         // It knows those of userspace, too.
         if let Some(kernel) = &mut self.kernel {
-            kernel.rename_rule(rule, to);
+            kernel.renumber_rule(rule, to);
         }
         self.rules.insert(to, (Rule { id: to, ..renamed }, place));
         if let Some(peer) = self.peers.remove(&rule) {

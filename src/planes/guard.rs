@@ -252,7 +252,7 @@ impl Guard {
     }
 
     /// If nftables has refused to guard expected rules, begins to build the table again.
-    pub(super) fn make_up(&mut self) -> Option<Written> {
+    pub(super) fn retry_preparation(&mut self) -> Option<Written> {
         (self.writer.state() == State::Outdated).then(|| {
             self.entering = self.replace();
             self.entering.clone()

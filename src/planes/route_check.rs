@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A remote network without a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrouted {
-    /// The child tunnel, or the SAs that are keyed by hand.
+    /// The phase 2 tunnel, or the SAs that are keyed by hand.
     pub tunnel: String,
     /// Address and length of its prefix.
     pub network: String,

@@ -40,7 +40,7 @@ impl DataPlane for Noted {
         self.note("rule", rule.id.0.into())
     }
 
-    fn rename_rule(&mut self, _: RuleId, to: RuleId) {
+    fn renumber_rule(&mut self, _: RuleId, to: RuleId) {
         let _ = self.note("rename", to.0.into());
     }
 
@@ -215,7 +215,7 @@ fn a_rule_that_no_plane_takes_is_tried_again_when_the_host_has_changed() {
     for id in [1, 2] {
         planes.add_rule(rule(id, "branch")).expect_err("refused");
     }
-    planes.rename_rule(RuleId(1), RuleId(4));
+    planes.renumber_rule(RuleId(1), RuleId(4));
     planes.remove_rule(RuleId(2));
     planes.kernel.as_mut().expect("there").take();
     planes.restore().expect("nothing else is missing");
@@ -362,7 +362,7 @@ fn a_remote_network_without_a_route_is_told_until_it_has_one() {
     planes.add_inbound(inbound(7)).expect("added");
     planes.add_outbound(outbound(8)).expect("added");
     assert_eq!(told(&planes), [(1, command("dev eth0"))]);
-    planes.rename_rule(RuleId(1), RuleId(4));
+    planes.renumber_rule(RuleId(1), RuleId(4));
     assert_eq!(told(&planes), [(4, command("dev eth0"))]);
 
     host.0.lock().expect("no test panics with it").push([10, 2, 0, 1].into());

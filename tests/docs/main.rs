@@ -1,6 +1,6 @@
 //! Checks the documents against the repository: every path and link in Markdown exists, also in the documents of a
 //! package, the book has every page, and the programs have every command that a document shows. The figures of the
-//! README are those that were measured, and the cases from the field have tests. The front pages of crates and of test
+//! README are those that were measured, and the cases from the field have tests. One term stands for one thing. The front pages of crates and of test
 //! targets name files that exist, and few of them.
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod commands;
 mod field;
 mod figures;
 mod installed;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -28,13 +28,13 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The network behind the tunnel that comes and goes, and the name of its child tunnel.
+/// The network behind the tunnel that comes and goes, and the name of its phase 2 tunnel.
 const OTHER: &str = "10.3.0";
 const OTHER_CHILD: &str = "other_lan";
-/// An IKE tunnel of other identities between the same gateways.
+/// A phase 1 tunnel of other identities between the same gateways.
 const SECOND: &str = "second";
 
-/// The policy with one more child tunnel.
+/// The policy with one more phase 2 tunnel.
 fn with_other(policy: &Policy) -> Policy {
     let mut policy = policy.clone();
     let tunnel = Arc::make_mut(&mut policy.tunnels[0]);
@@ -152,7 +152,8 @@ fn narrowed() {
     right.run(async move { peer.stop().await });
 }
 
-/// A second IKE tunnel between the same gateways, beside one whose child tunnels the peer names if `generic` is set.
+/// A second phase 1 tunnel between the same gateways, beside one whose phase 2 tunnels the peer names if `generic` is
+/// set.
 fn two_tunnels(policy: &Policy, ours: &str, theirs: &str, generic: bool) -> Policy {
     let mut policy = policy.clone();
     let mut second = (*policy.tunnels[0]).clone();

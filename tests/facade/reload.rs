@@ -19,7 +19,8 @@ pub fn trials() -> Vec<Trial> {
 /// Tunnels that change.
 const CHANGED: u32 = 100;
 
-/// A policy with so many more child tunnels of another peer. `generation` decides about the first [`CHANGED`] of them.
+/// A policy with so many more phase 2 tunnels of another peer. `generation` decides about the first [`CHANGED`] of
+/// them.
 fn crowd(policy: &Policy, tunnels: u32, generation: u32) -> Policy {
     let mut policy = policy.clone();
     let mut other = (*policy.tunnels[0]).clone();

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use vpn::{Builder as GatewayBuilder, Gateway, StartError};
 
-/// The name of the tunnel in the samples, and of its child tunnel.
+/// The name of the tunnel in the samples, and of its phase 2 tunnel.
 pub const TUNNEL: &str = "site";
 pub const CHILD: &str = "site_lan";
 /// An address behind the other end, seen from the left one.

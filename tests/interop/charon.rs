@@ -114,7 +114,7 @@ impl Charon {
         eventually(&format!("charon logs {words:?}"), || self.log().contains(words).then_some(()));
     }
 
-    /// Ends it without a farewell, as a power cut would.
+    /// Ends it without a Delete, as a power cut would.
     pub fn crash(&mut self) {
         self.signal(Signal::SIGKILL);
         self.process.wait().expect("it is our child");

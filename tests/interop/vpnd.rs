@@ -87,7 +87,7 @@ impl Vpnd {
         Err(format!("vpnd is not ready but {line:?}\n{log}"))
     }
 
-    /// Ends it without a farewell, as a power cut would.
+    /// Ends it without a Delete, as a power cut would.
     pub fn crash(&mut self) {
         self.process.kill().expect("it is our child and not waited for");
         self.process.wait().expect("it is our child");

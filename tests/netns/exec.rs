@@ -134,7 +134,7 @@ fn process() {
     assert_eq!(lines.next().expect("a line").expect("text"), "ready");
     let id = Pid::from_raw(i32::try_from(process.id()).expect("a process"));
     kill(id, Signal::SIGUSR1).expect("ours");
-    // The shell heeds the signal once it has read a line, or at once.
+    // The shell acts on the signal once it has read a line, or at once.
     let _ = input.write_all(b"\n");
     assert_eq!(lines.next().expect("a line").expect("text"), "given");
     assert_eq!(process.wait().expect("a child of ours").code(), Some(9));

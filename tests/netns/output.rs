@@ -49,7 +49,7 @@ fn narrowed() {
     assert!(left.ctl_ok(&["list"]).contains("10.2.0.0/24 (policy 10.2.0.0/16)"));
 }
 
-/// A side's policy of the sites with a second child tunnel, `site_host`, behind or before the first, which covers it.
+/// A side's policy of the sites with a second phase 2 tunnel, `site_host`, behind or before the first, which covers it.
 fn with_host(seen_from: usize, first: bool) -> String {
     let (sample, second) = (policies::SITE[seen_from], "IPSec_TunnelName=\"site_host\"");
     let from = sample.find("<IPSecTunnel").expect("one");

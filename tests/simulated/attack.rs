@@ -353,7 +353,7 @@ fn traffic_does_not_bring_back_what_the_operator_has_taken_down() {
     assert_agreement(&mut world, left, right, &site);
 }
 
-/// The first of two child tunnels goes at every moment of the negotiation; the second one still comes up.
+/// The first of two phase 2 tunnels goes at every moment of the negotiation; the second one still comes up.
 fn without_net0(auto_start: bool, drop: impl Fn(&mut World, HostId, &Site)) {
     let site = Site { auto_start, ..site(2) };
     for steps in 0..5 {

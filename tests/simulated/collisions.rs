@@ -112,7 +112,7 @@ struct Duel {
     made: [Option<u32>; 2],
 }
 
-/// Two child tunnels: changes of one must not harm the other.
+/// Two phase 2 tunnels: changes of one must not harm the other.
 fn site() -> Site {
     Site { children: 2, ..Site::default() }
 }

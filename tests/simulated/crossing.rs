@@ -170,7 +170,7 @@ fn an_attempt_fails_while_the_peer_has_come_through() {
     world.drop_next(right, u32::MAX, |l| l.is_request(Exchange::SaInit));
     world.connect(left, "net0");
     world.run_for(SETTLED);
-    // The right end's own attempts have come to nothing; its other child tunnels come up in the left end's IKE SA.
+    // The right end's own attempts have come to nothing; its other phase 2 tunnels come up in the left end's IKE SA.
     assert_agreement(&mut world, left, right, &site());
     assert_clean_stop(&mut world, left, right);
 }

@@ -6,7 +6,7 @@ use ike::EventKind;
 use sim::{HostId, Site, World};
 use std::time::Duration;
 
-/// A datagram of the child tunnel with this number, or of none.
+/// A datagram of the phase 2 tunnel with this number, or of none.
 fn datagram(site: &Site, number: u8, port: u16) -> PacketSummary {
     let (source, destination) = site.inner(number);
     esp::trace::parse(&format!("udp {source}:7 {destination}:{port}")).expect("a packet")
@@ -17,7 +17,7 @@ fn drop_one(world: &mut World, host: HostId, packet: &PacketSummary) {
     world.command(host, "a packet is dropped", |e, now| e.handle_notice(now, notice));
 }
 
-/// The child tunnels and texts of the events about dropped packets.
+/// The phase 2 tunnels and texts of the events about dropped packets.
 fn told(world: &World, host: HostId) -> Vec<(String, String)> {
     let events = world.host(host).events.iter();
     let told = events.filter_map(|(_, event)| match &event.kind {

@@ -5,7 +5,7 @@ use ike::EventKind;
 use ike::durations::Exchange as Purpose;
 use sim::{Exchange, HostId, Site, World};
 
-/// The steps that a host has told since the first one of these, in words, with the child tunnel.
+/// The steps that a host has told since the first one of these, in words, with the phase 2 tunnel.
 fn steps(world: &World, host: HostId, known: usize) -> Vec<String> {
     let told = world.host(host).events.iter().filter_map(|(_, event)| match &event.kind {
         EventKind::Exchange(step) => {

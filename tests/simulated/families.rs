@@ -22,7 +22,7 @@ fn off(family: Family) -> Families {
     Families::default().with(family, false)
 }
 
-/// The second child tunnel of the site carries IPv6.
+/// The second phase 2 tunnel of the site carries IPv6.
 fn policy(site: &Site, side: Side) -> Arc<Policy> {
     let mut policy = Policy::clone(&site.policy(side));
     let tunnel = Arc::make_mut(&mut policy.tunnels[0]);

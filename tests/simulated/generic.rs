@@ -15,7 +15,7 @@ pub const ANYTHING: AllowedTraffic =
     AllowedTraffic { ipv4: Some(RangeKind::Range), ipv6: Some(RangeKind::Range) };
 const ADDRESSES: AllowedTraffic = AllowedTraffic { ipv4: Some(RangeKind::Address), ipv6: None };
 
-/// The right gateway's policy: a generic one beside those of its child tunnels that are named.
+/// The right gateway's policy: a generic one beside those of its phase 2 tunnels that are named.
 pub fn generic(site: &Site, remote: AllowedTraffic, named: &[&str]) -> IkeTunnel {
     let tunnel = IkeTunnel::clone(&site.policy(Side::Right).tunnels[0]);
     let child: &ChildTunnel = &tunnel.children[0];
@@ -52,7 +52,7 @@ pub fn up(site: &Site, right: IkeTunnel) -> (World, HostId, HostId) {
     (world, left, right)
 }
 
-/// Names and remote traffic of the child tunnels that are up.
+/// Names and remote traffic of the phase 2 tunnels that are up.
 pub fn children(world: &mut World, host: HostId) -> Vec<(String, String)> {
     let status = world.status(host);
     let up = status.iter().flat_map(|s| &s.children).filter(|c| c.sa.is_some());

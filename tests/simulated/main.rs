@@ -86,7 +86,7 @@ fn up(seed: u64, site: &Site) -> (World, HostId, HostId) {
     (world, left, right)
 }
 
-/// Flows in both directions of child tunnel `net0`, a packet each every ten milliseconds.
+/// Flows in both directions of phase 2 tunnel `net0`, a packet each every ten milliseconds.
 fn talk(world: &mut World, left: HostId, right: HostId, site: &Site) -> [FlowId; 2] {
     let (l, r) = site.inner(0);
     let every = Duration::from_millis(10);
@@ -135,7 +135,7 @@ fn ike_spis(world: &mut World, host: HostId) -> (u64, u64) {
     (sa.initiator_spi.0, sa.responder_spi.0)
 }
 
-/// Inbound SPI of a child tunnel that is up.
+/// Inbound SPI of a phase 2 tunnel that is up.
 fn child_spi(world: &mut World, host: HostId, name: &str) -> u32 {
     let status = world.status(host);
     let mut children = status.iter().flat_map(|s| &s.children).filter(|c| c.name == name);

@@ -84,8 +84,8 @@ fn named(identity: &Identity) -> CertificateParams {
     params
 }
 
-/// Child tunnels that nobody may start: here, where alone their IKE tunnel starts, they may only answer, and IKEv2
-/// makes no IKE SA without a Child SA (RFC 7296 §1.2).
+/// Phase 2 tunnels that nobody may start: here, where alone their phase 1 tunnel starts, they may only answer, and
+/// IKEv2 makes no IKE SA without a Child SA (RFC 7296 §1.2).
 const NOBODY_STARTS: [&str; 2] = ["a_auto", "a_demand"];
 
 /// Has one side start all it may.
@@ -98,7 +98,7 @@ fn start(world: &mut World, from: HostId, policy: &Policy) {
     }
 }
 
-/// Names of the child tunnels that are up.
+/// Names of the phase 2 tunnels that are up.
 fn up(world: &mut World, host: HostId) -> BTreeSet<String> {
     let status = world.status(host);
     let children = status.into_iter().flat_map(|tunnel| tunnel.children);

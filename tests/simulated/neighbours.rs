@@ -13,7 +13,7 @@ use std::time::Duration;
 const OUTSIDE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 1));
 const FIRST: &str = Site::TUNNEL;
 const SECOND: &str = "other";
-/// The child tunnel of each.
+/// The phase 2 tunnel of each.
 const FIRST_NET: &str = "net0";
 const SECOND_NET: &str = "net9";
 
@@ -80,7 +80,7 @@ impl Scene {
         self.world.run_for(SOON);
     }
 
-    /// Whether a child tunnel is up on a host.
+    /// Whether a phase 2 tunnel is up on a host.
     fn is_up(&mut self, host: HostId, child: &str) -> bool {
         let status = self.world.status(host);
         status.iter().flat_map(|s| &s.children).any(|c| c.name == child && c.sa.is_some())

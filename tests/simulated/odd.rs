@@ -104,7 +104,7 @@ fn odd_policies() -> Vec<(&'static str, Option<&'static str>, Change)> {
     // Names.
     add("no name", Some("name: \"\" is not a name; give it a name"), |t| t.name.clear());
     add("a name with a newline", Some("name: \"a\\nb\" is not a name"), |t| t.name = "a\nb".into());
-    add("a child without a name", Some("child tunnel \"\", name: \"\" is not a name"), |t| {
+    add("a child without a name", Some("phase 2 tunnel \"\", name: \"\" is not a name"), |t| {
         child(t).name.clear();
     });
     add("two children of one name", Some("name: another tunnel is named \"net0\""), |t| {
@@ -250,9 +250,13 @@ fn odd_policies() -> Vec<(&'static str, Option<&'static str>, Change)> {
         }];
     });
     // Algorithms of Child SAs.
-    add("no ESP proposals", Some("child tunnel \"net0\", proposals: there is no proposal"), |t| {
-        child(t).proposals.clear();
-    });
+    add(
+        "no ESP proposals",
+        Some("phase 2 tunnel \"net0\", proposals: there is no proposal"),
+        |t| {
+            child(t).proposals.clear();
+        },
+    );
     add("255 ESP proposals", Some("proposals: 255 proposals, more than 64"), |t| {
         child(t).proposals = vec![offer(t).clone(); 255];
     });

@@ -302,7 +302,7 @@ impl Puppet {
         self.payloads_of_child(0, spi)
     }
 
-    /// The same for another one of the site's child tunnels.
+    /// The same for another one of the site's phase 2 tunnels.
     pub fn payloads_of_child(&self, index: usize, spi: Spi) -> Vec<Payload> {
         let policy = self.site.policy(Side::Right);
         let child = &policy.tunnels[0].children[index];

@@ -183,8 +183,8 @@ fn the_last_answer_of_the_old_ike_sa_is_kept_for_half_a_minute() {
     let keeps = |world: &World| {
         [left, right].map(|host| {
             let held = world.host(host).engine.inventory();
-            assert_eq!(held.deadlines, held.sessions + held.farewells);
-            held.farewells
+            assert_eq!(held.deadlines, held.sessions + held.final_answers);
+            held.final_answers
         })
     };
     // Its loss shows that the answer is there for a repetition of the Delete.

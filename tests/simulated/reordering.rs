@@ -158,7 +158,7 @@ fn the_delete_of_an_ike_sa_that_was_rekeyed() {
     }
 }
 
-/// Both ends set up the same child tunnel at once.
+/// Both ends set up the same phase 2 tunnel at once.
 fn set_up_twice(seed: u64, behind: Duration) {
     let mut network = Network::new(seed);
     let Network { world, left, right, site, .. } = &mut network;

@@ -15,7 +15,7 @@ use std::time::Duration;
 const NEW: Spi = Spi(0x7000_0101);
 const SECOND: Spi = Spi(0x7000_0102);
 
-/// A gateway with one session; its peer has begun another one since, with a Child SA of the same child tunnel.
+/// A gateway with one session; its peer has begun another one since, with a Child SA of the same phase 2 tunnel.
 fn with_two_sessions(site: &Site) -> Puppet {
     let mut puppet = Puppet::calling(site);
     puppet.call_anew();

@@ -452,7 +452,7 @@ pub async fn run(
     drop(connections);
 }
 
-/// The signals the daemon heeds.
+/// The signals that the daemon handles.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,

@@ -4,7 +4,7 @@ use esp::filter::{Direction, Filter, FilterRule};
 use policy::selector::covered;
 use policy::{Policy, Selector};
 
-/// A remark for each rule, and for each child tunnel, whose traffic an earlier rule covers.
+/// A remark for each rule, and for each phase 2 tunnel, whose traffic an earlier rule covers.
 pub fn of(policy: &Policy, filter: &Filter) -> Vec<String> {
     let mut remarks = Vec::new();
     for (place, rule) in filter.rules.iter().enumerate() {

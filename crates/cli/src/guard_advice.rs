@@ -6,7 +6,7 @@ use policy::Policy;
 use vpn::planes::Choice;
 use xfrm::placement::Wanted;
 
-/// A remark for each child tunnel that can send in the clear although the guard is in force.
+/// A remark for each phase 2 tunnel that can send in the clear although the guard is in force.
 pub fn of(policy: &Policy, config: &Config) -> Vec<String> {
     let planes = config.planes();
     let unguarded = |name: &str| {

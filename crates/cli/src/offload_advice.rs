@@ -144,7 +144,7 @@ mod tests {
             )]
         );
         assert!(told(&[ah])[0].contains("AES-GCM-16-256"));
-        // Where nothing is wanted of cards nothing is amiss.
+        // Without a wish for offload there is no remark.
         assert!(advice(&[cbc], Choice::Userspace, Wanted::Auto, &[]).is_empty());
         assert!(advice(&[cbc], Choice::Xfrm, Wanted::Off, &[]).is_empty());
     }

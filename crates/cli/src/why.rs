@@ -6,7 +6,9 @@ mod peer_settings;
 use crate::report::duration;
 use crate::report::since::{clock, times};
 use advice::Advice;
-use control::protocol::{Defined, Down, Explanation, Renewal, Row, Sent, Story, Unanswered, Waits};
+use control::protocol::{
+    Defined, Down, ExplainedFailure, Explanation, Renewal, Row, Sent, Unanswered, Waits,
+};
 use ike::CloseReason;
 use ike::failure::facts::{
     Addresses, Facts, Identities, Layer, Offer, Offers, Ppk, PpkLack, Shadowed, Silence, Traffic,
@@ -46,7 +48,7 @@ pub fn explain(
     let all: Vec<Defined> =
         own.iter().cloned().chain(children.iter().flat_map(|c| defined(&c.name))).collect();
     let product = status.product.as_ref();
-    let story = |past: &PastFailure| tell(past, &all, product, now);
+    let failure = |past: &PastFailure| tell(past, &all, product, now);
     let since = |up: Option<Duration>| up.map(|up| stamp(now, up));
     let explained = |child: &&ChildStatus| {
         // A failure that kept the IKE SA from coming up is told once.
@@ -65,7 +67,7 @@ pub fn explain(
             }),
             unanswered: None,
             renewal: child.renewal.and_then(renewal),
-            failures: child.failures.iter().filter(new).map(story).collect(),
+            failures: child.failures.iter().filter(new).map(failure).collect(),
             turned_away: Vec::new(),
             defined: defined(&child.name),
             children: Vec::new(),
@@ -84,8 +86,8 @@ pub fn explain(
         waits: status.next.as_ref().map(waits),
         unanswered: status.unanswered.as_ref().map(|request| unanswered(request, now)),
         renewal: None,
-        failures: status.failures.iter().map(story).collect(),
-        turned_away: status.turned_away.iter().map(story).collect(),
+        failures: status.failures.iter().map(failure).collect(),
+        turned_away: status.turned_away.iter().map(failure).collect(),
         defined: own,
         children: children.iter().map(explained).collect(),
         findings: Vec::new(),
@@ -245,11 +247,11 @@ fn tell(
     defined: &[Defined],
     product: Option<&Product>,
     now: SystemTime,
-) -> Story {
+) -> ExplainedFailure {
     let PastFailure { failure, ago, times, peer, overcome, .. } = past;
     let moment = |ago: Option<Duration>| ago.map(|ago| stamp(now, ago));
     let comparison = comparison(&failure.facts);
-    Story {
+    ExplainedFailure {
         kind: failure.kind.name().to_owned(),
         message: message(failure),
         seconds_ago: ago.as_secs(),

@@ -26,7 +26,8 @@ pub use command::{Command, Request, VERSION};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
 pub use definition::{ChildPolicy, ResponderWindow, TunnelPolicy};
 pub use explanation::{
-    Defined, Down, Explanation, FindingInfo, Renewal, Row, Sent, Story, Unanswered, Waits,
+    Defined, Down, ExplainedFailure, Explanation, FindingInfo, Renewal, Row, Sent, Unanswered,
+    Waits,
 };
 pub use family::{FamiliesInfo, FamilyInfo};
 pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo};

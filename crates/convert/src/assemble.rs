@@ -31,9 +31,9 @@ struct Names {
 /// A policy, and where it comes from.
 pub(super) struct Assembled {
     pub policy: Policy,
-    /// The places of child tunnels in the file.
+    /// The places of phase 2 tunnels in the file.
     pub places: BTreeMap<String, Location>,
-    /// The settings that child tunnels have in the kernel.
+    /// The settings that phase 2 tunnels have in the kernel.
     pub kernel: Vec<(String, Kernel)>,
 }
 

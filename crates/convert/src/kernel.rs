@@ -135,8 +135,8 @@ fn offload(settings: &mut Settings, report: &mut Report) -> Option<Line> {
     Some(Line { value: wanted.to_owned(), location: value.location })
 }
 
-/// The marks and interfaces of child tunnels, by which the kernel tells their packets apart. Those that have neither may
-/// be in userspace ([`Kernel::section`]).
+/// The marks and interfaces of phase 2 tunnels, by which the kernel tells their packets apart. Those that have neither
+/// may be in userspace ([`Kernel::section`]).
 pub(super) fn bindings(children: &[(String, Kernel)]) -> Bindings {
     let bound =
         children.iter().filter(|(_, kernel)| kernel.mark.is_some() || kernel.if_id.is_some());

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Puts tunnels before those that cover all their traffic and more. Others keep their order. `bindings`: the marks and
-/// interfaces of the child tunnels.
+/// interfaces of the phase 2 tunnels.
 pub(super) fn narrow_first(tunnels: Vec<IkeTunnel>, bindings: &Bindings) -> Vec<IkeTunnel> {
     let is_wider = |wide: &ChildTunnel, narrow: &ChildTunnel| is_wider(wide, narrow, bindings);
     let meet = |wide: &[Arc<ChildTunnel>], narrow: &[Arc<ChildTunnel>]| {
@@ -39,8 +39,8 @@ fn inserted<T>(values: Vec<T>, is_wider: impl Fn(&T, &T) -> bool) -> Vec<T> {
     ordered
 }
 
-/// Returns `true` if one child tunnel has all the traffic of another and more, or the same with more marks. The order of
-/// tunnels that no packet can choose between does not matter.
+/// Returns `true` if one phase 2 tunnel has all the traffic of another and more, or the same with more marks. The order
+/// of tunnels that no packet can choose between does not matter.
 fn is_wider(wide: &ChildTunnel, narrow: &ChildTunnel, bindings: &Bindings) -> bool {
     let [of_wide, of_narrow] = [wide, narrow].map(|child| bindings.of(&child.name));
     let covers = |whole: (&ChildTunnel, Binding), part: (&ChildTunnel, Binding)| {
@@ -54,7 +54,7 @@ fn is_wider(wide: &ChildTunnel, narrow: &ChildTunnel, bindings: &Bindings) -> bo
     }
 }
 
-/// Reports tunnels that are never used all the same. `places`: where each child tunnel stands in the file.
+/// Reports tunnels that are never used all the same. `places`: where each phase 2 tunnel stands in the file.
 pub(super) fn report_shadowed(
     policy: &Policy,
     bindings: &Bindings,

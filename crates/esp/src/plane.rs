@@ -157,7 +157,7 @@ pub trait DataPlane: Capabilities {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError>;
     /// Gives a rule another name that is free, and so another place among the rules. Its SAs continue to serve it.
     /// Unknown names are ignored.
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId);
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId);
     /// From now on, packets of a rule that meet no SA ask for one ([`Rule::trap`]). Unknown names are ignored.
     fn set_trap(&mut self, rule: RuleId);
     /// Removes a rule: the plane stops matching its traffic. Unknown names are ignored.

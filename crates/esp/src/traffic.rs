@@ -18,7 +18,7 @@ pub struct TrafficSelectors {
     pub remote: Vec<Selector>,
 }
 
-/// Names one rule of the policy: the traffic of one child tunnel.
+/// Names one rule of the policy: the traffic of one phase 2 tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
 
@@ -27,7 +27,7 @@ pub struct RuleId(pub u32);
 pub struct Rule {
     /// Its name.
     pub id: RuleId,
-    /// Name of the child tunnel, for counters and messages.
+    /// Name of the phase 2 tunnel, for counters and messages.
     pub tunnel: String,
     /// Its traffic.
     pub selectors: TrafficSelectors,

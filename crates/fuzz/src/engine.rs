@@ -228,7 +228,7 @@ impl Play {
         Some(())
     }
 
-    /// A new policy, a restart, a farewell.
+    /// A new policy, a restart, a stop.
     fn upheaval(&mut self, input: &mut Octets<'_>) -> Option<()> {
         let at = input.below(2)?;
         let (host, side) = (self.hosts[at], [Side::Left, Side::Right][at]);

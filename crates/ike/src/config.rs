@@ -29,9 +29,9 @@ pub struct Config {
     pub retransmissions: u32,
     /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
     pub liveness_interval: Option<Duration>,
-    /// The action for a child tunnel whose peer is gone.
+    /// The action for a phase 2 tunnel whose peer is gone.
     pub liveness_action: RestartAction,
-    /// The action for a child tunnel that the peer has deleted.
+    /// The action for a phase 2 tunnel that the peer has deleted.
     pub close_action: RestartAction,
     /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT and sends nothing else.
     pub nat_keepalive: Duration,
@@ -124,7 +124,7 @@ impl Config {
     }
 }
 
-/// The action for a child tunnel that was up and went, though nobody on this side took it down.
+/// The action for a phase 2 tunnel that was up and went, though nobody on this side took it down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestartAction {
     /// As the policy says: AutoStart starts it again, OnDemand waits for a packet, otherwise it stays down.

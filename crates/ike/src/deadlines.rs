@@ -33,11 +33,11 @@ pub struct Deadline {
 pub(crate) enum Waiter {
     Session(SessionId),
     HalfOpen(IkeSpi),
-    /// An IKE tunnel that is to be tried again.
+    /// A phase 1 tunnel that is to be tried again.
     Retry(String),
     /// A redundant session that the peer began, and may not close.
     Redundant(SessionId),
-    Farewells,
+    FinalAnswers,
     /// A part of the data plane could not be put back.
     Restoration,
 }

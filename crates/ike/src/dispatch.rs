@@ -172,7 +172,7 @@ impl Session {
 
     /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer:
     /// the packets that were admitted on them are to arrive before it.
-    fn pause_before_farewell(&self, cx: &Context<'_>) -> Duration {
+    fn pause_before_final_answer(&self, cx: &Context<'_>) -> Duration {
         let by_choice = matches!(self.deleted, Some((_, CloseReason::DeletedByPeer)));
         let ends = by_choice && self.sas.len() == 1 && !self.children.is_empty();
         if ends { cx.config.drain_before_answer } else { Duration::ZERO }
@@ -473,12 +473,12 @@ impl Carrier<'_> {
             }
         };
         let ends = fatal || self.session.deleted.is_some();
-        let pause = self.session.pause_before_farewell(cx);
+        let pause = self.session.pause_before_final_answer(cx);
         let (sa, path, _) = self.split();
         let spi = sa.local_spi;
         let answer = sa.answer(cx, path, header, &answer);
         if ends {
-            cx.out.farewell(cx.now, spi, datagram, answer, pause);
+            cx.out.keep_final_answer(cx.now, spi, datagram, answer, pause);
         } else {
             // RFC 7296 §2.11: to where the request came from.
             cx.out.transmit_all(datagram.local, datagram.remote, answer);

@@ -30,15 +30,15 @@ pub(crate) enum Effect {
     OutboundRetired(SaId),
     /// The session wants a successor (RFC 7296 §2.8.3).
     SuccessorDue,
-    /// A child tunnel, by name, that was up is to be set up again.
+    /// A phase 2 tunnel, by name, that was up is to be set up again.
     Reconnect(String),
-    /// The peer has deleted a child tunnel of a session that goes on.
+    /// The peer has deleted a phase 2 tunnel of a session that goes on.
     Lost(Lost),
-    /// A child tunnel, by name, could not be set up although its IKE SA is there.
+    /// A phase 2 tunnel, by name, could not be set up although its IKE SA is there.
     Unserved(String),
 }
 
-/// A child tunnel that went without this side's will.
+/// A phase 2 tunnel that went without this side's will.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub name: String,

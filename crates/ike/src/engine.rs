@@ -5,8 +5,8 @@ mod lifecycle;
 mod overview;
 mod preparation;
 mod reachability;
+mod reauthentication;
 mod reconnect;
-mod renewal;
 mod replacement;
 mod restoration;
 mod sessions;
@@ -114,7 +114,7 @@ pub struct Engine<P: DataPlane> {
     spis: Spis,
     contacts: Contacts,
     out: Outputs,
-    /// Rules by the name of the child tunnel they stand for.
+    /// Rules by the name of the phase 2 tunnel they stand for.
     rules: Rules,
     sessions: Sessions,
     next_session: u64,
@@ -126,9 +126,9 @@ pub struct Engine<P: DataPlane> {
     postponed: BTreeSet<IkeSpi>,
     deadlines: Deadlines,
     retries: BTreeMap<String, Retry>,
-    /// Child tunnels that the operator has taken down: they do not come back by themselves.
+    /// Phase 2 tunnels that the operator has taken down: they do not come back by themselves.
     deactivated: BTreeSet<String>,
-    /// Child tunnels that were up or tried when their address family was switched off: they come back with it.
+    /// Phase 2 tunnels that were up or tried when their address family was switched off: they come back with it.
     interrupted: BTreeSet<String>,
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
@@ -241,7 +241,7 @@ impl<P: DataPlane> Engine<P> {
         if let Some(half) = self.half_open.remove(&ours) {
             return self.handle_half_open(now, half, &header, datagram);
         }
-        if !self.out.repeat_farewell(ours, datagram) {
+        if !self.out.repeat_final_answer(ours, datagram) {
             self.out.discard(Discard::UnknownSpi);
         }
     }
@@ -337,9 +337,9 @@ impl<P: DataPlane> Engine<P> {
                 Waiter::Retry(name) => self.retry(now, &name),
                 Waiter::Redundant(id) => self.close_redundant(now, id),
                 Waiter::Restoration => self.restore(now),
-                Waiter::Farewells => {
-                    let next = self.out.send_due_farewells(now);
-                    self.deadlines.set(Waiter::Farewells, next);
+                Waiter::FinalAnswers => {
+                    let next = self.out.send_due_final_answers(now);
+                    self.deadlines.set(Waiter::FinalAnswers, next);
                 }
             }
         }
@@ -441,7 +441,7 @@ impl<P: DataPlane> Engine<P> {
                 Effect::Unserved(name) => losses.unserved.push(name),
             }
         }
-        let predecessor = session.renewal.succeeds.filter(|_| session.is_over());
+        let predecessor = session.reauthentication.succeeds.filter(|_| session.is_over());
         let asked_for =
             self.rules.has_asked_for(&session.tunnel.name).then(|| session.tunnel.name.clone());
         self.hand_over(now, id, &session.tunnel.name, orphaned, retired);
@@ -460,13 +460,13 @@ impl<P: DataPlane> Engine<P> {
         if let Some(tunnel) = asked_for {
             self.sync_asked_for_rules(&tunnel);
         }
-        let farewells = self.out.next_farewell();
-        self.deadlines.set(Waiter::Farewells, farewells);
+        let final_answers = self.out.next_final_answer();
+        self.deadlines.set(Waiter::FinalAnswers, final_answers);
         if successor_due {
             self.begin_successor(now, id);
         }
         if let Some(predecessor) = predecessor {
-            self.put_off_renewal(now, predecessor);
+            self.put_off_reauthentication(now, predecessor);
         }
         self.finish_succession(now, id);
     }

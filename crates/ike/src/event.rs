@@ -51,9 +51,9 @@ impl fmt::Display for Negotiated {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Event {
-    /// IKE tunnel, or the peer's address where no tunnel is known yet.
+    /// Phase 1 tunnel, or the peer's address where no tunnel is known yet.
     pub tunnel: String,
-    /// Child tunnel, where the event concerns one.
+    /// Phase 2 tunnel, where the event concerns one.
     pub child: Option<String>,
     /// The peer's address and port at that time.
     pub peer: Option<SocketAddr>,
@@ -62,7 +62,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of an IKE tunnel.
+    /// An event of a phase 1 tunnel.
     pub fn new(tunnel: impl Into<String>, kind: EventKind) -> Self {
         Self { tunnel: tunnel.into(), child: None, peer: None, kind }
     }

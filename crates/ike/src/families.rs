@@ -8,7 +8,7 @@ use esp::families::{Families, Family};
 use policy::{ChildTunnel, IkeTunnel, Selector};
 use std::time::Duration;
 
-/// The reason why a child tunnel may not be up; `None`: it may.
+/// The reason why a phase 2 tunnel may not be up; `None`: it may.
 pub(crate) fn off(
     families: Families,
     tunnel: &IkeTunnel,
@@ -24,7 +24,7 @@ pub(crate) fn between_off(families: Families, tunnel: &IkeTunnel) -> Option<Fami
     Some(FamilyOff { family: off, of_traffic: false })
 }
 
-/// The same for the traffic of a child tunnel.
+/// The same for the traffic of a phase 2 tunnel.
 pub(crate) fn traffic_off(families: Families, child: &ChildTunnel) -> Option<FamilyOff> {
     // Traffic has both ends in one family.
     let family = |family: Family| {

@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// The time for which the last answer of an IKE SA that is gone is repeated.
-const FAREWELL_FOR: Duration = Duration::from_secs(30);
-/// The number of last answers that are kept.
-const FAREWELLS: usize = 1024;
+/// The time for which the final answer of an IKE SA is repeated after its end.
+const KEEP_FINAL_ANSWER: Duration = Duration::from_secs(30);
+/// The number of final answers that are kept.
+const FINAL_ANSWERS: usize = 1024;
 /// The number of refusals that are sent to strangers in a second.
 const REFUSALS: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,8 +32,8 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 /// The number of strangers that are remembered, so that the operator is told of each only once in a while.
 const STRANGERS: usize = 256;
 
-/// The last answer of an IKE SA that is gone, for a peer that did not get it.
-struct Farewell {
+/// The answer with which an IKE SA ended, kept for a peer that did not get it.
+struct FinalAnswer {
     until: Instant,
     spi: IkeSpi,
     request: Vec<u8>,
@@ -54,9 +54,9 @@ pub(crate) struct Outputs {
     pub products: Products,
     /// The ends of tunnels that were up, by name.
     pub ends: BTreeMap<String, (CloseReason, Instant)>,
-    /// Packets of child tunnels, by name, that were about to leave in the clear.
+    /// Packets of phase 2 tunnels, by name, that were about to leave in the clear.
     pub unprotected: BTreeMap<String, Dropped>,
-    farewells: VecDeque<Farewell>,
+    final_answers: VecDeque<FinalAnswer>,
     /// The second that began then, and the strangers refused in it.
     refused: Option<(Instant, u32)>,
     strangers: VecDeque<(IpAddr, FailureKind, Instant)>,
@@ -67,7 +67,7 @@ pub(crate) struct Outputs {
     pub tells_exchanges: bool,
 }
 
-/// The last packet of a child tunnel that the guard has dropped, as far as it has told.
+/// The last packet of a phase 2 tunnel that the guard has dropped, as far as it has told.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dropped {
     pub packet: PacketSummary,
@@ -130,7 +130,7 @@ impl Outputs {
         self.events.push_back(Event { tunnel, child, peer: None, kind });
     }
 
-    /// Tells of a step of an exchange of ours, with the child tunnel that it is for, if anybody wants to know.
+    /// Tells of a step of an exchange of ours, with the phase 2 tunnel that it is for, if anybody wants to know.
     pub fn exchange<'a>(
         &mut self,
         tunnel: &str,
@@ -143,7 +143,7 @@ impl Outputs {
         }
     }
 
-    /// Tells of the end of an IKE tunnel or of one of its child tunnels, and remembers it.
+    /// Tells of the end of a phase 1 tunnel or of one of its phase 2 tunnels, and remembers it.
     pub fn close(
         &mut self,
         now: Instant,
@@ -155,7 +155,7 @@ impl Outputs {
         self.event(&tunnel.name, child, EventKind::Closed { reason });
     }
 
-    /// Remembers the end of an IKE tunnel or of one of its child tunnels.
+    /// Remembers the end of a phase 1 tunnel or of one of its phase 2 tunnels.
     pub fn remember_end(
         &mut self,
         now: Instant,
@@ -163,7 +163,7 @@ impl Outputs {
         child: Option<&str>,
         reason: CloseReason,
     ) {
-        // With a generic policy, the peer makes up the names of child tunnels.
+        // With a generic policy, the peer makes up the names of phase 2 tunnels.
         if child.is_none() || tunnel.generic.is_none() {
             self.ends.insert(child.unwrap_or(&tunnel.name).to_owned(), (reason, now));
         }
@@ -235,7 +235,7 @@ impl Outputs {
 
     /// Sends the answer with which an IKE SA ends, after `pause`, and keeps it. `request.octets` is what it answers, or
     /// fragment 1 of that.
-    pub fn farewell(
+    pub fn keep_final_answer(
         &mut self,
         now: Instant,
         spi: IkeSpi,
@@ -243,78 +243,78 @@ impl Outputs {
         answer: &[Vec<u8>],
         pause: Duration,
     ) {
-        if self.farewells.len() >= FAREWELLS
-            && let Some(oldest) = self.farewells.pop_front()
+        if self.final_answers.len() >= FINAL_ANSWERS
+            && let Some(oldest) = self.final_answers.pop_front()
         {
-            self.send_farewell(&oldest);
+            self.send_final_answer(&oldest);
         }
-        let mut farewell = Farewell {
-            until: now + FAREWELL_FOR,
+        let mut last = FinalAnswer {
+            until: now + KEEP_FINAL_ANSWER,
             spi,
             request: request.octets.to_vec(),
             answer: answer.to_vec(),
             waits: Some((after(now, pause), request.local, request.remote)),
         };
         if pause.is_zero() {
-            self.send_farewell(&farewell);
-            farewell.waits = None;
+            self.send_final_answer(&last);
+            last.waits = None;
         }
-        self.farewells.push_back(farewell);
+        self.final_answers.push_back(last);
     }
 
-    fn send_farewell(&mut self, farewell: &Farewell) {
-        if let Some((_, local, remote)) = farewell.waits {
-            self.transmit_all(local, remote, &farewell.answer);
+    fn send_final_answer(&mut self, last: &FinalAnswer) {
+        if let Some((_, local, remote)) = last.waits {
+            self.transmit_all(local, remote, &last.answer);
         }
     }
 
     /// Answers the very request with which an IKE SA ended once more. Returns `false` if no IKE SA ended with it.
-    pub fn repeat_farewell(&mut self, spi: IkeSpi, request: Datagram<'_>) -> bool {
-        let known = |f: &&Farewell| f.spi == spi && f.request == request.octets;
-        let Some(farewell) = self.farewells.iter().find(known) else { return false };
+    pub fn repeat_final_answer(&mut self, spi: IkeSpi, request: Datagram<'_>) -> bool {
+        let known = |f: &&FinalAnswer| f.spi == spi && f.request == request.octets;
+        let Some(last) = self.final_answers.iter().find(known) else { return false };
         // A first answer that still waits is sent in time.
-        if farewell.waits.is_none() {
-            let answer = farewell.answer.clone();
+        if last.waits.is_none() {
+            let answer = last.answer.clone();
             self.transmit_all(request.local, request.remote, &answer);
         }
         true
     }
 
-    /// The number of last answers that are kept.
-    pub fn farewells(&self) -> usize {
-        self.farewells.len()
+    /// The number of final answers that are kept.
+    pub fn final_answers(&self) -> usize {
+        self.final_answers.len()
     }
 
-    pub fn next_farewell(&self) -> Option<Deadline> {
-        let waits = self.farewells.iter().filter_map(|f| Some(f.waits?.0));
-        let forgotten = self.farewells.front().map(|f| f.until);
+    pub fn next_final_answer(&self) -> Option<Deadline> {
+        let waits = self.final_answers.iter().filter_map(|f| Some(f.waits?.0));
+        let forgotten = self.final_answers.front().map(|f| f.until);
         let at = waits.chain(forgotten).min()?;
         Some(Deadline { at, reason: "last answer of a deleted IKE SA" })
     }
 
-    /// Sends the farewells whose time has come, and forgets old ones.
-    pub fn send_due_farewells(&mut self, now: Instant) -> Option<Deadline> {
-        self.send_farewells(|at| at <= now);
-        while self.farewells.front().is_some_and(|f| f.until <= now) {
-            self.farewells.pop_front();
+    /// Sends the final answers whose time has come, and forgets old ones.
+    pub fn send_due_final_answers(&mut self, now: Instant) -> Option<Deadline> {
+        self.send_final_answers_if(|at| at <= now);
+        while self.final_answers.front().is_some_and(|f| f.until <= now) {
+            self.final_answers.pop_front();
         }
-        self.next_farewell()
+        self.next_final_answer()
     }
 
-    /// Sends every farewell that still waits.
-    pub fn hurry_farewells(&mut self) {
-        self.send_farewells(|_| true);
+    /// Sends every final answer that still waits.
+    pub fn send_final_answers_now(&mut self) {
+        self.send_final_answers_if(|_| true);
     }
 
-    fn send_farewells(&mut self, is_due: impl Fn(Instant) -> bool) {
-        let mut farewells = std::mem::take(&mut self.farewells);
-        for farewell in &mut farewells {
-            if farewell.waits.is_some_and(|(at, ..)| is_due(at)) {
-                self.send_farewell(farewell);
-                farewell.waits = None;
+    fn send_final_answers_if(&mut self, is_due: impl Fn(Instant) -> bool) {
+        let mut final_answers = std::mem::take(&mut self.final_answers);
+        for last in &mut final_answers {
+            if last.waits.is_some_and(|(at, ..)| is_due(at)) {
+                self.send_final_answer(last);
+                last.waits = None;
             }
         }
-        self.farewells = farewells;
+        self.final_answers = final_answers;
     }
 
     /// Returns `true` if the operator is to be told of a stranger's failure. Repetitions from the same address are

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 /// Failures kept of a tunnel.
 const KEPT: usize = 4;
-/// Child tunnels of one IKE tunnel of which failures are kept. With a generic policy, the peer makes up their names.
+/// Phase 2 tunnels of one phase 1 tunnel of which failures are kept. With a generic policy, the peer makes up their
+/// names.
 const CHILDREN: usize = 256;
 /// Attempts of strangers kept of the whole gateway.
 const STRANGERS: usize = 32;
@@ -20,7 +21,7 @@ const STRANGERS: usize = 32;
 #[derive(Default)]
 pub(crate) struct Failures {
     by_name: BTreeMap<String, VecDeque<Past>>,
-    /// The names of child tunnels among them, by IKE tunnel; the one that failed last is the last.
+    /// The names of phase 2 tunnels among them, by phase 1 tunnel; the one that failed last is the last.
     children: BTreeMap<String, VecDeque<String>>,
     strangers: VecDeque<(SocketAddr, Past)>,
 }
@@ -38,7 +39,7 @@ struct Past {
 }
 
 impl Failures {
-    /// Remembers why a child tunnel of an IKE tunnel is not up.
+    /// Remembers why a phase 2 tunnel of a phase 1 tunnel is not up.
     pub fn note_child(&mut self, now: Instant, tunnel: &str, child: &str, failure: Failure) {
         if failure.kind == FailureKind::Cancelled {
             return;
@@ -54,7 +55,7 @@ impl Failures {
         self.note(now, child, failure);
     }
 
-    /// Remembers why an IKE or child tunnel is not up. That somebody gave up is no reason of its own.
+    /// Remembers why a phase 1 or phase 2 tunnel is not up. That somebody gave up is no reason of its own.
     pub fn note(&mut self, now: Instant, name: &str, failure: Failure) {
         if failure.kind == FailureKind::Cancelled {
             return;
@@ -111,7 +112,7 @@ impl Failures {
         all.filter(|p| p.is_current()).for_each(|p| p.outdated = Some(now));
     }
 
-    /// The policy no longer has the tunnel. With an IKE tunnel, its child tunnels are forgotten too.
+    /// The policy no longer has the tunnel. With a phase 1 tunnel, its phase 2 tunnels are forgotten too.
     pub fn forget(&mut self, name: &str) {
         self.by_name.remove(name);
         for child in self.children.remove(name).unwrap_or_default() {
@@ -125,7 +126,7 @@ impl Failures {
         Some((&last.failure, last.at))
     }
 
-    /// The last refusal of a stranger that may have meant this IKE tunnel.
+    /// The last refusal of a stranger that may have meant this phase 1 tunnel.
     pub fn last_stranger(&self, tunnel: &IkeTunnel) -> Option<(&Failure, Instant)> {
         self.strangers
             .iter()
@@ -140,7 +141,7 @@ impl Failures {
         past.rev().map(|p| p.told(now)).collect()
     }
 
-    /// Refusals of strangers that may have meant this IKE tunnel, or that no tunnel fits; the last one first.
+    /// Refusals of strangers that may have meant this phase 1 tunnel, or that no tunnel fits; the last one first.
     pub fn of_strangers(&self, now: Instant, tunnel: &IkeTunnel) -> Vec<PastFailure> {
         let concerns = |p: &Past| {
             p.may_mean(tunnel) || matches!(*p.failure.facts, crate::failure::Facts::Addresses(_))

@@ -15,9 +15,9 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct PolicyIndex {
     policy: Arc<Policy>,
-    /// Places of IKE tunnels by name.
+    /// Places of phase 1 tunnels by name.
     tunnels: Index<u32>,
-    /// Places of child tunnels, in their IKE tunnel's list, by name.
+    /// Places of phase 2 tunnels, in their phase 1 tunnel's list, by name.
     children: Index<(u32, u32)>,
     families: HashMap<Ends, Vec<Arc<Family>>>,
 }
@@ -109,13 +109,13 @@ impl PolicyIndex {
         &self.policy
     }
 
-    /// The IKE tunnel of that name.
+    /// The phase 1 tunnel of that name.
     pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
         let tunnels = self.tunnels.at(number_of(name));
         tunnels.map(|at| &self.policy.tunnels[at as usize]).find(|t| t.name == name)
     }
 
-    /// The child tunnel of that name, with the IKE tunnel that carries it.
+    /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
     pub fn child(&self, name: &str) -> Option<(&Arc<IkeTunnel>, &Arc<ChildTunnel>)> {
         let children = self.children.at(number_of(name)).map(|(tunnel, child)| {
             let tunnel = &self.policy.tunnels[tunnel as usize];
@@ -124,7 +124,7 @@ impl PolicyIndex {
         children.into_iter().find(|(_, c)| c.name == name)
     }
 
-    /// The child tunnel of that name that this IKE tunnel carries, which need not be part of the policy any more.
+    /// The phase 2 tunnel of that name that this phase 1 tunnel carries, which need not be part of the policy any more.
     pub fn child_of<'a>(
         &'a self,
         tunnel: &'a Arc<IkeTunnel>,

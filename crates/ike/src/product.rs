@@ -107,8 +107,8 @@ fn printable(version: &[u8]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The products that were last met as the peers of IKE tunnels, by name. They outlive the sessions, so that a failure
-/// can be explained afterwards.
+/// The products that were last met as the peers of phase 1 tunnels, by name. They outlive the sessions, so that a
+/// failure can be explained afterwards.
 #[derive(Default)]
 pub(crate) struct Products(BTreeMap<String, Product>);
 

@@ -1,4 +1,4 @@
-//! The rules in the plane, by the child tunnel that each stands for and the other way round.
+//! The rules in the plane, by the phase 2 tunnel that each stands for and the other way round.
 
 use esp::plane::{RuleId, TrafficSelectors};
 use policy::shadow::Traffic;
@@ -9,15 +9,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One rule for each child tunnel.
+/// One rule for each phase 2 tunnel.
 #[derive(Default)]
 pub(crate) struct Rules {
     by_tunnel: HashMap<Arc<str>, RuleId>,
     by_id: BTreeMap<RuleId, Ruled>,
     by_traffic: TrafficIndex,
-    /// Of child tunnels that a peer has asked for and the policy does not have, by IKE tunnel.
+    /// Of phase 2 tunnels that a peer has asked for and the policy does not have, by phase 1 tunnel.
     asked_for: BTreeMap<String, Vec<Arc<str>>>,
-    /// Those of them that the plane does not have yet, as it has to prepare for them, with their IKE tunnels.
+    /// Those of them that the plane does not have yet, as it has to prepare for them, with their phase 1 tunnels.
     unplaced: BTreeMap<Arc<str>, String>,
     /// Whether the plane has got one of those since this was asked last.
     fresh: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Ruled {
 }
 
 impl Rules {
-    /// How many child tunnels at the front of these have rules in this order.
+    /// How many phase 2 tunnels at the front of these have rules in this order.
     pub fn in_order<'a>(&self, tunnels: impl Iterator<Item = &'a str>) -> usize {
         let ids = tunnels.map(|name| self.of(name));
         let mut last = None;
@@ -68,7 +68,7 @@ impl Rules {
         self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
     }
 
-    /// Makes the rule of a child tunnel that the policy does not have, and that the plane is to get
+    /// Makes the rule of a phase 2 tunnel that the policy does not have, and that the plane is to get
     /// ([`Self::note_placed`]).
     pub fn add_asked_for(&mut self, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) -> RuleId {
         let name: Arc<str> = Arc::from(child.name.as_str());
@@ -79,17 +79,17 @@ impl Rules {
         id
     }
 
-    /// The plane has the rule of a child tunnel that a peer has asked for.
+    /// The plane has the rule of a phase 2 tunnel that a peer has asked for.
     pub fn note_placed(&mut self, child: &str) {
         self.fresh |= self.unplaced.remove(child).is_some();
     }
 
-    /// Whether the plane has the rule of a child tunnel.
+    /// Whether the plane has the rule of a phase 2 tunnel.
     pub fn is_placed(&self, child: &str) -> bool {
         self.by_tunnel.contains_key(child) && !self.unplaced.contains_key(child)
     }
 
-    /// The IKE tunnels of rules that the plane does not have.
+    /// The phase 1 tunnels of rules that the plane does not have.
     pub fn tunnels_of_unplaced(&self) -> BTreeSet<String> {
         self.unplaced.values().cloned().collect()
     }
@@ -106,7 +106,7 @@ impl Rules {
         unplaced.keys().filter_map(|child| self.remove(child)).collect()
     }
 
-    /// Returns `true` if the addresses of a child tunnel that a peer asks for are within bounds
+    /// Returns `true` if the addresses of a phase 2 tunnel that a peer asks for are within bounds
     /// ([`AllowedTraffic::is_bounded`]): those of this side, and those of its own side together with all for which it
     /// has asked before.
     pub fn has_room_for(&self, tunnel: &IkeTunnel, child: &ChildTunnel) -> bool {
@@ -117,7 +117,7 @@ impl Rules {
             && AllowedTraffic::is_bounded(remote.map(|s| s.addresses))
     }
 
-    /// The first rule of another peer that has a part of the traffic of a child tunnel. A peer that names its traffic
+    /// The first rule of another peer that has a part of the traffic of a phase 2 tunnel. A peer that names its traffic
     /// itself gets none of it: an SA with it would let packets in that pretend to come from the other peer. Selectors
     /// alone decide: a mark or an interface of the other tunnel does not keep such a peer from forging its packets, nor
     /// from getting those that leave without the mark or the interface.
@@ -147,7 +147,7 @@ impl Rules {
             .collect()
     }
 
-    /// Whether a peer has made rules for this IKE tunnel.
+    /// Whether a peer has made rules for this phase 1 tunnel.
     pub fn has_asked_for(&self, tunnel: &str) -> bool {
         self.asked_for.contains_key(tunnel)
     }
@@ -157,10 +157,10 @@ impl Rules {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Forgets the rules that peers have made for this IKE tunnel and nothing uses any more.
+    /// Forgets the rules that peers have made for this phase 1 tunnel and nothing uses any more.
     pub fn take_unused(&mut self, tunnel: &str) -> Vec<RuleId> {
         let Some(mut names) = self.asked_for.remove(tunnel) else { return Vec::new() };
-        // Child SAs share the child tunnel with its rule.
+        // Child SAs share the phase 2 tunnel with its rule.
         let is_used = |name: &Arc<str>| self.child(name).is_some_and(|c| Arc::strong_count(c) > 1);
         let unused: Vec<Arc<str>> = names.iter().filter(|name| !is_used(name)).cloned().collect();
         names.retain(|name| !unused.contains(name));
@@ -170,7 +170,7 @@ impl Rules {
         unused.iter().filter_map(|name| self.remove(name)).collect()
     }
 
-    /// The child tunnel of that name.
+    /// The phase 2 tunnel of that name.
     pub fn child(&self, name: &str) -> Option<&Arc<ChildTunnel>> {
         self.by_id.get(&self.of(name)?).map(|ruled| &ruled.child)
     }
@@ -195,7 +195,7 @@ impl Rules {
         self.by_id.get(&id).map(|ruled| &ruled.name)
     }
 
-    /// The rule of another peer that all of this traffic of a child tunnel meets before the tunnel's own. Packets go
+    /// The rule of another peer that all of this traffic of a phase 2 tunnel meets before the tunnel's own. Packets go
     /// by the first rule that covers them, whether it has an SA or not: an SA with this traffic would never carry one.
     /// A request for it is refused. `binding_of`:
     /// [`Capabilities::binding_of`](esp::plane::Capabilities::binding_of).
@@ -223,7 +223,7 @@ impl Rules {
         })
     }
 
-    /// The child tunnels, by name, that may have traffic between these addresses, in order.
+    /// The phase 2 tunnels, by name, that may have traffic between these addresses, in order.
     pub fn meeting(
         &self,
         local: impl Iterator<Item = AddressRange>,

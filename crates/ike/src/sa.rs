@@ -163,8 +163,8 @@ impl IkeSa<()> {
 }
 
 impl<S: State + ?Sized> IkeSa<S> {
-    /// A step of the exchange of ours that is in flight, with the child tunnel that it sets up or rekeys, if the IKE SA
-    /// was up before.
+    /// A step of the exchange of ours that is in flight, with the phase 2 tunnel that it sets up or rekeys, if the IKE
+    /// SA was up before.
     pub fn told(&self, step: Step) -> Option<(Option<&str>, ExchangeStep)> {
         let active = self.state.active();
         let told = ExchangeStep {

@@ -9,7 +9,7 @@ mod aging;
 mod carrier;
 mod children;
 mod ending;
-mod renewal;
+mod reauthentication;
 mod roaming;
 mod tasks;
 
@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use carrier::Carrier;
 pub(crate) use children::{Changing, Children, most_children};
-pub(crate) use renewal::Renewal;
+pub(crate) use reauthentication::Reauthentication;
 pub(crate) use tasks::Tasks;
 
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
@@ -69,7 +69,7 @@ pub(crate) struct Session {
     pub tunnel: Arc<IkeTunnel>,
     pub path: Path,
     pub mobility: Mobility,
-    pub renewal: Renewal,
+    pub reauthentication: Reauthentication,
     /// The addresses last told of to the operator.
     reported: (SocketAddr, SocketAddr),
     /// The IKE SA that this side sets up, until it is the first of `sas`. Then this is empty for good.
@@ -81,7 +81,7 @@ pub(crate) struct Session {
     pub children: Children,
     pub tasks: Tasks,
     pub liveness: Liveness,
-    /// The packets that asked for child tunnels, by name, until the peer is asked.
+    /// The packets that asked for phase 2 tunnels, by name, until the peer is asked.
     packets: BTreeMap<String, PacketSummary>,
     lingering: Vec<Lingering>,
     pub established_at: Option<Instant>,
@@ -125,11 +125,11 @@ pub(crate) struct Liveness {
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub ending: Ending,
-    /// The child tunnels that were up when it ended.
+    /// The phase 2 tunnels that were up when it ended.
     pub lost: Vec<Lost>,
-    /// The child tunnels that could not be set up before it ended.
+    /// The phase 2 tunnels that could not be set up before it ended.
     pub failed: Vec<String>,
-    /// Child tunnels that are to be set up again.
+    /// Phase 2 tunnels that are to be set up again.
     reconnect: Vec<String>,
 }
 
@@ -162,7 +162,7 @@ impl Session {
             tunnel,
             path,
             mobility: Mobility::default(),
-            renewal: Renewal::default(),
+            reauthentication: Reauthentication::default(),
             reported: (path.local, path.remote),
             attempt: None,
             sas: Vec::new(),
@@ -254,7 +254,7 @@ impl Session {
         self.children.get_mut(spi_in)
     }
 
-    /// The Child SA that serves a child tunnel, if it is up. One that was replaced does not: its successor serves, or
+    /// The Child SA that serves a phase 2 tunnel, if it is up. One that was replaced does not: its successor serves, or
     /// the tunnel was taken down.
     pub fn serving_child(&self, name: &str) -> Option<&ChildSa> {
         let of_name = || self.children.of_tunnel(name);
@@ -262,15 +262,15 @@ impl Session {
             .or_else(|| of_name().find(|c| c.state == ChildState::Established))
     }
 
-    /// Returns `true` if an exchange is under way that may replace the Child SA of a child tunnel.
-    pub fn is_renewing(&self, name: &str) -> bool {
+    /// Returns `true` if an exchange is under way that may replace the Child SA of a phase 2 tunnel.
+    pub fn is_rekeying(&self, name: &str) -> bool {
         self.sas.iter().any(|sa| match &sa.state.active {
             Some(Active::Child(p)) => p.tunnel.name == name && p.rekeys.is_some() && !p.unwanted,
             _ => false,
         })
     }
 
-    /// Returns `true` if a child tunnel is up or being set up.
+    /// Returns `true` if a phase 2 tunnel is up or being set up.
     pub fn has_or_wants_child(&self, name: &str) -> bool {
         let wants = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.serving_child(name).is_some()
@@ -299,14 +299,14 @@ impl Session {
 
     // ---- inputs
 
-    /// Takes note of the packet that asks for a child tunnel.
+    /// Takes note of the packet that asks for a phase 2 tunnel.
     pub fn note_packet(&mut self, name: &str, packet: PacketSummary) {
         if self.serving_child(name).is_none() {
             self.packets.insert(name.into(), packet);
         }
     }
 
-    /// TSi and TSr of a request for a child tunnel.
+    /// TSi and TSr of a request for a phase 2 tunnel.
     pub fn asked_selectors(&mut self, tunnel: &ChildTunnel) -> [Payload; 2] {
         let packet = self.packets.remove(&tunnel.name);
         let (from, to) =
@@ -419,12 +419,12 @@ impl Session {
     }
 
     /// The nonce that decides whether the successor of a Child SA stays beside a duplicate: that of the exchange which
-    /// set the child tunnel up. One end may meet the duplicate before a rekey, and the other one after it.
+    /// set the phase 2 tunnel up. One end may meet the duplicate before a rekey, and the other one after it.
     pub fn inherited_nonce(&self, rekeys: Option<Spi>, own: LowestNonce) -> LowestNonce {
         rekeys.and_then(|old| self.child_by_inbound(old)).map_or(own, |old| old.lowest_nonce)
     }
 
-    /// Settles what crossing requests for the same child tunnel leave: of two Child SAs the one made with the lowest
+    /// Settles what crossing requests for the same phase 2 tunnel leave: of two Child SAs the one made with the lowest
     /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
     pub fn delete_duplicate_children(&mut self, cx: &mut Context<'_>, name: &str) {
         let rivals = self.children.of_tunnel(name).filter(|c| c.state == ChildState::Established);

@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// One IKE tunnel of the policy and its IKE SA, if it has one.
+/// One phase 1 tunnel of the policy and its IKE SA, if it has one.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -109,7 +109,7 @@ pub struct IkeStatus {
     /// The request of its IKE SA that the peer has not answered yet: it was sent again, or it is known that it may not
     /// have reached the peer.
     pub unanswered: Option<Unanswered>,
-    /// The child tunnels, with their Child SAs.
+    /// The phase 2 tunnels, with their Child SAs.
     pub children: Vec<ChildStatus>,
     /// The last failure, with how long ago.
     pub last_failure: Option<(Failure, Duration)>,
@@ -246,7 +246,7 @@ pub struct IkeSaStatus {
     pub rekeys: u64,
 }
 
-/// One child tunnel of the policy and its Child SA, if it has one.
+/// One phase 2 tunnel of the policy and its Child SA, if it has one.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -326,7 +326,7 @@ pub enum NarrowedBy {
     Answer,
     /// The peer's request: it asked for less than the policy has.
     Request,
-    /// This side's answer: the peer asked for more than the policy has for this child tunnel.
+    /// This side's answer: the peer asked for more than the policy has for this phase 2 tunnel.
     Grant,
 }
 
@@ -434,7 +434,7 @@ impl IkeSaStatus {
 }
 
 impl ChildStatus {
-    /// A child tunnel that is down.
+    /// A phase 2 tunnel that is down.
     pub fn new(name: impl Into<String>, mode: Mode) -> Self {
         Self {
             name: name.into(),

@@ -6,7 +6,7 @@ use esp::plane::Spi;
 /// A reason to start an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// A child tunnel, by name, is to come up.
+    /// A phase 2 tunnel, by name, is to come up.
     CreateChild(String),
     /// The Child SA with this inbound SPI is to be replaced.
     RekeyChild(Spi),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// The longest time in which a daemon starts, and answers one command.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest time in which a daemon stops; after that it is killed.
-const FAREWELL: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// The policy and the configuration of a daemon.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,9 @@ impl Node {
                 self.name,
                 last_words(&self.directory)
             )),
-            None => Err(format!("{}: vpnd did not stop in {FAREWELL:?} and was killed", self.name)),
+            None => {
+                Err(format!("{}: vpnd did not stop in {STOP_LIMIT:?} and was killed", self.name))
+            }
         }
     }
 }
@@ -209,7 +211,7 @@ fn end(process: &mut Child) -> Option<std::process::ExitStatus> {
         // It is a child of ours that was not waited for: the number cannot be another's.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
-    let deadline = Instant::now() + FAREWELL;
+    let deadline = Instant::now() + STOP_LIMIT;
     while Instant::now() < deadline {
         if let Ok(Some(status)) = process.try_wait() {
             return Some(status);

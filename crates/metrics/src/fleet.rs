@@ -4,7 +4,7 @@ use ike::status::{ChildStatus, IkeStatus, State};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Counts of one child tunnel, or of all.
+/// Counts of one phase 2 tunnel, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Packets received and sent.
@@ -80,7 +80,7 @@ struct TunnelAccount {
 
 #[derive(Debug, Default)]
 struct ChildAccount {
-    /// The round in which the child tunnel was met last.
+    /// The round in which the phase 2 tunnel was met last.
     round: u64,
     own: Account,
 }
@@ -197,7 +197,7 @@ pub struct Fleet {
     pub(crate) omitted: usize,
     /// The lines of the page, in the order of the policy.
     pub(crate) lines: Vec<Line>,
-    /// The counts of all child tunnels, also of those that are gone.
+    /// The counts of all phase 2 tunnels, also of those that are gone.
     pub(crate) total: Counts,
     /// Rekeys of all IKE SAs.
     pub(crate) ike_rekeys: u64,

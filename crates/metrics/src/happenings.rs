@@ -85,7 +85,7 @@ impl Happenings {
         }
     }
 
-    /// Negotiations under way end with their tunnel: those of child tunnels also with their IKE SA.
+    /// Negotiations under way end with their tunnel: those of phase 2 tunnels also with their IKE SA.
     fn forget(&mut self, event: &Event) {
         self.begun.retain(|(tunnel, child), _| {
             *tunnel != event.tunnel || (event.child.is_some() && *child != event.child)

@@ -25,13 +25,13 @@ pub enum ConnectError {
     NoAddress {
         /// The other end.
         remote: SocketAddr,
-        /// Name of the child tunnel.
+        /// Name of the phase 2 tunnel.
         tunnel: String,
     },
     /// The tunnel did not come up.
     #[error("tunnel {tunnel}: {source}")]
     Tunnel {
-        /// Name of the child tunnel.
+        /// Name of the phase 2 tunnel.
         tunnel: String,
         /// The reason of key management.
         source: Arc<dyn Error + Send + Sync>,

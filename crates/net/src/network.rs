@@ -38,7 +38,7 @@ const ECHO: usize = 56;
 /// The start of a tunnel: ready once it is up, or has failed.
 pub type Starting = Pin<Box<dyn Future<Output = Result<(), Arc<dyn Error + Send + Sync>>> + Send>>;
 
-/// Starts the child tunnel of this name.
+/// Starts the phase 2 tunnel of this name.
 pub type StartTunnel = Box<dyn Fn(String) -> Starting + Send + Sync>;
 
 /// The functions that a network calls.

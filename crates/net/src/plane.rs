@@ -77,9 +77,9 @@ impl DataPlane for InProcess {
         Ok(())
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
-        self.datapath.rename_rule(rule, to);
-        self.routes.rename_rule(rule, to);
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
+        self.datapath.renumber_rule(rule, to);
+        self.routes.renumber_rule(rule, to);
     }
 
     fn set_trap(&mut self, rule: RuleId) {

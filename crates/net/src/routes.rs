@@ -46,14 +46,14 @@ pub(crate) enum RouteLookup {
     },
     /// A tunnel covers it that is not up.
     Down {
-        /// Name of the child tunnel.
+        /// Name of the phase 2 tunnel.
         tunnel: String,
     },
     /// No tunnel covers it.
     None,
     /// A tunnel covers it, but this end has no address in the tunnel.
     NoAddress {
-        /// Name of the child tunnel.
+        /// Name of the phase 2 tunnel.
         tunnel: String,
     },
 }
@@ -169,7 +169,7 @@ impl Routes {
         self.change(|table| _ = table.rules.insert(rule.id, rule));
     }
 
-    pub fn rename_rule(&self, rule: RuleId, to: RuleId) {
+    pub fn renumber_rule(&self, rule: RuleId, to: RuleId) {
         self.change(|table| {
             if let Some(renamed) = table.rules.remove(&rule) {
                 table.rules.insert(to, Rule { id: to, ..renamed });

@@ -50,7 +50,7 @@ impl Binding {
     }
 }
 
-/// The bindings of child tunnels by name; unless [`Bindings::with_others`] says more, those that it does not have are
+/// The bindings of phase 2 tunnels by name; unless [`Bindings::with_others`] says more, those that it does not have are
 /// bound to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bindings {
@@ -59,12 +59,12 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// The binding of a child tunnel.
+    /// The binding of a phase 2 tunnel.
     pub fn of(&self, child: &str) -> Binding {
         self.named.get(child).copied().unwrap_or(self.others)
     }
 
-    /// The same with a binding for the child tunnels that it does not have.
+    /// The same with a binding for the phase 2 tunnels that it does not have.
     #[must_use]
     pub fn with_others(self, others: Binding) -> Self {
         Self { others, ..self }

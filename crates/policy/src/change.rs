@@ -116,7 +116,7 @@ fn gravest(fields: &[(&'static str, bool, Effect)]) -> (Effect, Vec<&'static str
 }
 
 impl IkeTunnel {
-    /// The effect on its IKE SA when this tunnel becomes `after`, and the fields that differ. Child tunnels are left
+    /// The effect on its IKE SA when this tunnel becomes `after`, and the fields that differ. Phase 2 tunnels are left
     /// out.
     pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
         // Every field is named, so that a new one cannot be forgotten here.

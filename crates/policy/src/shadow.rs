@@ -1,8 +1,8 @@
-//! Child tunnels that are never used, because an earlier one covers all their traffic.
+//! Phase 2 tunnels that are never used, because an earlier one covers all their traffic.
 //!
-//! A packet takes the first child tunnel that covers it (RFC 4301 §4.4.1): IKE tunnels in the order of the policy, and
-//! the child tunnels of each in their order. In the kernel, the mark and the XFRM interface of the packet count, too
-//! ([`Bindings`]).
+//! A packet takes the first phase 2 tunnel that covers it (RFC 4301 §4.4.1): phase 1 tunnels in the order of the
+//! policy, and the phase 2 tunnels of each in their order. In the kernel, the mark and the XFRM interface of the packet
+//! count, too ([`Bindings`]).
 
 use crate::selector::covered;
 use crate::{AddressRange, Binding, Bindings, ChildTunnel, Policy, Selector, TrafficIndex};
@@ -10,10 +10,10 @@ use crate::{AddressRange, Binding, Bindings, ChildTunnel, Policy, Selector, Traf
 /// The comparisons that are made at most: a policy of many tunnels between the same addresses is not worth more.
 const MOST_COMPARISONS: usize = 10_000_000;
 
-/// A child tunnel that no packet takes. Both numbers count the child tunnels of all IKE tunnels, from 0.
+/// A phase 2 tunnel that no packet takes. Both numbers count the phase 2 tunnels of all phase 1 tunnels, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadowed {
-    /// The child tunnel.
+    /// The phase 2 tunnel.
     pub child: usize,
     /// An earlier one, which covers all its traffic.
     pub by: usize,
@@ -31,7 +31,7 @@ pub struct Traffic<'a> {
 }
 
 impl<'a> Traffic<'a> {
-    /// The packets of a child tunnel.
+    /// The packets of a phase 2 tunnel.
     pub fn of(child: &'a ChildTunnel, binding: Binding) -> Self {
         Self { local: &child.local, remote: &child.remote, binding }
     }
@@ -54,7 +54,7 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// The child tunnels of a policy that are never used, in their order.
+/// The phase 2 tunnels of a policy that are never used, in their order.
 pub fn shadowed(policy: &Policy, bindings: &Bindings) -> Vec<Shadowed> {
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     let children: Vec<(&ChildTunnel, Binding)> =

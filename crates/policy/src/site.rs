@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A description of a tunnel between two gateways, made by [`Policy::site_to_site`].
 ///
-/// The defaults are those of [`IkeTunnel::new`] and [`ChildTunnel::new`]; the first packet starts a child tunnel.
+/// The defaults are those of [`IkeTunnel::new`] and [`ChildTunnel::new`]; the first packet starts a phase 2 tunnel.
 ///
 /// With the feature `serde` it is `Deserialize`: the fields `name`, `local`, `remote` and `protect` (pairs of
 /// networks), and optionally `auto_start` and `role`. Keys are not among them: add one with
@@ -190,7 +190,7 @@ impl Site {
         self
     }
 
-    /// Adds a child tunnel for all traffic between two networks, each a prefix, an address, or a range. Its name is
+    /// Adds a phase 2 tunnel for all traffic between two networks, each a prefix, an address, or a range. Its name is
     /// that of the tunnel with a number.
     pub fn protect<L, R>(mut self, local: L, remote: R) -> Self
     where

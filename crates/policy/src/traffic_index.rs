@@ -32,7 +32,7 @@ fn prefixes(selectors: &[Selector]) -> impl Iterator<Item = Prefix> {
 }
 
 impl TrafficIndex {
-    /// Adds a rule for the traffic of a child tunnel.
+    /// Adds a rule for the traffic of a phase 2 tunnel.
     pub fn insert(&mut self, rule: u32, child: &ChildTunnel) {
         for (side, selectors) in
             [(&mut self.local, &child.local), (&mut self.remote, &child.remote)]

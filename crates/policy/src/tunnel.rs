@@ -17,12 +17,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The IKE tunnel of that name.
+    /// The phase 1 tunnel of that name.
     pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
         self.tunnels.iter().find(|t| t.name == name)
     }
 
-    /// The child tunnel of that name, with the IKE tunnel that carries it.
+    /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
     pub fn child(&self, name: &str) -> Option<(&Arc<IkeTunnel>, &Arc<ChildTunnel>)> {
         self.tunnels.iter().find_map(|t| t.children.iter().find(|c| c.name == name).map(|c| (t, c)))
     }
@@ -79,7 +79,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// One side of an IKE tunnel.
+/// One side of a phase 1 tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The address of the side; `None` means any address, which only a responder can serve.
@@ -110,7 +110,7 @@ impl From<IpAddr> for Endpoint {
 /// The definition of an IKE SA (AIX: a phase 1 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct IkeTunnel {
-    /// Unique among IKE tunnels.
+    /// Unique among phase 1 tunnels.
     pub name: String,
     /// The side that may start it.
     pub role: Role,
@@ -128,9 +128,9 @@ pub struct IkeTunnel {
     pub lifetime: Lifetime,
     /// Started when the daemon starts.
     pub auto_start: bool,
-    /// The child tunnels it carries.
+    /// The phase 2 tunnels it carries.
     pub children: Vec<Arc<ChildTunnel>>,
-    /// The answer to a peer that asks for traffic of none of these child tunnels; `None` refuses it.
+    /// The answer to a peer that asks for traffic of none of these phase 2 tunnels; `None` refuses it.
     pub generic: Option<Arc<GenericChild>>,
 }
 
@@ -158,7 +158,7 @@ impl IkeTunnel {
         }
     }
 
-    /// Adds a child tunnel.
+    /// Adds a phase 2 tunnel.
     #[must_use]
     pub fn with_child(mut self, child: ChildTunnel) -> Self {
         self.children.push(Arc::new(child));
@@ -219,7 +219,7 @@ pub struct Pfs {
 /// The definition of a Child SA (AIX: a phase 2 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildTunnel {
-    /// Unique among child tunnels.
+    /// Unique among phase 2 tunnels.
     pub name: String,
     /// The side that may start it.
     pub role: Role,
@@ -328,7 +328,7 @@ impl AllowedTraffic {
     pub const MOST_IPV6: u128 = 1 << 96;
 
     /// Returns `true` if ranges have no more addresses of either family than a peer may name. A range that stands there
-    /// twice counts once. Only the policy itself can have more, in a child tunnel.
+    /// twice counts once. Only the policy itself can have more, in a phase 2 tunnel.
     pub fn is_bounded(ranges: impl IntoIterator<Item = AddressRange>) -> bool {
         let ranges: BTreeSet<AddressRange> = ranges.into_iter().collect();
         let has_at_most = |ipv4: bool, most: u128| {

@@ -19,9 +19,9 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalid {
-    /// Name of the IKE tunnel.
+    /// Name of the phase 1 tunnel.
     pub tunnel: String,
-    /// Name of the child tunnel, if the value is one of its values.
+    /// Name of the phase 2 tunnel, if the value is one of its values.
     pub child: Option<String>,
     /// The field, as Rust code writes it: `proposals[1].groups`.
     pub field: String,
@@ -34,7 +34,7 @@ impl fmt::Display for Invalid {
         let Self { tunnel, child, field, problem } = self;
         write!(f, "tunnel {tunnel:?}, ")?;
         if let Some(child) = child {
-            write!(f, "child tunnel {child:?}, ")?;
+            write!(f, "phase 2 tunnel {child:?}, ")?;
         }
         write!(f, "{field}: {problem}; {}", problem.help())
     }

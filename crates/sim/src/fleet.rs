@@ -26,7 +26,7 @@ pub enum KnownBy {
 /// How many peers, and what they negotiate.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// IKE tunnels, each with one child tunnel.
+    /// Phase 1 tunnels, each with one phase 2 tunnel.
     pub tunnels: u32,
     /// The property by which the gateway knows its peers.
     pub known_by: KnownBy,
@@ -53,12 +53,12 @@ impl Plan {
         Self { tunnels, known_by: KnownBy::Identity, group: Group::Curve25519, pfs: None }
     }
 
-    /// Name of an IKE tunnel, on both sides.
+    /// Name of a phase 1 tunnel, on both sides.
     pub fn tunnel(n: u32) -> String {
         format!("spoke{n}")
     }
 
-    /// Name of a child tunnel, on both sides.
+    /// Name of a phase 2 tunnel, on both sides.
     pub fn child(n: u32) -> String {
         format!("net{n}")
     }

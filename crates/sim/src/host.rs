@@ -90,10 +90,10 @@ pub struct Site {
     pub left_id: Identity,
     /// The identity of the right gateway.
     pub right_id: Identity,
-    /// How many child tunnels: `net0`, `net1`, … between 10.1.*n*.0/24 on the left and 10.2.*n*.0/24 on the right in
+    /// How many phase 2 tunnels: `net0`, `net1`, … between 10.1.*n*.0/24 on the left and 10.2.*n*.0/24 on the right in
     /// tunnel mode; in transport mode `net0` is all traffic between the gateways.
     pub children: u8,
-    /// Replaces the left end's selectors of every child tunnel.
+    /// Replaces the left end's selectors of every phase 2 tunnel.
     pub left_net: Option<Vec<Selector>>,
     /// Offers for the IKE SA.
     pub ike: Vec<IkeProposal>,
@@ -107,7 +107,7 @@ pub struct Site {
     pub role: Role,
     /// Whether both phases start with the host.
     pub auto_start: bool,
-    /// Whether the first packet starts the child tunnel.
+    /// Whether the first packet starts the phase 2 tunnel.
     pub on_demand: bool,
 }
 
@@ -165,7 +165,7 @@ pub fn esp_offer(bits: KeyBits, lifetime: Lifetime) -> ChildProposal {
 }
 
 impl Site {
-    /// Name of the IKE tunnel.
+    /// Name of the phase 1 tunnel.
     pub const TUNNEL: &str = "site";
 
     /// The policy of one end.
@@ -201,7 +201,7 @@ impl Site {
         }
     }
 
-    /// Addresses of a host on the left and one on the right whose traffic child tunnel `n` carries.
+    /// Addresses of a host on the left and one on the right whose traffic phase 2 tunnel `n` carries.
     pub fn inner(&self, n: u8) -> (IpAddr, IpAddr) {
         match self.mode {
             Mode::Transport => (self.left, self.right),
@@ -230,7 +230,7 @@ impl Site {
     }
 }
 
-/// Name of the child tunnel with this number.
+/// Name of the phase 2 tunnel with this number.
 pub fn child_name(n: u8) -> String {
     format!("net{n}")
 }

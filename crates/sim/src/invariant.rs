@@ -6,9 +6,9 @@ use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Names every way in which two gateways that should have all child tunnels of a site up are not in the same state.
+/// Names every way in which two gateways that should have all phase 2 tunnels of a site up are not in the same state.
 ///
-/// Each end has one IKE SA and one Child SA per child tunnel, all established; the ends' SPIs, selectors, keys and
+/// Each end has one IKE SA and one Child SA per phase 2 tunnel, all established; the ends' SPIs, selectors, keys and
 /// algorithms mirror each other; the planes hold those SAs and no other; no plane was misused. To be asked at rest and
 /// after the linger time of replaced SAs.
 pub fn disagreements(world: &mut World, left: HostId, right: HostId, children: u8) -> Vec<String> {
@@ -29,7 +29,7 @@ pub fn disagreements(world: &mut World, left: HostId, right: HostId, children: u
     found
 }
 
-/// Names every way in which two ends of an IKE tunnel are not in the same state, up or down.
+/// Names every way in which two ends of a phase 1 tunnel are not in the same state, up or down.
 pub fn mirrored(left: &IkeStatus, right: &IkeStatus) -> Vec<String> {
     let name = &left.name;
     let (l, r) = match (&left.sa, &right.sa) {
@@ -115,7 +115,7 @@ pub fn leftovers_after_stop(world: &mut World, host: HostId) -> Vec<String> {
     found
 }
 
-/// Checks that two gateways are in the same state, and that each child tunnel carries packets both ways.
+/// Checks that two gateways are in the same state, and that each phase 2 tunnel carries packets both ways.
 ///
 /// # Panics
 /// With everything found.

@@ -129,7 +129,7 @@ pub struct Recorder {
 enum Preparation {
     #[default]
     AtOnce,
-    /// For these rules only. It was asked to prepare for the others, by the names of their child tunnels.
+    /// For these rules only. It was asked to prepare for the others, by the names of their phase 2 tunnels.
     Held { prepared: BTreeSet<RuleId>, asked: BTreeMap<RuleId, String> },
 }
 
@@ -168,7 +168,7 @@ impl Recorder {
         }
     }
 
-    /// The child tunnels of the rules for which the plane prepares.
+    /// The phase 2 tunnels of the rules for which the plane prepares.
     pub fn preparing(&self) -> Vec<&str> {
         match &self.preparation {
             Preparation::AtOnce => Vec::new(),
@@ -493,8 +493,8 @@ impl DataPlane for Recorder {
         Ok(())
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
-        self.datapath.iter_mut().for_each(|d| d.rename_rule(rule, to));
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
+        self.datapath.iter_mut().for_each(|d| d.renumber_rule(rule, to));
         let Some(renamed) = self.rules.remove(&rule) else { return };
         if self.rules.insert(to, Rule { id: to, ..renamed }).is_some() {
             self.misuse.push(format!("{to:?} was in force already"));

@@ -294,7 +294,7 @@ impl World {
         self.hosts[host.0].engine.status(now)
     }
 
-    /// The state of a tunnel of a host, or of a child tunnel alone.
+    /// The state of a tunnel of a host, or of a phase 2 tunnel alone.
     pub fn status_of(&mut self, host: HostId, name: &str) -> Option<IkeStatus> {
         let now = self.instant();
         self.hosts[host.0].engine.status_of(now, name)

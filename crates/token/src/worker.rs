@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 
 /// Work that may wait for one token.
 const ROOM: usize = 64;
-const FAREWELL: Duration = Duration::from_secs(1);
+/// The time that a thread has to log out.
+const LOGOUT_LIMIT: Duration = Duration::from_secs(1);
 
 static WORKERS: Mutex<BTreeMap<Address, Weak<Worker>>> = Mutex::new(BTreeMap::new());
 
@@ -31,7 +32,7 @@ pub(crate) struct Worker {
     ended: Mutex<Receiver<Infallible>>,
     thread: Option<JoinHandle<()>>,
     /// The time that the thread has to log out. One that hangs is left behind.
-    farewell: Duration,
+    logout_limit: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +75,7 @@ impl Worker {
             connection: None,
             refused: RefusedPin::default(),
         };
-        let started = Self::start(progress, FAREWELL, move |orders| desk.run(orders));
+        let started = Self::start(progress, LOGOUT_LIMIT, move |orders| desk.run(orders));
         let worker = started.map(Arc::new).map_err(|error| {
             TokenError::new(
                 Kind::Refused,
@@ -88,7 +89,7 @@ impl Worker {
 
     fn start(
         progress: Arc<Progress>,
-        farewell: Duration,
+        logout_limit: Duration,
         run: impl FnOnce(Receiver<Work>) + Send + 'static,
     ) -> io::Result<Self> {
         let (work, orders) = mpsc::sync_channel(ROOM);
@@ -98,7 +99,7 @@ impl Worker {
             drop(until_ended);
         })?;
         let ended = Mutex::new(ended);
-        Ok(Self { work: Some(work), progress, ended, thread: Some(thread), farewell })
+        Ok(Self { work: Some(work), progress, ended, thread: Some(thread), logout_limit })
     }
 
     /// Finds a key. The caller waits; `load` is the number of the load of keys that this belongs to.
@@ -159,7 +160,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.work = None;
         let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(self.farewell) == Err(RecvTimeoutError::Disconnected) {
+        if ended.recv_timeout(self.logout_limit) == Err(RecvTimeoutError::Disconnected) {
             self.thread.take().map(JoinHandle::join);
         }
     }
@@ -244,8 +245,8 @@ mod tests {
         let logged_out = Arc::new(AtomicBool::new(false));
         let noted = Arc::clone(&logged_out);
         // Longer than any host is busy.
-        let farewell = Duration::from_secs(300);
-        let worker = Worker::start(Arc::default(), farewell, move |orders| {
+        let logout_limit = Duration::from_secs(300);
+        let worker = Worker::start(Arc::default(), logout_limit, move |orders| {
             orders.iter().for_each(drop);
             // Others have the processor while the module closes its session.
             (0..1000).for_each(|_| thread::yield_now());

@@ -33,7 +33,7 @@ pub struct Limits {
     /// minute.
     pub pause: Duration,
     /// The time that the end of the exporter may take.
-    pub farewell: Duration,
+    pub finish_within: Duration,
 }
 
 /// The longest pause after a request that has failed.
@@ -47,7 +47,7 @@ impl Default for Limits {
             delay: Duration::from_secs(1),
             time: Duration::from_secs(10),
             pause: Duration::from_secs(1),
-            farewell: Duration::from_secs(2),
+            finish_within: Duration::from_secs(2),
         }
     }
 }
@@ -68,7 +68,7 @@ pub struct Exporter {
     queue: mpsc::Sender<Span>,
     sender: JoinHandle<()>,
     losses: Arc<Losses>,
-    farewell: Duration,
+    finish_within: Duration,
 }
 
 /// The spans that the collector does not get.
@@ -93,7 +93,12 @@ impl Exporter {
         let origin = message::origin(service, host);
         let sender =
             Sender { endpoint, origin, limits, losses: Arc::clone(&losses), spans, fails: false };
-        Self { queue, sender: tokio::spawn(sender.run()), losses, farewell: limits.farewell }
+        Self {
+            queue,
+            sender: tokio::spawn(sender.run()),
+            losses,
+            finish_within: limits.finish_within,
+        }
     }
 
     /// Hands over a span. It is lost, and counted, if the queue has no room: then the collector is too slow, or absent.
@@ -118,9 +123,9 @@ impl Exporter {
     /// Sends the spans that are left, and ends. Those that the collector does not take in time stay unsent. Returns the
     /// number of spans that were lost before.
     pub async fn finish(self) -> u64 {
-        let Self { queue, mut sender, losses, farewell } = self;
+        let Self { queue, mut sender, losses, finish_within } = self;
         drop(queue);
-        if timeout(farewell, &mut sender).await.is_err() {
+        if timeout(finish_within, &mut sender).await.is_err() {
             debug!("the collector does not take the last spans in time");
             sender.abort();
         }

@@ -32,7 +32,7 @@ impl std::fmt::Debug for Operations {
     }
 }
 
-/// An operation: its tunnel, its child tunnel, and what is done.
+/// An operation: its tunnel, its phase 2 tunnel, and what is done.
 type Key = (String, Option<String>, Kind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -277,7 +277,7 @@ impl Operations {
         done.push(end(span, Outcome::Ok, now));
     }
 
-    /// A tunnel's failure ends its operations under way; that of an IKE SA also ends those of its child tunnels.
+    /// A tunnel's failure ends its operations under way; that of an IKE SA also ends those of its phase 2 tunnels.
     fn fail(
         &mut self,
         event: &Event,

@@ -103,9 +103,9 @@
 mod ah;
 mod arriving;
 mod config;
+mod crypto_engine;
 mod datagrams;
 mod device;
-mod engine;
 mod event_fd;
 mod filter;
 mod hooks;
@@ -136,7 +136,7 @@ mod worker;
 pub mod workers;
 
 pub use config::Config;
-pub use engine::{EngineWork, Requests};
+pub use crypto_engine::{CryptoEngineWork, Requests};
 pub use hooks::{Hooks, IkeDatagram};
 pub use ike::{IkeReceiver, IkeSender};
 pub use kernel_offload::KernelOffload;

@@ -13,8 +13,8 @@
 mod batches;
 mod ends;
 
+use super::crypto_engine::CryptoEngine;
 use super::datagrams::BATCH;
-use super::engine::Engine;
 use super::event_fd::EventFd;
 use super::order::InOrder;
 use super::pool::Pool;
@@ -59,7 +59,7 @@ pub(super) struct Pipeline {
     /// Rung for a reader that found a pool empty.
     freed: Arc<EventFd>,
     /// If it is on, the reader works on requests that are too small for it.
-    engine: Option<Arc<Engine>>,
+    engine: Option<Arc<CryptoEngine>>,
 }
 
 /// The batches and packets under way.
@@ -90,7 +90,7 @@ impl Pipeline {
     pub(super) fn new(
         shared: &Arc<Shared>,
         first: &Arc<QueuePair>,
-        engine: Option<Arc<Engine>>,
+        engine: Option<Arc<CryptoEngine>>,
     ) -> io::Result<(Self, Feed)> {
         let (feed, jobs) = crossbeam_channel::bounded(2 * BATCHES);
         let freed = Arc::new(EventFd::new()?);

@@ -61,7 +61,7 @@ impl Orders {
     }
 
     /// Answers a call. Returns `true` if the worker is to end.
-    pub(crate) fn heed(&self) -> bool {
+    pub(crate) fn answer_call(&self) -> bool {
         self.bell.quieten();
         self.called.store(false, Ordering::Release);
         self.end.load(Ordering::Acquire)
@@ -90,10 +90,10 @@ mod tests {
         let worker = Orders::new().expect("a bell");
         assert!(worker.call(), "it was not called before");
         assert!(!worker.call() && !worker.call());
-        assert!(!worker.heed(), "it goes on");
+        assert!(!worker.answer_call(), "it goes on");
         assert!(worker.call());
         worker.end();
-        assert!(worker.heed());
+        assert!(worker.answer_call());
     }
 
     #[test]

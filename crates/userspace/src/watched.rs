@@ -76,7 +76,7 @@ impl<'a> Watched<'a> {
             _ => self.sources.wait(&mut self.patience)?,
         }
         let (ordered, orders) = self.orders;
-        if self.sources.ready(ordered) && orders.heed() {
+        if self.sources.ready(ordered) && orders.answer_call() {
             return Ok(Request::End);
         }
         if let Some((freed, bell)) = self.freed

@@ -11,7 +11,7 @@ mod settings;
 pub use report::{Depth, Report, StageReport, ThreadReport};
 pub use settings::{Affinity, Change, Count, Schedule, Settings, SettingsError};
 
-use super::engine::{Engine, EngineWork};
+use super::crypto_engine::{CryptoEngine, CryptoEngineWork};
 use super::pipeline::{self, Pipeline};
 use super::queue_pair::QueuePair;
 use super::refusal::refused;
@@ -40,7 +40,7 @@ struct State {
     settings: Settings,
     plane: Option<Plane>,
     team: Option<Team>,
-    engine: Arc<Engine>,
+    engine: Arc<CryptoEngine>,
     engine_is_on: bool,
     /// The counters of teams that are gone.
     past: [Flow; Stage::ALL.len()],
@@ -73,7 +73,7 @@ impl Workers {
             settings,
             plane: None,
             team: None,
-            engine: Arc::new(Engine::new(0)),
+            engine: Arc::new(CryptoEngine::new(0)),
             engine_is_on: false,
             past: Default::default(),
             past_lookups: Default::default(),
@@ -146,7 +146,7 @@ impl Workers {
     }
 
     /// The work that the engine was given since the start.
-    pub fn engine_work(&self) -> EngineWork {
+    pub fn engine_work(&self) -> CryptoEngineWork {
         self.lock().engine.work()
     }
 
@@ -404,7 +404,7 @@ impl Team {
         plane: &Plane,
         settings: &Settings,
         number: usize,
-        engine: Option<Arc<Engine>>,
+        engine: Option<Arc<CryptoEngine>>,
     ) -> io::Result<()> {
         let Some(first) = plane.queue_pairs.first() else { return Ok(()) };
         let (pipeline, feed) = Pipeline::new(&plane.shared, first, engine)?;

@@ -222,12 +222,12 @@ fn asked() {
         })
     };
     let taken = release.take();
-    let ended = orders.heed();
+    let ended = orders.answer_call();
     other.join().expect("no panic");
     assert!(taken || release.bell.is_rung(), "nobody wakes the worker");
     assert!(taken ^ release.take(), "it is done once");
     assert!(ended || orders.bell.is_rung(), "nobody wakes the worker");
-    assert!(orders.heed() && orders.call(), "a call was answered");
+    assert!(orders.answer_call() && orders.call(), "a call was answered");
 }
 
 fn in_turn() {

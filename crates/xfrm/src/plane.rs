@@ -55,8 +55,8 @@ pub struct Xfrm {
     /// Policies that an earlier run has left: until this one has its own, they keep traffic from leaking.
     stale: Vec<DelGetMessage>,
     pub(super) known: Known,
-    /// The reason why the last attempt to put things right has failed.
-    amiss: Option<String>,
+    /// The error of the last resynchronisation, if it has failed.
+    fault: Option<String>,
     /// The SAs that are in software until a card has room again.
     pub(super) waiting: Waiting,
     /// Tells that there is.
@@ -165,7 +165,7 @@ impl Xfrm {
             reqid: REQIDS.start() - 1,
             stale: Vec::new(),
             known,
-            amiss: None,
+            fault: None,
             waiting: Waiting::default(),
             notice: Arc::new(|_| {}),
             room_is_told: false,

@@ -89,7 +89,7 @@ fn events_are_counted_and_negotiations_measured() {
     );
 }
 
-/// A tunnel that is up, with a child tunnel that has received so many packets since it came up.
+/// A tunnel that is up, with a phase 2 tunnel that has received so many packets since it came up.
 fn status(name: &str, child: &str, packets_in: u64, established_for: u64) -> IkeStatus {
     let suite = ChildSuite::new(Protection::aead(EspEncryption::AesGcm16(KeyBits::B128)));
     let lifetime = Lifetime::new(Duration::from_secs(3600));
@@ -154,7 +154,7 @@ fn a_peer_does_not_make_up_series() {
             readings.show(&[ike], Instant::now());
         }
     });
-    // Five of the child tunnels together, one of the tunnel, and the way out has counts, too.
+    // Five of the phase 2 tunnels together, one of the tunnel, and the way out has counts, too.
     assert_eq!(told.len(), 7, "{told:#?}");
     assert_eq!(packets_in(&told), ["1000"]);
 }

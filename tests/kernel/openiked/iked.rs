@@ -104,7 +104,7 @@ impl Iked {
         format!("{}{}", self.ctl(&["show", "sa"]), self.space.ip("-s xfrm state"))
     }
 
-    /// Ends it without a farewell, as a power cut would; the kernel forgets its SAs, too.
+    /// Ends it without a Delete, as a power cut would; the kernel forgets its SAs, too.
     pub fn crash(&mut self) {
         self.kill();
         self.space.ip("xfrm state flush");

@@ -34,7 +34,7 @@ fn collision_ike_rekey() {
     }
 }
 
-// ---- beyond those suites: both ends set up the same child tunnel, and one of them rekeys its own
+// ---- beyond those suites: both ends set up the same phase 2 tunnel, and one of them rekeys its own
 
 /// Each of the nonces of three exchanges the lowest once: A's creation, B's creation, and A's rekey. Of each exchange,
 /// the nonce of the request comes first.

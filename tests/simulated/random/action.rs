@@ -14,7 +14,7 @@ type End = (usize, usize);
 /// one, too.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// A command, of one child tunnel or the whole.
+    /// A command, of one phase 2 tunnel or the whole.
     Connect(End, Option<u8>),
     Disconnect(End, Option<u8>),
     /// Of the IKE SA or a Child SA.
@@ -42,10 +42,10 @@ pub enum Action {
         gateway: usize,
         away: bool,
     },
-    /// A gateway is started again, with or without taking leave.
+    /// A gateway is started again, with or without a Delete before.
     Restart {
         gateway: usize,
-        farewell: bool,
+        stops_first: bool,
     },
     /// Much time passes.
     Idle(Duration),
@@ -142,7 +142,7 @@ fn draw_action(chance: &mut Chance, plan: &Plan) -> Action {
         78..83 => Action::Release { lost: chance.happens(300) },
         83..84 => Action::RebootNat,
         84..87 => Action::Roam { gateway, away: chance.happens(700) },
-        87..90 => Action::Restart { gateway, farewell: chance.happens(400) },
+        87..90 => Action::Restart { gateway, stops_first: chance.happens(400) },
         90..93 => {
             let seconds = [20, 60, 200, 400, 900][chance.below(5) as usize];
             Action::Idle(Duration::from_secs(seconds))
@@ -222,7 +222,7 @@ impl History {
                 }
             }
             Action::Roam { gateway, away } => self.roam(*gateway, *away),
-            Action::Restart { gateway, farewell } => self.restart(*gateway, *farewell),
+            Action::Restart { gateway, stops_first } => self.restart(*gateway, *stops_first),
             Action::Idle(time) => self.world.run_for(*time),
             Action::Reauthenticate(end) => self.reauthenticate(*end),
             Action::Families { gateway, off } => self.switch(*gateway, *off),
@@ -236,7 +236,7 @@ impl History {
         self.hosts[self.plan.lines[line].ends[side]]
     }
 
-    /// Child tunnels that a command means.
+    /// Phase 2 tunnels that a command means.
     fn meant(&self, line: usize, part: Option<u8>) -> Option<(String, Vec<u8>)> {
         let l = &self.plan.lines[line];
         match part {
@@ -312,9 +312,9 @@ impl History {
         }
     }
 
-    fn restart(&mut self, gateway: usize, farewell: bool) {
+    fn restart(&mut self, gateway: usize, stops_first: bool) {
         let host = self.hosts[gateway];
-        if farewell {
+        if stops_first {
             self.world.stop(host);
             let limit = Duration::from_secs(5);
             self.world.run_until(limit, |w| w.host(host).engine.is_idle());

@@ -16,7 +16,7 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The most child tunnels that a line has at any time.
+/// The most phase 2 tunnels that a line has at any time.
 pub const CHILDREN: u8 = 3;
 
 /// A world to be: gateways and the tunnels between them, as they are configured now.
@@ -40,7 +40,7 @@ pub struct Plan {
     pub lines: Vec<Line>,
 }
 
-/// An IKE tunnel with its child tunnels.
+/// A phase 1 tunnel with its phase 2 tunnels.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Left and right gateway.
@@ -59,9 +59,9 @@ pub struct Line {
     additional: [Vec<AdditionalKe>; 2],
     /// Lifetimes of minutes rather than a day.
     short: bool,
-    /// Changes so far of the IKE tunnel, and of each child tunnel.
+    /// Changes so far of the phase 1 tunnel, and of each phase 2 tunnel.
     pub versions: (u64, [u64; CHILDREN as usize]),
-    /// By end: child tunnels that the operator has taken down.
+    /// By end: phase 2 tunnels that the operator has taken down.
     pub down: [BTreeSet<u8>; 2],
 }
 
@@ -203,7 +203,7 @@ impl Plan {
         tunnel
     }
 
-    /// Addresses behind the left and the right end whose traffic a child tunnel carries.
+    /// Addresses behind the left and the right end whose traffic a phase 2 tunnel carries.
     pub fn inner(&self, line: usize, n: u8) -> [IpAddr; 2] {
         let Line { transport, ends, .. } = &self.lines[line];
         if *transport {
@@ -219,7 +219,7 @@ impl Plan {
         starter.is_none_or(|s| s == side) && !(self.nat && side == 1 && ends[0] == 0)
     }
 
-    /// Whether a child tunnel must be up once nothing stands in the way.
+    /// Whether a phase 2 tunnel must be up once nothing stands in the way.
     pub fn wants_up(&self, line: usize, n: u8) -> bool {
         (0..2).any(|side| {
             let Line { auto_start, down, .. } = &self.lines[line];
@@ -227,7 +227,7 @@ impl Plan {
         })
     }
 
-    /// An end from which a packet must bring a child tunnel up.
+    /// An end from which a packet must bring a phase 2 tunnel up.
     pub fn trapping_end(&self, line: usize, n: u8) -> Option<usize> {
         (0..2).find(|&side| {
             let Line { on_demand, down, .. } = &self.lines[line];
@@ -255,7 +255,7 @@ impl Line {
         }
     }
 
-    /// The most child tunnels it can have.
+    /// The most phase 2 tunnels it can have.
     pub fn most_children(&self) -> u8 {
         if self.transport { 1 } else { CHILDREN }
     }

@@ -97,7 +97,7 @@ fn look_at_gateway(history: &mut History, host: HostId, up: usize) -> Vec<String
         && held.half_open == 0
         && held.lingering == 0
         && held.pending_spis == 0
-        && held.deadlines == up + usize::from(held.farewells > 0);
+        && held.deadlines == up + usize::from(held.final_answers > 0);
     if !rests {
         found.push(format!("{name} has {up} tunnels up and is not at rest: {held:?}"));
     }

@@ -9,7 +9,7 @@ use control::protocol::{
 use ike::crypto::prf;
 use ike::crypto::tally::{self, Operation};
 use std::collections::BTreeMap;
-use userspace::EngineWork;
+use userspace::CryptoEngineWork;
 
 /// The tunables, and who does what with them. `changed` SAs have another cipher now.
 pub fn state(tunables: &Tunables, changed: usize) -> CryptoState {
@@ -90,7 +90,7 @@ pub fn stats(tunables: &Tunables) -> CryptoStats {
 }
 
 /// The requests that the engine was given, if there were any.
-fn by_engine(work: EngineWork) -> impl Iterator<Item = FunctionWork> {
+fn by_engine(work: CryptoEngineWork) -> impl Iterator<Item = FunctionWork> {
     let ways = [("encrypt", work.sealed), ("decrypt", work.opened)].into_iter();
     ways.filter(|(_, given)| given.requests > 0).map(|(operation, given)| {
         let mut row = row("engine", "requests".to_owned(), operation, Some(0));

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use userspace::EngineWork;
+use userspace::CryptoEngineWork;
 use userspace::workers::{SettingsError, Workers};
 
 /// Their names, in AIX's order.
@@ -271,7 +271,7 @@ impl Tunables {
     }
 
     /// The work of the engine since the start.
-    pub fn engine_work(&self) -> EngineWork {
+    pub fn engine_work(&self) -> CryptoEngineWork {
         self.engine.as_ref().map(Workers::engine_work).unwrap_or_default()
     }
 

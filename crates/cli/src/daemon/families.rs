@@ -69,7 +69,7 @@ impl Daemon {
     }
 }
 
-/// The child tunnels that are down because the family is off.
+/// The phase 2 tunnels that are down because the family is off.
 fn tunnels_off(tunnel: &IkeStatus, family: Family) -> Vec<String> {
     let is_off = |failure: &ike::failure::Failure| {
         failure.kind == FailureKind::FamilyOff

@@ -553,7 +553,7 @@ fn a_status_says_where_sas_are_and_why_not_in_a_card() {
 }
 
 #[test]
-fn a_resynchronisation_says_what_was_amiss() {
+fn a_resynchronisation_says_what_it_put_back() {
     use control::protocol::ResyncInfo;
     let said = |sas, policies, moved| resynced(&ResyncInfo { sas, policies, moved });
     assert_eq!(said(0, 0, 0), "nothing was missing in the kernel, and no SA has moved");

@@ -3,7 +3,7 @@
 use super::since::{self, clock, times};
 use super::terminal::{self, width};
 use super::{Colour, duration, plain};
-use control::protocol::{Explanation, FindingInfo, Happening, Row, Story};
+use control::protocol::{ExplainedFailure, Explanation, FindingInfo, Happening, Row};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use std::time::Duration;
 pub fn why(explanation: &Explanation, all: bool, colour: Colour) -> String {
     let mut text = String::new();
     subject(&mut text, explanation, "", all, colour);
-    let before = |story: &&Story| {
-        story.reloaded_at.is_some()
-            || explanation.up_seconds.is_some_and(|up| up < story.seconds_ago)
+    let before = |failure: &&ExplainedFailure| {
+        failure.reloaded_at.is_some()
+            || explanation.up_seconds.is_some_and(|up| up < failure.seconds_ago)
     };
-    let (earlier, current): (Vec<&Story>, Vec<&Story>) =
+    let (earlier, current): (Vec<&ExplainedFailure>, Vec<&ExplainedFailure>) =
         explanation.turned_away.iter().partition(before);
     let earlier = if all { earlier } else { Vec::new() };
-    for story in current.into_iter().chain(earlier) {
-        let who = story.peer.map_or_else(|| "somebody".to_owned(), |peer| peer.ip().to_string());
+    for failure in current.into_iter().chain(earlier) {
+        let who = failure.peer.map_or_else(|| "somebody".to_owned(), |peer| peer.ip().to_string());
         let head =
-            format!("turned away: {who}, who has not proved to be the peer; {}", when(story));
-        tell(&mut text, story, &head, "  ", colour);
+            format!("turned away: {who}, who has not proved to be the peer; {}", when(failure));
+        tell(&mut text, failure, &head, "  ", colour);
     }
     if let Some(name) = probed_as(explanation) {
         let hint = format!("do large packets vanish? vpnctl probe {name} tries sizes");
@@ -61,23 +61,23 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool
         }
         None => {}
     }
-    let (earlier, current): (Vec<&Story>, Vec<&Story>) =
-        failures.iter().partition(|story| story.overcome || story.reloaded_at.is_some());
+    let (earlier, current): (Vec<&ExplainedFailure>, Vec<&ExplainedFailure>) =
+        failures.iter().partition(|failure| failure.overcome || failure.reloaded_at.is_some());
     if let Some(unanswered) = unanswered {
         let mut told = String::new();
         wrapped(&mut told, &deeper, "now: ", &plain(&unanswered.message));
         let _ = write!(text, "{}", colour.bad_lines(&told));
         // The last failure is often the same.
-        if current.first().is_none_or(|story| story.cure != unanswered.cure) {
+        if current.first().is_none_or(|failure| failure.cure != unanswered.cure) {
             to_do(text, &unanswered.cure, &format!("{deeper}  "), colour);
         }
     }
-    for (n, story) in current.into_iter().enumerate() {
+    for (n, failure) in current.into_iter().enumerate() {
         let head = match n {
-            0 => format!("last failure: {}", when(story)),
-            _ => format!("before that: {}", when(story)),
+            0 => format!("last failure: {}", when(failure)),
+            _ => format!("before that: {}", when(failure)),
         };
-        tell(text, story, &head, &deeper, colour);
+        tell(text, failure, &head, &deeper, colour);
     }
     history(text, name, &earlier, &deeper, all, colour);
     if let Some(renewal) = &explanation.renewal {
@@ -135,7 +135,7 @@ fn since(explanation: &Explanation) -> String {
 fn history(
     text: &mut String,
     name: &str,
-    earlier: &[&Story],
+    earlier: &[&ExplainedFailure],
     indent: &str,
     all: bool,
     colour: Colour,
@@ -154,22 +154,22 @@ fn history(
         );
         return wrapped(text, indent, "", &plain(&words));
     }
-    for story in earlier {
-        let head = format!("{}: {}", mended(story), when(story));
-        tell(text, story, &head, indent, colour);
+    for failure in earlier {
+        let head = format!("{}: {}", mended(failure), when(failure));
+        tell(text, failure, &head, indent, colour);
     }
 }
 
 /// The event that has made a failure history.
-fn mended(story: &Story) -> String {
+fn mended(failure: &ExplainedFailure) -> String {
     let at = |stamp: &Option<String>| {
         stamp
             .as_ref()
-            .map_or_else(String::new, |at| format!(" at {}", clock(at, story.seconds_ago)))
+            .map_or_else(String::new, |at| format!(" at {}", clock(at, failure.seconds_ago)))
     };
-    match story.overcome {
-        true => format!("before the tunnel came up{}", at(&story.overcome_at)),
-        false => format!("before the reload{}", at(&story.reloaded_at)),
+    match failure.overcome {
+        true => format!("before the tunnel came up{}", at(&failure.overcome_at)),
+        false => format!("before the reload{}", at(&failure.reloaded_at)),
     }
 }
 
@@ -185,32 +185,32 @@ pub(super) fn found(text: &mut String, finding: &FindingInfo, indent: &str, colo
     to_do(text, &finding.cure, &format!("{indent}  "), colour);
 }
 
-fn when(story: &Story) -> String {
-    let ago = duration(Duration::from_secs(story.seconds_ago));
-    let at = match story.at.as_str() {
+fn when(failure: &ExplainedFailure) -> String {
+    let ago = duration(Duration::from_secs(failure.seconds_ago));
+    let at = match failure.at.as_str() {
         "" => String::new(),
-        at => format!(", at {}", clock(at, story.seconds_ago)),
+        at => format!(", at {}", clock(at, failure.seconds_ago)),
     };
-    match story.times {
+    match failure.times {
         1 => format!("{ago} ago{at}"),
         n => format!("{ago} ago{at}, {}", times(n)),
     }
 }
 
-fn tell(text: &mut String, story: &Story, head: &str, indent: &str, colour: Colour) {
+fn tell(text: &mut String, failure: &ExplainedFailure, head: &str, indent: &str, colour: Colour) {
     let _ = writeln!(text, "{indent}{}", colour.faint(&plain(head)));
     let indent = &format!("{indent}  ");
-    let message = plain(&story.message);
+    let message = plain(&failure.message);
     let mut told = String::new();
     wrapped(&mut told, indent, "", &message);
-    let _ = write!(text, "{}", if story.overcome { told } else { colour.bad_lines(&told) });
-    compared(text, &story.comparison, indent, colour);
-    if !story.authenticated && story.peer.is_none() {
+    let _ = write!(text, "{}", if failure.overcome { told } else { colour.bad_lines(&told) });
+    compared(text, &failure.comparison, indent, colour);
+    if !failure.authenticated && failure.peer.is_none() {
         let doubt = "the answer was not protected: anybody on the way could have sent it";
         wrapped(text, indent, "", doubt);
     }
-    if !story.overcome {
-        to_do(text, &story.cure, indent, colour);
+    if !failure.overcome {
+        to_do(text, &failure.cure, indent, colour);
     }
 }
 
@@ -297,8 +297,8 @@ mod tests {
         }
     }
 
-    fn story(overcome_at: Option<&str>, reloaded_at: Option<&str>) -> Story {
-        Story {
+    fn failure(overcome_at: Option<&str>, reloaded_at: Option<&str>) -> ExplainedFailure {
+        ExplainedFailure {
             kind: "refused".into(),
             message: "refused by the peer".into(),
             seconds_ago: 200,
@@ -350,7 +350,7 @@ mod tests {
             attempt: "new_ike_sa".into(),
             message: "a new IKE SA is being set up".into(),
         };
-        let failures = vec![story(None, None)];
+        let failures = vec![failure(None, None)];
         let text = why(
             &Explanation { renewal: Some(renewal), failures, ..explanation() },
             false,
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn failures_that_are_history_take_one_line_unless_all_are_wanted() {
         let came_up = Some("2026-11-23T14:18:10Z");
-        let failures = vec![story(None, None), story(came_up, None), story(came_up, None)];
+        let failures = vec![failure(None, None), failure(came_up, None), failure(came_up, None)];
         let down = Explanation { failures, ..explanation() };
         let short = why(&down, false, Colour(false));
         assert!(short.contains("  last failure: 3m 20s ago, at 14:18:03 UTC, twice\n"), "{short}");
@@ -372,7 +372,7 @@ mod tests {
         let all = why(&down, true, Colour(false));
         assert_eq!(all.matches("refused by the peer").count(), 3, "{all}");
 
-        let failures = vec![story(None, Some("2026-11-23T14:18:10Z"))];
+        let failures = vec![failure(None, Some("2026-11-23T14:18:10Z"))];
         let reloaded = why(&Explanation { failures, ..explanation() }, false, Colour(false));
         let words = "1 earlier failure, before the reload at 14:18:10 UTC";
         assert!(reloaded.contains(words), "{reloaded}");

@@ -3,7 +3,7 @@
 use control::protocol::FindingInfo;
 use vpn::findings::Finding;
 
-/// Shows the findings about a child tunnel.
+/// Shows the findings about a phase 2 tunnel.
 pub fn findings(findings: &[Finding], child: &str) -> Vec<FindingInfo> {
     let shown = |finding: &Finding| FindingInfo {
         kind: finding.kind.name().to_owned(),

@@ -99,7 +99,7 @@ fn settings(kind: ProductKind, subject: Subject) -> Option<&'static str> {
     })
 }
 
-/// The values that fit this side's only child tunnel.
+/// The values that fit this side's only phase 2 tunnel.
 fn values(kind: ProductKind, traffic: &Traffic) -> Option<String> {
     let [ours] = traffic.ours.as_slice() else { return None };
     let list = |selectors: &[Selector]| {

@@ -763,12 +763,12 @@ fn why_names_the_failure_the_cure_and_its_place() {
     };
     assert_eq!((explanation.name.as_str(), explanation.phase), ("site", 1));
     assert_eq!(explanation.children[0].name, "site_lan");
-    let story = &explanation.failures[0];
-    assert_eq!((story.kind.as_str(), story.authenticated), ("authentication_failed", true));
+    let failure = &explanation.failures[0];
+    assert_eq!((failure.kind.as_str(), failure.authenticated), ("authentication_failed", true));
     let key = SAMPLE.lines().position(|l| l.contains("<IKEPresharedKey ")).expect("there") + 1;
     let place = format!("policy.xml:{key})");
-    assert!(story.cure[0].contains("IKEPresharedKey \"192.0.2.2\" ("), "{:?}", story.cure);
-    assert!(story.cure[0].contains(&place), "{:?}", story.cure);
+    assert!(failure.cure[0].contains("IKEPresharedKey \"192.0.2.2\" ("), "{:?}", failure.cure);
+    assert!(failure.cure[0].contains(&place), "{:?}", failure.cure);
     let line = SAMPLE.lines().position(|l| l.contains("<IKETunnel ")).expect("it is there") + 1;
     assert_eq!(
         (explanation.defined[0].element.as_str(), explanation.defined[0].line),
@@ -807,15 +807,15 @@ fn why_names_the_side_that_lacks_a_ppk_and_what_to_do() {
         else {
             panic!("no explanation")
         };
-        let story = &explanation.failures[0];
-        assert_eq!(story.kind, "authentication_failed");
-        let row = &story.comparison[0];
+        let failure = &explanation.failures[0];
+        assert_eq!(failure.kind, "authentication_failed");
+        let row = &failure.comparison[0];
         assert_eq!(
             (row.item.as_str(), row.here.as_str(), row.there.as_deref()),
             ("PPK", sides.0, sides.1),
             "{lack:?}"
         );
-        assert!(story.cure[0].contains(cure), "{lack:?}: {:?}", story.cure);
+        assert!(failure.cure[0].contains(cure), "{lack:?}: {:?}", failure.cure);
     }
 }
 

@@ -32,9 +32,9 @@ pub struct Explanation {
     #[serde(default)]
     pub renewal: Option<Renewal>,
     /// Recent failures, the last one first.
-    pub failures: Vec<Story>,
+    pub failures: Vec<ExplainedFailure>,
     /// Refusals of those who have not proved who they are, and may have meant this tunnel.
-    pub turned_away: Vec<Story>,
+    pub turned_away: Vec<ExplainedFailure>,
     /// The elements of the policy file that define it.
     pub defined: Vec<Defined>,
     /// Its phase 2 tunnels.
@@ -135,7 +135,7 @@ pub struct Down {
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Story {
+pub struct ExplainedFailure {
     /// As [`FailureInfo::kind`](super::FailureInfo::kind).
     pub kind: String,
     /// For people.

@@ -31,7 +31,7 @@ impl DataPlane for Datapath {
         Ok(())
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
         let _one_at_a_time = lock(&self.0.installed);
         self.0.spd.rename(rule, to);
     }

@@ -1,7 +1,7 @@
 //! IPsec of one address family, switched off and on: tunnels of a family that is off are taken down and not set up.
 //!
 //! A tunnel is of a family that is off if it runs between addresses of that family, or if all of its traffic is of that
-//! family. A child tunnel with traffic of both families stays up; the data plane drops the part that is off.
+//! family. A phase 2 tunnel with traffic of both families stays up; the data plane drops the part that is off.
 
 use super::Engine;
 use super::reconnect::auto_start;
@@ -56,13 +56,13 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// The reason why a child tunnel may not be up.
+    /// The reason why a phase 2 tunnel may not be up.
     pub(super) fn why_off(&self, child: &str) -> Option<FamilyOff> {
         let (tunnel, child) = self.policy.child(child)?;
         off(self.config.families, tunnel, child)
     }
 
-    /// The names of the child tunnels that may not be up.
+    /// The names of the phase 2 tunnels that may not be up.
     fn children_off(&self) -> BTreeSet<String> {
         let families = self.config.families;
         let all = self.policy.tunnels.iter().flat_map(|t| t.children.iter().map(move |c| (t, c)));
@@ -99,7 +99,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Takes down a session, or the child tunnels of it, if its family is off.
+    /// Takes down a session, or the phase 2 tunnels of it, if its family is off.
     fn take_down_session_off(&mut self, now: Instant, id: SessionId) {
         let families = self.config.families;
         let Some(session) = self.sessions.get(id).filter(|s| !s.is_closing()) else { return };

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl<P: DataPlane> Engine<P> {
-    /// Starts an IKE or child tunnel by name. A child tunnel brings up its IKE tunnel; an IKE tunnel brings up
-    /// all of its child tunnels that this side may start. `Ok(true)`: all of it is up already.
+    /// Starts a phase 1 or phase 2 tunnel by name. A phase 2 tunnel brings up its phase 1 tunnel; a phase 1 tunnel
+    /// brings up all of its phase 2 tunnels that this side may start. `Ok(true)`: all of it is up already.
     ///
     /// # Errors
     /// If there is no such tunnel, or this side cannot start it.
@@ -84,7 +84,7 @@ impl<P: DataPlane> Engine<P> {
         &self.trust
     }
 
-    /// Deletes an IKE tunnel with all it carries, or one child tunnel. Returns the tunnel that has the name.
+    /// Deletes a phase 1 tunnel with all it carries, or one phase 2 tunnel. Returns the tunnel that has the name.
     ///
     /// # Errors
     /// If there is no such tunnel, or it is not up.
@@ -111,7 +111,7 @@ impl<P: DataPlane> Engine<P> {
         !ids.is_empty()
     }
 
-    /// Returns `false` if no session has the child tunnel, or is setting it up.
+    /// Returns `false` if no session has the phase 2 tunnel, or is setting it up.
     fn disconnect_child(&mut self, now: Instant, tunnel: &IkeTunnel, name: &str) -> bool {
         let retrying = self.is_retrying(name);
         // If both sides have started the tunnel at the same time, there are two sessions for a moment.
@@ -126,8 +126,8 @@ impl<P: DataPlane> Engine<P> {
         done
     }
 
-    /// Replaces the SA of an IKE or child tunnel by a new one without interruption. Returns the tunnel that has the
-    /// name.
+    /// Replaces the SA of a phase 1 or phase 2 tunnel by a new one without interruption. Returns the tunnel that has
+    /// the name.
     ///
     /// # Errors
     /// If there is no such tunnel, or it is not up.
@@ -151,7 +151,7 @@ impl<P: DataPlane> Engine<P> {
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
         // Nobody waits for them: packets on their way when the plane ends are lost.
-        self.out.hurry_farewells();
+        self.out.send_final_answers_now();
         for name in self.retries.keys().cloned().collect::<Vec<_>>() {
             self.forget_retry(&name);
         }
@@ -166,14 +166,14 @@ impl<P: DataPlane> Engine<P> {
 }
 
 impl Session {
-    /// Has a child tunnel set up, unless it is there or on its way.
+    /// Has a phase 2 tunnel set up, unless it is there or on its way.
     pub(super) fn want_child(&mut self, name: String) {
         if !self.has_or_wants_child(&name) {
             self.tasks.push_back(Task::CreateChild(name));
         }
     }
 
-    /// Takes a child tunnel out of a handshake under way; `false` if nothing else is waited for.
+    /// Takes a phase 2 tunnel out of a handshake under way; `false` if nothing else is waited for.
     fn goes_on_without(&mut self, name: &str) -> bool {
         let next = self.tasks.iter().position(|t| matches!(t, Task::CreateChild(_)));
         let waiting = next.and_then(|index| match &self.tasks[index] {
@@ -199,7 +199,7 @@ impl Session {
         waiting.is_some()
     }
 
-    /// Deletes one child tunnel, or stops setting it up; `false` if there is nothing of it.
+    /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
     pub(super) fn drop_child(
         &mut self,
         cx: &mut super::Context<'_>,

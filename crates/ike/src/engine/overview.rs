@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::families::{between_off, off, present};
 use crate::quantum::QuantumSafety;
 use crate::sa::active::Active;
-use crate::sa::child::{ChildSa, ChildState, History, RenewalForm};
+use crate::sa::child::{ChildSa, ChildState, History, RekeyForm};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{
@@ -29,7 +29,7 @@ impl<P: DataPlane> Engine<P> {
         self.sessions.is_empty()
     }
 
-    /// Returns `true` if an IKE tunnel is up or being set up.
+    /// Returns `true` if a phase 1 tunnel is up or being set up.
     pub fn is_under_way(&self, tunnel: &str) -> bool {
         self.session_of(tunnel).is_some()
     }
@@ -52,7 +52,7 @@ impl<P: DataPlane> Engine<P> {
             retries: (self.retries.keys())
                 .filter(|name| self.deadlines.of(&Waiter::Retry((*name).clone())).is_some())
                 .count(),
-            farewells: self.out.farewells(),
+            final_answers: self.out.final_answers(),
             deadlines: self.deadlines.len(),
             stale_deadlines: self.deadlines.waiters().filter(|w| !self.is_there(w)).count(),
         }
@@ -63,7 +63,7 @@ impl<P: DataPlane> Engine<P> {
             Waiter::Session(id) | Waiter::Redundant(id) => self.sessions.get(*id).is_some(),
             Waiter::HalfOpen(spi) => self.half_open.contains_key(spi),
             Waiter::Retry(name) => self.retries.contains_key(name),
-            Waiter::Farewells => self.out.next_farewell().is_some(),
+            Waiter::FinalAnswers => self.out.next_final_answer().is_some(),
             Waiter::Restoration => self.restored_at.is_some(),
         }
     }
@@ -87,8 +87,8 @@ impl<P: DataPlane> Engine<P> {
         })
     }
 
-    /// The IKE tunnel of this name, or the one with the child tunnel of this name, which then lists that child tunnel
-    /// alone. `None`: there is no such tunnel.
+    /// The phase 1 tunnel of this name, or the one with the phase 2 tunnel of this name, which then lists that phase 2
+    /// tunnel alone. `None`: there is no such tunnel.
     pub fn status_of(&mut self, now: Instant, name: &str) -> Option<IkeStatus> {
         if let Some(tunnel) = self.policy.tunnel(name).cloned() {
             return Some(self.picture(now, &tunnel, &Shown::of_all(&tunnel)));
@@ -103,12 +103,12 @@ impl<P: DataPlane> Engine<P> {
         (!picture.children.is_empty()).then_some(picture)
     }
 
-    /// A tunnel with some of its child tunnels.
+    /// A tunnel with some of its phase 2 tunnels.
     fn picture(&mut self, now: Instant, tunnel: &IkeTunnel, shown: &Shown<'_>) -> IkeStatus {
         let closing = || self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id);
         let id = self.session_of(&tunnel.name).or_else(closing);
         let session = id.and_then(|id| self.sessions.get(id));
-        let succeeds = |s: &Session| id.is_some() && s.renewal.succeeds == id;
+        let succeeds = |s: &Session| id.is_some() && s.reauthentication.succeeds == id;
         let has_successor = self.sessions_of(&tunnel.name).any(|(_, s)| succeeds(s));
         let defined: Vec<&ChildTunnel> = match shown {
             Shown::Places(places) => tunnel.children[places.clone()].iter().map(|c| &**c).collect(),
@@ -173,7 +173,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// The event that a child tunnel which is not up waits for.
+    /// The event that a phase 2 tunnel which is not up waits for.
     fn next_of(
         &self,
         now: Instant,
@@ -216,7 +216,7 @@ impl<P: DataPlane> Engine<P> {
         &self.out.durations
     }
 
-    /// The last failure of an IKE or child tunnel since it was last up; of an IKE tunnel without one, the last
+    /// The last failure of a phase 1 or phase 2 tunnel since it was last up; of a phase 1 tunnel without one, the last
     /// refusal of a peer without proof that may have meant it.
     pub fn last_failure(&self, name: &str) -> Option<&Failure> {
         let failures = &self.out.failures;
@@ -234,7 +234,7 @@ impl<P: DataPlane> Engine<P> {
     }
 }
 
-/// The child tunnels of a tunnel that its picture has.
+/// The phase 2 tunnels of a tunnel that its picture has.
 enum Shown<'n> {
     /// Those at these places in the policy's list; behind its last one, those that the peer has asked for, too.
     Places(Range<usize>),
@@ -273,11 +273,11 @@ pub struct Inventory {
     pub lingering: usize,
     /// Inbound ESP SPIs named in requests that are not answered yet.
     pub pending_spis: usize,
-    /// Child tunnels that are to be tried again.
+    /// Phase 2 tunnels that are to be tried again.
     pub retries: usize,
     /// IKE SAs that the peer has deleted, and whose last answer is kept for a while: it may be lost. They have one
     /// deadline.
-    pub farewells: usize,
+    pub final_answers: usize,
     /// The number of deadlines.
     pub deadlines: usize,
     /// SAs in the plane whose notices reach a session.
@@ -353,8 +353,8 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa<dyn SaState>) -> IkeSaStat
     }
 }
 
-/// The child tunnels that the peer has and the policy has not, each once. Those of all are told behind the last one of
-/// the policy.
+/// The phase 2 tunnels that the peer has and the policy has not, each once. Those of all are told behind the last one
+/// of the policy.
 fn asked_for<'s>(
     tunnel: &IkeTunnel,
     shown: &Shown<'_>,
@@ -412,14 +412,14 @@ fn child(
         unprotected: None,
         next: None,
         renewal: sa.and_then(|c| match attempt {
-            Some(RenewalForm::Widened) => Some(Renewal::Widened),
-            Some(RenewalForm::NewChildSa) => Some(Renewal::NewChildSa),
+            Some(RekeyForm::Widened) => Some(Renewal::Widened),
+            Some(RekeyForm::NewChildSa) => Some(Renewal::NewChildSa),
             _ if has_successor => Some(Renewal::NewIkeSa),
-            None if c.renewal_failed => Some(Renewal::Again {
+            None if c.rekey_failed => Some(Renewal::Again {
                 after: left(now, c.rekey_at),
                 ends_in: left(now, c.expire_at),
             }),
-            Some(RenewalForm::Rekey) | None => None,
+            Some(RekeyForm::Rekey) | None => None,
         }),
     }
 }

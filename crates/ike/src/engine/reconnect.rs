@@ -24,7 +24,7 @@ const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 /// pauses, so that two ends that disagree do not go round in circles.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// The child tunnels that the work of a session leaves to be done something about.
+/// The phase 2 tunnels that the work of a session leaves to be done something about.
 #[derive(Default)]
 pub(super) struct Losses {
     /// To be set up again.
@@ -35,7 +35,7 @@ pub(super) struct Losses {
     pub unserved: Vec<String>,
 }
 
-/// A child tunnel that is to be tried again, or was.
+/// A phase 2 tunnel that is to be tried again, or was.
 pub(super) struct Retry {
     pub attempts: u32,
     /// Not before this.
@@ -131,7 +131,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Returns `true` if the next attempt to start this child tunnel is scheduled.
+    /// Returns `true` if the next attempt to start this phase 2 tunnel is scheduled.
     pub(super) fn is_retrying(&self, child: &str) -> bool {
         self.deadlines.of(&Waiter::Retry(child.into())).is_some()
     }
@@ -216,7 +216,7 @@ fn names(children: &[Arc<ChildTunnel>]) -> HashSet<&str> {
     children.iter().map(|c| &*c.name).collect()
 }
 
-/// The child tunnels that start by themselves: those that say so, or the first where only the IKE tunnel does.
+/// The phase 2 tunnels that start by themselves: those that say so, or the first where only the phase 1 tunnel does.
 pub(super) fn auto_start(tunnel: &IkeTunnel) -> Vec<Arc<ChildTunnel>> {
     if !tunnel.role.may_initiate() {
         return Vec::new();

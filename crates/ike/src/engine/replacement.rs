@@ -59,7 +59,7 @@ impl<P: DataPlane> Engine<P> {
         for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
             self.plane.peer_exceptions().expect_peer(peer);
         }
-        // A child tunnel that was up before it changed is wanted, too.
+        // A phase 2 tunnel that was up before it changed is wanted, too.
         let before: BTreeSet<String> =
             old.tunnels.iter().flat_map(|t| auto_start(t)).map(|c| c.name.clone()).collect();
         let starting: BTreeSet<String> = (self.policy.tunnels.iter().flat_map(|t| auto_start(t)))
@@ -74,7 +74,7 @@ impl<P: DataPlane> Engine<P> {
         Ok(())
     }
 
-    /// Takes over the child tunnels of a tunnel whose IKE SAs stay. Returns the names of those whose SAs do not.
+    /// Takes over the phase 2 tunnels of a tunnel whose IKE SAs stay. Returns the names of those whose SAs do not.
     fn replace_children(
         &mut self,
         now: Instant,
@@ -132,7 +132,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// The same of the Child SAs of a child tunnel, in these sessions.
+    /// The same of the Child SAs of a phase 2 tunnel, in these sessions.
     fn child_survives(&self, ids: &[SessionId], before: &ChildTunnel, after: &ChildTunnel) -> bool {
         let sessions = || ids.iter().filter_map(|id| self.sessions.get(*id));
         before.difference(after).0 <= policy::Effect::Rekeyed
@@ -140,7 +140,7 @@ impl<P: DataPlane> Engine<P> {
                 .all(|s| s.has_settled_child(&before.name) || !s.has_or_wants_child(&before.name))
     }
 
-    /// Closes the IKE SAs of a tunnel that is gone or has changed. Returns the names of its child tunnels.
+    /// Closes the IKE SAs of a tunnel that is gone or has changed. Returns the names of its phase 2 tunnels.
     fn remove_tunnel(&mut self, now: Instant, gone: &Arc<IkeTunnel>) -> Vec<String> {
         let ids: Vec<SessionId> = self.sessions_of(&gone.name).map(|(id, _)| id).collect();
         for id in ids {
@@ -152,7 +152,7 @@ impl<P: DataPlane> Engine<P> {
         gone.children.iter().map(|child| child.name.clone()).collect()
     }
 
-    /// Forgets everything about a child tunnel but its rule.
+    /// Forgets everything about a phase 2 tunnel but its rule.
     fn forget_child_tunnel(&mut self, child: &ChildTunnel) {
         self.forget_retry(&child.name);
         self.deactivated.remove(&child.name);
@@ -171,10 +171,10 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Gives the child tunnels that are new their rules, and all of them the order of the policy, which decides which
-    /// tunnel gets a packet. The rules of `withdrawn` child tunnels are replaced in their place if the policy still has
-    /// the child tunnel, and otherwise removed at the end, all at once. Returns the child tunnels that are new or were
-    /// withdrawn.
+    /// Gives the phase 2 tunnels that are new their rules, and all of them the order of the policy, which decides which
+    /// tunnel gets a packet. The rules of `withdrawn` phase 2 tunnels are replaced in their place if the policy still
+    /// has the phase 2 tunnel, and otherwise removed at the end, all at once. Returns the phase 2 tunnels that are new
+    /// or were withdrawn.
     fn bring_rules_in_order(
         &mut self,
         now: Instant,
@@ -196,7 +196,7 @@ impl<P: DataPlane> Engine<P> {
         // From the last on: whatever two of them are looked at, their order changes once, from the old one to the new.
         for ((tunnel, child), id) in others.iter().zip(ids).rev() {
             match self.rules.rename(&child.name, id) {
-                Some(before) => self.plane.rename_rule(before, id),
+                Some(before) => self.plane.renumber_rule(before, id),
                 None => fresh.push((tunnel, child, id)),
             }
         }
@@ -220,7 +220,7 @@ impl<P: DataPlane> Engine<P> {
         let fresh = fresh.into_iter().map(|(_, child, _)| child.name.clone()).collect();
         if !others.is_empty() {
             for (from, to) in self.rules.move_asked_for_behind() {
-                self.plane.rename_rule(from, to);
+                self.plane.renumber_rule(from, to);
             }
         }
         remove_rules(&mut self.plane, &gone);
@@ -244,13 +244,13 @@ impl Session {
         self.attempt.is_none() && !self.sas.iter().any(rekeys)
     }
 
-    /// Whether a child tunnel is up, and nothing about it is under way.
+    /// Whether a phase 2 tunnel is up, and nothing about it is under way.
     fn has_settled_child(&self, name: &str) -> bool {
         let about = |sa: &IkeSa| matches!(&sa.state.active, Some(Active::Child(pending)) if pending.tunnel.name == name);
         self.serving_child(name).is_some() && self.attempt.is_none() && !self.sas.iter().any(about)
     }
 
-    /// Gives the Child SAs of a child tunnel its new version; with `rekey` the one that serves is replaced.
+    /// Gives the Child SAs of a phase 2 tunnel its new version; with `rekey` the one that serves is replaced.
     fn renew(&mut self, tunnel: &Arc<ChildTunnel>, rekey: bool) {
         let spis: Vec<_> = self.children.of_tunnel(&tunnel.name).map(|c| c.spi_in).collect();
         for spi in spis {
@@ -262,7 +262,7 @@ impl Session {
         }
     }
 
-    /// Stops serving a child tunnel at once, whatever the peer says to its Delete.
+    /// Stops serving a phase 2 tunnel at once, whatever the peer says to its Delete.
     fn abandon_child(&mut self, cx: &mut super::Context<'_>, name: &str) -> Effects {
         let (_, mut effects) = self.drop_child(cx, name);
         let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();

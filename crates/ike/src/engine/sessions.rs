@@ -103,7 +103,7 @@ impl Sessions {
         self.by_sa.len()
     }
 
-    /// The sessions of an IKE tunnel, in the order in which they began.
+    /// The sessions of a phase 1 tunnel, in the order in which they began.
     pub fn of_tunnel(&self, name: &str) -> impl DoubleEndedIterator<Item = (SessionId, &Session)> {
         let found = under(&self.by_tunnel, number_of(name));
         let found = found.filter_map(|id| Some((id, self.get(id)?)));

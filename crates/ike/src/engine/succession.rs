@@ -23,7 +23,7 @@ impl<P: DataPlane> Engine<P> {
         self.sessions.of_tunnel(tunnel).filter(|(_, s)| !s.is_closing())
     }
 
-    /// The session that serves an IKE tunnel, or will.
+    /// The session that serves a phase 1 tunnel, or will.
     pub(super) fn session_of(&self, tunnel: &str) -> Option<SessionId> {
         let sessions = || self.sessions_of(tunnel);
         sessions()
@@ -90,7 +90,7 @@ impl<P: DataPlane> Engine<P> {
         for (id, other) in
             self.sessions_of(&tunnel).filter(|(id, s)| *id != new && s.is_established())
         {
-            if session.renewal.succeeds == Some(id) {
+            if session.reauthentication.succeeds == Some(id) {
                 continue;
             }
             // The peer knows of that one, or would have said so: it deletes it when this one has taken over.

@@ -8,7 +8,7 @@ use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A tunnel that a command has named: an IKE tunnel of the policy with its child tunnels, or one child tunnel.
+/// A tunnel that a command has named: a phase 1 tunnel of the policy with its phase 2 tunnels, or one phase 2 tunnel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     pub(super) tunnel: Arc<IkeTunnel>,
@@ -21,18 +21,18 @@ impl Target {
         self.child().unwrap_or(&self.tunnel.name)
     }
 
-    /// The IKE tunnel.
+    /// The phase 1 tunnel.
     pub fn tunnel(&self) -> &str {
         &self.tunnel.name
     }
 
-    /// The child tunnel, if the name is that of a child tunnel.
+    /// The phase 2 tunnel, if the name is that of a phase 2 tunnel.
     pub fn child(&self) -> Option<&str> {
         self.child.as_deref().map(|child| child.name.as_str())
     }
 }
 
-/// A tunnel that this side may start, with the child tunnels to be set up. [`Engine::startable`] returns it.
+/// A tunnel that this side may start, with the phase 2 tunnels to be set up. [`Engine::startable`] returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Startable {
     pub(super) target: Target,
@@ -46,7 +46,7 @@ impl Startable {
         &self.target
     }
 
-    /// The names of the child tunnels to be set up.
+    /// The names of the phase 2 tunnels to be set up.
     pub fn children(&self) -> impl Iterator<Item = &str> {
         self.children.iter().map(|child| child.name.as_str())
     }
@@ -87,7 +87,7 @@ impl<P: DataPlane> Engine<P> {
         self.without_off(startable(self.find(name)?)?)
     }
 
-    /// The same without the child tunnels of address families that are off.
+    /// The same without the phase 2 tunnels of address families that are off.
     fn without_off(&self, mut startable: Startable) -> Result<Startable, CommandError> {
         let tunnel = Arc::clone(&startable.target.tunnel);
         let mut reason = None;
@@ -102,7 +102,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Every IKE tunnel that this side may start; without those of address families that are off.
+    /// Every phase 1 tunnel that this side may start; without those of address families that are off.
     pub fn startable_tunnels(&self) -> Vec<Startable> {
         if self.stopping {
             return Vec::new();
@@ -115,7 +115,7 @@ impl<P: DataPlane> Engine<P> {
             .collect()
     }
 
-    /// The names of the child tunnels that are not up yet.
+    /// The names of the phase 2 tunnels that are not up yet.
     pub fn not_up<'a>(&self, startable: &'a Startable) -> Vec<&'a str> {
         let session = self.session_of(startable.target.tunnel());
         let session = session.and_then(|id| self.sessions.get(id));

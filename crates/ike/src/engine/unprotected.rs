@@ -7,11 +7,11 @@ use esp::plane::{DataPlane, Filtering, PacketSummary};
 use esp::trace::DecidedBy;
 use std::time::{Duration, Instant};
 
-/// The pause between two events about the packets of one child tunnel.
+/// The pause between two events about the packets of one phase 2 tunnel.
 const PAUSE: Duration = Duration::from_secs(60);
 
 impl<P: DataPlane> Engine<P> {
-    /// The guard has dropped a packet: its child tunnel is named.
+    /// The guard has dropped a packet: its phase 2 tunnel is named.
     pub(super) fn note_unprotected(&mut self, now: Instant, packet: PacketSummary) {
         let Some(trace) = self.plane.filtering().trace(&packet) else { return };
         let child = match trace.leaving.decided_by {

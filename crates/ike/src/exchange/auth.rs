@@ -303,7 +303,7 @@ fn finish(
     }
     let nonces = handshake.nonces();
     let mut effects = ike.session.establish(cx, suite, nonces);
-    ike.session.plan_renewal(cx, &parts);
+    ike.session.plan_reauthentication(cx, &parts);
     if ike.session.path.traverses && ike.session.may_be_mobile(cx) {
         address_update::agree(ike.session, &parts);
     }

@@ -140,8 +140,8 @@ fn try_grant(
     Ok(Granted { payloads, effects })
 }
 
-/// Has the plane prepare for the Child SA that a request asks for, where the peer names its traffic. Returns its child
-/// tunnel as long as the plane is not prepared: the request has to wait. A request that is going to be refused waits
+/// Has the plane prepare for the Child SA that a request asks for, where the peer names its traffic. Returns its phase
+/// 2 tunnel as long as the plane is not prepared: the request has to wait. A request that is going to be refused waits
 /// for nothing.
 pub(crate) fn unprepared(
     asker: Asker<'_>,
@@ -171,7 +171,7 @@ fn refuse_claimed(
     }
 }
 
-/// The refusal of traffic of a child tunnel that a rule of another peer has.
+/// The refusal of traffic of a phase 2 tunnel that a rule of another peer has.
 fn claimed(
     tunnel: &ChildTunnel,
     local: &[Selector],
@@ -268,7 +268,7 @@ pub(super) fn complete(
         keys,
         initiator: false,
         // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
-        standby: rekeys.is_some() || ike.session.renewal.relieves_at.is_some(),
+        standby: rekeys.is_some() || ike.session.reauthentication.relieves_at.is_some(),
         path: ike.session.child_path(),
         history,
         lowest_nonce: ike.session.inherited_nonce(rekeys, LowestNonce::of(nonces)),

@@ -24,7 +24,7 @@ use crate::negotiation::transforms::group_of;
 use crate::rejection::{Rejection, SHORT_NONCE};
 use crate::sa::IkeSa;
 use crate::sa::active::{Active, PendingChild};
-use crate::sa::child::{Blueprint, ChildSa, ChildState, History, RenewalForm};
+use crate::sa::child::{Blueprint, ChildSa, ChildState, History, RekeyForm};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::session::{Carrier, Session, most_children};
@@ -49,7 +49,7 @@ struct Wish {
     tunnel: Arc<ChildTunnel>,
     /// The Child SA that it is to replace, by inbound SPI.
     rekeys: Option<Spi>,
-    form: RenewalForm,
+    form: RekeyForm,
     group: Option<Group>,
     /// The number of times that the peer has asked for another group so far.
     restarts: u8,
@@ -65,7 +65,7 @@ pub(crate) fn ask_new(ike: &mut Carrier<'_>, cx: &mut Context<'_>, name: &str) -
     }
     cx.out.event(&ike.session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
     let group = tunnel.pfs.offer.first().copied();
-    ask(ike, cx, Wish { tunnel, rekeys: None, form: RenewalForm::Rekey, group, restarts: 0 })
+    ask(ike, cx, Wish { tunnel, rekeys: None, form: RekeyForm::Rekey, group, restarts: 0 })
 }
 
 /// Asks for the successor of a Child SA, in the form that was good for the one before.
@@ -79,7 +79,7 @@ pub(crate) fn ask_rekey(ike: &mut Carrier<'_>, cx: &mut Context<'_>, spi_in: Spi
     ask(ike, cx, wish)
 }
 
-fn successor(child: &ChildSa, form: RenewalForm) -> Wish {
+fn successor(child: &ChildSa, form: RekeyForm) -> Wish {
     let tunnel = Arc::clone(&child.tunnel);
     // The peer has agreed to this group before, so that it need not refuse another one first.
     let agreed = child.choice.algorithms.group.filter(|g| tunnel.pfs.offer.contains(g));
@@ -101,7 +101,7 @@ fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>, wish: Wish) -> Effects {
     let fresh = ppk::fresh(&ike.session.tunnel, cx.trust, &ike.state.keys, &nonce, ike.spis());
     let (base, proposed) = fresh.unzip();
     let mut payloads = Vec::new();
-    payloads.extend(rekeys.filter(|_| form != RenewalForm::NewChildSa).map(|spi| {
+    payloads.extend(rekeys.filter(|_| form != RekeyForm::NewChildSa).map(|spi| {
         let replaced = ike.session.child_by_inbound(spi);
         let protocol = replaced.map_or(ProtocolId::ESP, |c| c.choice.protocol());
         let spi = spi.0.to_be_bytes().to_vec();
@@ -114,11 +114,11 @@ fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>, wish: Wish) -> Effects {
     payloads.push(Payload::Nonce(nonce.clone()));
     payloads.extend(key_exchange.as_ref().map(public_value));
     payloads.extend(match form {
-        RenewalForm::Widened => [
+        RekeyForm::Widened => [
             Payload::TsInitiator(selectors::any(&tunnel.local)),
             Payload::TsResponder(selectors::any(&tunnel.remote)),
         ],
-        RenewalForm::Rekey | RenewalForm::NewChildSa => ike.session.asked_selectors(&tunnel),
+        RekeyForm::Rekey | RekeyForm::NewChildSa => ike.session.asked_selectors(&tunnel),
     });
     payloads.extend(proposed);
     let pending = PendingChild {
@@ -141,7 +141,7 @@ fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>, wish: Wish) -> Effects {
     Effects::none()
 }
 
-/// The child tunnel that a CREATE_CHILD_SA request asks for, as long as the plane is not prepared for it.
+/// The phase 2 tunnel that a CREATE_CHILD_SA request asks for, as long as the plane is not prepared for it.
 pub(crate) fn unprepared(
     session: &Session,
     cx: &mut Context<'_>,
@@ -276,10 +276,10 @@ pub(crate) fn conclude(
         Ok(effects) => effects,
         Err(failure) => {
             // The peer has a Child SA that we do not want.
-            if pending.form == RenewalForm::Widened
+            if pending.form == RekeyForm::Widened
                 && let Some(mut old) = pending.rekeys.and_then(|old| ike.session.child_mut(old))
             {
-                old.history.form = RenewalForm::NewChildSa;
+                old.history.form = RekeyForm::NewChildSa;
             }
             ike.session.tasks.push_front(Task::DeleteChild(pending.spi_in));
             cx.release_spi(pending.spi_in);
@@ -334,7 +334,7 @@ fn conclude_success(
     // request that did not name the old Child SA is no rekey to the peer: its own rekey stands.
     let rival = pending.rival.as_ref();
     let survives = rival.is_none_or(|r| {
-        pending.form != RenewalForm::NewChildSa
+        pending.form != RekeyForm::NewChildSa
             && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)
     });
     let suite =
@@ -364,8 +364,8 @@ fn conclude_success(
         history,
         // To the peer, a request that did not name the old Child SA has set up a new one.
         lowest_nonce: match pending.form {
-            RenewalForm::NewChildSa => our_lowest,
-            RenewalForm::Rekey | RenewalForm::Widened => {
+            RekeyForm::NewChildSa => our_lowest,
+            RekeyForm::Rekey | RekeyForm::Widened => {
                 ike.session.inherited_nonce(pending.rekeys, our_lowest)
             }
         },
@@ -463,7 +463,7 @@ fn conclude_error(
     match error.kind {
         // libreswan (5.2) answers so as long as the old Child SA is there.
         NotifyType::TEMPORARY_FAILURE
-            if pending.form == RenewalForm::NewChildSa
+            if pending.form == RekeyForm::NewChildSa
                 && ike.session.temporary_failures >= FAILURES_OF_A_NEW_ONE =>
         {
             ike.session.temporary_failures = 0;
@@ -471,7 +471,7 @@ fn conclude_error(
         }
         NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => ike.session.delay(cx, again),
         NotifyType::NO_ADDITIONAL_SAS
-            if pending.rekeys.is_some() && pending.form != RenewalForm::NewChildSa =>
+            if pending.rekeys.is_some() && pending.form != RekeyForm::NewChildSa =>
         {
             rekey_ike::replace_whole(ike.session, cx, &error)
         }
@@ -489,7 +489,7 @@ fn conclude_error(
                 _ => refused(ike, cx, &pending, &error),
             }
         }
-        NotifyType::CHILD_SA_NOT_FOUND if pending.form != RenewalForm::NewChildSa => {
+        NotifyType::CHILD_SA_NOT_FOUND if pending.form != RekeyForm::NewChildSa => {
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
             // The request named no Child SA that the peer could have lost.
             let Some(old) = pending.rekeys else { return Effects::none() };
@@ -514,7 +514,7 @@ fn fail(
     if let Some(mut child) = rekeys.and_then(|old| session.child_mut(old)) {
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
-        child.renewal_failed = true;
+        child.rekey_failed = true;
     } else if rekeys.is_none() {
         let unserved = Effects::from(Effect::Unserved(tunnel.name.clone()));
         return unserved.and(session.close_when_idle(cx));

@@ -76,7 +76,7 @@ fn give_up_child(
         serve_again(session, spi_in, &name);
         revive(session, cx, &name);
     }
-    let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_renewing(&name);
+    let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_rekeying(&name);
     if is_last && session.serving_child(&name).is_none() {
         cx.out.close(cx.now, &session.tunnel, Some(&name), reason);
         if state == ChildState::Established {

@@ -112,7 +112,7 @@ pub(crate) struct Preparing {
     pub request: Request,
     /// The proof of this side.
     pub proof: Evidence,
-    /// The child tunnel that is asked for. Its rule stays as long as this is there.
+    /// The phase 2 tunnel that is asked for. Its rule stays as long as this is there.
     pub child: Arc<ChildTunnel>,
 }
 

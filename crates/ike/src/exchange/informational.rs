@@ -57,7 +57,7 @@ pub(crate) fn answer(
                 ike.session.deleted = Some((ike.local_spi, reason));
             }
             Payload::Notify(n) if n.kind == NotifyType::AUTH_LIFETIME => {
-                ike.session.plan_renewal(cx, &Parts::of(payloads));
+                ike.session.plan_reauthentication(cx, &Parts::of(payloads));
             }
             _ => {}
         }

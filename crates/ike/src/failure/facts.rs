@@ -205,7 +205,7 @@ pub struct Identities {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Parties {
-    /// The IKE tunnel.
+    /// The phase 1 tunnel.
     pub tunnel: String,
     /// This side's.
     pub local: Identity,
@@ -252,7 +252,7 @@ impl Proof {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Traffic {
-    /// By child tunnel.
+    /// By phase 2 tunnel.
     pub ours: Vec<Wanted>,
     /// The peer's, as seen from here; `None` where it refused ours without a word about its own.
     pub theirs: Option<Wanted>,
@@ -264,7 +264,7 @@ pub struct Traffic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Wanted {
-    /// The child tunnel; empty for the peer's.
+    /// The phase 2 tunnel; empty for the peer's.
     pub child: String,
     /// On this side.
     pub local: Vec<Selector>,
@@ -286,9 +286,9 @@ impl Wanted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Shadowed {
-    /// The part of its child tunnel that the peer may have.
+    /// The part of its phase 2 tunnel that the peer may have.
     pub wanted: Wanted,
-    /// The child tunnel that stands before it and covers all of that.
+    /// The phase 2 tunnel that stands before it and covers all of that.
     pub shadowing_rule: Wanted,
     /// The peer of that tunnel.
     pub peer: String,
@@ -298,7 +298,7 @@ pub struct Shadowed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Modes {
-    /// The child tunnel.
+    /// The phase 2 tunnel.
     pub child: String,
     /// Its mode.
     pub ours: Mode,

@@ -1,6 +1,6 @@
 //! The exchange of ours in flight on an established IKE SA, with everything that its conclusion needs.
 
-use super::child::RenewalForm;
+use super::child::RekeyForm;
 use super::follow_up::FollowUp;
 use super::keys::Base;
 use super::lowest_nonce::LowestNonce;
@@ -50,7 +50,7 @@ impl Active {
         }
     }
 
-    /// The child tunnel that the exchange sets up or rekeys.
+    /// The phase 2 tunnel that the exchange sets up or rekeys.
     pub fn child(&self) -> Option<&str> {
         match self {
             Self::Child(pending) => Some(&pending.tunnel.name),
@@ -72,7 +72,7 @@ pub(crate) struct PendingChild {
     /// The Child SA it replaces, by inbound SPI.
     pub rekeys: Option<Spi>,
     /// How that was asked for.
-    pub form: RenewalForm,
+    pub form: RekeyForm,
     pub spi_in: Spi,
     pub nonce: Vec<u8>,
     pub key_exchange: Option<PrivateKey>,

@@ -47,7 +47,7 @@ impl Attempt {
         }
     }
 
-    /// The child tunnel of the first Child SA.
+    /// The phase 2 tunnel of the first Child SA.
     pub fn first_child(&self) -> &Arc<ChildTunnel> {
         match self {
             Self::Init(sa) => &sa.state.child,

@@ -43,14 +43,14 @@ pub(crate) struct ChildSa {
     pub rekey_at: Instant,
     pub expire_at: Instant,
     /// The last attempt of this side to renew it has come to nothing.
-    pub renewal_failed: bool,
+    pub rekey_failed: bool,
     pub history: History,
 }
 
 /// Traffic that the peer has asked for, and of which it gets a part.
 pub(crate) struct AskedFor {
     pub traffic: TrafficSelectors,
-    /// Other child tunnels have more of it: the peer can ask for Child SAs of theirs.
+    /// Other phase 2 tunnels have more of it: the peer can ask for Child SAs of theirs.
     pub additional: bool,
 }
 
@@ -72,12 +72,12 @@ pub(crate) struct History {
     pub inbound: Usage,
     pub outbound: Usage,
     /// The form in which the successor is asked for: the first one that the peer has not refused.
-    pub form: RenewalForm,
+    pub form: RekeyForm,
 }
 
 /// A form in which the successor of a Child SA is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum RenewalForm {
+pub(crate) enum RekeyForm {
     /// A rekey with the traffic of the policy (RFC 7296 §1.3.3).
     #[default]
     Rekey,
@@ -87,7 +87,7 @@ pub(crate) enum RenewalForm {
     NewChildSa,
 }
 
-impl RenewalForm {
+impl RekeyForm {
     /// The form to try when the peer has refused this one; `None`: there is no other with this IKE SA.
     pub fn after(self, refusal: NotifyType, mode: Mode) -> Option<Self> {
         match self {
@@ -107,7 +107,7 @@ impl History {
             rekeys: 0,
             inbound: Usage::default(),
             outbound: Usage::default(),
-            form: RenewalForm::Rekey,
+            form: RekeyForm::Rekey,
         }
     }
 }
@@ -285,7 +285,7 @@ impl Blueprint<'_> {
             lowest_nonce: self.lowest_nonce,
             rekey_at,
             expire_at: after(cx.now, lifetime.hard),
-            renewal_failed: false,
+            rekey_failed: false,
             history: self.history,
         })
     }
@@ -344,8 +344,8 @@ impl ChildSa {
         if std::mem::take(&mut self.standby) { cx.plane.promote(self.outbound) } else { Ok(()) }
     }
 
-    /// Sends on it rather than on others of its child tunnel, of which the plane prefers the one made last. One that is
-    /// not to send yet stays behind.
+    /// Sends on it rather than on others of its phase 2 tunnel, of which the plane prefers the one made last. One that
+    /// is not to send yet stays behind.
     pub fn go_first(&self, cx: &mut Context<'_>) -> Result<(), PlaneError> {
         if self.standby { Ok(()) } else { cx.plane.promote(self.outbound) }
     }

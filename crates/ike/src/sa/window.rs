@@ -65,8 +65,8 @@ pub(crate) struct Postponed {
 /// When a request is answered that has to wait.
 #[derive(Debug)]
 pub(crate) enum Until {
-    /// When the data plane is prepared for the traffic that the peer names. The rule of this child tunnel stays as long
-    /// as this is there.
+    /// When the data plane is prepared for the traffic that the peer names. The rule of this phase 2 tunnel stays as
+    /// long as this is there.
     Prepared(#[expect(dead_code, reason = "it is held")] Arc<ChildTunnel>),
     /// When the peer has answered the Delete of a Child SA that this side has replaced.
     Deleted,

@@ -159,7 +159,7 @@ impl Session {
             .chain(lingering)
             .chain(liveness)
             .chain(nat)
-            .chain(self.renewal_due().map(|t| at(t, "reauthentication"))))
+            .chain(self.reauthentication_due().map(|t| at(t, "reauthentication"))))
         .min_by_key(|d| d.at)
     }
 }

@@ -10,10 +10,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
-/// Child SAs that a peer may have for each child tunnel: what bounds the memory it can take.
+/// Child SAs that a peer may have for each phase 2 tunnel: what bounds the memory it can take.
 const CHILDREN_PER_TUNNEL: usize = 8;
 
-/// Child tunnels that a peer may ask for beyond those of the policy, where that lets it.
+/// Phase 2 tunnels that a peer may ask for beyond those of the policy, where that lets it.
 const ASKED_FOR: usize = 8;
 
 /// Child SAs of one session.
@@ -46,7 +46,7 @@ struct Index {
 enum Name {
     Inbound(Spi),
     Outbound(Spi),
-    /// A number made of its child tunnel's name; others may have it, too.
+    /// A number made of its phase 2 tunnel's name; others may have it, too.
     Tunnel(u64),
 }
 
@@ -103,7 +103,7 @@ impl Children {
             .find(|c| c.spi_out == spi && c.choice.protocol() == protocol)
     }
 
-    /// Those of a child tunnel.
+    /// Those of a phase 2 tunnel.
     pub fn of_tunnel<'s, 'n>(
         &'s self,
         name: &'n str,
@@ -273,7 +273,7 @@ mod tests {
             lowest_nonce: LowestNonce::default(),
             rekey_at: now + Duration::from_secs(due),
             expire_at: now + Duration::from_secs(due + 5),
-            renewal_failed: false,
+            rekey_failed: false,
             history: History::new(now),
         }
     }

@@ -74,7 +74,7 @@ impl Session {
         }
     }
 
-    /// Takes everything down with a Delete. The child tunnels that are up are set up again afterwards.
+    /// Takes everything down with a Delete. The phase 2 tunnels that are up are set up again afterwards.
     pub fn close_and_reconnect(&mut self, cx: &mut Context<'_>, reason: CloseReason) -> Effects {
         let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         names.sort();
@@ -84,8 +84,8 @@ impl Session {
     }
 
     /// Takes everything down with a Delete, once the packets that were admitted on its SAs have left. Returns which of
-    /// the child tunnels that this side may start are up; those still on their way are tried again when it is over, by
-    /// when the peer may have set them up elsewhere.
+    /// the phase 2 tunnels that this side may start are up; those still on their way are tried again when it is over,
+    /// by when the peer may have set them up elsewhere.
     pub fn close_as_redundant(
         &mut self,
         cx: &mut Context<'_>,
@@ -116,7 +116,8 @@ impl Session {
         self.end_with(cx, reason, failure, Vec::new())
     }
 
-    /// Ends it as [`Self::end`] does; the child tunnels in `pending` have not been set up, beside those that it knows.
+    /// Ends it as [`Self::end`] does; the phase 2 tunnels in `pending` have not been set up, beside those that it
+    /// knows.
     fn end_with(
         &mut self,
         cx: &mut Context<'_>,
@@ -177,7 +178,7 @@ impl Session {
             }
             effects.push(Effect::SessionDown);
             match begun {
-                // The end is remembered with the time when it began, which its child tunnels have, too.
+                // The end is remembered with the time when it began, which its phase 2 tunnels have, too.
                 Some(reason) => cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason }),
                 None => cx.out.close(cx.now, &self.tunnel, None, reason),
             }

@@ -5,11 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::time::Instant;
 
-/// A queue of tasks, and those that enter it later. It knows which child tunnels are to come up, however many.
+/// A queue of tasks, and those that enter it later. It knows which phase 2 tunnels are to come up, however many.
 #[derive(Default)]
 pub(crate) struct Tasks {
     queue: VecDeque<Task>,
-    /// The number of tasks that set up each child tunnel.
+    /// The number of tasks that set up each phase 2 tunnel.
     creating: HashMap<String, u32>,
     /// The number of tasks that name the IKE SA that they are for.
     particular: usize,
@@ -80,12 +80,12 @@ impl Tasks {
         *self = Self::default();
     }
 
-    /// Returns `true` if a task sets up the child tunnel.
+    /// Returns `true` if a task sets up the phase 2 tunnel.
     pub fn create(&self, child: &str) -> bool {
         self.creating.contains_key(child)
     }
 
-    /// The child tunnels that are to come up.
+    /// The phase 2 tunnels that are to come up.
     pub fn creating(&self) -> impl Iterator<Item = &String> {
         self.creating.keys()
     }

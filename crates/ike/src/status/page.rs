@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct StatusPage {
     /// The tunnels. The first one may be the rest of the last one of the page before: then it has the same name and the
-    /// child tunnels that are not told yet.
+    /// phase 2 tunnels that are not told yet.
     pub tunnels: Vec<IkeStatus>,
     /// The place where the next page begins; `None`: this is the last one.
     pub next: Option<PageStart>,
@@ -24,9 +24,9 @@ pub struct PageStart {
 }
 
 impl StatusPage {
-    /// The page of `policy` that begins at `start`, or the first one. It has at most `count` child tunnels of the policy
-    /// (at least one); a tunnel without any counts as one. `picture` is asked for the state of a tunnel with some of its
-    /// child tunnels, which it gets as places in [`IkeTunnel::children`].
+    /// The page of `policy` that begins at `start`, or the first one. It has at most `count` phase 2 tunnels of the
+    /// policy (at least one); a tunnel without any counts as one. `picture` is asked for the state of a tunnel with
+    /// some of its phase 2 tunnels, which it gets as places in [`IkeTunnel::children`].
     ///
     /// `None`: `start` is a place in another policy, so that the reading must begin again.
     pub fn of(
@@ -73,7 +73,7 @@ mod tests {
     use policy::{Mode, Secret};
     use proptest::prelude::*;
 
-    /// A policy whose tunnels have so many child tunnels each.
+    /// A policy whose tunnels have so many phase 2 tunnels each.
     fn policy(children: &[usize]) -> Arc<Policy> {
         let tunnel = |(number, count): (usize, &usize)| {
             let site = Policy::site_to_site(format!("site{number}"))

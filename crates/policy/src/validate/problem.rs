@@ -20,7 +20,7 @@ pub const MAX_IKE_ALGORITHMS: usize = 700;
 pub enum Problem {
     /// A name is empty or has control characters.
     BadName(String),
-    /// Two IKE tunnels, or two child tunnels, have this name.
+    /// Two phase 1 tunnels, or two phase 2 tunnels, have this name.
     NameTaken(String),
     /// A list that needs an entry has none; the name of an entry.
     Missing(&'static str),

@@ -94,7 +94,7 @@ pub(crate) fn located(role: Role, endpoint: &Endpoint) -> Result<(), Problem> {
     }
 }
 
-/// The two sides of an IKE tunnel.
+/// The two sides of a phase 1 tunnel.
 pub(crate) fn sides(local: &Endpoint, remote: &Endpoint) -> Result<(), Problem> {
     if let (Some(a), Some(b)) = (local.address, remote.address) {
         if a.is_ipv4() != b.is_ipv4() {
@@ -223,7 +223,7 @@ pub(crate) fn ports(protocol: u8, ports: PortRange) -> Result<(), Problem> {
     }
 }
 
-/// The two ends of a child tunnel's traffic.
+/// The two ends of a phase 2 tunnel's traffic.
 pub(crate) fn ends(local: &Selector, remote: &Selector) -> Result<(), Problem> {
     if local.protocol != remote.protocol {
         return Err(Problem::ProtocolsDiffer(local.protocol, remote.protocol));

@@ -52,7 +52,7 @@ impl Definitions {
         &self.file
     }
 
-    /// The elements that define an IKE tunnel or a child tunnel: its own, and those it refers to.
+    /// The elements that define a phase 1 tunnel or a phase 2 tunnel: its own, and those it refers to.
     pub fn of(&self, tunnel: &str) -> &[Definition] {
         self.by_tunnel.get(tunnel).map_or(&[], Vec::as_slice)
     }
@@ -87,7 +87,7 @@ fn collect<'a>(
 ) {
     let Some((element, definition)) = all.get(&key) else { return };
     found.push(definition.clone());
-    // Neither the IKE tunnel that carries a child tunnel nor the generic policy of an IKE tunnel defines it.
+    // Neither the phase 1 tunnel that carries a phase 2 tunnel nor the generic policy of a phase 1 tunnel defines it.
     let defines = |r: &&Reference| r.from != "IKEProtection" && r.to != "IKETunnel";
     for reference in REFERENCES.iter().filter(defines).filter(|r| r.from == key.0) {
         let value = element.attribute(reference.attribute).map_or("", |a| a.trimmed());

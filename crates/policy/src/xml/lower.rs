@@ -127,7 +127,7 @@ pub(crate) fn lower(
     refused.is_none().then_some(policy)
 }
 
-/// The spans of the names of IKE tunnels (`false`) and child tunnels (`true`).
+/// The spans of the names of phase 1 tunnels (`false`) and phase 2 tunnels (`true`).
 fn places(tunnels: &Table<Draft>) -> BTreeMap<(bool, String), Span> {
     let of = |draft: &Draft| {
         let children = draft.children.iter().map(|c| (true, &c.tunnel.name, &c.span));

@@ -24,7 +24,7 @@ pub enum Unwritable {
     /// The format has no words for a value.
     #[error("tunnel {tunnel:?}, {field}: {why}")]
     NoWords {
-        /// The tunnel, by the name of the IKE tunnel or of the child tunnel.
+        /// The tunnel, by the name of the phase 1 tunnel or of the phase 2 tunnel.
         tunnel: String,
         /// The field, as Rust code writes it.
         field: &'static str,
@@ -42,7 +42,8 @@ impl Policy {
     /// Writes the text of an AIX_VPN file that [`xml::read`](crate::xml::read) reads as this policy. It holds the
     /// preshared keys, and is wiped when dropped.
     ///
-    /// Proposals of child tunnels keep their names if no other proposal has the same name; otherwise they get a number.
+    /// Proposals of phase 2 tunnels keep their names if no other proposal has the same name; otherwise they get a
+    /// number.
     ///
     /// ```
     /// use policy::{Policy, Secret};
@@ -454,7 +455,7 @@ fn side(tunnel: &str, field: &'static str, element: &str, side: &Endpoint) -> Ou
 
 fn traffic(tunnel: &str, field: &'static str, element: &str, side: &[Selector]) -> Outcome<Node> {
     let [Selector { protocol, addresses, ports }] = side else {
-        let why = "a child tunnel in a file has one selector on each side; make a child tunnel for each pair";
+        let why = "a phase 2 tunnel in a file has one selector on each side; make a phase 2 tunnel for each pair";
         return Err(no_words(tunnel, field, why));
     };
     Ok(Node::new(element)

@@ -74,7 +74,7 @@ const LIMITS: Limits = Limits {
     delay: Duration::from_millis(1),
     time: Duration::from_secs(60),
     pause: Duration::from_millis(1),
-    farewell: Duration::from_secs(60),
+    finish_within: Duration::from_secs(60),
 };
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn nobody_waits_for_a_collector_that_is_not_there() {
     let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr();
     let port = unused.expect("bound").port();
     let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port, path: "/v1/traces".to_owned() };
-    let limits = Limits { farewell: Duration::ZERO, ..LIMITS };
+    let limits = Limits { finish_within: Duration::ZERO, ..LIMITS };
     let exporter = Exporter::start(endpoint, "vpnd", "gate", limits);
     (1..=10).for_each(|id| exporter.push(span(id, Outcome::Ok)));
     assert_eq!(exporter.lost(), 6);

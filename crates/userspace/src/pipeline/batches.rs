@@ -1,8 +1,8 @@
 //! The batches of the pipeline, and the work on one.
 
 use crate::arriving::sort;
+use crate::crypto_engine::CryptoEngine;
 use crate::datagrams::{BATCH, Ring};
-use crate::engine::Engine;
 use crate::queue_pair::{QueuePair, Wire};
 use crate::under_way::{Batch, Batches};
 use crate::worker::{DEVICE_BATCH, LONGEST, Shared};
@@ -78,7 +78,7 @@ impl Incoming {
     }
 
     /// Returns `true` if one of the messages, or a packet in one of them, is large enough for the engine.
-    pub(super) fn is_for(&self, engine: &Engine) -> bool {
+    pub(super) fn is_for(&self, engine: &CryptoEngine) -> bool {
         let mut messages = (0..self.received).filter_map(|index| self.ring.datagram(index));
         messages.any(|message| engine.takes(message.segment_len))
     }

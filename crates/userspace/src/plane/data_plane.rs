@@ -32,9 +32,9 @@ impl DataPlane for Userspace {
         self.sync_workers().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
         let Some(renamed) = self.rules.remove(&rule) else { return };
-        self.datapath.rename_rule(rule, to);
+        self.datapath.renumber_rule(rule, to);
         if let Some(device) = &mut self.device {
             device.routing.rename(rule, to);
         }

@@ -156,7 +156,7 @@ impl Maintenance for Xfrm {
     /// The monitor tells of policies and SAs that are gone, and [`Maintenance::resync`] puts them back. Only what this
     /// could not put back is left.
     fn restore(&mut self) -> Result<Restored, PlaneError> {
-        if self.amiss.is_none() {
+        if self.fault.is_none() {
             return Ok(Restored::default());
         }
         let Resynced { sas, policies, .. } = self.resync_all()?;
@@ -164,13 +164,13 @@ impl Maintenance for Xfrm {
     }
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
-        self.amiss.clone().filter(|_| self.sas.contains_key(&sa))
+        self.fault.clone().filter(|_| self.sas.contains_key(&sa))
     }
 
     fn network_changed(&mut self) {
         self.config.placement.look_again();
         let lost = self.cards_have_lost();
-        if !lost && self.amiss.is_none() {
+        if !lost && self.fault.is_none() {
             return;
         }
         match self.resync_all() {

@@ -18,7 +18,7 @@ impl DataPlane for Xfrm {
         self.put_rule(rule, false)
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+    fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
         let Some(mut ruled) = self.rules.remove(&rule) else { return };
         let (flows, binding) = (ruled.flows.clone(), ruled.binding);
         ruled.rule.id = to;

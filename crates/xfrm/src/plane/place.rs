@@ -132,7 +132,7 @@ impl Xfrm {
                 let device = card.as_deref().unwrap_or("-");
                 let (wanted, place) = (wanted.name(), place.name());
                 let text = format!("no {wanted} offload: {reason}; {place} instead");
-                // Where nothing was promised nothing is amiss.
+                // Without the feature or a route there was no offload to expect.
                 match reason {
                     Reason::NoFeature | Reason::NoRoute => tracing::info!(tunnel, device, "{text}"),
                     _ => tracing::warn!(tunnel, device, "{text} (vpnctl offload counts them)"),
@@ -204,12 +204,12 @@ impl Xfrm {
     /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again
     /// that are wanted there and found no room.
     pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
-        let outcome = self.put_right();
-        self.amiss = outcome.as_ref().err().map(ToString::to_string);
+        let outcome = self.reconcile();
+        self.fault = outcome.as_ref().err().map(ToString::to_string);
         outcome
     }
 
-    fn put_right(&mut self) -> Result<Resynced, PlaneError> {
+    fn reconcile(&mut self) -> Result<Resynced, PlaneError> {
         let mut done = Resynced::default();
         self.config.placement.look_again();
         let offloaded: Vec<(SaId, Offload)> = self.offloaded().collect();

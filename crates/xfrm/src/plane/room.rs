@@ -64,7 +64,7 @@ impl Xfrm {
             match self.enter_card(id, &mut full) {
                 Ok(moved) => entered += usize::from(moved),
                 Err(error) => {
-                    self.amiss = Some(error.to_string());
+                    self.fault = Some(error.to_string());
                     tracing::error!(%error, "an SA is missing in the kernel; its traffic is blocked");
                     (self.notice)(Notice::HostChanged);
                 }

@@ -418,7 +418,7 @@ fn a_rule_of_another_name_keeps_its_sas() {
     plane.add_rule(rule()).expect("the kernel can");
     plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
-    plane.rename_rule(RULE, RuleId(8));
+    plane.renumber_rule(RULE, RuleId(8));
     assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
     let priorities: BTreeSet<u32> =
         twin.tables().policies.iter().map(|(i, ..)| i.priority).collect();

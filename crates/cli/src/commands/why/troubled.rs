@@ -2,7 +2,7 @@
 
 use super::super::session::{Failure, Session, answer};
 use crate::report;
-use control::protocol::{Child, Command as Ask, Explanation, Story, Tunnel};
+use control::protocol::{Child, Command as Ask, ExplainedFailure, Explanation, Tunnel};
 use std::process::ExitCode;
 
 /// With so many tunnels, each one is asked about. With more, those that are up are left out: the daemon looks at the
@@ -60,7 +60,7 @@ fn is_troubled(tunnel: &Tunnel) -> bool {
 /// has failed that may fail again.
 fn needs_explanation(found: &Explanation) -> bool {
     let passes = found.fault.is_none() && found.findings.is_empty() && found.unanswered.is_none();
-    let mended = |story: &Story| story.overcome || story.reloaded_at.is_some();
+    let mended = |failure: &ExplainedFailure| failure.overcome || failure.reloaded_at.is_some();
     !found.is_up()
         || !passes
         || !found.failures.iter().all(mended)
@@ -109,7 +109,7 @@ mod tests {
         let stuck = Explanation { findings: vec![finding], ..up() };
         assert!(needs_explanation(&explanation("established", vec![stuck])));
         let refused = |overcome| {
-            let failures = vec![Story {
+            let failures = vec![ExplainedFailure {
                 kind: "no_proposal_chosen".to_owned(),
                 message: "the peer refuses each rekey".to_owned(),
                 seconds_ago: 200,

@@ -63,7 +63,7 @@ proptest! {
                 Step::RemoveRule(id) => datapath.remove_rule(RuleId(id)),
                 Step::RenameRule(from, to) => {
                     if datapath.0.spd.rule(RuleId(to)).is_none() {
-                        datapath.rename_rule(RuleId(from), RuleId(to));
+                        datapath.renumber_rule(RuleId(from), RuleId(to));
                     }
                 }
                 Step::AddSa { id, rule, tcp_only, port, standby } => {

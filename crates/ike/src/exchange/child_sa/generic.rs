@@ -1,7 +1,7 @@
 //! Child SAs for traffic that the peer alone names, where a tunnel has a generic child policy.
 //!
-//! Each becomes a child tunnel of its own, which this side only answers. Its rule stands behind those of the policy, so
-//! that it draws nothing that belongs to them, and goes with its last Child SA. A peer gets nothing that a rule of
+//! Each becomes a phase 2 tunnel of its own, which this side only answers. Its rule stands behind those of the policy,
+//! so that it draws nothing that belongs to them, and goes with its last Child SA. A peer gets nothing that a rule of
 //! another peer has a part of, be it of the policy or asked for, and there are bounds to the addresses that it may
 //! name.
 
@@ -19,7 +19,7 @@ use policy::{
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The child tunnel that a request asks for; `None` where the generic policy, if there is one, does not allow it.
+/// The phase 2 tunnel that a request asks for; `None` where the generic policy, if there is one, does not allow it.
 pub(super) fn matching(
     asker: Asker<'_>,
     cx: &Context<'_>,
@@ -74,7 +74,7 @@ pub(super) fn matching(
     Some(Ok(Match { tunnel, selectors: selectors.into(), seen, asked: None }))
 }
 
-/// Refuses a new child tunnel that is too large, or has traffic of another peer.
+/// Refuses a new phase 2 tunnel that is too large, or has traffic of another peer.
 fn admit(tunnel: &IkeTunnel, cx: &Context<'_>, child: &ChildTunnel) -> Result<(), Rejection> {
     if !cx.rules.has_room_for(tunnel, child) {
         let named = |selectors: &[Selector]| match selectors {
@@ -115,7 +115,7 @@ fn allowed(
     granted
 }
 
-/// Makes the rule of a child tunnel that the policy does not have, and has the plane prepare for it. Returns `true`
+/// Makes the rule of a phase 2 tunnel that the policy does not have, and has the plane prepare for it. Returns `true`
 /// once the plane is prepared.
 pub(super) fn prepare(asker: Asker<'_>, cx: &mut Context<'_>, child: &Arc<ChildTunnel>) -> bool {
     match missing(asker.tunnel, cx, child) {
@@ -124,7 +124,7 @@ pub(super) fn prepare(asker: Asker<'_>, cx: &mut Context<'_>, child: &Arc<ChildT
     }
 }
 
-/// Adds the rule of a child tunnel that the policy does not have.
+/// Adds the rule of a phase 2 tunnel that the policy does not have.
 pub(super) fn add_rule(
     tunnel: &IkeTunnel,
     cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ pub(super) fn add_rule(
     Ok(())
 }
 
-/// The rule of a child tunnel, if the plane is still to get it.
+/// The rule of a phase 2 tunnel, if the plane is still to get it.
 fn missing(tunnel: &IkeTunnel, cx: &mut Context<'_>, child: &Arc<ChildTunnel>) -> Option<Rule> {
     if tunnel.generic.is_none() || cx.rules.is_placed(&child.name) {
         return None;

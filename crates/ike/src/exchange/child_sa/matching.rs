@@ -1,4 +1,4 @@
-//! The child tunnel that a request means, by its traffic selectors (RFC 7296 §2.9, §2.23.1).
+//! The phase 2 tunnel that a request means, by its traffic selectors (RFC 7296 §2.9, §2.23.1).
 
 use super::generic;
 use crate::context::Context;
@@ -15,7 +15,7 @@ use policy::{AddressRange, ChildTunnel, IkeTunnel, Mode, Selector};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// So many child tunnels of a peer are compared with a request one by one; of more those that are near to it.
+/// So many phase 2 tunnels of a peer are compared with a request one by one; of more those that are near to it.
 const FEW: usize = 16;
 
 /// The peer that asks for a Child SA: its tunnel, and the path of its messages.
@@ -31,7 +31,7 @@ impl<'a> From<&'a Session> for Asker<'a> {
     }
 }
 
-/// The child tunnel that fits a request.
+/// The phase 2 tunnel that fits a request.
 pub(super) struct Match {
     pub tunnel: Arc<ChildTunnel>,
     pub selectors: Arc<TrafficSelectors>,
@@ -41,7 +41,7 @@ pub(super) struct Match {
     pub asked: Option<Arc<AskedFor>>,
 }
 
-/// The child tunnel that fits a request, which may be the one of the Child SA that is to be replaced (`old`).
+/// The phase 2 tunnel that fits a request, which may be the one of the Child SA that is to be replaced (`old`).
 pub(super) fn find_tunnel(
     asker: Asker<'_>,
     cx: &Context<'_>,
@@ -61,7 +61,7 @@ pub(super) fn find_tunnel(
     };
     let tunnels = tunnels.into_iter().filter(may_answer);
     let mut found: Option<(u8, Match)> = None;
-    // Traffic that other child tunnels would grant.
+    // Traffic that other phase 2 tunnels would grant.
     let mut others: Vec<Arc<TrafficSelectors>> = Vec::new();
     let mut wrong_mode = None;
     for tunnel in tunnels {
@@ -120,7 +120,7 @@ pub(super) fn find_tunnel(
     Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs), renewal: false }))
 }
 
-/// The traffic that a request asks for, if the child tunnel that fits it grants less.
+/// The traffic that a request asks for, if the phase 2 tunnel that fits it grants less.
 fn less_than_asked(
     found: &Match,
     others: &[Arc<TrafficSelectors>],
@@ -142,8 +142,8 @@ fn less_than_asked(
     less.then(|| AskedFor { traffic, additional: !others.iter().all(|other| is_granted(other)) })
 }
 
-/// The child tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
-/// sides. `translated`: or of it as it is seen from this side of a NAT.
+/// The phase 2 tunnels that a request may mean, in their order: where there are many, those with addresses of it on
+/// both sides. `translated`: or of it as it is seen from this side of a NAT.
 fn may_fit<'a>(
     asker: Asker<'a>,
     cx: &'a Context<'_>,

@@ -2,7 +2,7 @@
 //!
 //! This side sends on an SA that it has asked for at once; to OpenIKED only after the next exchange. On one that the
 //! peer has asked for, it sends as the Delete of the old one comes, which proves that the peer has the new one. Beside
-//! another session of the peer, `session/renewal.rs` decides.
+//! another session of the peer, `session/reauthentication.rs` decides.
 
 use crate::context::Context;
 use crate::product::ProductKind;

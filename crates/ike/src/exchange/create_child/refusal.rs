@@ -7,13 +7,13 @@ use crate::event::EventKind;
 use crate::negotiation::proposal::Offered;
 use crate::rejection::{Asked, failure_of};
 use crate::sa::active::PendingChild;
-use crate::sa::child::RenewalForm;
+use crate::sa::child::RekeyForm;
 use crate::session::{Carrier, Session};
 use crate::wire::payload::Notify;
 use crate::wire::registry::NotifyType;
 use policy::ChildProposal;
 
-/// The peer refuses for good. A Child SA that it does not rekey is replaced in other [forms](RenewalForm), at last with the
+/// The peer refuses for good. A Child SA that it does not rekey is replaced in other [forms](RekeyForm), at last with the
 /// whole IKE SA.
 pub(super) fn refused(
     ike: &mut Carrier<'_>,
@@ -53,7 +53,7 @@ pub(super) fn refused(
             cx,
             ike.session,
             match wish.form {
-                RenewalForm::Widened => "to rekey the Child SA: it is asked again, for any traffic",
+                RekeyForm::Widened => "to rekey the Child SA: it is asked again, for any traffic",
                 _ => "to rekey the Child SA: it is asked for a new one in its place",
             },
         );
@@ -65,7 +65,7 @@ pub(super) fn refused(
         return effects;
     };
     // The first form is tried again.
-    old.history.form = RenewalForm::default();
+    old.history.form = RekeyForm::default();
     drop(old);
     if !may_begin || (algorithms && !same_algorithms) {
         return effects;

@@ -7,11 +7,11 @@ use crate::shadow::{Shadowed, Traffic, shadowed};
 use crate::xml::diagnostic::Span;
 use crate::{Bindings, Policy};
 
-/// The IPSecTunnels that the child tunnels of a policy are made of.
+/// The IPSecTunnels that the phase 2 tunnels of a policy are made of.
 pub(super) struct Origins {
     /// The name of each, the IKETunnel that carries it, and its place in the file.
     written: Vec<(String, String, Span)>,
-    /// For each child tunnel of the policy, an index into these.
+    /// For each phase 2 tunnel of the policy, an index into these.
     of: Vec<usize>,
 }
 

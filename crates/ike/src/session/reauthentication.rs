@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// Where a session stands between its predecessor and its successor.
 #[derive(Debug, Default)]
-pub(crate) struct Renewal {
+pub(crate) struct Reauthentication {
     /// When this side begins a successor.
     pub at: Option<Instant>,
     /// When this side gives up the session: nobody has proved again by then who the sides are.
@@ -43,7 +43,7 @@ pub(crate) struct Renewal {
 impl Session {
     /// Sets the time of the next authentication for the side that begins it; the peer's answer may ask for an earlier
     /// one. The end of the session, if there is none, follows from this side's configuration alone.
-    pub fn plan_renewal(&mut self, cx: &mut Context<'_>, parts: &Parts<'_>) {
+    pub fn plan_reauthentication(&mut self, cx: &mut Context<'_>, parts: &Parts<'_>) {
         let theirs = parts.notify(NotifyType::AUTH_LIFETIME);
         let theirs =
             theirs.and_then(|n| Some(u32::from_be_bytes(n.data.as_slice().try_into().ok()?)));
@@ -51,7 +51,8 @@ impl Session {
         let within = [cx.config.reauthenticate, theirs].into_iter().flatten().min();
         if let Some(within) = within.filter(|_| self.begun_here) {
             let at = cx.jittered(within - within / 10, within);
-            self.renewal.at = Some(self.renewal.at.map_or(at, |before| before.min(at)));
+            self.reauthentication.at =
+                Some(self.reauthentication.at.map_or(at, |before| before.min(at)));
             self.limit(cx);
         }
     }
@@ -64,9 +65,9 @@ impl Session {
 
     /// An attempt to begin a successor has come to nothing. A peer that began the session itself may take none, so it
     /// is not asked again before it refuses another rekey.
-    pub fn put_off_renewal(&mut self, now: Instant) {
+    pub fn put_off_reauthentication(&mut self, now: Instant) {
         if self.begun_here {
-            self.renewal.at = Some(after(now, PAUSE));
+            self.reauthentication.at = Some(after(now, PAUSE));
         }
     }
 
@@ -74,7 +75,7 @@ impl Session {
     fn limit(&mut self, cx: &Context<'_>) {
         let Some(lifetime) = cx.config.reauthenticate else { return };
         let end = after(cx.now, lifetime.saturating_add(cx.config.patience()));
-        self.renewal.by.get_or_insert(end);
+        self.reauthentication.by.get_or_insert(end);
     }
 
     /// The AUTH_LIFETIME that a responder sends in IKE_AUTH (RFC 4478 §2).
@@ -89,12 +90,12 @@ impl Session {
     /// liveness check, or when it deletes the session before. The first check is sent at once, because a peer that has
     /// restarted may have forgotten that session.
     pub fn wait_for_predecessor(&mut self, now: Instant) {
-        self.renewal.relieves_at = Some(now);
+        self.reauthentication.relieves_at = Some(now);
     }
 
     /// The Child SAs that leave sending to those of the session before, by inbound SPI.
     pub fn standing_by(&self) -> Vec<Spi> {
-        if self.renewal.relieves_at.is_none() {
+        if self.reauthentication.relieves_at.is_none() {
             return Vec::new();
         }
         let replacing: HashSet<Spi> = (self.children.iter())
@@ -109,27 +110,27 @@ impl Session {
 
     /// Does what is due.
     pub fn age_authentication(&mut self, cx: &mut Context<'_>) -> Effects {
-        if self.renewal.relieves_at.is_some_and(|at| at <= cx.now) {
+        if self.reauthentication.relieves_at.is_some_and(|at| at <= cx.now) {
             let patience = cx.config.patience();
             if self.established_at.is_some_and(|at| after(at, patience) <= cx.now) {
                 self.relieve(cx);
             } else {
-                self.renewal.relieves_at = Some(after(cx.now, cx.config.retransmit_after));
+                self.reauthentication.relieves_at = Some(after(cx.now, cx.config.retransmit_after));
                 if !self.standing_by().is_empty() && !self.tasks.contains(&Task::Liveness) {
                     self.tasks.push_back(Task::Liveness);
                 }
             }
         }
-        if self.renewal.by.is_some_and(|by| by <= cx.now) {
-            self.renewal.by = None;
+        if self.reauthentication.by.is_some_and(|by| by <= cx.now) {
+            self.reauthentication.by = None;
             return match self.begun_here {
                 true => self.close_and_reconnect(cx, CloseReason::NotReauthenticated),
                 false => self.close(cx, CloseReason::NotReauthenticated),
             };
         }
-        if self.renewal.at.is_some_and(|at| at <= cx.now) {
+        if self.reauthentication.at.is_some_and(|at| at <= cx.now) {
             // Until then one is on its way, or there is nothing to take over at the moment.
-            self.put_off_renewal(cx.now);
+            self.put_off_reauthentication(cx.now);
             return Effect::SuccessorDue.into();
         }
         Effects::none()
@@ -138,17 +139,17 @@ impl Session {
     /// Lets its Child SAs send that have waited for the session before it.
     pub fn relieve(&mut self, cx: &mut Context<'_>) {
         let waiting = self.standing_by();
-        self.renewal.relieves_at = None;
+        self.reauthentication.relieves_at = None;
         waiting.into_iter().for_each(|spi| self.promote_child(cx, spi));
     }
 
     /// The earliest moment at which [`Session::age_authentication`] has something to do.
-    pub fn renewal_due(&self) -> Option<Instant> {
-        let Renewal { at, by, relieves_at, .. } = self.renewal;
+    pub fn reauthentication_due(&self) -> Option<Instant> {
+        let Reauthentication { at, by, relieves_at, .. } = self.reauthentication;
         [at, by, relieves_at].into_iter().flatten().min()
     }
 
-    /// The child tunnels that a successor has to take over.
+    /// The phase 2 tunnels that a successor has to take over.
     pub fn to_be_taken_over(&self) -> Vec<String> {
         let serving = self.children.iter().filter(|c| c.state == ChildState::Established);
         let mut names: Vec<String> = serving.map(|c| c.tunnel.name.clone()).collect();
@@ -157,7 +158,7 @@ impl Session {
         names
     }
 
-    /// Returns `true` if a child tunnel that the session `before` serves is still being set up here.
+    /// Returns `true` if a phase 2 tunnel that the session `before` serves is still being set up here.
     pub fn lacks_any_of(&self, before: &Self) -> bool {
         let first = self.attempt.as_ref().and_then(Attempt::wanted_child).map(|c| &c.name);
         let under_way = self.sas.iter().filter_map(|sa| match &sa.state.active {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl<P: DataPlane> Engine<P> {
-    /// Has both sides of an IKE tunnel prove again who they are: a new IKE SA takes over all Child SAs without
+    /// Has both sides of a phase 1 tunnel prove again who they are: a new IKE SA takes over all Child SAs without
     /// interruption.
     ///
     /// # Errors
@@ -36,11 +36,14 @@ impl<P: DataPlane> Engine<P> {
             return;
         };
         // It is a successor itself that has not taken over yet.
-        if session.renewal.succeeds.is_some() || session.renewal.relieves_at.is_some() {
+        if session.reauthentication.succeeds.is_some()
+            || session.reauthentication.relieves_at.is_some()
+        {
             return;
         }
         let tunnel = Arc::clone(&session.tunnel);
-        let begun = self.sessions_of(&tunnel.name).any(|(_, s)| s.renewal.succeeds == Some(id));
+        let begun =
+            self.sessions_of(&tunnel.name).any(|(_, s)| s.reauthentication.succeeds == Some(id));
         let names = session.to_be_taken_over();
         let wanted = |c: &&Arc<policy::ChildTunnel>| names.binary_search(&c.name).is_ok();
         let Some(first) = tunnel.children.iter().find(wanted).cloned() else { return };
@@ -49,16 +52,16 @@ impl<P: DataPlane> Engine<P> {
         }
         let path = session.path.for_another(self.config.first_port());
         let mut successor = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
-        successor.renewal.succeeds = Some(id);
+        successor.reauthentication.succeeds = Some(id);
         let others = names.into_iter().filter(|n| *n != first.name);
         successor.tasks.extend(others.map(Task::CreateChild));
         self.take_in(now, successor, Effects::none());
     }
 
     /// A successor has come to nothing: its predecessor goes on, and tries again.
-    pub(super) fn put_off_renewal(&mut self, now: Instant, id: SessionId) {
+    pub(super) fn put_off_reauthentication(&mut self, now: Instant, id: SessionId) {
         self.with_session(now, id, |session, _| {
-            session.put_off_renewal(now);
+            session.put_off_reauthentication(now);
             Effects::none()
         });
     }
@@ -69,12 +72,12 @@ impl<P: DataPlane> Engine<P> {
         else {
             return;
         };
-        let Some(before) = session.renewal.succeeds else { return };
+        let Some(before) = session.reauthentication.succeeds else { return };
         if self.sessions.get(before).is_some_and(|old| session.lacks_any_of(old)) {
             return;
         }
         if let Some(session) = self.sessions.get_mut(id) {
-            session.renewal.succeeds = None;
+            session.reauthentication.succeeds = None;
         }
         if self.sessions.get(before).is_some_and(|old| !old.is_closing()) {
             self.close_in_favour_of(now, before, id);

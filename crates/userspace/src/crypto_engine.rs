@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The threshold, and the counters of the requests that the engine was given.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(super) struct CryptoEngine {
     /// Octets of the smallest request that it takes.
     from: AtomicU64,
     sealed: Counter,
@@ -18,7 +18,7 @@ pub(super) struct Engine {
 
 /// Requests that the engine was given since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EngineWork {
+pub struct CryptoEngineWork {
     /// Packets and super-packets to be sealed.
     pub sealed: Requests,
     /// Messages to be opened.
@@ -40,7 +40,7 @@ struct Counter {
     octets: AtomicU64,
 }
 
-impl Engine {
+impl CryptoEngine {
     pub(super) fn new(from: u64) -> Self {
         Self { from: AtomicU64::new(from), sealed: Counter::default(), opened: Counter::default() }
     }
@@ -63,8 +63,8 @@ impl Engine {
         self.opened.add(requests, octets);
     }
 
-    pub(super) fn work(&self) -> EngineWork {
-        EngineWork { sealed: self.sealed.get(), opened: self.opened.get() }
+    pub(super) fn work(&self) -> CryptoEngineWork {
+        CryptoEngineWork { sealed: self.sealed.get(), opened: self.opened.get() }
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn requests_from_the_threshold_on_are_for_the_engine() {
-        let engine = Engine::new(1024);
+        let engine = CryptoEngine::new(1024);
         assert_eq!(
             [0, 1023, 1024, 65_536].map(|octets| engine.takes(octets)),
             [false, false, true, true]
