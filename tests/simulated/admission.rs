@@ -151,7 +151,7 @@ fn a_forged_request_before_the_genuine_one_keeps_nobody_out() {
     let forged = forged(&init, |payload| match payload {
         Payload::Sa(offers) => *offers = offer_ike(&[ike_offer(&[Group::Ecp256])], &[]),
         Payload::KeyExchange { group, data } => {
-            (*group, *data) = (GroupId::ECP_256, other.public_value().to_vec());
+            (*group, *data) = (GroupId::from(Group::Ecp256), other.public_value().to_vec());
         }
         _ => {}
     });

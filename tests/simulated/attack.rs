@@ -433,7 +433,10 @@ fn an_attacker_does_not_choose_the_group() {
     for lost in [true, false] {
         let (mut world, left, right) = World::of_site(1, &site, &calm());
         let (request, header, _) = first_request(&mut world, left);
-        world.inject(Duration::from_millis(1), wants(&request, &header, GroupId::MODP_1024));
+        world.inject(
+            Duration::from_millis(1),
+            wants(&request, &header, GroupId::from(Group::Modp1024)),
+        );
         if !lost {
             world.deliver(left, request);
         }
@@ -451,7 +454,7 @@ fn an_attacker_who_takes_a_group_out_of_the_offer_is_found_out() {
     let (mut world, left, right) = World::of_site(1, &site, &calm());
     let (request, header, _) = first_request(&mut world, left);
     let gate = world.hold(left, |l| l.is_request(Exchange::SaInit));
-    world.inject(Duration::ZERO, wants(&request, &header, GroupId::ECP_256));
+    world.inject(Duration::ZERO, wants(&request, &header, GroupId::from(Group::Ecp256)));
     world.run_for(Duration::from_millis(1));
     // The second request is the last: it goes on with the weaker group alone.
     let mut second = world.take_first(gate).expect("the left host tries that group");

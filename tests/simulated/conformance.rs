@@ -217,7 +217,7 @@ fn a_public_value_that_is_none_ends_the_ike_sa() {
     let wanted = [PayloadType::SA, PayloadType::NONCE, PayloadType::TSI, PayloadType::TSR];
     let mut answer: Vec<Payload> =
         payloads.into_iter().filter(|p| wanted.contains(&p.kind())).collect();
-    let group = ike::wire::registry::GroupId::CURVE25519;
+    let group = GroupId::from(Group::Curve25519);
     answer.push(Payload::KeyExchange { group, data: vec![0; 32] });
     puppet.answer(&request, &answer);
     let (_, payloads) = puppet.next_request();
@@ -548,7 +548,7 @@ fn an_invalid_public_value_in_a_request_ends_the_ike_sa() {
     let pfs =
         policy::Pfs { offer: accept.clone(), accept, accept_none: false, additional: Vec::new() };
     let site = Site { pfs, ..Site::default() };
-    let zero = Payload::KeyExchange { group: GroupId::CURVE25519, data: vec![0; 32] };
+    let zero = Payload::KeyExchange { group: GroupId::from(Group::Curve25519), data: vec![0; 32] };
     for of_ike in [false, true] {
         let mut puppet = Puppet::calling(&site);
         let mut payloads = puppet.child_payloads(esp::plane::Spi(0x7000_0002));

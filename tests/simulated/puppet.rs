@@ -143,7 +143,7 @@ impl Puppet {
         let public = self.key_exchange.as_ref().expect("before the keys are made").public_value();
         let mut payloads = vec![
             Payload::Sa(offer_ike(&self.site.ike, &[])),
-            Payload::KeyExchange { group: GroupId::CURVE25519, data: public.to_vec() },
+            Payload::KeyExchange { group: GroupId::from(Group::Curve25519), data: public.to_vec() },
             Payload::Nonce(self.nonce.clone()),
         ];
         payloads.extend(self.introduction.clone());

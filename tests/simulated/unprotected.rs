@@ -8,6 +8,7 @@ use ike::wire::payload::{Delete, Payload};
 use ike::wire::protected::Content;
 use ike::wire::registry::{ExchangeType, GroupId, NotifyType};
 use ike::{Config, Datagram, Encap};
+use policy::Group;
 use sim::Site;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -74,7 +75,8 @@ fn an_invalid_public_value_makes_no_ike_sa() {
         let mut puppet = Puppet::new(&Site::default(), calm());
         puppet.spis.0.0 = 7;
         let mut payloads = puppet.init_payloads();
-        payloads[1] = Payload::KeyExchange { group: GroupId::CURVE25519, data: data.clone() };
+        payloads[1] =
+            Payload::KeyExchange { group: GroupId::from(Group::Curve25519), data: data.clone() };
         let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, false);
         puppet.send(message::encode(&header, &payloads));
         assert!(puppet.sent().is_empty(), "{data:?}");
@@ -98,12 +100,12 @@ fn invalid_public_values_cost_no_more_keys_than_half_open_ike_sas() {
     };
     // Only the key exchange itself shows that nothing comes of it (RFC 8031 §5).
     let outside = || vec![0; 32];
-    assert_eq!(send(1, GroupId::CURVE25519, outside()), None);
-    assert_eq!(send(2, GroupId::CURVE25519, outside()), None);
-    let asked = send(3, GroupId::CURVE25519, outside());
+    assert_eq!(send(1, GroupId::from(Group::Curve25519), outside()), None);
+    assert_eq!(send(2, GroupId::from(Group::Curve25519), outside()), None);
+    let asked = send(3, GroupId::from(Group::Curve25519), outside());
     assert_eq!(asked, Some(vec![NotifyType::COOKIE]), "two are as many as may come without");
     // The first counts no more.
-    assert_eq!(send(4, GroupId::CURVE25519, outside()), None);
+    assert_eq!(send(4, GroupId::from(Group::Curve25519), outside()), None);
 }
 
 #[test]

@@ -36,8 +36,11 @@ fn no_wildcard_stands_for_an_algorithm_that_is_added_later() {
 
 #[test]
 fn the_enums_of_a_policy_are_exhaustive() {
-    for file in ["proposal.rs", "identity.rs", "credential.rs"] {
-        let text = fs::read_to_string(root().join("crates/policy/src").join(file)).expect("UTF-8");
+    let algorithms = ["cipher", "integrity", "prf", "ah", "group", "key"];
+    let algorithms = algorithms.map(|file| format!("algorithms/src/{file}.rs"));
+    let others = ["proposal", "identity", "credential"].map(|file| format!("policy/src/{file}.rs"));
+    for file in algorithms.into_iter().chain(others) {
+        let text = fs::read_to_string(root().join("crates").join(&file)).expect("UTF-8");
         assert!(text.contains("pub enum "), "{file}");
         assert!(!text.contains("#[non_exhaustive]"), "{file}: others have to add a wildcard");
     }

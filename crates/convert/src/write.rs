@@ -5,9 +5,8 @@ use super::assemble::keys;
 use super::finding::Finding;
 use super::proposal::fits_one_offer;
 use policy::{
-    AdditionalKe, AhIntegrity, ChildProposal, Credential, Endpoint, EspEncryption, Group, Identity,
-    IkeEncryption, IkeProposal, IkeTunnel, Integrity, KeyBits, KeyKind, Lifetime, Mode, Policy,
-    Ppk, Prf, Protection, Role, Selector,
+    AdditionalKe, ChildProposal, Credential, Endpoint, Group, Identity, IkeProposal, IkeTunnel,
+    KeyKind, Lifetime, Mode, Policy, Ppk, Protection, Role, Selector,
 };
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -174,15 +173,15 @@ impl Writer {
     fn lists(&mut self, proposals: &[IkeProposal]) {
         for proposal in proposals {
             for encryption in &proposal.encryption {
-                self.empty("IKETransform", &[("IKE_Encryption", &ike_encryption(*encryption))]);
+                self.empty("IKETransform", &[("IKE_Encryption", encryption.row().xml_ike[0])]);
             }
         }
         for integrity in proposals.iter().flat_map(|proposal| &proposal.integrity) {
-            self.empty("IKETransform", &[("IKE_Hash", hash(*integrity))]);
+            self.empty("IKETransform", &[("IKE_Hash", integrity.row().xml_ike[0])]);
         }
         let Some(first) = proposals.first() else { return };
         for function in &first.prf {
-            self.empty("IKETransform", &[("IKE_PRF", prf(*function))]);
+            self.empty("IKETransform", &[("IKE_PRF", function.row().xml[0])]);
         }
         for group in &first.groups {
             self.empty("IKETransform", &[("IKE_DHGroup", &number(*group))]);
@@ -200,11 +199,11 @@ impl Writer {
         else {
             return;
         };
-        let (encryption, group) = (ike_encryption(*encryption), number(*group));
-        let mut attributes = vec![("IKE_Encryption", encryption.as_str())];
-        attributes
-            .extend(proposal.integrity.first().map(|integrity| ("IKE_Hash", hash(*integrity))));
-        attributes.extend([("IKE_PRF", prf(*function)), ("IKE_DHGroup", &group)]);
+        let (encryption, group) = (encryption.row().xml_ike[0], number(*group));
+        let mut attributes = vec![("IKE_Encryption", encryption)];
+        let hash = proposal.integrity.first().map(|integrity| integrity.row().xml_ike[0]);
+        attributes.extend(hash.map(|hash| ("IKE_Hash", hash)));
+        attributes.extend([("IKE_PRF", function.row().xml[0]), ("IKE_DHGroup", &group)]);
         let exchanges = additional(&proposal.additional);
         if !exchanges.is_empty() {
             attributes.push(("vpn:AdditionalKE", &exchanges));
@@ -347,8 +346,8 @@ impl Writer {
             Protection::Esp { encryption, integrity } => self.empty(
                 "IPSecESPProtocol",
                 &[
-                    ("ESP_Encryption", &esp_encryption(encryption)),
-                    ("ESP_Authentication", integrity.map_or("NONE", esp_authentication)),
+                    ("ESP_Encryption", encryption.row().xml_esp[0]),
+                    ("ESP_Authentication", integrity.map_or("NONE", |mac| mac.row().xml_esp[0])),
                     ("ESP_EncapsulationMode", mode),
                     ("ESP_ExtendedSeqNum", esn),
                     ("ESP_KeyRefreshMinutes", &minutes),
@@ -358,7 +357,7 @@ impl Writer {
             Protection::Ah(integrity) => self.empty(
                 "IPSecAHProtocol",
                 &[
-                    ("AH_Authentication", &ah_authentication(integrity)),
+                    ("AH_Authentication", integrity.row().xml[0]),
                     ("AH_EncapsulationMode", mode),
                     ("AH_ExtendedSeqNum", esn),
                     ("AH_KeyRefreshMinutes", &minutes),
@@ -429,90 +428,7 @@ fn elsewhere(side: &Endpoint) -> Option<String> {
     (side.address != Some(identity)).then_some(at)
 }
 
-fn ike_encryption(encryption: IkeEncryption) -> String {
-    encryption.to_string()
-}
-
-fn esp_encryption(encryption: EspEncryption) -> String {
-    match encryption {
-        EspEncryption::AesCbc(bits) => format!("ESP_AES_CBC_{bits}"),
-        EspEncryption::AesGcm16(bits) => format!("ESP_AES{}_GCM_16", KeyBits::bits(bits)),
-        EspEncryption::AesGmac(bits) => format!("ESP_AES{bits}_GMAC"),
-        EspEncryption::ChaCha20Poly1305 => "ESP_CHACHA20_POLY1305".to_owned(),
-        EspEncryption::DesCbc(keys) => format!("ESP_{keys}"),
-        EspEncryption::Null => "ESP_NULL".to_owned(),
-    }
-}
-
-fn hash(integrity: Integrity) -> &'static str {
-    match integrity {
-        Integrity::HmacMd5_96 => "MD5",
-        Integrity::HmacSha1_96 => "SHA",
-        Integrity::HmacSha2_256_128 => "HMAC_SHA2_256",
-        Integrity::HmacSha2_384_192 => "HMAC_SHA2_384",
-        Integrity::HmacSha2_512_256 => "HMAC_SHA2_512",
-        Integrity::AesXcbc96 => "AES-XCBC",
-        Integrity::AesCmac96 => "AES-CMAC",
-    }
-}
-
-fn esp_authentication(integrity: Integrity) -> &'static str {
-    match integrity {
-        Integrity::HmacMd5_96 => "HMAC-MD5",
-        Integrity::HmacSha1_96 => "HMAC-SHA",
-        Integrity::HmacSha2_256_128 => "HMAC-SHA2-256",
-        Integrity::HmacSha2_384_192 => "HMAC-SHA2-384",
-        Integrity::HmacSha2_512_256 => "HMAC-SHA2-512",
-        Integrity::AesXcbc96 => "AES-XCBC-MAC-96",
-        Integrity::AesCmac96 => "AES-CMAC-96",
-    }
-}
-
-fn ah_authentication(integrity: AhIntegrity) -> String {
-    let mac = match integrity {
-        AhIntegrity::AesGmac(bits) => return format!("AH_AES_{bits}_GMAC"),
-        AhIntegrity::Mac(mac) => mac,
-    };
-    match mac {
-        Integrity::HmacMd5_96 => "AH_MD5",
-        Integrity::HmacSha1_96 => "AH_SHA",
-        Integrity::HmacSha2_256_128 => "AH_SHA2_256",
-        Integrity::HmacSha2_384_192 => "AH_SHA2_384",
-        Integrity::HmacSha2_512_256 => "AH_SHA2_512",
-        Integrity::AesXcbc96 => "AH_AES_XCBC_MAC",
-        Integrity::AesCmac96 => "AH_AES_CMAC",
-    }
-    .to_owned()
-}
-
-fn prf(prf: Prf) -> &'static str {
-    match prf {
-        Prf::HmacMd5 => "PRF_HMAC_MD5",
-        Prf::HmacSha1 => "PRF_HMAC_SHA1",
-        Prf::HmacSha2_256 => "PRF_HMAC_SHA2_256",
-        Prf::HmacSha2_384 => "PRF_HMAC_SHA2_384",
-        Prf::HmacSha2_512 => "PRF_HMAC_SHA2_512",
-        Prf::Aes128Xcbc => "PRF_AES128_XCBC",
-        Prf::Aes128Cmac => "PRF_AES128_CMAC",
-    }
-}
-
 /// The number of a group (RFC 7296 §3.3.2).
 fn number(group: Group) -> String {
-    match group {
-        Group::Modp1024 => 2,
-        Group::Modp1536 => 5,
-        Group::Modp2048 => 14,
-        Group::Modp3072 => 15,
-        Group::Modp4096 => 16,
-        Group::Ecp256 => 19,
-        Group::Ecp384 => 20,
-        Group::Ecp521 => 21,
-        Group::Modp2048Sub256 => 24,
-        Group::Curve25519 => 31,
-        Group::MlKem512 => 35,
-        Group::MlKem768 => 36,
-        Group::MlKem1024 => 37,
-    }
-    .to_string()
+    group.row().number.to_string()
 }

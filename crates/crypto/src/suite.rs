@@ -1,6 +1,6 @@
 //! Suites: the algorithms that protect the packets of one SA, with their lengths.
 //!
-//! A new cipher needs its value in `crates/policy/src/proposal.rs`, its lengths here, its code in `provider.rs`, its
+//! A new cipher needs its value with its row in `crates/algorithms/src/cipher.rs`, its lengths here, its code in `provider.rs`, its
 //! names in `name.rs` and `choice.rs`, and its counter in `function.rs`. For IKE it goes into
 //! `crates/ike/src/negotiation/proposal.rs`, for the kernel into `crates/xfrm/src/algorithm.rs`, and for ESP into
 //! `fill_iv` in `crates/esp/src/outbound.rs`. The compiler does not check two lists: `counts_nonces` in

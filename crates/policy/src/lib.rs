@@ -57,7 +57,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What is a tunnel, and its defaults in code? | `tunnel.rs`, `proposal.rs`, `lifetime.rs`, `site.rs` |
+//! | What is a tunnel, and its defaults in code? | `tunnel.rs`, `proposal.rs`, `lifetime.rs`, `site.rs`; algorithms: `crates/algorithms` |
 //! | What does a change of the policy do to SAs that are up? | `change.rs` |
 //! | Which rules does every value obey, and what is said of one that does not? | `validate/`, `wording.rs` |
 //! | How are identities, names and secrets held? | `identity.rs`, `name.rs`, `credential.rs`, `ppk.rs` |
@@ -95,6 +95,9 @@ mod serialize;
 mod traffic_index;
 mod wording;
 
+pub use algorithms::{
+    AhIntegrity, DesKeys, EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf,
+};
 pub use binding::{Binding, Bindings};
 pub use change::{Change, Effect};
 pub use credential::{Credential, KeyKind, Secret, Signature};
@@ -104,8 +107,7 @@ pub use lifetime::{Lifetime, LifetimeBounds};
 pub use name::DistinguishedName;
 pub use ppk::Ppk;
 pub use proposal::{
-    AdditionalKe, AhIntegrity, ChildProposal, DesKeys, EspEncryption, Group, IkeEncryption,
-    IkeProposal, Integrity, KeyBits, MAX_ADDITIONAL, Prf, Protection,
+    AdditionalKe, ChildProposal, IkeProposal, MAX_ADDITIONAL, Protection, is_built,
 };
 pub use selector::{AddressRange, PortRange, Prefix, RangeKind, Selector};
 pub use site::Site;

@@ -1,9 +1,6 @@
 //! Serialization of values that are one word or phrase: each is written as it is displayed.
 
-use crate::{
-    AhIntegrity, EspEncryption, Group, Identity, IkeEncryption, Integrity, Mode, Prf, Protection,
-    Selector,
-};
+use crate::{Identity, Mode, Protection, Selector};
 use serde::{Serialize, Serializer};
 
 macro_rules! as_displayed {
@@ -16,15 +13,4 @@ macro_rules! as_displayed {
     };
 }
 
-as_displayed!(
-    AhIntegrity,
-    EspEncryption,
-    Group,
-    Identity,
-    IkeEncryption,
-    Integrity,
-    Mode,
-    Prf,
-    Protection,
-    Selector,
-);
+as_displayed!(Identity, Mode, Protection, Selector);

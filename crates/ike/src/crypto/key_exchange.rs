@@ -1,9 +1,7 @@
 //! Key exchange methods: Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5114, RFC 5903, RFC 8031) with the checks
 //! of RFC 6989, and ML-KEM (FIPS 203, draft-ietf-ipsecme-ikev2-mlkem).
 //!
-//! A new group needs its value in `crates/policy/src/proposal.rs`, its words in
-//! `crates/policy/src/xml/lower/algorithm.rs` and `crates/convert/src/` (`proposal.rs`, `write.rs`), its number in
-//! `wire/registry.rs` and `negotiation/transforms.rs`, and its arithmetic here.
+//! A new group needs its value with its row in `crates/algorithms/src/group.rs`, and its arithmetic here.
 
 mod modp;
 #[cfg(test)]

@@ -1,7 +1,14 @@
 //! IANA's IKEv2 numbers as newtypes that keep the unknown ones.
 
+use policy::{AhIntegrity, EspEncryption, Group, Prf};
+
+/// Numbers with their names; `or` finds the names of further numbers.
 macro_rules! registry {
-    ($(#[$doc:meta])* $name:ident($int:ty) { $($(#[$vdoc:meta])* $variant:ident = $value:literal),* $(,)? }) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident($int:ty) { $($(#[$vdoc:meta])* $variant:ident = $value:literal),* $(,)? }
+        $(or $further:expr)?
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub $int);
@@ -13,9 +20,15 @@ macro_rules! registry {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                match self.0 {
-                    $($value => f.write_str(stringify!($variant)),)*
-                    other => write!(f, "{}({other})", stringify!($name)),
+                let number = self.0;
+                let name: Option<&str> = match number {
+                    $($value => Some(stringify!($variant)),)*
+                    _ => None,
+                };
+                $(let name = name.or_else(|| ($further)(number));)?
+                match name {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, "{}({number})", stringify!($name)),
                 }
             }
         }
@@ -141,35 +154,31 @@ registry! {
 }
 
 registry! {
-    /// Encryption transforms.
-    EncryptionId(u16) {
-        ENCR_DES = 2, ENCR_3DES = 3, ENCR_NULL = 11, ENCR_AES_CBC = 12, ENCR_AES_CTR = 13, ENCR_AES_GCM_8 = 18,
-        ENCR_AES_GCM_12 = 19, ENCR_AES_GCM_16 = 20, ENCR_NULL_AUTH_AES_GMAC = 21, ENCR_CHACHA20_POLY1305 = 28,
-    }
+    /// Encryption transforms. Those that a policy can name are in the registry of algorithms.
+    EncryptionId(u16) { ENCR_AES_CTR = 13, ENCR_AES_GCM_8 = 18, ENCR_AES_GCM_12 = 19 }
+    or |number| EspEncryption::ALL.map(EspEncryption::row).iter().find(|row| row.number == number).map(|row| row.iana)
 }
 
 registry! {
-    /// PRF transforms.
-    PrfId(u16) {
-        PRF_HMAC_MD5 = 1, PRF_HMAC_SHA1 = 2, PRF_AES128_XCBC = 4, PRF_HMAC_SHA2_256 = 5, PRF_HMAC_SHA2_384 = 6,
-        PRF_HMAC_SHA2_512 = 7, PRF_AES128_CMAC = 8,
-    }
+    /// PRF transforms. Those that a policy can name are in the registry of algorithms.
+    PrfId(u16) {}
+    or |number| Prf::ALL.map(Prf::row).iter().find(|row| row.number == number).map(|row| row.iana)
 }
 
 registry! {
-    /// Integrity transforms.
-    IntegrityId(u16) {
-        NONE = 0, AUTH_HMAC_MD5_96 = 1, AUTH_HMAC_SHA1_96 = 2, AUTH_AES_XCBC_96 = 5, AUTH_AES_CMAC_96 = 8,
-        AUTH_AES_128_GMAC = 9, AUTH_AES_192_GMAC = 10, AUTH_AES_256_GMAC = 11, AUTH_HMAC_SHA2_256_128 = 12,
-        AUTH_HMAC_SHA2_384_192 = 13, AUTH_HMAC_SHA2_512_256 = 14,
-    }
+    /// Integrity transforms. Those that a policy can name are in the registry of algorithms.
+    IntegrityId(u16) { NONE = 0 }
+    or |number| AhIntegrity::all().map(AhIntegrity::row).find(|row| row.number == number).map(|row| row.iana)
 }
 
 registry! {
-    /// Key exchange methods.
-    GroupId(u16) {
-        NONE = 0, MODP_768 = 1, MODP_1024 = 2, MODP_1536 = 5, MODP_2048 = 14, MODP_3072 = 15, MODP_4096 = 16,
-        ECP_256 = 19, ECP_384 = 20, ECP_521 = 21, MODP_2048_256 = 24, CURVE25519 = 31, CURVE448 = 32,
-        ML_KEM_512 = 35, ML_KEM_768 = 36, ML_KEM_1024 = 37,
+    /// Key exchange methods. Those that a policy can name are in the registry of algorithms.
+    GroupId(u16) { NONE = 0, MODP_768 = 1, CURVE448 = 32 }
+    or |number| Group::of_number(number).map(|group| group.row().iana)
+}
+
+impl From<Group> for GroupId {
+    fn from(group: Group) -> Self {
+        Self(group.row().number)
     }
 }

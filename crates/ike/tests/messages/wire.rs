@@ -9,7 +9,10 @@ use ike::wire::payload::{
 use ike::wire::protected::{OpenError, open, seal};
 use ike::wire::reader::WireError;
 use ike::wire::registry::*;
-use policy::{AddressRange, Identity, Integrity, KeyBits, PortRange, Secret, Selector};
+use policy::{
+    AddressRange, EspEncryption, Group, Identity, Integrity, KeyBits, PortRange, Prf, Secret,
+    Selector,
+};
 use std::net::IpAddr;
 
 fn header(next_payload: PayloadType) -> Header {
@@ -133,9 +136,13 @@ fn transform(kind: TransformType, id: u16, key_length: Option<u16>) -> Transform
 
 #[test]
 fn an_sa_payload_is_proposals_of_transforms_of_attributes() {
-    let encr = transform(TransformType::ENCR, EncryptionId::ENCR_AES_GCM_16.0, Some(256));
-    let prf = transform(TransformType::PRF, PrfId::PRF_HMAC_SHA2_256.0, None);
-    let dh = transform(TransformType::KE, GroupId::CURVE25519.0, None);
+    let encr = transform(
+        TransformType::ENCR,
+        EspEncryption::AesGcm16(KeyBits::B256).row().number,
+        Some(256),
+    );
+    let prf = transform(TransformType::PRF, Prf::HmacSha2_256.row().number, None);
+    let dh = transform(TransformType::KE, GroupId::from(Group::Curve25519).0, None);
     let esn = transform(TransformType::ESN, 0, None);
     is_written_as(
         Payload::Sa(vec![
@@ -246,7 +253,11 @@ fn a_transform_with_an_unknown_attribute_says_so() {
         );
         let expected = Transform {
             unknown_attribute: true,
-            ..transform(TransformType::ENCR, EncryptionId::ENCR_AES_CBC.0, key_length)
+            ..transform(
+                TransformType::ENCR,
+                EspEncryption::AesCbc(KeyBits::B128).row().number,
+                key_length,
+            )
         };
         match decode_one(PayloadType::SA, &body) {
             Ok(Payload::Sa(proposals)) => assert_eq!(proposals[0].transforms, [expected], "{what}"),
@@ -258,7 +269,7 @@ fn a_transform_with_an_unknown_attribute_says_so() {
 #[test]
 fn simple_payloads_are_read_and_written() {
     is_written_as(
-        Payload::KeyExchange { group: GroupId::CURVE25519, data: vec![1, 2, 3] },
+        Payload::KeyExchange { group: GroupId::from(Group::Curve25519), data: vec![1, 2, 3] },
         "001f 0000 010203",
     );
     is_written_as(
@@ -280,7 +291,7 @@ fn simple_payloads_are_read_and_written() {
     // Reserved fields are ignored.
     assert_eq!(
         decode_one(PayloadType::KE, "001f ffff 01"),
-        Ok(Payload::KeyExchange { group: GroupId::CURVE25519, data: vec![1] })
+        Ok(Payload::KeyExchange { group: GroupId::from(Group::Curve25519), data: vec![1] })
     );
     for (kind, body) in [
         (PayloadType::KE, "001f 00"),

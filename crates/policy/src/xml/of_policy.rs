@@ -175,7 +175,7 @@ impl Objects {
             return Err(no_words(name, "pfs", why));
         }
         let groups = |groups: &[crate::Group]| {
-            let words = groups.iter().map(|group| words::group_number(*group).to_string());
+            let words = groups.iter().map(|group| group.row().number.to_string());
             words.collect::<Vec<_>>().join(" ")
         };
         let responder = format!("{}{}", groups(accept), if *accept_none { " NO_PFS" } else { "" });
@@ -359,14 +359,13 @@ fn algorithm_words(proposal: &IkeProposal) -> Vec<(&'static str, String)> {
         encryption.iter().map(|e| ("IKE_Encryption", owned(words::ike_encryption(*e))));
     let integrity = integrity.iter().map(|i| ("IKE_Hash", owned(words::ike_hash(*i))));
     let prf = prf.iter().map(|prf| ("IKE_PRF", owned(words::ike_prf(*prf))));
-    let groups =
-        groups.iter().map(|group| ("IKE_DHGroup", words::group_number(*group).to_string()));
+    let groups = groups.iter().map(|group| ("IKE_DHGroup", group.row().number.to_string()));
     encryption.chain(integrity).chain(prf).chain(groups).collect()
 }
 
 fn exchanges(additional: &[AdditionalKe]) -> String {
     let exchange = |exchange: &AdditionalKe| {
-        let methods = exchange.methods.iter().map(|m| words::group_number(*m).to_string());
+        let methods = exchange.methods.iter().map(|m| m.row().number.to_string());
         let none = exchange.optional.then(|| "NONE".to_owned());
         methods.chain(none).collect::<Vec<_>>().join("|")
     };

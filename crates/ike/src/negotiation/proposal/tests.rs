@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::negotiation::description::describe;
-use crate::negotiation::transforms::keyed;
-use crate::wire::registry::EncryptionId;
+use crate::negotiation::transforms::esp_encryption;
 use ::crypto::Suite;
 use policy::{
     AhIntegrity, EspEncryption, IkeEncryption, Integrity, KeyBits, Lifetime, Prf, Protection,
@@ -44,16 +43,22 @@ fn esp(key: KeyBits, esn: bool) -> ChildProposal {
 
 #[test]
 fn own_order_decides_and_sent_group_is_preferred() {
-    let (suite, answer) =
-        choose_ike(&[gcm(), cbc()], &offer_ike(&[cbc(), gcm()], &[]), GroupId::CURVE25519, &[])
-            .unwrap();
+    let (suite, answer) = choose_ike(
+        &[gcm(), cbc()],
+        &offer_ike(&[cbc(), gcm()], &[]),
+        GroupId::from(Group::Curve25519),
+        &[],
+    )
+    .unwrap();
     assert_eq!(suite.encryption, IkeEncryption::AesGcm16(KeyBits::B128));
     assert_eq!(answer.number, 2);
     let (suite, _) =
-        choose_ike(&[cbc()], &offer_ike(&[cbc()], &[]), GroupId::CURVE25519, &[]).unwrap();
+        choose_ike(&[cbc()], &offer_ike(&[cbc()], &[]), GroupId::from(Group::Curve25519), &[])
+            .unwrap();
     assert_eq!(suite.group, Group::Curve25519);
     let (suite, _) =
-        choose_ike(&[cbc()], &offer_ike(&[cbc()], &[]), GroupId::MODP_2048, &[]).unwrap();
+        choose_ike(&[cbc()], &offer_ike(&[cbc()], &[]), GroupId::from(Group::Modp2048), &[])
+            .unwrap();
     assert_eq!(suite.group, Group::Ecp384);
 }
 
@@ -79,10 +84,10 @@ fn every_choice_is_accepted_and_nothing_else() {
 fn a_proposal_with_an_unknown_transform_type_is_not_chosen() {
     let mut offer = offer_ike(&[gcm()], &[]);
     offer[0].transforms.push(plain(TransformType(6), 36));
-    assert!(choose_ike(&[gcm()], &offer, GroupId::CURVE25519, &[]).is_none());
+    assert!(choose_ike(&[gcm()], &offer, GroupId::from(Group::Curve25519), &[]).is_none());
     let mut offer = offer_ike(&[gcm()], &[]);
     offer[0].transforms[0].unknown_attribute = true;
-    assert!(choose_ike(&[gcm()], &offer, GroupId::CURVE25519, &[]).is_none());
+    assert!(choose_ike(&[gcm()], &offer, GroupId::from(Group::Curve25519), &[]).is_none());
 }
 
 /// RFC 7634 §4 and RFC 2410 §3: no Key Length attribute; RFC 4543 §5.2: one for GMAC. An integrity algorithm goes
@@ -168,7 +173,7 @@ fn ah_is_negotiated_by_its_integrity() {
             Some(choice)
         );
         let mut encrypting = offered.clone();
-        encrypting[0].transforms.push(keyed(EncryptionId::ENCR_AES_CBC, KeyBits::B128));
+        encrypting[0].transforms.push(esp_encryption(EspEncryption::AesCbc(KeyBits::B128)));
         assert!(choose_child(&ours, never, &encrypting, Spi(0x2000)).is_none());
         let mut as_esp = offered.clone();
         as_esp[0].protocol = ProtocolId::ESP;
@@ -191,7 +196,7 @@ fn chacha20_and_the_large_groups_are_chosen() {
         ..gcm()
     }];
     let offered = offer_ike(&ours, &[]);
-    let (suite, answer) = choose_ike(&ours, &offered, GroupId::MODP_4096, &[]).unwrap();
+    let (suite, answer) = choose_ike(&ours, &offered, GroupId::from(Group::Modp4096), &[]).unwrap();
     assert_eq!((suite.group, suite.protection()), (Group::Modp4096, Some(Suite::ChaCha20Poly1305)));
     assert_eq!(suite.to_string(), "CHACHA20-POLY1305/PRF-HMAC-SHA2-256/MODP-4096");
     assert_eq!(answer.transforms[0], plain(TransformType::ENCR, 28));
@@ -228,7 +233,7 @@ fn child_choices_follow_pfs_and_esn() {
         accept_none: true,
         additional: Vec::new(),
     };
-    let wanted = ChildKeyExchange::Policy(&pfs, Some(GroupId::ECP_256));
+    let wanted = ChildKeyExchange::Policy(&pfs, Some(GroupId::from(Group::Ecp256)));
     let (choice, spi, _) =
         choose_child(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).unwrap();
     assert_eq!((choice.algorithms.group, spi), (Some(Group::Ecp256), Spi(0x1000)));
@@ -248,7 +253,7 @@ fn child_choices_follow_pfs_and_esn() {
         accept_none: true,
         additional: Vec::new(),
     };
-    let wanted = ChildKeyExchange::Policy(&other, Some(GroupId::ECP_256));
+    let wanted = ChildKeyExchange::Policy(&other, Some(GroupId::from(Group::Ecp256)));
     assert!(choose_child(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).is_none());
 }
 

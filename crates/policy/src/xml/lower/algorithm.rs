@@ -1,143 +1,76 @@
-//! The file's words for algorithms.
+//! The file's words for algorithms. The registry of algorithms has them.
 
 use super::context::Context;
 use super::value::Word;
-#[cfg(feature = "legacy")]
-use crate::DesKeys;
 use crate::wording::{nearest, quoted};
 use crate::xml::element::{Attribute, Element};
 use crate::xml::options::Algorithm;
-use crate::{AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf};
-
-use KeyBits::{B128, B192, B256};
+use crate::{AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, Prf, is_built};
+use std::sync::LazyLock;
 
 const WEAK_CIPHER: &str = "it is too weak; use AES-CBC-256 or AES-GCM-16-256 on both sides";
 
-/// Triple DES and DES, where they are built in.
-#[cfg(feature = "legacy")]
-const LEGACY_ESP: [Result<EspEncryption, &str>; 2] =
-    [Ok(EspEncryption::DesCbc(DesKeys::Three)), Ok(EspEncryption::DesCbc(DesKeys::One))];
-#[cfg(not(feature = "legacy"))]
-const LEGACY_ESP: [Result<EspEncryption, &str>; 2] = [Err(
-    "it is too weak; use ESP_AES256_GCM_16 on both sides, or, for a peer that has nothing better, a vpnd that is built \
-     with --features legacy",
-); 2];
+/// The advice on a cipher that only builds with the feature `legacy` have.
+const LEGACY_CIPHER: &str = "it is too weak; use ESP_AES256_GCM_16 on both sides, or, for a peer that has nothing better, \
+                             a vpnd that is built with --features legacy";
 
-pub(super) const IKE_ENCRYPTION: &[Word<IkeEncryption>] = &[
-    ("AES-CBC-256", Ok(IkeEncryption::AesCbc(B256))),
-    ("AES-CBC-192", Ok(IkeEncryption::AesCbc(B192))),
-    ("AES-CBC-128", Ok(IkeEncryption::AesCbc(B128))),
-    ("AES-GCM-16-256", Ok(IkeEncryption::AesGcm16(B256))),
-    ("AES-GCM-16-192", Ok(IkeEncryption::AesGcm16(B192))),
-    ("AES-GCM-16-128", Ok(IkeEncryption::AesGcm16(B128))),
-    ("CHACHA20-POLY1305", Ok(IkeEncryption::ChaCha20Poly1305)),
-    ("3DES-CBC", Err(WEAK_CIPHER)),
-    ("DES-CBC", Err(WEAK_CIPHER)),
-];
+pub(super) static IKE_ENCRYPTION: LazyLock<Vec<Word<IkeEncryption>>> = LazyLock::new(|| {
+    // CBC, which every peer has, is named first.
+    let all = sorted(IkeEncryption::all(), |encryption| encryption.is_aead());
+    let mut words = words(all, |encryption| encryption.row().xml_ike);
+    words.extend([("3DES-CBC", Err(WEAK_CIPHER)), ("DES-CBC", Err(WEAK_CIPHER))]);
+    words
+});
 
-pub(super) const IKE_HASH: &[Word<Integrity>] = &[
-    ("SHA", Ok(Integrity::HmacSha1_96)),
-    ("HMAC_SHA2_256", Ok(Integrity::HmacSha2_256_128)),
-    ("HMAC_SHA2_384", Ok(Integrity::HmacSha2_384_192)),
-    ("HMAC_SHA2_512", Ok(Integrity::HmacSha2_512_256)),
-    ("SHA2_256", Ok(Integrity::HmacSha2_256_128)),
-    ("SHA2_384", Ok(Integrity::HmacSha2_384_192)),
-    ("SHA2_512", Ok(Integrity::HmacSha2_512_256)),
-    ("SHA2-256", Ok(Integrity::HmacSha2_256_128)),
-    ("SHA2-384", Ok(Integrity::HmacSha2_384_192)),
-    ("SHA2-512", Ok(Integrity::HmacSha2_512_256)),
-    ("CMAC_AES_XCBC", Ok(Integrity::AesXcbc96)),
-    ("AES-XCBC", Ok(Integrity::AesXcbc96)),
-    ("AES_XCBC", Ok(Integrity::AesXcbc96)),
-    ("AES-XCBC-MAC-96", Ok(Integrity::AesXcbc96)),
-    ("AES_XCBC_MAC_96", Ok(Integrity::AesXcbc96)),
-    ("AES-CMAC", Ok(Integrity::AesCmac96)),
-    ("AES_CMAC", Ok(Integrity::AesCmac96)),
-    ("AES-CMAC-96", Ok(Integrity::AesCmac96)),
-    ("AES_CMAC_96", Ok(Integrity::AesCmac96)),
-    ("MD5", Ok(Integrity::HmacMd5_96)),
-];
+pub(super) static IKE_HASH: LazyLock<Vec<Word<Integrity>>> =
+    LazyLock::new(|| words(macs(), |integrity| integrity.row().xml_ike));
 
-pub(super) const IKE_PRF: &[Word<Prf>] = &[
-    ("PRF_HMAC_SHA1", Ok(Prf::HmacSha1)),
-    ("PRF_HMAC_SHA2_256", Ok(Prf::HmacSha2_256)),
-    ("PRF_HMAC_SHA2_384", Ok(Prf::HmacSha2_384)),
-    ("PRF_HMAC_SHA2_512", Ok(Prf::HmacSha2_512)),
-    ("PRF_SHA2_256", Ok(Prf::HmacSha2_256)),
-    ("PRF_SHA2_384", Ok(Prf::HmacSha2_384)),
-    ("PRF_SHA2_512", Ok(Prf::HmacSha2_512)),
-    ("PRF_AES128_XCBC", Ok(Prf::Aes128Xcbc)),
-    ("PRF_AES128_CMAC", Ok(Prf::Aes128Cmac)),
-    ("PRF_HMAC_MD5", Ok(Prf::HmacMd5)),
-];
+pub(super) static IKE_PRF: LazyLock<Vec<Word<Prf>>> =
+    LazyLock::new(|| words(sorted(Prf::ALL, Prf::is_weak), |prf| prf.row().xml));
 
-pub(super) const ESP_ENCRYPTION: &[Word<EspEncryption>] = &[
-    ("ESP_AES256_GCM_16", Ok(EspEncryption::AesGcm16(B256))),
-    ("ESP_AES192_GCM_16", Ok(EspEncryption::AesGcm16(B192))),
-    ("ESP_AES128_GCM_16", Ok(EspEncryption::AesGcm16(B128))),
-    ("ESP_AES_CBC_256", Ok(EspEncryption::AesCbc(B256))),
-    ("ESP_AES_CBC_192", Ok(EspEncryption::AesCbc(B192))),
-    ("ESP_AES_CBC_128", Ok(EspEncryption::AesCbc(B128))),
-    ("ESP_AES_256", Ok(EspEncryption::AesCbc(B256))),
-    ("ESP_AES_192", Ok(EspEncryption::AesCbc(B192))),
-    ("ESP_AES_128", Ok(EspEncryption::AesCbc(B128))),
-    ("ESP_AES256_CBC", Ok(EspEncryption::AesCbc(B256))),
-    ("ESP_AES192_CBC", Ok(EspEncryption::AesCbc(B192))),
-    ("ESP_AES128_CBC", Ok(EspEncryption::AesCbc(B128))),
-    ("ESP_AES256", Ok(EspEncryption::AesCbc(B256))),
-    ("ESP_AES192", Ok(EspEncryption::AesCbc(B192))),
-    ("ESP_AES128", Ok(EspEncryption::AesCbc(B128))),
-    ("ESP_CHACHA20_POLY1305", Ok(EspEncryption::ChaCha20Poly1305)),
-    ("ESP_AES256_GMAC", Ok(EspEncryption::AesGmac(B256))),
-    ("ESP_AES192_GMAC", Ok(EspEncryption::AesGmac(B192))),
-    ("ESP_AES128_GMAC", Ok(EspEncryption::AesGmac(B128))),
-    ("ESP_NULL", Ok(EspEncryption::Null)),
-    ("ESP_3DES", LEGACY_ESP[0]),
-    ("ESP_DES", LEGACY_ESP[1]),
-];
+pub(super) static ESP_ENCRYPTION: LazyLock<Vec<Word<EspEncryption>>> = LazyLock::new(|| {
+    let all = sorted(EspEncryption::ALL, |encryption| (encryption.is_weak(), !encryption.hides()));
+    let mut words = words(all, |encryption| encryption.row().xml_esp);
+    for (_, meaning) in &mut words {
+        if meaning.is_ok_and(|encryption| !is_built(encryption)) {
+            *meaning = Err(LEGACY_CIPHER);
+        }
+    }
+    words
+});
 
-pub(super) const ESP_AUTHENTICATION: &[Word<Option<Integrity>>] = &[
-    ("NONE", Ok(None)),
-    ("HMAC-SHA", Ok(Some(Integrity::HmacSha1_96))),
-    ("HMAC-SHA1", Ok(Some(Integrity::HmacSha1_96))),
-    ("HMAC-SHA2-256", Ok(Some(Integrity::HmacSha2_256_128))),
-    ("HMAC-SHA2-384", Ok(Some(Integrity::HmacSha2_384_192))),
-    ("HMAC-SHA2-512", Ok(Some(Integrity::HmacSha2_512_256))),
-    ("HMAC_SHA2_256", Ok(Some(Integrity::HmacSha2_256_128))),
-    ("HMAC_SHA2_384", Ok(Some(Integrity::HmacSha2_384_192))),
-    ("HMAC_SHA2_512", Ok(Some(Integrity::HmacSha2_512_256))),
-    ("AES-XCBC-MAC-96", Ok(Some(Integrity::AesXcbc96))),
-    ("AES_XCBC_MAC_96", Ok(Some(Integrity::AesXcbc96))),
-    ("AES-XCBC", Ok(Some(Integrity::AesXcbc96))),
-    ("AES-CMAC-96", Ok(Some(Integrity::AesCmac96))),
-    ("AES_CMAC_96", Ok(Some(Integrity::AesCmac96))),
-    ("AES-CMAC", Ok(Some(Integrity::AesCmac96))),
-    ("HMAC-MD5", Ok(Some(Integrity::HmacMd5_96))),
-];
+pub(super) static ESP_AUTHENTICATION: LazyLock<Vec<Word<Option<Integrity>>>> =
+    LazyLock::new(|| {
+        let all = [None].into_iter().chain(macs().into_iter().map(Some));
+        words(all, |integrity| integrity.map_or(&["NONE"], |integrity| integrity.row().xml_esp))
+    });
 
-pub(super) const AH_INTEGRITY: &[Word<AhIntegrity>] = &[
-    ("AH_AES_256_GMAC", Ok(AhIntegrity::AesGmac(B256))),
-    ("AH_AES_192_GMAC", Ok(AhIntegrity::AesGmac(B192))),
-    ("AH_AES_128_GMAC", Ok(AhIntegrity::AesGmac(B128))),
-    ("AH_AES256_GMAC", Ok(AhIntegrity::AesGmac(B256))),
-    ("AH_AES192_GMAC", Ok(AhIntegrity::AesGmac(B192))),
-    ("AH_AES128_GMAC", Ok(AhIntegrity::AesGmac(B128))),
-    ("AH_SHA", Ok(AhIntegrity::Mac(Integrity::HmacSha1_96))),
-    ("AH_SHA1", Ok(AhIntegrity::Mac(Integrity::HmacSha1_96))),
-    ("AH_SHA2_256", Ok(AhIntegrity::Mac(Integrity::HmacSha2_256_128))),
-    ("AH_SHA2_384", Ok(AhIntegrity::Mac(Integrity::HmacSha2_384_192))),
-    ("AH_SHA2_512", Ok(AhIntegrity::Mac(Integrity::HmacSha2_512_256))),
-    ("HMAC-SHA", Ok(AhIntegrity::Mac(Integrity::HmacSha1_96))),
-    ("HMAC-SHA2-256", Ok(AhIntegrity::Mac(Integrity::HmacSha2_256_128))),
-    ("HMAC-SHA2-384", Ok(AhIntegrity::Mac(Integrity::HmacSha2_384_192))),
-    ("HMAC-SHA2-512", Ok(AhIntegrity::Mac(Integrity::HmacSha2_512_256))),
-    ("AH_AES_XCBC_MAC", Ok(AhIntegrity::Mac(Integrity::AesXcbc96))),
-    ("AH_AES_XCBC", Ok(AhIntegrity::Mac(Integrity::AesXcbc96))),
-    ("AES-XCBC-MAC-96", Ok(AhIntegrity::Mac(Integrity::AesXcbc96))),
-    ("AH_AES_CMAC", Ok(AhIntegrity::Mac(Integrity::AesCmac96))),
-    ("AH_MD5", Ok(AhIntegrity::Mac(Integrity::HmacMd5_96))),
-    ("HMAC-MD5", Ok(AhIntegrity::Mac(Integrity::HmacMd5_96))),
-];
+pub(super) static AH_INTEGRITY: LazyLock<Vec<Word<AhIntegrity>>> = LazyLock::new(|| {
+    words(sorted(AhIntegrity::all(), AhIntegrity::is_weak), |integrity| integrity.row().xml)
+});
+
+/// Weak ones are named last.
+fn macs() -> Vec<Integrity> {
+    sorted(Integrity::ALL, Integrity::is_weak)
+}
+
+/// Values in the order in which messages name them.
+fn sorted<T: Copy, K: Ord>(values: impl IntoIterator<Item = T>, key: impl Fn(T) -> K) -> Vec<T> {
+    let mut values: Vec<T> = values.into_iter().collect();
+    values.sort_by_key(|value| key(*value));
+    values
+}
+
+/// Each value with each of its words.
+fn words<T: Copy>(
+    values: impl IntoIterator<Item = T>,
+    words: impl Fn(T) -> &'static [&'static str],
+) -> Vec<Word<T>> {
+    values
+        .into_iter()
+        .flat_map(|value| words(value).iter().map(move |word| (*word, Ok(value))))
+        .collect()
+}
 
 /// Groups accepted where the policy names none.
 pub(super) const STRONG_GROUPS: &[Group] = &[
@@ -184,23 +117,10 @@ impl Context<'_> {
             .all(|b| b.is_ascii_digit())
             .then(|| digits.parse::<u16>().ok())
             .flatten();
-        let group = match number {
-            Some(0) => return Some(None),
-            Some(2) => Some(Group::Modp1024),
-            Some(5) => Some(Group::Modp1536),
-            Some(14) => Some(Group::Modp2048),
-            Some(15) => Some(Group::Modp3072),
-            Some(16) => Some(Group::Modp4096),
-            Some(19) => Some(Group::Ecp256),
-            Some(20) => Some(Group::Ecp384),
-            Some(21) => Some(Group::Ecp521),
-            Some(24) => Some(Group::Modp2048Sub256),
-            Some(31) => Some(Group::Curve25519),
-            Some(35) => Some(Group::MlKem512),
-            Some(36) => Some(Group::MlKem768),
-            Some(37) => Some(Group::MlKem1024),
-            _ => None,
-        };
+        if number == Some(0) {
+            return Some(None);
+        }
+        let group = number.and_then(Group::of_number);
         let span = attribute.part(element, value);
         let Some(group) = group else {
             let (message, help) = match number {

@@ -256,12 +256,12 @@ fn append<T: PartialEq + Copy>(list: &mut Vec<T>, more: &[T]) {
 
 /// Adds a transform's algorithms to an offer; false after an error.
 fn read_transform(cx: &mut Context<'_>, transform: &Element<'_>, offer: &mut Offer) -> bool {
-    let encryption = cx.word(transform, "IKE_Encryption", IKE_ENCRYPTION);
+    let encryption = cx.word(transform, "IKE_Encryption", &IKE_ENCRYPTION);
     if let Some(encryption) = encryption {
         cx.advise(transform, "IKE_Encryption", Algorithm::Ike(encryption));
     }
-    let integrity = cx.word(transform, "IKE_Hash", IKE_HASH);
-    let prf = cx.word(transform, "IKE_PRF", IKE_PRF);
+    let integrity = cx.word(transform, "IKE_Hash", &IKE_HASH);
+    let prf = cx.word(transform, "IKE_PRF", &IKE_PRF);
     let group = transform.attribute("IKE_DHGroup").and_then(|attribute| {
         let value = cx.trimmed(transform, attribute);
         let group = cx.group(transform, attribute, value)?;

@@ -8,7 +8,7 @@ use crate::validate::{Problem, rules};
 use crate::xml::element::Element;
 use crate::xml::options::Algorithm;
 use crate::xml::schema::AH_ALGORITHM;
-use crate::{AhIntegrity, DesKeys, EspEncryption, Integrity, Mode, Protection};
+use crate::{Integrity, Mode, Protection};
 
 /// One IPSecESPProtocol or IPSecAHProtocol; its overlap and whether its volume counts are the IPSecProtection's
 /// business.
@@ -72,10 +72,10 @@ fn esp(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Offer> {
 }
 
 fn esp_protection(cx: &mut Context<'_>, esp: &Element<'_>) -> Option<Protection> {
-    let encryption = cx.word(esp, "ESP_Encryption", ESP_ENCRYPTION);
+    let encryption = cx.word(esp, "ESP_Encryption", &ESP_ENCRYPTION);
     let integrity = match esp.attribute("ESP_Authentication") {
         None => Some(None),
-        Some(_) => cx.word(esp, "ESP_Authentication", ESP_AUTHENTICATION),
+        Some(_) => cx.word(esp, "ESP_Authentication", &ESP_AUTHENTICATION),
     };
     let (encryption, integrity) = (encryption?, integrity?);
     let span = || {
@@ -102,14 +102,12 @@ fn esp_protection(cx: &mut Context<'_>, esp: &Element<'_>) -> Option<Protection>
         }
         Ok(()) => {}
     }
-    if let (true, Some(attribute)) = (encryption.is_weak(), esp.attribute("ESP_Encryption")) {
+    if let (Some(reason), Some(attribute)) =
+        (encryption.row().weak, esp.attribute("ESP_Encryption"))
+    {
         let message = format!(
-            "{} DOES NOT KEEP THE TRAFFIC SECRET from whoever records enough of it: its {}",
+            "{} DOES NOT KEEP THE TRAFFIC SECRET from whoever records enough of it: its {reason}",
             attribute.trimmed(),
-            match encryption {
-                EspEncryption::DesCbc(DesKeys::One) => "key of 56 bits is found by trying all",
-                _ => "blocks of 64 bits repeat",
-            }
         );
         let help = "use ESP_AES256_GCM_16 on both sides as soon as the peer has it (RFC 8221)";
         cx.report.warning(attribute.span(esp), message, help);
@@ -130,9 +128,9 @@ fn esp_protection(cx: &mut Context<'_>, esp: &Element<'_>) -> Option<Protection>
 
 fn ah(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Offer> {
     let name = cx.one_spelling(element, AH_ALGORITHM);
-    let integrity = name.and_then(|name| cx.word(element, name, AH_INTEGRITY));
+    let integrity = name.and_then(|name| cx.word(element, name, &AH_INTEGRITY));
     if let (Some(name), Some(integrity)) = (name, integrity) {
-        if matches!(integrity, AhIntegrity::Mac(mac) if mac.is_weak()) {
+        if integrity.is_weak() {
             cx.warn_weak(element, name, "AH_SHA2_256, or AH_SHA for an old peer,");
         }
         cx.advise(element, name, Algorithm::Child(Protection::Ah(integrity)));

@@ -16,27 +16,27 @@ pub(in crate::xml) fn role(role: Role) -> &'static str {
 }
 
 pub(in crate::xml) fn ike_encryption(encryption: IkeEncryption) -> Option<&'static str> {
-    word(IKE_ENCRYPTION, encryption)
+    word(&IKE_ENCRYPTION, encryption)
 }
 
 pub(in crate::xml) fn ike_hash(integrity: Integrity) -> Option<&'static str> {
-    word(IKE_HASH, integrity)
+    word(&IKE_HASH, integrity)
 }
 
 pub(in crate::xml) fn ike_prf(prf: Prf) -> Option<&'static str> {
-    word(IKE_PRF, prf)
+    word(&IKE_PRF, prf)
 }
 
 pub(in crate::xml) fn esp_encryption(encryption: EspEncryption) -> Option<&'static str> {
-    word(ESP_ENCRYPTION, encryption)
+    word(&ESP_ENCRYPTION, encryption)
 }
 
 pub(in crate::xml) fn esp_authentication(integrity: Option<Integrity>) -> Option<&'static str> {
-    word(ESP_AUTHENTICATION, integrity)
+    word(&ESP_AUTHENTICATION, integrity)
 }
 
 pub(in crate::xml) fn ah_integrity(integrity: AhIntegrity) -> Option<&'static str> {
-    word(AH_INTEGRITY, integrity)
+    word(&AH_INTEGRITY, integrity)
 }
 
 pub(in crate::xml) fn method(kind: KeyKind) -> &'static str {
@@ -46,25 +46,6 @@ pub(in crate::xml) fn method(kind: KeyKind) -> &'static str {
         KeyKind::EcdsaP384 => "ECDSA-384",
         KeyKind::EcdsaP521 => "ECDSA-521",
         KeyKind::Ed25519 => "Ed25519",
-    }
-}
-
-/// The number of a key exchange method (IANA, IKEv2 transform type 4).
-pub(in crate::xml) fn group_number(group: Group) -> u16 {
-    match group {
-        Group::Modp1024 => 2,
-        Group::Modp1536 => 5,
-        Group::Modp2048 => 14,
-        Group::Modp3072 => 15,
-        Group::Modp4096 => 16,
-        Group::Ecp256 => 19,
-        Group::Ecp384 => 20,
-        Group::Ecp521 => 21,
-        Group::Modp2048Sub256 => 24,
-        Group::Curve25519 => 31,
-        Group::MlKem512 => 35,
-        Group::MlKem768 => 36,
-        Group::MlKem1024 => 37,
     }
 }
 
@@ -85,10 +66,10 @@ pub fn word_for(attribute: &str, shown: &str) -> Option<String> {
     }
 
     let word = match attribute {
-        "IKE_Encryption" => named(IKE_ENCRYPTION, shown),
-        "IKE_Hash" => named(IKE_HASH, shown),
-        "IKE_PRF" => named(IKE_PRF, shown),
-        "ESP_Encryption" => named(ESP_ENCRYPTION, shown),
+        "IKE_Encryption" => named(&IKE_ENCRYPTION, shown),
+        "IKE_Hash" => named(&IKE_HASH, shown),
+        "IKE_PRF" => named(&IKE_PRF, shown),
+        "ESP_Encryption" => named(&ESP_ENCRYPTION, shown),
         "ESP_Authentication" => {
             let means = |integrity: Option<Integrity>| match integrity {
                 Some(integrity) => integrity.to_string() == shown,
@@ -97,7 +78,7 @@ pub fn word_for(attribute: &str, shown: &str) -> Option<String> {
             let mut words = ESP_AUTHENTICATION.iter();
             words.find(|(_, meaning)| meaning.is_ok_and(means)).map(|(word, _)| *word)
         }
-        "AH_Authentication" => named(AH_INTEGRITY, shown),
+        "AH_Authentication" => named(&AH_INTEGRITY, shown),
         "ESP_ExtendedSeqNum" | "AH_ExtendedSeqNum" => match shown {
             "ESN" => Some("1"),
             "no ESN" => Some("0"),
@@ -105,7 +86,7 @@ pub fn word_for(attribute: &str, shown: &str) -> Option<String> {
         },
         "IKE_DHGroup" | "IPSec_InitiatorDHGroup" | "IPSec_ResponderDHGroup" => {
             let group = Group::ALL.into_iter().find(|group| group.to_string() == shown)?;
-            return Some(group_number(group).to_string());
+            return Some(group.row().number.to_string());
         }
         _ => None,
     };
