@@ -2,20 +2,17 @@
 
 use crate::budget::Allotted;
 use crate::clock::now;
+use crate::corrections::{Corrections, Snapshot};
 use crate::end::End;
 use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
-use crate::retransmission::Retransmission;
-use crate::sending::Sending;
+use crate::sending::{Sending, UnderWay};
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-
-/// The path of a connection may have changed by then, and longer segments are tried again (RFC 1191 §6.3, RFC 8201 §4).
-const PATH_MTU_AGE: Duration = Duration::from_secs(600);
 
 /// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,56 +34,25 @@ pub(crate) struct Connection {
     mailbox: Arc<Mailbox>,
 }
 
-/// A peer owes an answer to this. One that owes none may have nothing to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// Octets, or the end of the stream.
-    Sent,
-    /// Probes in this interval.
-    Probe(Duration),
+/// smoltcp's socket, alone in its set: the stack visits no other socket for its packets.
+pub(crate) struct OnlySocket {
+    pub set: SocketSet<'static>,
+    handle: SocketHandle,
 }
 
 pub(crate) struct Inner {
-    /// A set of one: the stack visits no other socket for its packets.
-    pub set: SocketSet<'static>,
-    handle: SocketHandle,
-    /// The stack has it.
-    pub opened: bool,
+    pub socket: OnlySocket,
+    pub corrections: Corrections,
+    /// The state when the stack last looked; `None` if the stack does not have the connection.
+    pub before: Option<State>,
     pub end: Option<End>,
-    /// The state when the stack last looked.
-    pub before: State,
     /// The time at which the stack looks again, in microseconds of its clock.
     pub wakes_at: Option<u64>,
-    /// Octets of the receive buffer that were free when the stack last told the peer.
-    pub told: usize,
     /// The handle is gone since.
     pub orphaned: Option<Instant>,
     /// The listener that waits for it to be established.
     pub listener: Option<Weak<Incoming>>,
-    /// Octets of the longest segment that the peer takes.
-    pub segment_len: u16,
-    /// The same for the path, if ICMP has told, and since when.
-    pub segment_limit: Option<(u16, Instant)>,
-    /// The sequence number of the peer's first octet, once its SYN was taken.
-    pub first: Option<u32>,
-    /// Octets that the application has read, modulo 2³².
-    pub read: u32,
-    /// The question that the peer has not answered, and the time since which it has not.
-    pub asked: Option<(Question, Instant)>,
-    /// The last acknowledgment number of the peer, and the sequence number behind the last octet sent.
-    pub acknowledged: Option<u32>,
-    pub sent_up_to: Option<u32>,
-    /// smoltcp sends octets again, and has not come to the last of them.
-    pub rewound: bool,
-    pub retransmission: Retransmission,
-    /// smoltcp is told a later time than that of the stack, by so much, so that its timers have run out.
-    pub ahead: smoltcp::time::Duration,
-    pub nodelay: bool,
-    /// The peer takes no more for now.
-    pub window_closed: bool,
-    /// Octets of it that are counted among those under way.
-    counted: usize,
-    sending: Arc<Sending>,
+    under_way: UnderWay,
     /// The connection is among those that make room for others.
     pub yields: bool,
     memory: Option<Allotted>,
@@ -95,8 +61,7 @@ pub(crate) struct Inner {
 impl Inner {
     /// Takes octets to be sent, as far as there is room.
     pub fn put(&mut self, octets: &[u8]) -> usize {
-        let queued = self.socket().send_queue();
-        let room = self.sending.room(queued).min(octets.len());
+        let room = self.under_way.room(self.socket_ref().send_queue()).min(octets.len());
         let put = self.socket().send_slice(&octets[..room]).unwrap_or(0);
         self.count();
         put
@@ -105,102 +70,33 @@ impl Inner {
     /// Takes note of the octets under way.
     pub fn count(&mut self) {
         // A queue is not emptied when its connection ends by a reset or unanswered.
-        let is_over = self.state() == State::Closed;
-        let waits = self.window_closed || self.retransmission.is_in_vain() || is_over;
-        let now = if waits { 0 } else { self.socket().send_queue() };
-        self.sending.changes([std::mem::replace(&mut self.counted, now), now]);
+        let waits = self.corrections.is_stalled() || self.state() == State::Closed;
+        let octets = if waits { 0 } else { self.socket().send_queue() };
+        self.under_way.becomes(octets);
     }
 
     pub fn socket(&mut self) -> &mut Socket<'static> {
-        self.set.get_mut(self.handle)
+        self.socket.set.get_mut(self.socket.handle)
+    }
+
+    fn socket_ref(&self) -> &Socket<'static> {
+        self.socket.set.get(self.socket.handle)
     }
 
     pub fn state(&self) -> State {
-        self.set.get::<Socket<'_>>(self.handle).state()
+        self.socket_ref().state()
     }
 
-    /// Both ends have each other's sequence numbers.
-    fn is_synchronized(&self) -> bool {
-        use State::{Closed, Listen, SynReceived, SynSent};
-        ![Closed, Listen, SynSent, SynReceived].contains(&self.state())
-    }
-
-    /// The sequence number of the next octet from the peer (RFC 9293 §3.3.1, RCV.NXT).
-    fn expected(&mut self) -> Option<u32> {
-        use State::{CloseWait, Closing, LastAck, TimeWait};
-        let ended = [CloseWait, Closing, LastAck, TimeWait].contains(&self.state());
-        let unread = self.socket().recv_queue() as u32;
-        Some(self.first?.wrapping_add(self.read).wrapping_add(unread).wrapping_add(ended.into()))
-    }
-
-    /// Returns `true` for the sequence number of a reset that a stranger may have guessed, because it is not exactly
-    /// the expected one (RFC 9293 §3.10.7.4).
-    pub fn is_guess(&mut self, number: u32) -> bool {
-        self.is_synchronized() && self.expected().is_some_and(|expected| expected != number)
-    }
-
-    /// The peer has sent an acknowledgment of the octets before a number, with such a window, in a segment from one
-    /// sequence number up to another. smoltcp looks at none of an older segment, nor of one that goes too far.
-    pub fn acknowledges(&mut self, segment: [u32; 2], number: u32, window: u16, now: Instant) {
-        let most = self.socket().recv_capacity() as u64;
-        let is_acceptable = self.expected().is_none_or(|expected| {
-            let [begins, ends] = segment.map(|at| u64::from(at.wrapping_sub(expected)));
-            begins <= most || (1..=most).contains(&ends)
-        });
-        let Some(sent_up_to) = self.sent_up_to.filter(|_| is_acceptable) else { return };
-        if self.retransmission.acknowledged(number, sent_up_to, now) {
-            self.window_closed = window == 0;
+    /// What corrections know of the socket.
+    pub fn snapshot(&self) -> Snapshot {
+        let socket = self.socket_ref();
+        Snapshot {
+            state: socket.state(),
+            unread: socket.recv_queue(),
+            capacity: socket.recv_capacity(),
+            queued: socket.send_queue(),
+            keep_alive: socket.keep_alive().map(Duration::from),
         }
-    }
-
-    /// The number with which smoltcp looks at a segment without octets, if it would not look at this one. It takes
-    /// neither the number behind a window that is full, nor the one before the octet with which the peer has asked
-    /// whether a closed window has opened. Two ends that both have such a number would stand still, so their
-    /// acknowledgments are valid (RFC 9293 §3.10.7.4).
-    pub fn renumbers(&mut self, number: u32) -> Option<u32> {
-        let most = self.socket().recv_capacity() as u64;
-        let expected = self.expected().filter(|_| self.is_synchronized())?;
-        let ahead = u64::from(number.wrapping_sub(expected));
-        ((1..=most).contains(&ahead) || number == expected.wrapping_sub(1)).then_some(expected)
-    }
-
-    /// The peer has sent a segment with this sequence number: it lives.
-    pub fn hears(&mut self, number: u32, now: Instant) {
-        let most = self.socket().recv_capacity() as u64;
-        let is_near = self.expected().is_some_and(|expected| {
-            u64::from((number.wrapping_sub(expected) as i32).unsigned_abs()) <= most
-        });
-        if let Some((_, since)) = self.asked.as_mut().filter(|_| is_near) {
-            *since = now;
-        }
-    }
-
-    /// Updates [`asked`](Self::asked), and returns it. smoltcp has a time limit of its own, but ends with it streams on
-    /// which neither end has anything to say.
-    pub fn asks(&mut self, now: Instant) -> Option<(Question, Instant)> {
-        let question = if self.is_synchronized() { self.question() } else { None };
-        if self.asked.map(|(question, _)| question) != question {
-            self.asked = question.map(|question| (question, now));
-        }
-        self.asked
-    }
-
-    fn question(&mut self) -> Option<Question> {
-        use State::{Closing, FinWait1, LastAck};
-        let ending = [FinWait1, Closing, LastAck].contains(&self.state());
-        let socket = self.socket();
-        match socket.keep_alive() {
-            _ if ending || socket.send_queue() > 0 => Some(Question::Sent),
-            interval => interval.map(|interval| Question::Probe(interval.into())),
-        }
-    }
-
-    /// Octets of the longest segment that both the peer and the path take.
-    pub fn longest_segment(&mut self, now: Instant) -> u16 {
-        if self.segment_limit.is_some_and(|(_, since)| now.duration_since(since) >= PATH_MTU_AGE) {
-            self.segment_limit = None;
-        }
-        self.segment_limit.map_or(self.segment_len, |(limit, _)| limit.min(self.segment_len))
     }
 
     /// Returns `true` if the peer has all that this end has said, nobody reads what it says, and it does not end.
@@ -215,15 +111,9 @@ impl Inner {
     }
 
     /// Octets that the receive buffer has room for.
-    pub fn room(&mut self) -> usize {
-        let socket = self.socket();
+    pub fn room(&self) -> usize {
+        let socket = self.socket_ref();
         socket.recv_capacity() - socket.recv_queue()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.sending.changes([self.counted, 0]);
     }
 }
 
@@ -243,29 +133,14 @@ impl Connection {
         let mut set = SocketSet::new(Vec::new());
         let handle = set.add(socket);
         let inner = Inner {
-            set,
-            handle,
-            opened: false,
+            socket: OnlySocket { set, handle },
+            corrections: Corrections::new(receive),
+            before: None,
             end: None,
-            before: State::Closed,
             wakes_at: None,
-            told: receive,
             orphaned: None,
             listener: None,
-            segment_len: 536,
-            segment_limit: None,
-            first: None,
-            read: 0,
-            asked: None,
-            acknowledged: None,
-            sent_up_to: None,
-            rewound: false,
-            retransmission: Retransmission::default(),
-            ahead: smoltcp::time::Duration::ZERO,
-            nodelay: false,
-            window_closed: false,
-            counted: 0,
-            sending,
+            under_way: UnderWay::new(sending),
             yields: false,
             memory: Some(memory),
         };

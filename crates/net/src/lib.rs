@@ -78,8 +78,8 @@
 //! |---|---|
 //! | Which tunnel does a connection take, and which address has this end? | `routes.rs` |
 //! | How does `connect` resolve a name and wait for a tunnel, and which errors has it? | `names.rs`, `network.rs`, `error.rs` |
-//! | Where does a packet of a tunnel find its socket, and what is smoltcp asked to do? | `stack/`, `packet.rs` |
-//! | Who has a turn to send, and where do super-packets get their segment length? | `stack.rs`, `outlet.rs` |
+//! | Where does a packet of a tunnel find its socket, and who has a turn to send? | `stack.rs`, `stack/`, `packet.rs` |
+//! | What of smoltcp's TCP is corrected, and how long is a segment? | `corrections.rs`, `corrections/`, `outlet.rs` |
 //! | When does the task wake up? | `driver.rs` |
 //! | How much memory can connections and sockets take, and how much is under way? | `budget.rs`, `sending.rs`, `received.rs` |
 //! | Which settings are there? | `settings.rs` |
@@ -103,6 +103,7 @@
 mod budget;
 mod clock;
 mod connection;
+mod corrections;
 pub mod datagrams;
 pub mod device;
 mod driver;
@@ -118,7 +119,6 @@ mod packet;
 mod plane;
 mod received;
 pub mod relay;
-mod retransmission;
 mod routes;
 mod sending;
 mod settings;

@@ -3,7 +3,8 @@
 //! The datapath splits the stack's super-packets by the segment length of their connection, and joins segments that
 //! have come. It limits the MSS options of both SYNs to what fits.
 
-use crate::packet::{is_later, long, parse, word};
+use crate::corrections::Corrections;
+use crate::packet::parse;
 use crate::routes::TCP;
 use esp::datapath::{Datapath, Sender};
 use esp::gso::{Gso, Segmentation};
@@ -18,12 +19,6 @@ use std::time::Instant;
 const QUEUE: usize = 1 << 20;
 /// Octets of the longest packet: the length of IPv4 says no more, and a run of ESP packets has to take it.
 const LONGEST: usize = 63_000;
-const TCP_LEN: usize = 20;
-const ACK: u8 = 0x10;
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-/// smoltcp's limit, too.
-const SMALLEST_SEGMENT: u16 = 48;
 
 /// Takes the packets of the stack.
 pub(crate) struct Outlet {
@@ -31,20 +26,6 @@ pub(crate) struct Outlet {
     pub queue: SendQueue,
     scratch: Vec<u8>,
     pub now: Instant,
-    /// The connection that has its turn.
-    pub turn: Option<Turn>,
-}
-
-/// The stack knows this of the connection whose packets leave.
-pub(crate) struct Turn {
-    /// Octets of payload of its longest segment.
-    pub segment_len: u16,
-    /// The sequence number behind all that it has sent (RFC 9293 §3.3.1, SND.NXT).
-    pub sent_up_to: Option<u32>,
-    /// smoltcp sends octets that it had sent before, and has not come to the last of them.
-    pub rewound: bool,
-    /// It has sent octets that it had sent before.
-    pub sent_again: bool,
 }
 
 impl Outlet {
@@ -54,7 +35,6 @@ impl Outlet {
             queue: SendQueue::new(QUEUE),
             scratch: vec![0; LONGEST],
             now,
-            turn: None,
         }
     }
 
@@ -71,15 +51,18 @@ impl Outlet {
         last
     }
 
-    fn send_scratch(&mut self, len: usize) {
+    /// `corrections`: those of the connection whose packet it is.
+    fn send_scratch(&mut self, len: usize, corrections: Option<&mut Corrections>) {
         let packet = &mut self.scratch[..len];
         let mut gso = Gso::NONE;
         if let Some(parsed) = parse(packet).filter(|parsed| parsed.protocol == TCP) {
             let (source, destination) = (parsed.source, parsed.destination);
             let upper = &mut packet[parsed.transport..parsed.end];
             let payload = upper.len() - usize::from(upper[12] >> 4) * 4;
-            let turn = self.turn.as_mut();
-            let segment_len = turn.map_or(u16::MAX, |turn| turn.number(upper, payload));
+            let segment_len = match corrections {
+                Some(corrections) => corrections.leaving(upper, self.now),
+                None => u16::MAX,
+            };
             if payload > usize::from(segment_len) {
                 gso.segmentation = Segmentation::Tcp;
                 gso.segment_len = segment_len;
@@ -93,48 +76,26 @@ impl Outlet {
     }
 }
 
-impl Turn {
-    /// Notes how far a segment goes, and returns how many octets of payload may leave in one piece.
-    ///
-    /// One that only acknowledges or resets gets the number of the octet that is sent next. smoltcp would give it the
-    /// number of the octet that is sent *again* next, which a peer that has received it takes for an old segment: it
-    /// would not look at the acknowledgment (RFC 9293 §3.10.7.4). If both ends sent again, neither would ever learn of
-    /// what has arrived. Else smoltcp's number is the right one: that of the octet with which it asks whether a closed
-    /// window has opened, as long as the peer has not taken that octet.
-    fn number(&mut self, upper: &mut [u8], payload: usize) -> u16 {
-        let flags = [SYN, FIN].into_iter().filter(|flag| upper[13] & flag != 0).count();
-        let len = payload + flags;
-        let end = long(upper, 4).wrapping_add(len as u32);
-        match self.sent_up_to {
-            // It may reset what has never begun, with the number that a stranger has acknowledged.
-            Some(before) if len == 0 => {
-                if self.rewound && upper[13] & ACK != 0 && is_later(before, end) {
-                    upper[4..8].copy_from_slice(&before.to_be_bytes());
-                }
-            }
-            None if len == 0 => {}
-            Some(before) if !is_later(end, before) => {
-                self.sent_again = true;
-                self.rewound = end != before;
-            }
-            _ => {
-                self.sent_up_to = Some(end);
-                self.rewound = false;
-            }
-        }
-        self.segment_len
-    }
-}
-
 /// The device for one call of the stack: a packet that has come, if there is one, and the way out.
 pub(crate) struct Port<'p> {
     pub incoming: Option<&'p [u8]>,
     pub outlet: &'p mut Outlet,
+    /// Those of the connection whose packets these are.
+    pub corrections: Option<&'p mut Corrections>,
 }
 
 pub(crate) struct Taken<'p>(&'p [u8]);
 
-pub(crate) struct Given<'p>(&'p mut Outlet);
+pub(crate) struct Given<'p> {
+    outlet: &'p mut Outlet,
+    corrections: Option<&'p mut Corrections>,
+}
+
+impl Port<'_> {
+    fn given(&mut self) -> Given<'_> {
+        Given { outlet: self.outlet, corrections: self.corrections.as_deref_mut() }
+    }
+}
 
 impl RxToken for Taken<'_> {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
@@ -144,12 +105,12 @@ impl RxToken for Taken<'_> {
 
 impl TxToken for Given<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let Self(outlet) = self;
+        let Self { outlet, corrections } = self;
         if outlet.scratch.len() < len {
             outlet.scratch.resize(len, 0);
         }
         let result = f(&mut outlet.scratch[..len]);
-        outlet.send_scratch(len);
+        outlet.send_scratch(len, corrections);
         result
     }
 }
@@ -166,11 +127,11 @@ impl Device for Port<'_> {
 
     fn receive(&mut self, _: StackInstant) -> Option<(Taken<'_>, Given<'_>)> {
         let incoming = self.incoming.take()?;
-        Some((Taken(incoming), Given(self.outlet)))
+        Some((Taken(incoming), self.given()))
     }
 
     fn transmit(&mut self, _: StackInstant) -> Option<Given<'_>> {
-        (!self.outlet.queue.is_full()).then_some(Given(self.outlet))
+        (!self.outlet.queue.is_full()).then(|| self.given())
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -188,30 +149,3 @@ impl Device for Port<'_> {
 }
 
 const _: () = assert!(LONGEST < RUN_OCTETS);
-
-/// The acknowledgment number of a segment without payload, SYN, FIN or RST; `None` for any other.
-pub(crate) fn pure_ack(upper: &[u8]) -> Option<u32> {
-    let header = upper.get(..TCP_LEN)?;
-    let plain = header[13] & 0x17 == ACK && usize::from(header[12] >> 4) * 4 == upper.len();
-    plain.then(|| long(header, 8))
-}
-
-/// The maximum segment size of a SYN (RFC 9293 §3.7.1: 536 where it names none), which is not taken at its word below
-/// 48 octets: such segments would cost more than they carry.
-pub(crate) fn maximum_segment_size(upper: &[u8]) -> u16 {
-    const DEFAULT: u16 = 536;
-    let Some(header) = upper.get(..usize::from(upper[12] >> 4) * 4) else { return DEFAULT };
-    let mut options = header.get(TCP_LEN..).unwrap_or_default();
-    loop {
-        match options {
-            [1, rest @ ..] => options = rest,
-            [2, 4, 0, 0, ..] => return DEFAULT,
-            [2, 4, _, _, ..] => return word(options, 2).max(SMALLEST_SEGMENT),
-            [0, ..] | [] => return DEFAULT,
-            [_, len, ..] if *len >= 2 && usize::from(*len) <= options.len() => {
-                options = &options[usize::from(*len)..];
-            }
-            _ => return DEFAULT,
-        }
-    }
-}

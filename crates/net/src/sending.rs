@@ -4,6 +4,7 @@
 //! its own. So each may have as many as are left for all: connections that send as much as they can come to have equally
 //! many, though the first ones have longer buffers, and those that send little leave the rest to others.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The part of the memory of all buffers that may be under way. Of 1 GiB it fills a path of 5 Gbit/s and 25 ms, and
@@ -51,6 +52,35 @@ impl Sending {
             // What it takes is no longer left for all, so the limit comes to meet it.
             room => (room / 2).max(LEAST.saturating_sub(queued)),
         }
+    }
+}
+
+/// The octets that one connection has under way, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    all: Arc<Sending>,
+    octets: usize,
+}
+
+impl UnderWay {
+    pub fn new(all: Arc<Sending>) -> Self {
+        Self { all, octets: 0 }
+    }
+
+    /// The connection has so many octets under way now.
+    pub fn becomes(&mut self, octets: usize) {
+        self.all.changes([std::mem::replace(&mut self.octets, octets), octets]);
+    }
+
+    /// See [`Sending::room`].
+    pub fn room(&self, queued: usize) -> usize {
+        self.all.room(queued)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.becomes(0);
     }
 }
 

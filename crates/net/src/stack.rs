@@ -7,10 +7,10 @@
 mod other;
 mod segments;
 
-use crate::connection::{Connection, Flow, Inner, Question, stack_duration};
+use crate::connection::{Connection, Flow, Inner, stack_duration};
 use crate::end::End;
 use crate::mailbox::Job;
-use crate::outlet::{Outlet, Port, Turn};
+use crate::outlet::{Outlet, Port};
 use crate::packet::{self, ICMP, ICMPV6, Parsed};
 use crate::routes::{TCP, UDP};
 use crate::shared::Shared;
@@ -33,8 +33,6 @@ const LINGER: Duration = Duration::from_secs(60);
 const TIME_WAIT: u64 = 10_000_000;
 /// Connections whose ports are kept so at the same time, so that a peer cannot take any amount of memory with them.
 const MOST_PAST: usize = 1 << 16;
-/// smoltcp waits no longer before it sends again, or asks whether a closed window has opened.
-const LONGEST_TIMER: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
 /// A connection that smoltcp wants to look at again, though nothing could be sent, is looked at after this time.
 const PAUSE: u64 = 1000;
 
@@ -59,7 +57,7 @@ impl Stack {
     pub fn new(shared: Arc<Shared>, mut outlet: Outlet) -> Self {
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = shared.settings.seed;
-        let port = &mut Port { incoming: None, outlet: &mut outlet };
+        let port = &mut Port { incoming: None, outlet: &mut outlet, corrections: None };
         let mut interface = Interface::new(config, port, StackInstant::from_micros(0));
         // This file decides which addresses are ours; smoltcp takes packets for all of them.
         interface.set_any_ip(true);
@@ -93,7 +91,7 @@ impl Stack {
 
     /// The time that smoltcp is told for a connection.
     fn time_of(&self, inner: &Inner) -> StackInstant {
-        self.stack_now() + inner.ahead
+        self.stack_now() + inner.corrections.ahead()
     }
 
     /// Returns `true` if connections have something to do now.
@@ -121,7 +119,6 @@ impl Stack {
     /// Begins a connection of this end.
     fn open(&mut self, connection: Arc<Connection>) {
         let mut inner = connection.lock();
-        inner.opened = true;
         if inner.orphaned.is_some() {
             drop(inner);
             return self.shared.sockets().forget(connection.flow);
@@ -137,7 +134,7 @@ impl Stack {
             drop(inner);
             return self.shared.sockets().forget(connection.flow);
         }
-        inner.before = State::SynSent;
+        inner.before = Some(State::SynSent);
         drop(inner);
         self.connections.insert(connection.flow, Arc::clone(&connection));
         self.activate(&connection);
@@ -180,7 +177,8 @@ impl Stack {
             return self.shared.counts.not_ours();
         }
         let now = self.stack_now();
-        let port = &mut Port { incoming: Some(&packet[..parsed.end]), outlet: &mut self.outlet };
+        let incoming = Some(&packet[..parsed.end]);
+        let port = &mut Port { incoming, outlet: &mut self.outlet, corrections: None };
         self.interface.poll_ingress_single(now, port, &mut self.nobody);
     }
 
@@ -216,20 +214,16 @@ impl Stack {
     /// Gives a connection its turn. Returns `true` if it has more to send.
     fn serve(&mut self, connection: &Arc<Connection>) -> bool {
         let mut inner = connection.lock();
-        if !inner.opened || !self.connections.contains_key(&connection.flow) {
+        if inner.before.is_none() || !self.connections.contains_key(&connection.flow) {
             return false;
         }
-        if self.deadline(&mut inner).is_some_and(|at| at <= self.outlet.now) {
+        let (snapshot, patience) = (inner.snapshot(), self.shared.settings.dead_after);
+        if inner.corrections.due(&snapshot, patience, self.outlet.now) {
             inner.end.get_or_insert(End::TimedOut);
             inner.socket().abort();
         }
-        if inner.retransmission.has_run_out(self.outlet.now) {
-            inner.ahead += LONGEST_TIMER;
-        }
-        // smoltcp would hold back what a whole segment is not full of, whatever the queue.
-        let few = inner.socket().send_queue() < usize::from(inner.segment_len);
-        let nagle = few && !inner.nodelay;
-        inner.socket().set_nagle_enabled(nagle);
+        let delays = inner.corrections.delays(&snapshot);
+        inner.socket().set_nagle_enabled(delays);
         let mut sent = 0;
         while sent < TURN && !self.outlet.queue.is_full() {
             let sends = self.poll(&mut inner, None, |interface, now, port, set| {
@@ -240,7 +234,8 @@ impl Stack {
             }
             sent += 1;
         }
-        inner.told = inner.room();
+        let room = inner.room();
+        inner.corrections.has_told(room);
         !self.settle(connection, &mut inner, false) && self.sleep(connection, &mut inner, sent > 0)
     }
 
@@ -251,39 +246,16 @@ impl Stack {
         incoming: Option<&[u8]>,
         poll: impl FnOnce(&mut Interface, StackInstant, &mut Port<'_>, &mut SocketSet<'static>) -> R,
     ) -> R {
-        let (now, time) = (self.outlet.now, self.time_of(inner));
-        let (segment_len, sent_up_to) = (inner.longest_segment(now), inner.sent_up_to);
-        let rewound = inner.rewound;
-        self.outlet.turn = Some(Turn { segment_len, sent_up_to, rewound, sent_again: false });
-        let port = &mut Port { incoming, outlet: &mut self.outlet };
-        let outcome = poll(&mut self.interface, time, port, &mut inner.set);
-        if let Some(turn) = self.outlet.turn.take() {
-            (inner.sent_up_to, inner.rewound) = (turn.sent_up_to, turn.rewound);
-            match turn.sent_up_to {
-                _ if turn.sent_again => inner.retransmission.sent_again(now),
-                Some(up_to) if turn.sent_up_to != sent_up_to => {
-                    inner.retransmission.sent(up_to, now)
-                }
-                _ => {}
-            }
-        }
-        outcome
-    }
-
-    /// The time until which the peer has to answer.
-    fn deadline(&self, inner: &mut Inner) -> Option<Instant> {
-        let patience = self.shared.settings.dead_after;
-        let (question, since) = inner.asks(self.outlet.now)?;
-        since.checked_add(match question {
-            Question::Sent => patience,
-            Question::Probe(interval) => interval.saturating_add(patience),
-        })
+        let time = self.time_of(inner);
+        let corrections = Some(&mut inner.corrections);
+        let port = &mut Port { incoming, outlet: &mut self.outlet, corrections };
+        poll(&mut self.interface, time, port, &mut inner.socket.set)
     }
 
     /// Notes when the connection is to be looked at again. Returns `true`: at once.
     fn sleep(&mut self, connection: &Arc<Connection>, inner: &mut Inner, sent: bool) -> bool {
-        let wants = self.interface.poll_at(self.time_of(inner), &inner.set);
-        let ahead = inner.ahead;
+        let wants = self.interface.poll_at(self.time_of(inner), &inner.socket.set);
+        let ahead = inner.corrections.ahead();
         let mut at = wants.map(|at| u64::try_from((at - ahead).total_micros()).unwrap_or(0));
         let micros = self.micros();
         if at.is_some_and(|at| at <= micros) {
@@ -293,8 +265,9 @@ impl Stack {
             at = Some(micros + PAUSE);
         }
         let lingers = inner.orphaned.map(|since| since + LINGER);
-        let again = inner.retransmission.runs_out();
-        for end in [lingers, again, self.deadline(inner)].into_iter().flatten() {
+        let (snapshot, patience) = (inner.snapshot(), self.shared.settings.dead_after);
+        let due = inner.corrections.due_at(&snapshot, patience, self.outlet.now);
+        for end in [lingers, due].into_iter().flatten() {
             let end = end.duration_since(self.epoch).as_micros();
             let end = u64::try_from(end).unwrap_or(u64::MAX).max(micros + PAUSE);
             at = Some(at.map_or(end, |at| at.min(end)));
@@ -315,8 +288,8 @@ impl Stack {
     fn settle(&mut self, connection: &Arc<Connection>, inner: &mut Inner, came: bool) -> bool {
         inner.count();
         let state = inner.state();
-        let before = std::mem::replace(&mut inner.before, state);
-        if state == State::Closed && before != State::Closed && inner.end.is_none() {
+        let before = inner.before.replace(state).filter(|before| *before != State::Closed);
+        if let Some(before) = before.filter(|_| state == State::Closed && inner.end.is_none()) {
             inner.end = end_of(before, came);
         }
         self.establish(connection, inner, state);
@@ -330,7 +303,7 @@ impl Stack {
         {
             // Nobody is going to read it.
             inner.socket().abort();
-            inner.before = State::Closed;
+            inner.before = Some(State::Closed);
         }
         let back = state == State::Listen && came;
         let resets = inner.socket().remote_endpoint().is_some();
@@ -349,7 +322,7 @@ impl Stack {
         if ![Established, CloseWait].contains(&state) {
             return;
         }
-        // From here on, `deadline` is the limit.
+        // From here on, `Corrections::due` has the limit.
         inner.socket().set_timeout(None);
         let Some(listener) = inner.listener.take() else { return };
         let listener = Weak::upgrade(&listener);

@@ -63,7 +63,7 @@ impl TcpStream {
         }
         match inner.state() {
             State::SynSent | State::SynReceived => {}
-            State::Closed if !inner.opened => {}
+            State::Closed if inner.before.is_none() => {}
             State::Closed => return Poll::Ready(Err(End::Refused)),
             _ => return Poll::Ready(Ok(())),
         }
@@ -85,13 +85,13 @@ impl TcpStream {
     /// (RFC 9293 §3.7.4).
     /// A little is less than one real segment, not less than one super-packet.
     pub fn set_nodelay(&self, nodelay: bool) {
-        self.0.lock().nodelay = nodelay;
+        self.0.lock().corrections.nodelay = nodelay;
         self.0.call();
     }
 
     /// Returns `true` after [`set_nodelay(true)`](Self::set_nodelay).
     pub fn nodelay(&self) -> bool {
-        self.0.lock().nodelay
+        self.0.lock().corrections.nodelay
     }
 
     /// The time of silence after which the peer is asked whether it lives. If it has not answered
@@ -122,9 +122,8 @@ impl TcpStream {
         if inner.socket().can_recv() {
             let read = inner.socket().recv_slice(buffer.initialize_unfilled()).unwrap_or(0);
             buffer.advance(read);
-            inner.read = inner.read.wrapping_add(read as u32);
-            // The peer is told of room once there is twice as much as it knows of.
-            let tell = inner.room() / 2 >= inner.told;
+            let room = inner.room();
+            let tell = inner.corrections.has_read(read, room);
             drop(inner);
             if tell {
                 self.0.call();

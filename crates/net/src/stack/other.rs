@@ -65,19 +65,14 @@ impl Stack {
         }
         let Some(connection) = self.connections.get(&flow).map(Arc::clone) else { return };
         let mut inner = connection.lock();
-        // The beginning and the end of the stream have a number, too.
-        let under_way = 1..=inner.socket().send_queue() as u64 + 1;
-        let back = inner.sent_up_to.map(|end| u64::from(end.wrapping_sub(number)));
-        if !back.is_some_and(|back| under_way.contains(&back)) {
+        if !inner.corrections.is_under_way(number, &inner.snapshot()) {
             return;
         }
         match trouble {
             Trouble::TooLong(mtu) => {
                 let headers = if flow.local.is_ipv4() { 40 } else { 60 };
                 // No path has an MTU below 68 (RFC 791 §3.2), which a forger might name.
-                let limit = mtu.max(576) - headers;
-                let limit = limit.min(inner.longest_segment(self.outlet.now));
-                inner.segment_limit = Some((limit, self.outlet.now));
+                inner.corrections.path_takes(mtu.max(576) - headers, self.outlet.now);
             }
             Trouble::Unreachable if inner.state() == State::SynSent => {
                 inner.end = Some(End::Unreachable);

@@ -1,8 +1,7 @@
-use super::segments::{ACK, RST, SYN};
 use super::*;
+use crate::corrections::segment::{ACK, RST, SYN};
 use crate::incoming::Incoming;
 use crate::mailbox::Mailbox;
-use crate::outlet::maximum_segment_size;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use esp::datapath::{self, Datapath};
@@ -119,20 +118,19 @@ fn an_error_of_icmp_names_a_segment_that_is_under_way() {
         packet(ICMP, 0, 0, 0, upper)
     };
     let sent = ours.wrapping_sub(1);
+    let longest = |stack: &Stack| connection.lock().corrections.longest_segment(stack.outlet.now);
     for forged in [sent.wrapping_sub(2), ours, sent.wrapping_add(1 << 31)] {
         stack.take(&too_long(forged), VERIFIED);
-        assert_eq!(connection.lock().segment_limit, None);
+        assert_eq!(longest(&stack), 1200);
     }
     stack.take(&too_long(sent), VERIFIED);
-    let limit = |connection: &Connection| connection.lock().segment_limit.map(|(limit, _)| limit);
-    assert_eq!(limit(&connection), Some(640 - 40));
+    assert_eq!(longest(&stack), 640 - 40);
     // RFC 1191 §6.3
     let told = stack.outlet.now;
-    for (seconds, longest) in [(599, 640 - 40), (600, 1200)] {
+    for (seconds, octets) in [(599, 640 - 40), (600, 1200)] {
         stack.now_is(told + Duration::from_secs(seconds));
-        assert_eq!(connection.lock().longest_segment(stack.outlet.now), longest);
+        assert_eq!(longest(&stack), octets);
     }
-    assert_eq!(limit(&connection), None);
 }
 
 const PEER: u16 = 1025;
@@ -163,7 +161,7 @@ fn opened(stack: &mut Stack) -> (Arc<Connection>, u32) {
     let of_peer = |flow: &&Flow| flow.remote.port() == PEER;
     let flow = *stack.connections.keys().find(of_peer).expect("it has begun");
     let connection = Arc::clone(&stack.connections[&flow]);
-    let ours = connection.lock().sent_up_to.expect("the SYN is acknowledged");
+    let ours = connection.lock().corrections.sent_up_to().expect("the SYN is acknowledged");
     (connection, ours)
 }
 
@@ -332,16 +330,7 @@ fn a_syn_of_a_stranger_does_not_shorten_segments() {
         stack.take(&segment(seq, 0, SYN, Some(48)), VERIFIED);
         stack.send();
     }
-    assert_eq!(connection.lock().segment_len, 1200);
-}
-
-#[test]
-fn segments_carry_more_than_a_peer_may_ask_for() {
-    for (named, taken) in [(None, 536), (Some(0), 536), (Some(1), 48), (Some(1460), 1460)] {
-        let syn = segment(1, 0, SYN, named);
-        let parsed = packet::parse(&syn).expect("a packet");
-        assert_eq!(maximum_segment_size(parsed.upper(&syn)), taken, "{named:?}");
-    }
+    assert_eq!(connection.lock().corrections.longest_segment(stack.outlet.now), 1200);
 }
 
 #[test]

@@ -2,19 +2,23 @@
 //!
 //! smoltcp's timer waits for a second at least. Where a thousand connections share a path, each of them loses the end of
 //! a flight now and then, and those that wait for a second get less than half of the others. So this timer waits for a
-//! round trip and a fifth of a second, as hosts do, and has smoltcp's run out.
+//! round trip and a fifth of a second, as hosts do. When it runs out, smoltcp is told a later time than that of the stack,
+//! so that smoltcp's timer has run out, too.
 
 use crate::packet::is_later;
+use smoltcp::time::Duration as StackDuration;
 use std::time::{Duration, Instant};
 
 /// At least so much longer than a round trip: a peer may delay its acknowledgment so long.
 const LEAST: Duration = Duration::from_millis(200);
 /// It doubles up to this (RFC 6298 §2.5).
 const MOST: Duration = Duration::from_secs(60);
+/// smoltcp waits no longer before it sends again, or asks whether a closed window has opened.
+const LONGEST_TIMER: StackDuration = StackDuration::from_secs(60);
 
 /// The timer of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Retransmission {
+pub(super) struct Retransmission {
     /// The smoothed round trip and its variation; none before the first measurement.
     trip: Option<[Duration; 2]>,
     /// The segment whose round trip is measured: the number behind it, and when it left.
@@ -25,6 +29,8 @@ pub(crate) struct Retransmission {
     since: Option<Instant>,
     /// How often it has run out since the last measurement of a round trip (RFC 6298 §5.7).
     times: u32,
+    /// How far smoltcp's clock is ahead of that of the stack.
+    ahead: StackDuration,
 }
 
 impl Retransmission {
@@ -80,14 +86,21 @@ impl Retransmission {
         Some(self.since? + wait.saturating_mul(1 << self.times.min(16)).min(MOST))
     }
 
-    /// Returns `true` if it has run out, and starts it for twice the time (RFC 6298 §5.5 and §5.6).
+    /// If the timer has run out, has smoltcp's run out, and starts again for twice the time (RFC 6298 §5.5 and §5.6).
+    /// Returns `true` if it has.
     pub fn has_run_out(&mut self, now: Instant) -> bool {
         let has = self.runs_out().is_some_and(|at| at <= now);
         if has {
             self.times += 1;
+            self.ahead += LONGEST_TIMER;
             self.sent_again(now);
         }
         has
+    }
+
+    /// How far smoltcp's clock is ahead of that of the stack.
+    pub fn ahead(&self) -> StackDuration {
+        self.ahead
     }
 }
 
@@ -114,6 +127,8 @@ mod tests {
             now += milliseconds(wait);
             assert!(timer.has_run_out(now));
         }
+        // Each time, smoltcp's clock passes the longest wait of smoltcp's timer, and never goes back.
+        assert_eq!(timer.ahead(), LONGEST_TIMER * 3);
         for _ in 0..100 {
             now += MOST;
             assert!(timer.has_run_out(now));
@@ -128,6 +143,7 @@ mod tests {
         timer.acknowledged(3000, 3000, now + milliseconds(40));
         timer.sent(4000, now);
         assert_eq!(timer.runs_out(), Some(now + milliseconds(240)));
+        assert_eq!(timer.ahead(), LONGEST_TIMER * 103);
     }
 
     /// Of the path, for example, because the peer has moved.
