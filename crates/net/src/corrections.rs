@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 const MOST_PIECES: u32 = 32;
 /// The path of a connection may have changed by then, and longer segments are tried again (RFC 1191 §6.3, RFC 8201 §4).
 const PATH_MTU_AGE: Duration = Duration::from_secs(600);
-/// So far behind all that was sent no acknowledgment can be right.
+/// No acknowledgment that is so far behind all that was sent can be right.
 const NEVER_SENT: u32 = 1 << 30;
 
 /// smoltcp's socket at one moment.
@@ -73,8 +73,6 @@ pub(crate) struct Corrections {
     told: usize,
     /// The question that the peer has not answered, and the time since which it has not.
     asked: Option<(Question, Instant)>,
-    /// The number of the peer's last segment that only acknowledged.
-    acknowledged: Option<u32>,
     /// The sequence number behind all that was sent (RFC 9293 §3.3.1, SND.NXT).
     sent_up_to: Option<u32>,
     /// smoltcp sends octets again, and has not come to the last of them.
@@ -116,7 +114,6 @@ impl Corrections {
             read: 0,
             told: room,
             asked: None,
-            acknowledged: None,
             sent_up_to: None,
             rewound: false,
             retransmission: Retransmission::default(),
@@ -154,13 +151,13 @@ impl Corrections {
         self.hears(segment.seq, socket, now);
         let expected = self.renumbers(segment, socket);
         let whole = Delivery { seq: expected.unwrap_or(segment.seq), ..segment.delivery() };
-        if segment.flags & ACK != 0 {
-            self.acknowledges(segment, whole.seq, socket, now);
-        }
-        let pieces = segment.is_pure_ack().then(|| self.pieces(segment.ack, socket.queued));
+        let acknowledged = self.acknowledges(segment, whole.seq, socket, now);
+        let pieces = acknowledged
+            .filter(|_| segment.is_pure_ack())
+            .map(|before| self.pieces([before, segment.ack], socket.queued));
         // With the number before the expected one, a peer also asks whether this end lives.
-        let probe = expected.filter(|expected| is_later(*expected, segment.seq));
-        let probe = probe.map(|_| segment.delivery());
+        let asks = expected.is_some_and(|expected| is_later(expected, segment.seq));
+        let probe = asks.then_some(segment.delivery());
         let pieces = pieces.into_iter().flatten().map(move |ack| Delivery { ack, ..whole });
         pieces.chain([whole]).chain(probe)
     }
@@ -194,31 +191,42 @@ impl Corrections {
         (segment.is_pure_ack() && (is_behind || is_before)).then_some(expected)
     }
 
-    /// The segment acknowledges octets, and tells a window. smoltcp looks at neither in an older segment, nor in one that
-    /// goes too far.
-    fn acknowledges(&mut self, segment: &Segment<'_>, seq: u32, socket: &Snapshot, now: Instant) {
+    /// The segment may acknowledge octets, and tell a window. Returns the number that was acknowledged before. `None`: it
+    /// does not, its acknowledgment is old or wrong, or the segment is an older one or goes too far, so that smoltcp
+    /// does not look at it either.
+    fn acknowledges(
+        &mut self,
+        segment: &Segment<'_>,
+        seq: u32,
+        socket: &Snapshot,
+        now: Instant,
+    ) -> Option<u32> {
         let most = socket.capacity as u64;
         let is_acceptable = self.expected(socket).is_none_or(|expected| {
             let begins = seq.wrapping_sub(expected);
             let ends = begins.wrapping_add(segment.payload.unwrap_or(0));
             u64::from(begins) <= most || (1..=most).contains(&u64::from(ends))
         });
-        let Some(sent_up_to) = self.sent_up_to.filter(|_| is_acceptable) else { return };
-        if self.retransmission.acknowledged(segment.ack, sent_up_to, now) {
-            self.window_closed = segment.window == 0;
-        }
+        let counts = segment.flags & ACK != 0 && is_acceptable;
+        let sent_up_to = self.sent_up_to.filter(|_| counts)?;
+        let before = self.retransmission.acknowledged(segment.ack, sent_up_to, now)?;
+        self.window_closed = segment.window == 0;
+        Some(before)
     }
 
     /// An acknowledgment of many segments lets the congestion window grow by one (RFC 5681 §3.1), because without
     /// offload each few segments have one of their own. So it is given to smoltcp in pieces, as if it had come so
     /// (RFC 3465). The last piece is the acknowledgment itself.
-    fn pieces(&mut self, number: u32, queued: usize) -> impl Iterator<Item = u32> + use<> {
-        let before = self.acknowledged.replace(number).unwrap_or(number);
+    fn pieces(
+        &self,
+        [before, number]: [u32; 2],
+        queued: usize,
+    ) -> impl Iterator<Item = u32> + use<> {
         let covered = number.wrapping_sub(before);
         let in_flight = self.sent_up_to.map_or(0, |end| end.wrapping_sub(before));
         // Otherwise something else than the congestion window limits sending.
         let limits = u32::try_from(queued).unwrap_or(u32::MAX) > in_flight;
-        let pieces = match covered <= in_flight && limits {
+        let pieces = match limits {
             true => (covered / u32::from(self.segment_len)).min(MOST_PIECES),
             false => 0,
         };

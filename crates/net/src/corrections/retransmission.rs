@@ -47,12 +47,12 @@ impl Retransmission {
         self.since = self.since.map(|_| now);
     }
 
-    /// The peer has acknowledged all before this number, of octets up to another. Returns `false` for one that is older
-    /// than another acknowledgment, or that no octet had.
-    pub fn acknowledged(&mut self, number: u32, sent_up_to: u32, now: Instant) -> bool {
-        let is_old = self.acknowledged.is_some_and(|before| is_later(before, number));
-        if is_old || is_later(number, sent_up_to) {
-            return false;
+    /// The peer has acknowledged all before this number, of octets up to another. Returns the number that it had
+    /// acknowledged before. `None`: another acknowledgment is newer, or no octet had this number.
+    pub fn acknowledged(&mut self, number: u32, sent_up_to: u32, now: Instant) -> Option<u32> {
+        let before = self.acknowledged.unwrap_or(number);
+        if is_later(before, number) || is_later(number, sent_up_to) {
+            return None;
         }
         if self.acknowledged.replace(number) != Some(number) {
             self.since = (number != sent_up_to).then_some(now);
@@ -60,7 +60,7 @@ impl Retransmission {
                 self.measured(now.duration_since(left));
             }
         }
-        true
+        Some(before)
     }
 
     /// Returns `true` if it has run out twice: the peer may acknowledge nothing any more.
@@ -204,7 +204,7 @@ mod tests {
             [(u32::MAX, true), (u32::MAX - 1, false), (1001, false), (1 << 31, false)]
         {
             let taken = timer.acknowledged(number, 1000, begun + milliseconds(100));
-            assert_eq!(taken, is_right, "{number}");
+            assert_eq!(taken, is_right.then_some(u32::MAX), "{number}");
             assert_eq!(timer.runs_out(), runs_out, "{number}");
         }
         timer.acknowledged(500, 1000, begun + milliseconds(100));

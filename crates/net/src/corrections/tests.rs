@@ -192,6 +192,12 @@ fn an_acknowledgment_of_octets_that_were_never_sent_changes_nothing() {
         assert!(!subject.corrections.is_stalled(), "{beyond}");
         assert_eq!(subject.due_at(), due_at, "{beyond}");
     }
+    // Nor do those whose segment is not of this stream, or older than others.
+    let far = THEIRS.wrapping_add(1 << 30);
+    subject.arrives(&pure(far, OURS.wrapping_add(12_000)));
+    subject.arrives(&pure(THEIRS, OURS.wrapping_sub(1)));
+    // The right one still arrives in as many pieces as it covers segments.
+    assert_eq!(subject.arrives(&pure(THEIRS, OURS.wrapping_add(12_000))).len(), 10);
 }
 
 #[test]
