@@ -6,7 +6,8 @@ mod setup;
 use crate::guest::{Group, Kernel, Scenario, scenario};
 use crate::peer::{PATIENT, Peer, USERSPACE, World, endurance, gateway};
 use iked::Iked;
-use setup::{AES_CBC, Begun, CBC_256, Esp, Ike, Proof, Setup};
+use policy::{EspEncryption, Group as Method, IkeEncryption, Integrity, KeyBits, Prf};
+use setup::{AES_CBC, Begun, CBC_256, Esp, Ike, IkeAlgorithms, Proof, Setup};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -58,10 +59,10 @@ fn certify(method: &str, addresses: [&str; 2]) -> PathBuf {
 }
 
 fn scenarios() -> Vec<Scenario> {
-    let esp = |policy, iked| Esp { policy, iked };
     let by_iked = Setup { begun: Begun::ByIked, ..Setup::default() };
-    let sha1 = esp(["ESP_AES_CBC_128", "HMAC-SHA"], ["aes-128", "hmac-sha1"]);
-    let sha384 = esp(["ESP_AES_CBC_192", "HMAC-SHA2-384"], ["aes-192", "hmac-sha2-384"]);
+    let cbc = EspEncryption::AesCbc;
+    let sha1 = Esp::of(cbc(KeyBits::B128), Integrity::HmacSha1_96);
+    let sha384 = Esp::of(cbc(KeyBits::B192), Integrity::HmacSha2_384_192);
     let certificates = |method| Proof::Certificates(method);
     let table = [
         ("AES-CBC-256 with HMAC-SHA2-512, tunnel, begun by vpnd", Setup::default()),
@@ -148,49 +149,23 @@ fn from(setup: &Setup) -> String {
 
 /// Each suite of the IKE SA, one after the other.
 fn suites() {
-    let groups = [
-        ("2", "modp1024"),
-        ("5", "modp1536"),
-        ("14", "modp2048"),
-        ("15", "modp3072"),
-        ("16", "modp4096"),
-        ("19", "ecp256"),
-        ("20", "ecp384"),
-        ("21", "ecp521"),
-        ("31", "curve25519"),
-    ];
-    let cbc = |(number, name)| Ike {
-        policy: ["AES-CBC-256", "HMAC_SHA2_256", "PRF_HMAC_SHA2_256", number],
-        iked: ["aes-256", "hmac-sha2-256", "hmac-sha2-256", name],
-    };
+    let groups = Method::ALL.into_iter().filter(|group| group.row().openiked.is_some());
+    let (sha1, sha256) = (Integrity::HmacSha1_96, Integrity::HmacSha2_256_128);
+    let (sha384, sha512) = (Integrity::HmacSha2_384_192, Integrity::HmacSha2_512_256);
+    let with_mac =
+        |bits, mac, group| Ike::of(IkeEncryption::AesCbc(bits), Some(mac), Prf::of(mac), group);
+    let gcm = |bits, prf, group| Ike::of(IkeEncryption::AesGcm16(bits), None, prf, group);
     let ciphers = [
-        Ike {
-            policy: ["AES-GCM-16-256", "", "PRF_HMAC_SHA2_384", "20"],
-            iked: ["aes-256-gcm", "", "hmac-sha2-384", "ecp384"],
-        },
-        Ike {
-            policy: ["AES-GCM-16-128", "", "PRF_HMAC_SHA2_256", "31"],
-            iked: ["aes-128-gcm", "", "hmac-sha2-256", "curve25519"],
-        },
-        Ike {
-            policy: ["AES-CBC-128", "SHA", "PRF_HMAC_SHA1", "19"],
-            iked: ["aes-128", "hmac-sha1", "hmac-sha1", "ecp256"],
-        },
-        Ike {
-            policy: ["AES-CBC-192", "HMAC_SHA2_384", "PRF_HMAC_SHA2_384", "19"],
-            iked: ["aes-192", "hmac-sha2-384", "hmac-sha2-384", "ecp256"],
-        },
-        Ike {
-            policy: ["AES-CBC-256", "HMAC_SHA2_512", "PRF_HMAC_SHA2_512", "19"],
-            iked: ["aes-256", "hmac-sha2-512", "hmac-sha2-512", "ecp256"],
-        },
+        gcm(KeyBits::B256, Prf::HmacSha2_384, Method::Ecp384),
+        gcm(KeyBits::B128, Prf::HmacSha2_256, Method::Curve25519),
+        with_mac(KeyBits::B128, sha1, Method::Ecp256),
+        with_mac(KeyBits::B192, sha384, Method::Ecp256),
+        with_mac(KeyBits::B256, sha512, Method::Ecp256),
     ];
-    let all = groups.into_iter().map(cbc).chain(ciphers);
+    let all = groups.map(|group| with_mac(KeyBits::B256, sha256, group)).chain(ciphers);
     let world = Setup::default().world();
     for ike in all {
-        let [.., number] = ike.policy;
-        let [.., name] = ike.iked;
-        let setup = Setup { ike, pfs: [number, name], ..Setup::default() };
+        let setup = Setup { ike, pfs: ike.policy.group, ..Setup::default() };
         world.peer.load(&setup.configuration());
         world.vpnd.write_policy(&setup.policy());
         world.vpnd.ctl_ok(&["reload"]);
@@ -296,8 +271,15 @@ fn moves() {
 /// `vpnctl why` names the settings of OpenIKED that a refusal is about. If it refuses IKE_SA_INIT, it does not say what
 /// it is.
 fn refusals() {
-    let esp = Esp { iked: ["aes-128", "hmac-sha1"], ..CBC_256 };
-    let ike = Ike { iked: ["aes-128", "hmac-sha1", "hmac-sha1", "ecp256"], ..AES_CBC };
+    let sha1 = Integrity::HmacSha1_96;
+    let esp = Esp { iked: (EspEncryption::AesCbc(KeyBits::B128), sha1), ..CBC_256 };
+    let other = IkeAlgorithms {
+        encryption: IkeEncryption::AesCbc(KeyBits::B128),
+        integrity: Some(sha1),
+        prf: Prf::HmacSha1,
+        group: Method::Ecp256,
+    };
+    let ike = Ike { iked: other, ..AES_CBC };
     let cases = [
         (
             Setup { networks: ["10.2.9.0/24", "10.1.9.0/24"], ..Setup::default() },

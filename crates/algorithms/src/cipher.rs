@@ -102,6 +102,10 @@ pub enum Iv {
 pub struct CipherRow {
     /// Its name in logs, reports and JSON.
     pub name: &'static str,
+    /// Its name where it is measured and counted beside other functions of the crypto providers.
+    pub function: &'static str,
+    /// The name by which an operator chooses its provider; `None`: only one provider has it.
+    pub choice: Option<&'static str>,
     /// IANA's name of the transform.
     pub iana: &'static str,
     /// IANA's number of the transform.
@@ -150,6 +154,8 @@ pub struct CipherRow {
 
 const AES_GCM_256: CipherRow = CipherRow {
     name: "AES-GCM-16-256",
+    function: "AES-GCM-256",
+    choice: Some("aes-gcm-256"),
     iana: "ENCR_AES_GCM_16",
     number: 20,
     key_length: Some(KeyBits::B256),
@@ -175,6 +181,8 @@ const AES_GCM_256: CipherRow = CipherRow {
 
 const AES_GCM_192: CipherRow = CipherRow {
     name: "AES-GCM-16-192",
+    function: "AES-GCM-192",
+    choice: Some("aes-gcm-192"),
     key_length: Some(KeyBits::B192),
     ike: Some(IkeEncryption::AesGcm16(KeyBits::B192)),
     xml_esp: &["ESP_AES192_GCM_16"],
@@ -188,6 +196,8 @@ const AES_GCM_192: CipherRow = CipherRow {
 
 const AES_GCM_128: CipherRow = CipherRow {
     name: "AES-GCM-16-128",
+    function: "AES-GCM-128",
+    choice: Some("aes-gcm-128"),
     key_length: Some(KeyBits::B128),
     ike: Some(IkeEncryption::AesGcm16(KeyBits::B128)),
     xml_esp: &["ESP_AES128_GCM_16"],
@@ -201,6 +211,8 @@ const AES_GCM_128: CipherRow = CipherRow {
 
 const AES_GMAC_256: CipherRow = CipherRow {
     name: "NULL-AUTH-AES-GMAC-256",
+    function: "AES-GMAC-256",
+    choice: Some("aes-gmac-256"),
     iana: "ENCR_NULL_AUTH_AES_GMAC",
     number: 21,
     key_length: Some(KeyBits::B256),
@@ -226,6 +238,8 @@ const AES_GMAC_256: CipherRow = CipherRow {
 
 const AES_GMAC_192: CipherRow = CipherRow {
     name: "NULL-AUTH-AES-GMAC-192",
+    function: "AES-GMAC-192",
+    choice: Some("aes-gmac-192"),
     key_length: Some(KeyBits::B192),
     xml_esp: &["ESP_AES192_GMAC"],
     strongswan: &["aes192gmac"],
@@ -236,6 +250,8 @@ const AES_GMAC_192: CipherRow = CipherRow {
 
 const AES_GMAC_128: CipherRow = CipherRow {
     name: "NULL-AUTH-AES-GMAC-128",
+    function: "AES-GMAC-128",
+    choice: Some("aes-gmac-128"),
     key_length: Some(KeyBits::B128),
     xml_esp: &["ESP_AES128_GMAC"],
     strongswan: &["aes128gmac"],
@@ -246,6 +262,8 @@ const AES_GMAC_128: CipherRow = CipherRow {
 
 const AES_CBC_256: CipherRow = CipherRow {
     name: "AES-CBC-256",
+    function: "AES-CBC-256",
+    choice: Some("aes-cbc-256"),
     iana: "ENCR_AES_CBC",
     number: 12,
     key_length: Some(KeyBits::B256),
@@ -271,6 +289,8 @@ const AES_CBC_256: CipherRow = CipherRow {
 
 const AES_CBC_192: CipherRow = CipherRow {
     name: "AES-CBC-192",
+    function: "AES-CBC-192",
+    choice: Some("aes-cbc-192"),
     key_length: Some(KeyBits::B192),
     ike: Some(IkeEncryption::AesCbc(KeyBits::B192)),
     xml_esp: &["ESP_AES_CBC_192", "ESP_AES_192", "ESP_AES192_CBC", "ESP_AES192"],
@@ -284,6 +304,8 @@ const AES_CBC_192: CipherRow = CipherRow {
 
 const AES_CBC_128: CipherRow = CipherRow {
     name: "AES-CBC-128",
+    function: "AES-CBC-128",
+    choice: Some("aes-cbc-128"),
     key_length: Some(KeyBits::B128),
     ike: Some(IkeEncryption::AesCbc(KeyBits::B128)),
     xml_esp: &["ESP_AES_CBC_128", "ESP_AES_128", "ESP_AES128_CBC", "ESP_AES128"],
@@ -297,6 +319,8 @@ const AES_CBC_128: CipherRow = CipherRow {
 
 const TRIPLE_DES_CBC: CipherRow = CipherRow {
     name: "3DES-CBC",
+    function: "3DES-CBC",
+    choice: None,
     iana: "ENCR_3DES",
     number: 3,
     key_length: None,
@@ -322,6 +346,7 @@ const TRIPLE_DES_CBC: CipherRow = CipherRow {
 
 const DES_CBC: CipherRow = CipherRow {
     name: "DES-CBC",
+    function: "DES-CBC",
     iana: "ENCR_DES",
     number: 2,
     xml_esp: &["ESP_DES"],
@@ -336,6 +361,8 @@ const DES_CBC: CipherRow = CipherRow {
 
 const CHACHA20_POLY1305: CipherRow = CipherRow {
     name: "CHACHA20-POLY1305",
+    function: "ChaCha20-Poly1305",
+    choice: Some("chacha20-poly1305"),
     iana: "ENCR_CHACHA20_POLY1305",
     number: 28,
     key_length: None,
@@ -361,6 +388,8 @@ const CHACHA20_POLY1305: CipherRow = CipherRow {
 
 const NULL: CipherRow = CipherRow {
     name: "NULL",
+    function: "NULL",
+    choice: None,
     iana: "ENCR_NULL",
     number: 11,
     key_length: None,

@@ -10,6 +10,7 @@ macro_rules! rows {
                 [$(Self::$variant $(($argument))?),+];
 
             /// Everything that is known about it.
+            #[inline]
             pub const fn row(self) -> &'static $row {
                 match self {
                     $(Self::$variant $(($argument))? => const { &$constant },)+

@@ -3,7 +3,8 @@
 //! The columns are those that every version reads; one that does not know a name in a table reads nothing of it.
 
 use ike::key_log::{DirectionKeys, EspKeys, IkeKeys, LoggedKeys, Sink};
-use policy::{IkeEncryption, Integrity, Secret};
+use policy::{Integrity, Protection, Secret};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -141,22 +142,11 @@ struct Unknown(String);
 
 fn ike_line(keys: &IkeKeys) -> Result<Secret, Unknown> {
     let suite = &keys.suite;
-    let encryption = match suite.encryption {
-        IkeEncryption::AesGcm16(bits) => format!("AES-GCM-{bits} with 16 octet ICV [RFC5282]"),
-        IkeEncryption::AesCbc(bits) => format!("AES-CBC-{bits} [RFC3602]"),
-        IkeEncryption::ChaCha20Poly1305 => return Err(Unknown(suite.to_string())),
-    };
-    let integrity = match suite.integrity {
-        None => "NONE [RFC4306]",
-        Some(Integrity::HmacMd5_96) => "HMAC_MD5_96 [RFC2403]",
-        Some(Integrity::HmacSha1_96) => "HMAC_SHA1_96 [RFC2404]",
-        Some(Integrity::HmacSha2_256_128) => "HMAC_SHA2_256_128 [RFC4868]",
-        Some(Integrity::HmacSha2_384_192) => "HMAC_SHA2_384_192 [RFC4868]",
-        Some(Integrity::HmacSha2_512_256) => "HMAC_SHA2_512_256 [RFC4868]",
-        Some(Integrity::AesXcbc96 | Integrity::AesCmac96) => {
-            "ANY 96-bits of Authentication [No Checking]"
-        }
-    };
+    let unknown = || Unknown(suite.to_string());
+    let encryption = suite.encryption.row().wireshark_ike.ok_or_else(unknown)?;
+    let integrity = suite.integrity.map_or("NONE [RFC4306]", |integrity| {
+        integrity.row().wireshark_ike.unwrap_or("ANY 96-bits of Authentication [No Checking]")
+    });
     let (initiator, responder) = (&keys.initiator, &keys.responder);
     let mut line = String::with_capacity(LINE);
     let _ = write!(line, "{},{},", keys.initiator_spi, keys.responder_spi);
@@ -173,25 +163,18 @@ fn ike_line(keys: &IkeKeys) -> Result<Secret, Unknown> {
 
 /// The SPI is enough to find the SA: addresses are others in front of a NAT, and change.
 fn esp_line(keys: &EspKeys) -> Result<Secret, Unknown> {
-    use ::crypto::Suite;
-    let mac = |integrity| match integrity {
+    let unknown = || Unknown(keys.suite.to_string());
+    let Protection::Esp { encryption, integrity } = keys.suite.protection() else {
+        return Err(unknown());
+    };
+    let encryption = encryption.row().wireshark_esp.ok_or_else(unknown)?;
+    let integrity = integrity.map_or(Cow::Borrowed("NULL"), |integrity| {
         // The ICV covers the upper half of the sequence number, which these columns have no place for.
-        i if keys.esn => unchecked(i),
-        Integrity::HmacMd5_96 => "HMAC-MD5-96 [RFC2403]",
-        Integrity::HmacSha1_96 => "HMAC-SHA-1-96 [RFC2404]",
-        Integrity::HmacSha2_256_128 => "HMAC-SHA-256-128 [RFC4868]",
-        Integrity::HmacSha2_384_192 => "HMAC-SHA-384-192 [RFC4868]",
-        Integrity::HmacSha2_512_256 => "HMAC-SHA-512-256 [RFC4868]",
-        Integrity::AesXcbc96 | Integrity::AesCmac96 => unchecked(integrity),
-    };
-    let (encryption, integrity) = match keys.suite {
-        Suite::AesGcm16(_) => ("AES-GCM with 16 octet ICV [RFC4106]", "NULL"),
-        Suite::AesCbcMac(_, integrity) => ("AES-CBC [RFC3602]", mac(integrity)),
-        Suite::NullMac(integrity) => ("NULL", mac(integrity)),
-        Suite::ChaCha20Poly1305 | Suite::AesGmac(_) | Suite::DesCbcMac(..) | Suite::Ah(_) => {
-            return Err(Unknown(keys.suite.to_string()));
+        match integrity.row().wireshark_esp.filter(|_| !keys.esn) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(unchecked(integrity)),
         }
-    };
+    });
     let version = if matches!(keys.source, IpAddr::V4(_)) { "IPv4" } else { "IPv6" };
     let DirectionKeys { encryption: key, integrity: mac_key } = &keys.keys;
     let mut line = String::with_capacity(LINE);
@@ -204,16 +187,8 @@ fn esp_line(keys: &EspKeys) -> Result<Secret, Unknown> {
 }
 
 /// An ICV of the same length that is not checked.
-fn unchecked(integrity: Integrity) -> &'static str {
-    match integrity {
-        Integrity::HmacMd5_96
-        | Integrity::HmacSha1_96
-        | Integrity::AesXcbc96
-        | Integrity::AesCmac96 => "ANY 96 bit authentication [no checking]",
-        Integrity::HmacSha2_256_128 => "ANY 128 bit authentication [no checking]",
-        Integrity::HmacSha2_384_192 => "ANY 192 bit authentication [no checking]",
-        Integrity::HmacSha2_512_256 => "ANY 256 bit authentication [no checking]",
-    }
+fn unchecked(integrity: Integrity) -> String {
+    format!("ANY {} bit authentication [no checking]", integrity.row().icv_len * 8)
 }
 
 fn quoted_key(line: &mut String, key: &Secret) {

@@ -13,7 +13,7 @@ use policy::{
     AdditionalKe, ChildProposal, Group, IkeEncryption, IkeProposal, Lifetime, MAX_PROPOSALS, Pfs,
     Prf, Protection,
 };
-use words::{Cipher, Lists, Phase, lists, push};
+use words::{Lists, Phase, lists, push};
 
 pub(super) use fit::fits_one_offer;
 
@@ -84,12 +84,7 @@ fn complete(lists: &mut Lists, text: &str, value: &Value, report: &mut Report) {
 }
 
 fn ike_proposal(mut lists: Lists, additional: &[AdditionalKe]) -> Option<Vec<IkeProposal>> {
-    let encryption = lists.ciphers.iter().filter_map(|cipher| match cipher {
-        Cipher::Cbc(bits) => Some(IkeEncryption::AesCbc(*bits)),
-        Cipher::Gcm(bits) => Some(IkeEncryption::AesGcm16(*bits)),
-        Cipher::ChaCha => Some(IkeEncryption::ChaCha20Poly1305),
-        Cipher::Gmac(_) | Cipher::Null => None,
-    });
+    let encryption = lists.ciphers.iter().filter_map(|cipher| cipher.row().ike);
     let (aead, other): (Vec<_>, Vec<_>) = encryption.partition(|encryption| encryption.is_aead());
     if lists.prf.is_empty() {
         for integrity in &lists.integrity {

@@ -1,8 +1,8 @@
 //! Instructions of this CPU that are made for cryptography, and which of them a provider takes for what.
 
 use crate::function::Function;
-use crate::mac;
 use crate::provider::Provider;
+use algorithms::Instructions;
 use std::collections::BTreeSet;
 
 mod power;
@@ -121,50 +121,35 @@ fn candidates(
     provider: Provider,
     function: Function,
 ) -> &'static [&'static [&'static str]] {
+    let kind = function.instructions();
     match (architecture, provider) {
-        (Architecture::X86_64, provider) => x86_64(provider, function),
-        (Architecture::Aarch64, _) => aarch64(function),
-        (Architecture::Ppc64le, Provider::AwsLc) => power::by_aws_lc(function),
+        (Architecture::X86_64, provider) => x86_64(provider, kind),
+        (Architecture::Aarch64, _) => aarch64(kind),
+        (Architecture::Ppc64le, Provider::AwsLc) => power::by_aws_lc(kind),
         // ring has no assembly for POWER, and neither has any for System z.
         (Architecture::Ppc64le | Architecture::S390x | Architecture::Other, _) => &[],
     }
 }
 
-fn x86_64(provider: Provider, function: Function) -> &'static [&'static [&'static str]] {
-    match function {
-        Function::AesGcm(_) | Function::AesGmac(_) if provider == Provider::Ring => {
+fn x86_64(provider: Provider, kind: Instructions) -> &'static [&'static [&'static str]] {
+    match kind {
+        Instructions::AesGcm if provider == Provider::Ring => {
             &[&["VAES", "VPCLMULQDQ", "AVX2"], &["AES-NI", "PCLMULQDQ"]]
         }
-        Function::AesGcm(_) | Function::AesGmac(_) => {
-            &[&["VAES", "VPCLMULQDQ", "AVX-512"], &["AES-NI", "PCLMULQDQ"]]
-        }
-        Function::AesCbc(_) | Function::Mac(mac::Algorithm::AesXcbc | mac::Algorithm::AesCmac) => {
-            &[&["AES-NI"]]
-        }
-        Function::Mac(mac::Algorithm::HmacSha1 | mac::Algorithm::HmacSha2_256) => &[&["SHA-NI"]],
-        Function::ChaCha20Poly1305
-        | Function::DesCbc(_)
-        | Function::Mac(
-            mac::Algorithm::HmacMd5 | mac::Algorithm::HmacSha2_384 | mac::Algorithm::HmacSha2_512,
-        ) => &[],
+        Instructions::AesGcm => &[&["VAES", "VPCLMULQDQ", "AVX-512"], &["AES-NI", "PCLMULQDQ"]],
+        Instructions::Aes => &[&["AES-NI"]],
+        Instructions::Sha => &[&["SHA-NI"]],
+        Instructions::Sha512 | Instructions::None => &[],
     }
 }
 
-fn aarch64(function: Function) -> &'static [&'static [&'static str]] {
-    match function {
-        Function::AesGcm(_) | Function::AesGmac(_) => &[&["ARMv8 AES", "ARMv8 PMULL"]],
-        Function::AesCbc(_) | Function::Mac(mac::Algorithm::AesXcbc | mac::Algorithm::AesCmac) => {
-            &[&["ARMv8 AES"]]
-        }
-        Function::Mac(mac::Algorithm::HmacSha1 | mac::Algorithm::HmacSha2_256) => {
-            &[&["ARMv8 SHA2"]]
-        }
-        Function::Mac(mac::Algorithm::HmacSha2_384 | mac::Algorithm::HmacSha2_512) => {
-            &[&["ARMv8 SHA512"]]
-        }
-        Function::ChaCha20Poly1305
-        | Function::DesCbc(_)
-        | Function::Mac(mac::Algorithm::HmacMd5) => &[],
+fn aarch64(kind: Instructions) -> &'static [&'static [&'static str]] {
+    match kind {
+        Instructions::AesGcm => &[&["ARMv8 AES", "ARMv8 PMULL"]],
+        Instructions::Aes => &[&["ARMv8 AES"]],
+        Instructions::Sha => &[&["ARMv8 SHA2"]],
+        Instructions::Sha512 => &[&["ARMv8 SHA512"]],
+        Instructions::None => &[],
     }
 }
 
@@ -257,7 +242,8 @@ fn hidden(value: &str) -> BTreeSet<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::KeyBits;
+    use crate::mac;
+    use policy::{EspEncryption, KeyBits};
 
     #[test]
     fn nothing_is_accelerated_without_instructions_and_nothing_ever_by_the_portable_provider() {
@@ -272,7 +258,7 @@ mod tests {
 
     #[test]
     fn only_instructions_that_a_provider_has_code_for_accelerate() {
-        let gcm = Function::AesGcm(KeyBits::B256);
+        let gcm = Function::Cipher(EspEncryption::AesGcm16(KeyBits::B256));
         let power = Cpu::of(Architecture::Ppc64le, &[power::VECTOR_CRYPTO]);
         assert_eq!(power.instructions(Provider::AwsLc, gcm), [power::VECTOR_CRYPTO]);
         assert!(power.instructions(Provider::Ring, gcm).is_empty());
@@ -287,13 +273,19 @@ mod tests {
 
     #[test]
     fn the_best_instructions_that_are_there_are_taken() {
-        let gcm = Function::AesGcm(KeyBits::B256);
+        let gcm = Function::Cipher(EspEncryption::AesGcm16(KeyBits::B256));
         let with = |instructions: &[&'static str]| Cpu::of(Architecture::X86_64, instructions);
         let old = with(&["AES-NI", "PCLMULQDQ"]);
         assert_eq!(old.instructions(Provider::AwsLc, gcm), ["AES-NI", "PCLMULQDQ"]);
         let half = with(&["AES-NI"]);
         assert!(half.instructions(Provider::AwsLc, gcm).is_empty());
-        assert_eq!(half.instructions(Provider::AwsLc, Function::AesCbc(KeyBits::B128)), ["AES-NI"]);
+        assert_eq!(
+            half.instructions(
+                Provider::AwsLc,
+                Function::Cipher(EspEncryption::AesCbc(KeyBits::B128))
+            ),
+            ["AES-NI"]
+        );
         let new = with(&["AES-NI", "PCLMULQDQ", "VAES", "VPCLMULQDQ", "AVX2"]);
         assert_eq!(new.instructions(Provider::AwsLc, gcm), ["AES-NI", "PCLMULQDQ"]);
         assert_eq!(new.instructions(Provider::Ring, gcm), ["VAES", "VPCLMULQDQ", "AVX2"]);

@@ -2,22 +2,15 @@
 
 use crate::mac;
 use crate::suite::{Suite, mac_of};
-use policy::{AhIntegrity, DesKeys, Integrity, KeyBits};
+use algorithms::Instructions;
+use policy::{AhIntegrity, EspEncryption, Integrity, Protection};
 use std::fmt;
 
 /// A cryptographic function: one of them works on a packet, or a cipher and a MAC do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Function {
-    /// AES in Galois/Counter Mode.
-    AesGcm(KeyBits),
-    /// AES-GMAC: Galois/Counter Mode for integrity alone.
-    AesGmac(KeyBits),
-    /// AES in Cipher Block Chaining mode.
-    AesCbc(KeyBits),
-    /// DES in Cipher Block Chaining mode; only with the feature `legacy`.
-    DesCbc(DesKeys),
-    /// ChaCha20 with Poly1305.
-    ChaCha20Poly1305,
+    /// A cipher, which may protect integrity, too.
+    Cipher(EspEncryption),
     /// A message authentication code.
     Mac(mac::Algorithm),
 }
@@ -25,45 +18,63 @@ pub enum Function {
 impl Function {
     /// All of them, in the order of reports.
     pub fn all() -> impl Iterator<Item = Self> {
-        let bits = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
-        let legacy = [DesKeys::Three, DesKeys::One].map(Self::DesCbc).into_iter();
-        let legacy = legacy.filter(|_| cfg!(feature = "legacy"));
-        let ciphers = [Self::AesGcm, Self::AesGmac, Self::AesCbc].into_iter();
-        ciphers
-            .flat_map(move |function| bits.map(function))
-            .chain(legacy)
-            .chain([Self::ChaCha20Poly1305])
-            .chain(mac::Algorithm::ALL.map(Self::Mac))
+        let is_here = |cipher: &EspEncryption| {
+            does_something(*cipher) && (cfg!(feature = "legacy") || !cipher.is_weak())
+        };
+        let mut ciphers: Vec<_> = EspEncryption::ALL.into_iter().filter(is_here).collect();
+        ciphers.sort();
+        ciphers.into_iter().map(Self::Cipher).chain(mac::Algorithm::ALL.map(Self::Mac))
     }
 
     /// A suite in which it works, to try it with; a MAC works there by itself.
     pub fn suite(self) -> Suite {
+        let protection = match self {
+            Self::Cipher(cipher) if cipher.is_aead() => Protection::aead(cipher),
+            Self::Cipher(cipher) => {
+                Protection::encrypt_and_mac(cipher, Integrity::HmacSha2_256_128)
+            }
+            Self::Mac(algorithm) => {
+                Protection::encrypt_and_mac(EspEncryption::Null, integrity_of(algorithm))
+            }
+        };
+        Suite::of(protection).expect("a cipher that needs a MAC has one, and no other has")
+    }
+
+    /// The processor's instructions that are made for it.
+    pub(crate) fn instructions(self) -> Instructions {
         match self {
-            Self::AesGcm(bits) => Suite::AesGcm16(bits),
-            Self::AesGmac(bits) => Suite::AesGmac(bits),
-            Self::AesCbc(bits) => Suite::AesCbcMac(bits, Integrity::HmacSha2_256_128),
-            Self::DesCbc(keys) => Suite::DesCbcMac(keys, Integrity::HmacSha2_256_128),
-            Self::ChaCha20Poly1305 => Suite::ChaCha20Poly1305,
-            Self::Mac(algorithm) => Suite::NullMac(integrity_of(algorithm)),
+            Self::Cipher(cipher) => cipher.row().instructions,
+            Self::Mac(algorithm) => integrity_of(algorithm).row().instructions,
         }
     }
+
+    /// The name by which an operator chooses its provider.
+    pub(crate) fn choice(self) -> Option<&'static str> {
+        match self {
+            Self::Cipher(cipher) => cipher.row().choice,
+            Self::Mac(_) => None,
+        }
+    }
+}
+
+/// Returns `true` unless it is NULL, which has no key.
+fn does_something(cipher: EspEncryption) -> bool {
+    cipher.row().key_len > 0
 }
 
 impl Suite {
     /// The functions that work on each packet.
     pub fn functions(self) -> impl Iterator<Item = Function> {
-        let mac = |integrity| Function::Mac(mac_of(integrity));
-        let (first, second) = match self {
-            Self::AesGcm16(bits) => (Function::AesGcm(bits), None),
-            Self::AesCbcMac(bits, integrity) => (Function::AesCbc(bits), Some(mac(integrity))),
-            Self::DesCbcMac(keys, integrity) => (Function::DesCbc(keys), Some(mac(integrity))),
-            Self::ChaCha20Poly1305 => (Function::ChaCha20Poly1305, None),
-            Self::AesGmac(bits) => (Function::AesGmac(bits), None),
-            Self::NullMac(integrity) => (mac(integrity), None),
-            Self::Ah(AhIntegrity::AesGmac(bits)) => (Function::AesGmac(bits), None),
-            Self::Ah(AhIntegrity::Mac(integrity)) => (mac(integrity), None),
+        let (cipher, integrity) = match self.protection() {
+            Protection::Esp { encryption, integrity } => (Some(encryption), integrity),
+            Protection::Ah(AhIntegrity::AesGmac(bits)) => {
+                (Some(EspEncryption::AesGmac(bits)), None)
+            }
+            Protection::Ah(AhIntegrity::Mac(integrity)) => (None, Some(integrity)),
         };
-        [Some(first), second].into_iter().flatten()
+        let cipher = cipher.filter(|cipher| does_something(*cipher)).map(Function::Cipher);
+        let mac = integrity.map(|integrity| Function::Mac(mac_of(integrity)));
+        cipher.into_iter().chain(mac)
     }
 }
 
@@ -82,11 +93,7 @@ fn integrity_of(algorithm: mac::Algorithm) -> Integrity {
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AesGcm(bits) => write!(f, "AES-GCM-{bits}"),
-            Self::AesGmac(bits) => write!(f, "AES-GMAC-{bits}"),
-            Self::AesCbc(bits) => write!(f, "AES-CBC-{bits}"),
-            Self::DesCbc(keys) => write!(f, "{keys}-CBC"),
-            Self::ChaCha20Poly1305 => f.write_str("ChaCha20-Poly1305"),
+            Self::Cipher(cipher) => f.write_str(cipher.row().function),
             Self::Mac(algorithm) => algorithm.fmt(f),
         }
     }
@@ -112,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_cipher_with_a_mac_is_two_functions() {
-        let suite = Suite::AesCbcMac(KeyBits::B128, Integrity::HmacSha2_256_128);
+        let suite = Suite::AesCbcMac(policy::KeyBits::B128, Integrity::HmacSha2_256_128);
         let names: Vec<_> = suite.functions().map(|f| f.to_string()).collect();
         assert_eq!(names, ["AES-CBC-128", "HMAC-SHA2-256"]);
     }

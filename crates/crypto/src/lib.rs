@@ -52,7 +52,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | How is a cipher added, and which lengths and names has it? | `suite.rs`, `name.rs` |
+//! | How is a cipher added, and which lengths and names has it? | `suite.rs`, `crates/algorithms` |
 //! | Which octets are authenticated but not encrypted? | `cipher.rs` |
 //! | How is a MAC added? | `mac.rs`, `mac/` |
 //! | How is a provider added? What does it lack? | `provider.rs`, and a file beside `aws_lc.rs` and `ring.rs` |
@@ -116,6 +116,7 @@ mod suite;
 mod with_mac;
 mod work;
 
+pub use algorithms::Iv;
 pub use choice::{Algorithm, Choice, NoSuchAlgorithm, NoSuchProvider};
 pub use cipher::{Aad, Cipher, Forged};
 pub use cpu::{Cpu, HIDING, HIDING_ALL, Processor};

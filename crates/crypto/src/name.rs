@@ -1,20 +1,8 @@
 //! Suites by the names that configurations and commands have for them.
 
 use crate::suite::Suite;
-use policy::{AhIntegrity, DesKeys, Integrity, KeyBits};
+use policy::{AhIntegrity, EspEncryption, Integrity, Protection};
 use std::str::FromStr;
-
-const BITS: [KeyBits; 3] = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
-
-const INTEGRITY: [Integrity; 7] = [
-    Integrity::HmacMd5_96,
-    Integrity::HmacSha1_96,
-    Integrity::HmacSha2_256_128,
-    Integrity::HmacSha2_384_192,
-    Integrity::HmacSha2_512_256,
-    Integrity::AesXcbc96,
-    Integrity::AesCmac96,
-];
 
 /// The name is none of a [`Suite`].
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,15 +17,15 @@ policy::readable_debug!(NoSuchSuite);
 impl Suite {
     /// Every suite there is.
     pub fn all() -> impl Iterator<Item = Self> {
-        let aead = BITS.into_iter().flat_map(|bits| [Self::AesGcm16(bits), Self::AesGmac(bits)]);
-        let gmac = BITS.map(|bits| Self::Ah(AhIntegrity::AesGmac(bits)));
-        let with_mac = INTEGRITY.into_iter().flat_map(|mac| {
-            let cbc = BITS.map(|bits| Self::AesCbcMac(bits, mac));
-            let des = [DesKeys::One, DesKeys::Three].map(|keys| Self::DesCbcMac(keys, mac));
-            let alone = [Self::NullMac(mac), Self::Ah(AhIntegrity::Mac(mac))];
-            cbc.into_iter().chain(des).chain(alone)
+        let esp = EspEncryption::ALL.into_iter().flat_map(|encryption| -> Vec<Protection> {
+            match encryption.is_aead() {
+                true => vec![Protection::aead(encryption)],
+                false => {
+                    Integrity::ALL.map(|mac| Protection::encrypt_and_mac(encryption, mac)).into()
+                }
+            }
         });
-        aead.chain([Self::ChaCha20Poly1305]).chain(gmac).chain(with_mac)
+        esp.chain(AhIntegrity::all().map(Protection::Ah)).filter_map(Self::of)
     }
 }
 

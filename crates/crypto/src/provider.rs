@@ -11,7 +11,7 @@ use crate::portable;
 #[cfg(feature = "ring")]
 use crate::ring;
 use crate::suite::Suite;
-use policy::{KeyBits, Secret};
+use policy::{Protection, Secret};
 use std::fmt;
 
 /// A library that implements the ciphers. The default is the first of them that is built.
@@ -98,19 +98,16 @@ impl Provider {
 
     /// Returns `true` if the provider has the suite.
     pub fn supports(self, suite: Suite) -> bool {
-        self.is_built()
-            && (cfg!(feature = "legacy") || !matches!(suite, Suite::DesCbcMac(..)))
-            && !matches!(
-                (self, suite.cipher()),
-                (
-                    Self::Ring,
-                    Suite::AesGcm16(KeyBits::B192)
-                        | Suite::AesGmac(KeyBits::B192)
-                        | Suite::AesCbcMac(..)
-                        | Suite::DesCbcMac(..)
-                        | Suite::NullMac(_)
-                )
-            )
+        let is_weak = matches!(
+            suite.protection(),
+            Protection::Esp { encryption, .. } if encryption.is_weak()
+        );
+        let has_code = match self {
+            #[cfg(feature = "ring")]
+            Self::Ring => ring::algorithm(suite.cipher()).is_some(),
+            _ => true,
+        };
+        self.is_built() && (cfg!(feature = "legacy") || !is_weak) && has_code
     }
 
     /// Makes one direction's cipher from [`Suite::key_material_len`] octets.

@@ -7,22 +7,27 @@ use crate::suite::Suite;
 use ::ring::aead::{self, Aad, LessSafeKey, Tag, UnboundKey};
 use policy::KeyBits;
 
+/// ring's algorithm for a suite; `None`: ring does not have it.
+pub(super) fn algorithm(suite: Suite) -> Option<&'static aead::Algorithm> {
+    match suite {
+        Suite::ChaCha20Poly1305 => Some(&aead::CHACHA20_POLY1305),
+        Suite::AesGcm16(KeyBits::B128) | Suite::AesGmac(KeyBits::B128) => Some(&aead::AES_128_GCM),
+        Suite::AesGcm16(KeyBits::B256) | Suite::AesGmac(KeyBits::B256) => Some(&aead::AES_256_GCM),
+        _ => None,
+    }
+}
+
 /// The cipher of a suite; `key_material` has [`Suite::key_material_len`] octets.
 pub(super) fn cipher(suite: Suite, key_material: &[u8]) -> Box<dyn Cipher> {
-    let aead = |algorithm| {
-        Aead::new(key_material, |key| {
-            LessSafeKey::new(
-                UnboundKey::new(algorithm, key).expect("the length of the key was checked"),
-            )
-        })
-    };
+    let algorithm = algorithm(suite).expect("ring is not asked for a suite that it lacks");
+    let aead = Aead::new(key_material, |key| {
+        LessSafeKey::new(
+            UnboundKey::new(algorithm, key).expect("the length of the key was checked"),
+        )
+    });
     match suite {
-        Suite::ChaCha20Poly1305 => Box::new(aead(&aead::CHACHA20_POLY1305)),
-        Suite::AesGcm16(KeyBits::B128) => Box::new(aead(&aead::AES_128_GCM)),
-        Suite::AesGcm16(KeyBits::B256) => Box::new(aead(&aead::AES_256_GCM)),
-        Suite::AesGmac(KeyBits::B128) => Box::new(Gmac::new(aead(&aead::AES_128_GCM))),
-        Suite::AesGmac(KeyBits::B256) => Box::new(Gmac::new(aead(&aead::AES_256_GCM))),
-        _ => unreachable!("ring is not asked for a suite that it lacks"),
+        Suite::AesGmac(_) => Box::new(Gmac::new(aead)),
+        _ => Box::new(aead),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Suites: the algorithms that protect the packets of one SA, with their lengths.
 //!
-//! A new cipher needs its value with its row in `crates/algorithms/src/cipher.rs`, its lengths here, its code in `provider.rs`, its
-//! names in `name.rs` and `choice.rs`, and its counter in `function.rs`. For IKE it goes into
-//! `crates/ike/src/negotiation/proposal.rs`, for the kernel into `crates/xfrm/src/algorithm.rs`, and for ESP into
-//! `fill_iv` in `crates/esp/src/outbound.rs`. The compiler does not check two lists: `counts_nonces` in
-//! `crates/esp/src/manual.rs`, which decides about nonce reuse, and `obstacle` in `crates/xfrm/src/placement/steps.rs`.
-//! A new MAC needs its algorithm in `mac.rs`, and the ICV cut from it in `mac_of`.
+//! A new cipher needs its value with its row in `crates/algorithms/src/cipher.rs`, its variant here, in three places that
+//! the compiler names, and its code in each provider that has it: `aws_lc.rs`, `portable.rs`, `ring.rs`. Everything else
+//! reads the row. A new MAC needs its row in `crates/algorithms/src/integrity.rs`, its algorithm in `mac.rs`, and the
+//! pair of both in `mac_of`.
 
 use crate::mac;
+use algorithms::{CipherRow, Iv};
 use policy::{AhIntegrity, DesKeys, EspEncryption, Integrity, KeyBits, Protection};
 use std::fmt;
 
@@ -63,65 +62,97 @@ impl Suite {
         }
     }
 
-    /// Octets of key material one direction takes from KEYMAT: key and salt (RFC 4106 §8.1, RFC 4543 §5.4, RFC 7634
-    /// §2), or cipher key and then integrity key (RFC 7296 §2.17).
-    pub fn key_material_len(self) -> usize {
+    /// The protocol and the algorithms: the other direction of [`Suite::of`].
+    #[inline]
+    pub const fn protection(self) -> Protection {
         match self {
-            Self::AesGcm16(k) | Self::AesGmac(k) => k.octets() + 4,
-            Self::ChaCha20Poly1305 => 32 + 4,
-            Self::NullMac(i) => integrity_key_len(i),
-            Self::AesCbcMac(k, i) => k.octets() + integrity_key_len(i),
-            Self::DesCbcMac(k, i) => k.octets() + integrity_key_len(i),
-            Self::Ah(_) => self.cipher().key_material_len(),
+            Self::AesGcm16(bits) => Protection::aead(EspEncryption::AesGcm16(bits)),
+            Self::AesCbcMac(bits, mac) => {
+                Protection::encrypt_and_mac(EspEncryption::AesCbc(bits), mac)
+            }
+            Self::ChaCha20Poly1305 => Protection::aead(EspEncryption::ChaCha20Poly1305),
+            Self::AesGmac(bits) => Protection::aead(EspEncryption::AesGmac(bits)),
+            Self::NullMac(mac) => Protection::encrypt_and_mac(EspEncryption::Null, mac),
+            Self::DesCbcMac(keys, mac) => {
+                Protection::encrypt_and_mac(EspEncryption::DesCbc(keys), mac)
+            }
+            Self::Ah(integrity) => Protection::Ah(integrity),
         }
     }
 
-    /// Octets of the IV that travels in the packet.
-    pub fn iv_len(self) -> usize {
+    /// The cipher, with a key of any length, for lengths that do not depend on that: packets need them.
+    #[inline]
+    const fn form(self) -> &'static CipherRow {
         match self {
-            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) | Self::DesCbcMac(..) => {
-                8
+            Self::AesGcm16(_) | Self::Ah(AhIntegrity::AesGmac(_)) => {
+                const { EspEncryption::AesGcm16(KeyBits::B128).row() }
             }
-            Self::AesCbcMac(..) => 16,
-            Self::NullMac(_) => 0,
-            Self::Ah(_) => self.cipher().iv_len(),
+            Self::AesCbcMac(..) => const { EspEncryption::AesCbc(KeyBits::B128).row() },
+            Self::ChaCha20Poly1305 => const { EspEncryption::ChaCha20Poly1305.row() },
+            Self::AesGmac(_) => const { EspEncryption::AesGmac(KeyBits::B128).row() },
+            Self::NullMac(_) | Self::Ah(AhIntegrity::Mac(_)) => const { EspEncryption::Null.row() },
+            Self::DesCbcMac(..) => const { EspEncryption::DesCbc(DesKeys::Three).row() },
         }
+    }
+
+    /// The integrity algorithm beside the cipher; `None` of an AEAD.
+    #[inline]
+    const fn integrity(self) -> Option<Integrity> {
+        match self.protection() {
+            Protection::Esp { integrity, .. } => integrity,
+            Protection::Ah(AhIntegrity::Mac(integrity)) => Some(integrity),
+            Protection::Ah(AhIntegrity::AesGmac(_)) => None,
+        }
+    }
+
+    /// Octets of key material one direction takes from KEYMAT: key and salt (RFC 4106 §8.1, RFC 4543 §5.4, RFC 7634
+    /// §2), or cipher key and then integrity key (RFC 7296 §2.17).
+    pub const fn key_material_len(self) -> usize {
+        let cipher = match self.protection() {
+            Protection::Esp { encryption, .. } => encryption,
+            Protection::Ah(AhIntegrity::AesGmac(bits)) => EspEncryption::AesGmac(bits),
+            Protection::Ah(AhIntegrity::Mac(_)) => EspEncryption::Null,
+        };
+        let row = cipher.row();
+        let integrity = match self.integrity() {
+            Some(integrity) => integrity_key_len(integrity),
+            None => 0,
+        };
+        row.key_len + row.salt_len + integrity
+    }
+
+    /// The kind of IV that travels in the packet.
+    #[inline]
+    pub const fn iv(self) -> Iv {
+        self.form().iv
+    }
+
+    /// Octets of that IV.
+    #[inline]
+    pub const fn iv_len(self) -> usize {
+        self.form().iv_len
     }
 
     /// Octets of the integrity check value.
-    pub fn icv_len(self) -> usize {
-        match self {
-            Self::Ah(_) => self.cipher().icv_len(),
-            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 16,
-            Self::AesCbcMac(_, i) | Self::DesCbcMac(_, i) | Self::NullMac(i) => match i {
-                Integrity::HmacMd5_96
-                | Integrity::HmacSha1_96
-                | Integrity::AesXcbc96
-                | Integrity::AesCmac96 => 12,
-                Integrity::HmacSha2_256_128 => 16,
-                Integrity::HmacSha2_384_192 => 24,
-                Integrity::HmacSha2_512_256 => 32,
-            },
+    #[inline]
+    pub const fn icv_len(self) -> usize {
+        match (self.form().icv_len, self.integrity()) {
+            (Some(len), _) => len,
+            (None, Some(integrity)) => integrity.row().icv_len,
+            (None, None) => 0,
         }
     }
 
-    /// Octets to which the plaintext with padding must be aligned by the cipher itself (ESP aligns to 4 besides).
-    pub fn block_len(self) -> usize {
-        match self {
-            Self::AesCbcMac(..) => 16,
-            Self::DesCbcMac(..) => 8,
-            Self::AesGcm16(_)
-            | Self::ChaCha20Poly1305
-            | Self::AesGmac(_)
-            | Self::NullMac(_)
-            | Self::Ah(_) => 1,
-        }
+    /// Octets to which the plaintext with padding must be aligned by the cipher itself (ESP also aligns to 4).
+    #[inline]
+    pub const fn block_len(self) -> usize {
+        self.form().block_len
     }
 }
 
 /// Octets of an integrity key: as many as the uncut MAC has (RFC 2403, RFC 2404, RFC 3566, RFC 4494, RFC 4868 §2.1.1).
-pub fn integrity_key_len(integrity: Integrity) -> usize {
-    mac_of(integrity).output_len()
+pub const fn integrity_key_len(integrity: Integrity) -> usize {
+    integrity.row().key_len
 }
 
 /// The MAC whose first octets are the ICV.
@@ -139,14 +170,31 @@ pub(crate) fn mac_of(integrity: Integrity) -> mac::Algorithm {
 
 impl fmt::Display for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
-            Self::AesCbcMac(k, i) => write!(f, "AES-CBC-{k}/{i}"),
-            Self::DesCbcMac(k, i) => write!(f, "{k}-CBC/{i}"),
-            Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
-            Self::AesGmac(k) => write!(f, "NULL-AUTH-AES-GMAC-{k}"),
-            Self::NullMac(i) => write!(f, "NULL/{i}"),
-            Self::Ah(integrity) => write!(f, "AH/{integrity}"),
+        self.protection().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_has_the_algorithms_that_it_was_made_of_and_their_lengths() {
+        for suite in Suite::all() {
+            assert_eq!(Suite::of(suite.protection()), Some(suite));
+            let Protection::Esp { encryption, .. } = suite.protection() else { continue };
+            let row = encryption.row();
+            let lengths = (suite.iv(), suite.iv_len(), suite.block_len());
+            assert_eq!(lengths, (row.iv, row.iv_len, row.block_len), "{suite}");
+            let icv = row.icv_len.or(suite.integrity().map(|integrity| integrity.row().icv_len));
+            assert_eq!(Some(suite.icv_len()), icv, "{suite}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_an_integrity_algorithm_is_as_long_as_its_mac() {
+        for integrity in Integrity::ALL {
+            assert_eq!(integrity_key_len(integrity), mac_of(integrity).output_len(), "{integrity}");
         }
     }
 }

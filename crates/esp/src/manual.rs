@@ -11,7 +11,7 @@ use crate::plane::{
     DataPlane, InboundSa, Limits, ManualKeying, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
     Spi, TrafficSelectors, Usage,
 };
-use crypto::Suite;
+use crypto::{Iv, Suite};
 use policy::{Mode, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -73,13 +73,7 @@ impl SaDirection {
 impl ManualSa {
     /// Returns `true` if a number that is used twice with the key reveals the plaintext, and lets others forge packets.
     pub fn counts_nonces(&self) -> bool {
-        matches!(
-            self.suite,
-            Suite::AesGcm16(_)
-                | Suite::ChaCha20Poly1305
-                | Suite::AesGmac(_)
-                | Suite::Ah(policy::AhIntegrity::AesGmac(_))
-        )
+        self.suite.iv() == Iv::Unique
     }
 
     /// The last sequence number there is.

@@ -29,7 +29,7 @@ use crate::segment::complete_checksum;
 use crate::sequence::{NoNumber, Sequence};
 use crate::trace::SaFacts;
 use arc_swap::ArcSwap;
-use crypto::{Aad, Amount, Cipher, CipherError, Direction, Keyed, KeyedSa, Provider, Suite};
+use crypto::{Aad, Amount, Cipher, CipherError, Direction, Iv, Keyed, KeyedSa, Provider, Suite};
 use cut::{Cut, Form};
 use fit_to_mtu::MtuFit;
 use policy::Mode;
@@ -470,14 +470,9 @@ struct OuterFields<'a> {
 /// An AEAD's and GMAC's IV must be unique, and the sequence number is (RFC 4106 §3.1, RFC 4543 §3.1, RFC 7634 §2);
 /// CBC's must be unpredictable (RFC 3602 §3).
 fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
-    match suite {
-        Suite::AesGcm16(_) | Suite::ChaCha20Poly1305 | Suite::AesGmac(_) => {
-            iv.copy_from_slice(&sequence.to_be_bytes());
-        }
-        Suite::NullMac(_) => {}
-        Suite::Ah(_) => fill_iv(suite.cipher(), sequence, iv),
-        Suite::AesCbcMac(..) | Suite::DesCbcMac(..) => {
-            crypto::fill_random(iv);
-        }
+    match suite.iv() {
+        Iv::Unique => iv.copy_from_slice(&sequence.to_be_bytes()),
+        Iv::Random => crypto::fill_random(iv),
+        Iv::None => {}
     }
 }

@@ -4,7 +4,7 @@ use crate::negotiation::suite::IkeSuite;
 use crate::wire::header::IkeSpi;
 use ::crypto::{Suite, integrity_key_len};
 use esp::plane::Spi;
-use policy::{Integrity, Secret};
+use policy::{Integrity, Protection, Secret};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,11 +68,9 @@ impl EspKeys {
         way: (IpAddr, IpAddr),
         key: &Secret,
     ) -> Self {
-        let integrity = match suite {
-            Suite::AesCbcMac(_, integrity)
-            | Suite::DesCbcMac(_, integrity)
-            | Suite::NullMac(integrity) => Some(integrity),
-            _ => None,
+        let integrity = match suite.protection() {
+            Protection::Esp { integrity, .. } => integrity,
+            Protection::Ah(_) => None,
         };
         let keys = DirectionKeys::split(key, integrity);
         Self { spi, suite, esn, source: way.0, destination: way.1, keys }

@@ -1,24 +1,56 @@
 //! The configuration of both sides in a scenario.
 
+use policy::{EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf};
 use std::net::IpAddr;
 use testkit::policies;
 
-/// The algorithms of the IKE SA, in the words of both sides.
+/// The algorithms of the IKE SA on one side.
 #[derive(Clone, Copy, Debug)]
-pub struct Ike {
-    /// `IKE_Encryption`, `IKE_Hash` (empty: none), `IKE_PRF`, `IKE_DHGroup` of the policy.
-    pub policy: [&'static str; 4],
-    /// `enc`, `auth` (empty: none), `prf` and `group` of iked.conf.
-    pub iked: [&'static str; 4],
+pub struct IkeAlgorithms {
+    pub encryption: IkeEncryption,
+    /// Of an AEAD: none.
+    pub integrity: Option<Integrity>,
+    pub prf: Prf,
+    pub group: Group,
 }
 
-/// The algorithms of the Child SA, in the words of both sides.
+/// The algorithms of the IKE SA on both sides.
+#[derive(Clone, Copy, Debug)]
+pub struct Ike {
+    pub policy: IkeAlgorithms,
+    pub iked: IkeAlgorithms,
+}
+
+/// The algorithms of the Child SA on both sides: a cipher, and an integrity algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Esp {
-    /// `ESP_Encryption` and `ESP_Authentication` of the policy.
-    pub policy: [&'static str; 2],
-    /// `enc` and `auth` (empty: none) of iked.conf.
-    pub iked: [&'static str; 2],
+    pub policy: (EspEncryption, Integrity),
+    pub iked: (EspEncryption, Integrity),
+}
+
+impl Ike {
+    /// The same on both sides, with an integrity algorithm or an AEAD.
+    pub const fn of(
+        encryption: IkeEncryption,
+        integrity: Option<Integrity>,
+        prf: Prf,
+        group: Group,
+    ) -> Self {
+        let algorithms = IkeAlgorithms { encryption, integrity, prf, group };
+        Self { policy: algorithms, iked: algorithms }
+    }
+}
+
+impl Esp {
+    /// The same on both sides.
+    pub const fn of(encryption: EspEncryption, integrity: Integrity) -> Self {
+        Self { policy: (encryption, integrity), iked: (encryption, integrity) }
+    }
+}
+
+/// A word of iked.conf.
+fn word(of: Option<&'static str>) -> &'static str {
+    of.expect("OpenIKED has a word for the algorithms of a scenario")
 }
 
 /// How both sides prove who they are.
@@ -41,8 +73,8 @@ pub enum Begun {
 pub struct Setup {
     pub ike: Ike,
     pub esp: Esp,
-    /// The group of rekeys; empty: none.
-    pub pfs: [&'static str; 2],
+    /// The group of rekeys.
+    pub pfs: Group,
     pub proof: Proof,
     pub begun: Begun,
     pub transport: bool,
@@ -56,20 +88,21 @@ pub struct Setup {
     pub lifetimes: [u32; 2],
 }
 
-pub const AES_CBC: Ike = Ike {
-    policy: ["AES-CBC-256", "HMAC_SHA2_256", "PRF_HMAC_SHA2_256", "19"],
-    iked: ["aes-256", "hmac-sha2-256", "hmac-sha2-256", "ecp256"],
-};
+pub const AES_CBC: Ike = Ike::of(
+    IkeEncryption::AesCbc(KeyBits::B256),
+    Some(Integrity::HmacSha2_256_128),
+    Prf::HmacSha2_256,
+    Group::Ecp256,
+);
 
-pub const CBC_256: Esp =
-    Esp { policy: ["ESP_AES_CBC_256", "HMAC-SHA2-512"], iked: ["aes-256", "hmac-sha2-512"] };
+pub const CBC_256: Esp = Esp::of(EspEncryption::AesCbc(KeyBits::B256), Integrity::HmacSha2_512_256);
 
 impl Default for Setup {
     fn default() -> Self {
         Self {
             ike: AES_CBC,
             esp: CBC_256,
-            pfs: ["19", "ecp256"],
+            pfs: Group::Ecp256,
             proof: Proof::PresharedKey,
             begun: Begun::ByVpnd,
             transport: false,
@@ -86,24 +119,25 @@ impl Setup {
     /// policy.xml of `vpnd`.
     pub fn policy(&self) -> String {
         let mode = if self.transport { "Transport" } else { "Tunnel" };
-        let [cipher, mac] = self.esp.policy;
+        let (cipher, mac) = self.esp.policy;
+        let (cipher, mac) = (cipher.row().xml_esp[0], mac.row().xml_esp[0]);
         let element = format!(
             "<IPSecESPProtocol ESP_Encryption=\"{cipher}\" ESP_Authentication=\"{mac}\" \
              ESP_EncapsulationMode=\"{mode}\" ESP_ExtendedSeqNum=\"0\" ESP_KeyRefreshKB=\"0\" \
              ESP_KeyRefreshMinutes=\"60\"/>"
         );
         let mut text = policies::site_with(0, self.v6, self.transport, &element);
-        let [cipher, hash, prf, group] = self.ike.policy;
-        let hash = match hash {
-            "" => String::new(),
-            hash => format!("<IKETransform IKE_Hash=\"{hash}\"/>"),
-        };
+        let IkeAlgorithms { encryption, integrity, prf, group } = self.ike.policy;
+        let (cipher, prf) = (encryption.row().xml_ike[0], prf.row().xml[0]);
+        let hash = integrity.map_or_else(String::new, |integrity| {
+            format!("<IKETransform IKE_Hash=\"{}\"/>", integrity.row().xml_ike[0])
+        });
+        let group = group.row().number;
         let method = match self.proof {
             Proof::PresharedKey => "Preshared_key",
             Proof::Certificates(method) => method,
         };
-        let [pfs, _] = self.pfs;
-        let pfs = if pfs.is_empty() { "0" } else { pfs };
+        let pfs = self.pfs.row().number;
         for (from, to) in [
             ("IKE_Encryption=\"AES-CBC-256\"", format!("IKE_Encryption=\"{cipher}\"")),
             ("<IKETransform IKE_Hash=\"HMAC_SHA2_256\"/>", hash),
@@ -132,15 +166,16 @@ impl Setup {
     /// iked.conf of iked.
     pub fn configuration(&self) -> String {
         let [peer, own] = self.outer();
-        let named = |word: &str, value: &str| match value {
-            "" => String::new(),
-            value => format!("{word} {value} "),
-        };
-        let [cipher, auth, prf, group] = self.ike.iked;
-        let ike = format!("enc {cipher} {}prf {prf} group {group}", named("auth", auth));
-        let [cipher, auth] = self.esp.iked;
+        let IkeAlgorithms { encryption, integrity, prf, group } = self.ike.iked;
+        let auth = integrity.map_or_else(String::new, |integrity| {
+            format!("auth {} ", word(integrity.row().openiked))
+        });
+        let (cipher, prf) = (word(encryption.row().openiked), word(prf.row().openiked));
+        let ike = format!("enc {cipher} {auth}prf {prf} group {}", word(group.row().openiked));
+        let (cipher, auth) = self.esp.iked;
+        let (cipher, auth) = (word(cipher.row().openiked), word(auth.row().openiked));
         let child =
-            format!("enc {cipher} {}{}noesn", named("auth", auth), named("group", self.pfs[1]));
+            format!("enc {cipher} auth {auth} group {} noesn", word(self.pfs.row().openiked));
         let mode = if self.begun == Begun::ByIked { "active" } else { "passive" };
         let kind = if self.transport { "transport" } else { "tunnel" };
         let natt = if self.udp { "natt" } else { "" };

@@ -4,7 +4,9 @@ use super::Named;
 use super::filter::{Addresses, Ports, Protocol, addresses_of, whole};
 use ::crypto::Suite;
 use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
-use policy::{AddressRange, AhIntegrity, Integrity, KeyBits, Mode, Secret, Selector};
+use policy::{
+    AddressRange, AhIntegrity, EspEncryption, Integrity, Mode, Protection, Secret, Selector,
+};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use std::fmt;
@@ -306,39 +308,56 @@ impl Written {
 
 /// By the kernel's name; the length of the key with its salt says how many bits.
 fn aead_of(name: &str, octets: usize) -> Result<Suite, String> {
-    let of_aes = |suite: fn(KeyBits) -> Suite| {
-        let bits = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
-        let fits = bits.map(suite).into_iter().find(|s| s.key_material_len() == octets);
-        fits.ok_or_else(|| {
-            format!("{name} takes 20, 28 or 36 octets of key with its salt, not {octets}")
-        })
-    };
-    match name {
-        "rfc4106(gcm(aes))" => of_aes(Suite::AesGcm16),
-        "rfc4543(gcm(aes))" => of_aes(Suite::AesGmac),
-        "rfc7539esp(chacha20,poly1305)" => Ok(Suite::ChaCha20Poly1305),
-        _ => Err(format!(
-            "no aead {name:?}; there are rfc4106(gcm(aes)), rfc4543(gcm(aes)) and rfc7539esp(chacha20,poly1305)"
-        )),
+    let row = |encryption: EspEncryption| encryption.row();
+    let named = named(name, |encryption| encryption.is_aead())
+        .map_err(|names| format!("no aead {name:?}; there are {names}"))?;
+    let fits = named.iter().find(|e| row(**e).key_len + row(**e).salt_len == octets);
+    // Where there is one length only, the message about the suite names it.
+    let only = named.first().filter(|_| named.len() == 1);
+    let encryption = fits.or(only).ok_or_else(|| {
+        let lengths = named.iter().map(|e| row(*e).key_len + row(*e).salt_len);
+        format!("{name} takes {} octets of key with its salt, not {octets}", one_of(lengths))
+    })?;
+    Suite::of(Protection::aead(*encryption)).ok_or_else(|| format!("no suite has {name}"))
+}
+
+/// The ciphers of this build that the kernel calls by a name.
+///
+/// # Errors
+/// The names that there are.
+fn named(
+    name: &str,
+    is_wanted: impl Fn(EspEncryption) -> bool,
+) -> Result<Vec<EspEncryption>, String> {
+    let wanted =
+        || EspEncryption::ALL.into_iter().filter(|e| policy::is_built(*e) && is_wanted(*e));
+    let named: Vec<_> = wanted().filter(|e| e.row().kernel.contains(&name)).collect();
+    if !named.is_empty() {
+        return Ok(named);
     }
+    let mut names: Vec<&str> = wanted().filter_map(|e| e.row().kernel.last().copied()).collect();
+    names.dedup();
+    let last = names.pop().unwrap_or_default();
+    Err(format!("{} and {last}", names.join(", ")))
+}
+
+/// Lengths of keys, the shortest first.
+fn one_of(lengths: impl Iterator<Item = usize>) -> String {
+    let mut lengths: Vec<usize> = lengths.collect();
+    lengths.sort_unstable();
+    let mut lengths: Vec<String> = lengths.iter().map(ToString::to_string).collect();
+    let last = lengths.pop().unwrap_or_default();
+    if lengths.is_empty() { last } else { format!("{} or {last}", lengths.join(", ")) }
 }
 
 /// By the kernel's name, each with the length that RFCs cut its output to.
 fn integrity_of(name: &str) -> Result<Integrity, String> {
-    Ok(match name {
-        "hmac(sha1)" => Integrity::HmacSha1_96,
-        "hmac(sha256)" => Integrity::HmacSha2_256_128,
-        "hmac(sha384)" => Integrity::HmacSha2_384_192,
-        "hmac(sha512)" => Integrity::HmacSha2_512_256,
-        "hmac(md5)" => Integrity::HmacMd5_96,
-        "xcbc(aes)" => Integrity::AesXcbc96,
-        "cmac(aes)" => Integrity::AesCmac96,
-        _ => {
-            return Err(format!(
-                "no integrity {name:?}; there are hmac(sha256), hmac(sha384), hmac(sha512), hmac(sha1), hmac(md5), \
-                 xcbc(aes) and cmac(aes)"
-            ));
-        }
+    let named = Integrity::ALL.into_iter().find(|integrity| integrity.row().kernel == name);
+    named.ok_or_else(|| {
+        format!(
+            "no integrity {name:?}; there are hmac(sha256), hmac(sha384), hmac(sha512), hmac(sha1), hmac(md5), xcbc(aes) \
+             and cmac(aes)"
+        )
     })
 }
 
@@ -350,24 +369,21 @@ fn with_mac(
     own: &Secret,
 ) -> Result<(Suite, Secret), String> {
     let key = encryption_key.unwrap_or_else(|| Secret::new(Vec::new()));
-    let suite = match encryption {
-        None => Suite::Ah(AhIntegrity::Mac(integrity)),
-        Some("cipher_null" | "ecb(cipher_null)") => Suite::NullMac(integrity),
-        Some("cbc(aes)") => {
-            let bits = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
-            let bits =
-                bits.into_iter().find(|bits| bits.octets() == key.len()).ok_or_else(|| {
-                    format!(
-                        "cbc(aes) takes 16, 24 or 32 octets of encryption_key, not {}",
-                        key.len()
-                    )
-                })?;
-            Suite::AesCbcMac(bits, integrity)
-        }
+    let protection = match encryption {
+        None => Protection::Ah(AhIntegrity::Mac(integrity)),
         Some(name) => {
-            return Err(format!("no encryption {name:?}; there are cbc(aes) and cipher_null"));
+            let named = named(name, |encryption| !encryption.is_aead())
+                .map_err(|names| format!("no encryption {name:?}; there are {names}"))?;
+            let encryption = named.iter().find(|e| e.row().key_len == key.len());
+            let without_key = named.first().filter(|e| e.row().key_len == 0);
+            let encryption = encryption.or(without_key).ok_or_else(|| {
+                let lengths = one_of(named.iter().map(|e| e.row().key_len));
+                format!("{name} takes {lengths} octets of encryption_key, not {}", key.len())
+            })?;
+            Protection::encrypt_and_mac(*encryption, integrity)
         }
     };
+    let suite = Suite::of(protection).ok_or("no suite has these algorithms")?;
     let takes = ::crypto::integrity_key_len(integrity);
     if own.len() != takes {
         return Err(format!(

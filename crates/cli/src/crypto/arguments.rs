@@ -181,7 +181,7 @@ pub fn run(
             let names = match algorithm.as_slice() {
                 [] => ALGORITHMS.map(str::to_owned).to_vec(),
                 names if names.iter().any(|name| name == "all") => {
-                    Algorithm::NAMES.map(str::to_owned).to_vec()
+                    Algorithm::names().into_iter().map(str::to_owned).collect()
                 }
                 names => names.to_vec(),
             };
@@ -235,7 +235,7 @@ fn algorithm(name: &str) -> Result<String, String> {
 
 fn algorithm_names() -> Vec<String> {
     let all = std::iter::once("all".to_owned());
-    all.chain(Algorithm::NAMES.map(str::to_owned)).collect()
+    all.chain(Algorithm::names().into_iter().map(str::to_owned)).collect()
 }
 
 impl FromStr for Setting {

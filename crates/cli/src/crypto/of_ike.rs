@@ -7,17 +7,7 @@ use ::crypto::{Backend, Cpu, Function, Provider, mac};
 use control::protocol::Served;
 use ike::crypto::prf;
 use ike::crypto::tally::Hash;
-use policy::{Group, KeyBits, KeyKind, Prf};
-
-const PRFS: [Prf; 7] = [
-    Prf::HmacMd5,
-    Prf::HmacSha1,
-    Prf::HmacSha2_256,
-    Prf::HmacSha2_384,
-    Prf::HmacSha2_512,
-    Prf::Aes128Xcbc,
-    Prf::Aes128Cmac,
-];
+use policy::{EspEncryption, Group, KeyBits, KeyKind, Prf};
 
 /// The function of ESP that has the instructions of a hash function: its HMAC.
 pub fn hmac(hash: Hash) -> Function {
@@ -31,7 +21,7 @@ pub fn hmac(hash: Hash) -> Function {
 
 /// Every function of IKE, in the order of the report. `served` tells the provider of each MAC.
 pub fn functions(cpu: &Cpu, served: &[Served]) -> Vec<Capability> {
-    let prfs = PRFS.map(|prf| {
+    let prfs = Prf::ALL.map(|prf| {
         let mac = Function::Mac(prf::mac(prf));
         let by = served.iter().find(|served| served.function == mac.to_string());
         let by = by.map_or(Provider::AwsLc.name(), |served| &served.provider);
@@ -46,7 +36,8 @@ pub fn functions(cpu: &Cpu, served: &[Served]) -> Vec<Capability> {
         row(hash.to_string(), "aws-lc", cpu.instructions(Provider::AwsLc, hmac(hash)), None)
     });
     // AWS-LC's generator is AES-256 in counter mode (NIST SP 800-90A).
-    let aes = cpu.instructions(Provider::AwsLc, Function::AesCbc(KeyBits::B256));
+    let aes =
+        cpu.instructions(Provider::AwsLc, Function::Cipher(EspEncryption::AesCbc(KeyBits::B256)));
     let random = [
         row("random, private keys".to_owned(), "aws-lc", aes, None),
         row(

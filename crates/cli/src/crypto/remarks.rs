@@ -1,7 +1,7 @@
 //! Remarks about a policy's algorithms on this machine.
 
 use ::crypto::{CryptoProviders, Function, Suite};
-use policy::{AhIntegrity, ChildTunnel, KeyBits, Policy};
+use policy::{AhIntegrity, ChildTunnel, KeyBits, Policy, Protection};
 use std::collections::BTreeMap;
 
 /// The number of tunnels that a remark names.
@@ -54,16 +54,17 @@ fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option
 
 /// The suite of equal strength with AES-GCM.
 fn accelerated_like(suite: Suite) -> Suite {
-    match suite {
-        Suite::NullMac(_) | Suite::AesGmac(_) => Suite::AesGmac(KeyBits::B256),
-        Suite::Ah(_) => Suite::Ah(AhIntegrity::AesGmac(KeyBits::B256)),
-        Suite::AesCbcMac(bits, _) => Suite::AesGcm16(bits),
-        _ => Suite::AesGcm16(KeyBits::B256),
+    match suite.protection() {
+        Protection::Ah(_) => Suite::Ah(AhIntegrity::AesGmac(KeyBits::B256)),
+        Protection::Esp { encryption, .. } if !encryption.hides() => Suite::AesGmac(KeyBits::B256),
+        Protection::Esp { encryption, .. } => {
+            Suite::AesGcm16(encryption.row().key_length.unwrap_or(KeyBits::B256))
+        }
     }
 }
 
 fn hides(suite: Suite) -> bool {
-    !matches!(suite, Suite::NullMac(_) | Suite::AesGmac(_) | Suite::Ah(_))
+    suite.protection().hides()
 }
 
 /// The first tunnels of several.

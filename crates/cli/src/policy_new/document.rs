@@ -105,7 +105,7 @@ fn ike_protection(site: &Site) -> Commented {
     let method = if site.key.is_some() { "Preshared_key" } else { "Digital_signatures" };
     let node = node
         .holding(transform("IKE_PRF", words.prf))
-        .holding(transform("IKE_DHGroup", words.group))
+        .holding(transform("IKE_DHGroup", &words.group))
         .holding(transform("IKE_AuthenticationMethod", method))
         .holding(transform("IKE_KeyRefreshMinutes", "480"));
     let mut text = "Phase 1, the IKE SA: the algorithms that protect the negotiation, the method of \
@@ -195,7 +195,7 @@ fn ipsec_protection(site: &Site) -> Commented {
         .with("IPSec_KeyOverlap", "10")
         .with("IPSec_Flags_UseLifeSize", "No")
         .with("IPSec_Flags_UseCommitBit", "No")
-        .with("IPSec_InitiatorDHGroup", group)
+        .with("IPSec_InitiatorDHGroup", &group)
         .with("IPSec_ResponderDHGroup", &format!("GROUP_{group}"));
     let text = "The proposals in the order of preference, and the Diffie-Hellman group of new keys: this end offers the \
                 first group as initiator, and accepts the second one as responder (perfect forward secrecy).";

@@ -2,7 +2,9 @@
 
 use super::key::Key;
 use clap::ValueEnum;
-use policy::{AddressRange, DistinguishedName};
+use policy::{
+    AddressRange, DistinguishedName, EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf,
+};
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -67,7 +69,7 @@ pub struct Words {
     /// `None` for a cipher that protects integrity itself.
     pub ike_hash: Option<&'static str>,
     pub prf: &'static str,
-    pub group: &'static str,
+    pub group: String,
     pub esp_encryption: &'static str,
     pub esp_authentication: &'static str,
 }
@@ -76,36 +78,36 @@ impl Suite {
     /// Its words in a policy.
     pub fn words(self) -> Words {
         let usual = Words {
-            ike_encryption: "AES-CBC-256",
-            ike_hash: Some("HMAC_SHA2_256"),
-            prf: "PRF_HMAC_SHA2_256",
-            group: "19",
-            esp_encryption: "ESP_AES256_GCM_16",
+            ike_encryption: IkeEncryption::AesCbc(KeyBits::B256).row().xml_ike[0],
+            ike_hash: Some(Integrity::HmacSha2_256_128.row().xml_ike[0]),
+            prf: Prf::HmacSha2_256.row().xml[0],
+            group: Group::Ecp256.row().number.to_string(),
+            esp_encryption: EspEncryption::AesGcm16(KeyBits::B256).row().xml_esp[0],
             esp_authentication: "NONE",
         };
         match self {
             Self::Aes256Gcm => usual,
             Self::Aes128Gcm => Words {
-                ike_encryption: "AES-CBC-128",
-                esp_encryption: "ESP_AES128_GCM_16",
+                ike_encryption: IkeEncryption::AesCbc(KeyBits::B128).row().xml_ike[0],
+                esp_encryption: EspEncryption::AesGcm16(KeyBits::B128).row().xml_esp[0],
                 ..usual
             },
             Self::Chacha20Poly1305 => Words {
-                ike_encryption: "CHACHA20-POLY1305",
+                ike_encryption: IkeEncryption::ChaCha20Poly1305.row().xml_ike[0],
                 ike_hash: None,
-                group: "31",
-                esp_encryption: "ESP_CHACHA20_POLY1305",
+                group: Group::Curve25519.row().number.to_string(),
+                esp_encryption: EspEncryption::ChaCha20Poly1305.row().xml_esp[0],
                 ..usual
             },
             Self::Aes256Cbc => Words {
-                esp_encryption: "ESP_AES_CBC_256",
-                esp_authentication: "HMAC-SHA2-256",
+                esp_encryption: EspEncryption::AesCbc(KeyBits::B256).row().xml_esp[0],
+                esp_authentication: Integrity::HmacSha2_256_128.row().xml_esp[0],
                 ..usual
             },
             Self::Aes256GcmP384 => Words {
-                ike_hash: Some("HMAC_SHA2_384"),
-                prf: "PRF_HMAC_SHA2_384",
-                group: "20",
+                ike_hash: Some(Integrity::HmacSha2_384_192.row().xml_ike[0]),
+                prf: Prf::HmacSha2_384.row().xml[0],
+                group: Group::Ecp384.row().number.to_string(),
                 ..usual
             },
         }

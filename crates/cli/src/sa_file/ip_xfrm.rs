@@ -4,6 +4,7 @@
 //! that of its own selector, or of that policy. Everything that a table cannot say is refused: an SA that protects less
 //! than its line says would be worse than none.
 
+use policy::Integrity;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -467,13 +468,9 @@ fn algorithm(
         return Err(format!("the key of {name} has to be 0x and hexadecimal digits"));
     }
     // The kernel cuts the output of a MAC to this length where the command names none.
-    let default = match name.as_str() {
-        "hmac(md5)" | "hmac(sha1)" | "xcbc(aes)" | "cmac(aes)" | "hmac(sha256)" => 96,
-        "hmac(sha384)" => 192,
-        "hmac(sha512)" => 256,
-        _ => 0,
-    };
-    let right = if name == "hmac(sha256)" { 128 } else { default };
+    let integrity = Integrity::ALL.into_iter().find(|integrity| integrity.row().kernel == name);
+    let right = integrity.map_or(0, |integrity| integrity.row().icv_len as u32 * 8);
+    let default = if name == "hmac(sha256)" { 96 } else { right };
     let (field, key_field, bits, right) = match word {
         "aead" => ("aead", "key", words.number(&name)?, 128),
         "enc" => ("encryption", "encryption_key", 0, 0),

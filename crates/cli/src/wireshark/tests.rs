@@ -3,7 +3,7 @@ use ::crypto::Suite;
 use esp::plane::Spi;
 use ike::negotiation::suite::IkeSuite;
 use ike::wire::header::IkeSpi;
-use policy::{Group, KeyBits, Prf};
+use policy::{Group, IkeEncryption, KeyBits, Prf};
 
 fn secret(octet: u8, len: usize) -> Secret {
     Secret::new(vec![octet; len])

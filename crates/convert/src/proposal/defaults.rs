@@ -1,9 +1,9 @@
 //! The algorithms that each daemon offers if the file names none. Those that `vpnd` does not have, and weak ones, are
 //! left out.
 
-use super::words::{Cipher, Lists};
+use super::words::Lists;
 use crate::dialect::Dialect;
-use policy::{Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Prf};
+use policy::{EspEncryption, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Prf};
 
 use KeyBits::{B128, B192, B256};
 
@@ -67,7 +67,8 @@ pub(super) fn ike(dialect: Dialect) -> Vec<IkeProposal> {
 
 /// The algorithms for ESP.
 pub(super) fn esp(dialect: Dialect) -> Lists {
-    let aead = [Cipher::Gcm(B256), Cipher::Gcm(B128), Cipher::ChaCha];
+    let gcm = [B256, B128].map(EspEncryption::AesGcm16);
+    let aead = gcm.into_iter().chain([EspEncryption::ChaCha20Poly1305]);
     let (lengths, integrity) = match dialect {
         Dialect::Strongswan => (
             vec![B256, B192, B128],
@@ -79,6 +80,6 @@ pub(super) fn esp(dialect: Dialect) -> Lists {
         ),
         Dialect::Libreswan => (vec![B256, B128], INTEGRITY_OF_LIBRESWAN.to_vec()),
     };
-    let ciphers = aead.into_iter().chain(lengths.into_iter().map(Cipher::Cbc)).collect();
+    let ciphers = aead.chain(lengths.into_iter().map(EspEncryption::AesCbc)).collect();
     Lists { ciphers, integrity, ..Lists::default() }
 }

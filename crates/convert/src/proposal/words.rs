@@ -1,4 +1,4 @@
-//! The words of one proposal → lists of algorithms.
+//! The words of one proposal → lists of algorithms, by the registry of algorithms.
 
 use crate::dialect::Dialect;
 use crate::finding::Report;
@@ -8,29 +8,12 @@ use policy::{
     Protection,
 };
 
-use KeyBits::{B128, B192, B256};
-
 /// Keywords in one list, above which it is none that anybody wrote.
 const MAX_WORDS: usize = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Cipher {
-    Cbc(KeyBits),
-    Gcm(KeyBits),
-    ChaCha,
-    Gmac(KeyBits),
-    Null,
-}
-
-impl Cipher {
-    pub fn is_aead(self) -> bool {
-        matches!(self, Self::Gcm(_) | Self::ChaCha | Self::Gmac(_))
-    }
-}
-
 #[derive(Clone, Copy)]
 enum Word {
-    Cipher(Cipher),
+    Cipher(EspEncryption),
     Integrity(Integrity),
     Prf(Prf),
     Group(Group),
@@ -38,86 +21,28 @@ enum Word {
     Esn(bool),
 }
 
-const WORDS: &[(&str, Word)] = &[
-    ("aes", Word::Cipher(Cipher::Cbc(B128))),
-    ("aes128", Word::Cipher(Cipher::Cbc(B128))),
-    ("aes192", Word::Cipher(Cipher::Cbc(B192))),
-    ("aes256", Word::Cipher(Cipher::Cbc(B256))),
-    ("aes128gcm16", Word::Cipher(Cipher::Gcm(B128))),
-    ("aes128gcm128", Word::Cipher(Cipher::Gcm(B128))),
-    ("aes192gcm16", Word::Cipher(Cipher::Gcm(B192))),
-    ("aes192gcm128", Word::Cipher(Cipher::Gcm(B192))),
-    ("aes256gcm16", Word::Cipher(Cipher::Gcm(B256))),
-    ("aes256gcm128", Word::Cipher(Cipher::Gcm(B256))),
-    ("aes_gcm128", Word::Cipher(Cipher::Gcm(B128))),
-    ("aes_gcm256", Word::Cipher(Cipher::Gcm(B256))),
-    ("aes_gcm", Word::Cipher(Cipher::Gcm(B256))),
-    ("chacha20poly1305", Word::Cipher(Cipher::ChaCha)),
-    ("chacha20_poly1305", Word::Cipher(Cipher::ChaCha)),
-    ("aes128gmac", Word::Cipher(Cipher::Gmac(B128))),
-    ("aes192gmac", Word::Cipher(Cipher::Gmac(B192))),
-    ("aes256gmac", Word::Cipher(Cipher::Gmac(B256))),
-    ("null", Word::Cipher(Cipher::Null)),
-    ("md5", Word::Integrity(Integrity::HmacMd5_96)),
-    ("sha", Word::Integrity(Integrity::HmacSha1_96)),
-    ("sha1", Word::Integrity(Integrity::HmacSha1_96)),
-    ("sha2", Word::Integrity(Integrity::HmacSha2_256_128)),
-    ("sha256", Word::Integrity(Integrity::HmacSha2_256_128)),
-    ("sha2_256", Word::Integrity(Integrity::HmacSha2_256_128)),
-    ("sha384", Word::Integrity(Integrity::HmacSha2_384_192)),
-    ("sha2_384", Word::Integrity(Integrity::HmacSha2_384_192)),
-    ("sha512", Word::Integrity(Integrity::HmacSha2_512_256)),
-    ("sha2_512", Word::Integrity(Integrity::HmacSha2_512_256)),
-    ("aesxcbc", Word::Integrity(Integrity::AesXcbc96)),
-    ("aescmac", Word::Integrity(Integrity::AesCmac96)),
-    ("prfmd5", Word::Prf(Prf::HmacMd5)),
-    ("prfsha1", Word::Prf(Prf::HmacSha1)),
-    ("prfsha256", Word::Prf(Prf::HmacSha2_256)),
-    ("prfsha384", Word::Prf(Prf::HmacSha2_384)),
-    ("prfsha512", Word::Prf(Prf::HmacSha2_512)),
-    ("prfaesxcbc", Word::Prf(Prf::Aes128Xcbc)),
-    ("prfaescmac", Word::Prf(Prf::Aes128Cmac)),
-    ("modp1024", Word::Group(Group::Modp1024)),
-    ("modp1536", Word::Group(Group::Modp1536)),
-    ("modp2048", Word::Group(Group::Modp2048)),
-    ("modp3072", Word::Group(Group::Modp3072)),
-    ("modp4096", Word::Group(Group::Modp4096)),
-    ("modp2048s256", Word::Group(Group::Modp2048Sub256)),
-    ("ecp256", Word::Group(Group::Ecp256)),
-    ("ecp384", Word::Group(Group::Ecp384)),
-    ("ecp521", Word::Group(Group::Ecp521)),
-    ("x25519", Word::Group(Group::Curve25519)),
-    ("curve25519", Word::Group(Group::Curve25519)),
-    ("mlkem512", Word::Group(Group::MlKem512)),
-    ("mlkem768", Word::Group(Group::MlKem768)),
-    ("mlkem1024", Word::Group(Group::MlKem1024)),
-    ("dh2", Word::Group(Group::Modp1024)),
-    ("dh5", Word::Group(Group::Modp1536)),
-    ("dh14", Word::Group(Group::Modp2048)),
-    ("dh15", Word::Group(Group::Modp3072)),
-    ("dh16", Word::Group(Group::Modp4096)),
-    ("dh19", Word::Group(Group::Ecp256)),
-    ("dh20", Word::Group(Group::Ecp384)),
-    ("dh21", Word::Group(Group::Ecp521)),
-    ("dh24", Word::Group(Group::Modp2048Sub256)),
-    ("dh31", Word::Group(Group::Curve25519)),
-    ("modpnone", Word::NoGroup),
-    ("noesn", Word::Esn(false)),
-    ("esn", Word::Esn(true)),
-];
+/// The ciphers that a policy can name in this build.
+fn ciphers() -> impl Iterator<Item = EspEncryption> {
+    EspEncryption::ALL.into_iter().filter(|encryption| policy::is_built(*encryption))
+}
 
-type OfBits = fn(KeyBits) -> Cipher;
-
-/// Ciphers of libreswan whose length of key may follow.
-const SIZED: &[(&str, OfBits)] = &[
-    ("null_auth_aes_gmac", Cipher::Gmac),
-    ("aes_gmac", Cipher::Gmac),
-    ("aes_gcm_16", Cipher::Gcm),
-    ("aes_gcm_c", Cipher::Gcm),
-    ("aes_gcm", Cipher::Gcm),
-    ("aes_cbc", Cipher::Cbc),
-    ("aes", Cipher::Cbc),
-];
+/// A word that files of each daemon may have.
+fn known(word: &str) -> Option<Word> {
+    match word {
+        "modpnone" => return Some(Word::NoGroup),
+        "noesn" => return Some(Word::Esn(false)),
+        "esn" => return Some(Word::Esn(true)),
+        _ => {}
+    }
+    let cipher = || ciphers().find(|cipher| cipher.row().strongswan.contains(&word));
+    let integrity = || Integrity::ALL.into_iter().find(|i| i.row().strongswan.contains(&word));
+    let prf = || Prf::ALL.into_iter().find(|prf| prf.row().strongswan.contains(&word));
+    let group = || Group::ALL.into_iter().find(|group| group.row().strongswan.contains(&word));
+    (cipher().map(Word::Cipher))
+        .or_else(|| integrity().map(Word::Integrity))
+        .or_else(|| prf().map(Word::Prf))
+        .or_else(|| group().map(Word::Group))
+}
 
 /// The phase that a proposal is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,37 +53,34 @@ pub(super) enum Phase {
 
 /// The ciphers of a word of libreswan. Without a length it means the longest key and the shortest one, in an order that
 /// differs between the phases.
-fn sized(word: &str, phase: Phase) -> Option<Vec<Cipher>> {
-    let (rest, cipher) =
-        SIZED.iter().find_map(|(name, cipher)| Some((word.strip_prefix(name)?, cipher)))?;
-    let bits = match rest.strip_prefix('_').unwrap_or(rest) {
-        "" if !rest.is_empty() => return None,
-        "" if phase == Phase::Ike => vec![B256, B128],
-        "" => vec![B128, B256],
-        "128" => vec![B128],
-        "192" => vec![B192],
-        "256" => vec![B256],
-        _ => return None,
+fn sized(word: &str, phase: Phase) -> Option<Vec<EspEncryption>> {
+    let is_named = |encryption: &EspEncryption| {
+        let row = encryption.row();
+        let is_length = |rest: &str| {
+            let bits = rest.strip_prefix('_').unwrap_or(rest);
+            rest.is_empty() || row.key_length.is_some_and(|length| length.to_string() == bits)
+        };
+        row.libreswan.iter().any(|stem| word.strip_prefix(stem).is_some_and(is_length))
     };
-    Some(bits.into_iter().map(cipher).collect())
+    let mut named: Vec<EspEncryption> = ciphers().filter(is_named).collect();
+    if named.len() > 1 {
+        named.retain(|encryption| encryption.row().key_length != Some(KeyBits::B192));
+    }
+    if phase == Phase::Child {
+        named.reverse();
+    }
+    (!named.is_empty()).then_some(named)
 }
 
 /// Other names that libreswan has for integrity algorithms and groups.
 fn libreswan(word: &str) -> Option<Word> {
-    Some(match word.strip_prefix("hmac_").unwrap_or(word) {
-        "md5" | "md5_96" => Word::Integrity(Integrity::HmacMd5_96),
-        "sha1" | "sha1_96" => Word::Integrity(Integrity::HmacSha1_96),
-        "sha2_256" | "sha2_256_128" => Word::Integrity(Integrity::HmacSha2_256_128),
-        "sha2_384" | "sha2_384_192" => Word::Integrity(Integrity::HmacSha2_384_192),
-        "sha2_512" | "sha2_512_256" => Word::Integrity(Integrity::HmacSha2_512_256),
-        "aes_xcbc" | "aes_xcbc_96" => Word::Integrity(Integrity::AesXcbc96),
-        "aes_cmac" | "aes_cmac_96" => Word::Integrity(Integrity::AesCmac96),
-        "ecp_256" => Word::Group(Group::Ecp256),
-        "ecp_384" => Word::Group(Group::Ecp384),
-        "ecp_521" => Word::Group(Group::Ecp521),
-        "dh0" => Word::NoGroup,
-        _ => return None,
-    })
+    if word == "dh0" {
+        return Some(Word::NoGroup);
+    }
+    let mac = word.strip_prefix("hmac_").unwrap_or(word);
+    let integrity = Integrity::ALL.into_iter().find(|i| i.row().libreswan.contains(&mac));
+    let group = || Group::ALL.into_iter().find(|group| group.row().libreswan.contains(&word));
+    integrity.map(Word::Integrity).or_else(|| group().map(Word::Group))
 }
 
 /// An additional key exchange, as far as it is read.
@@ -171,7 +93,7 @@ pub(super) struct Exchange {
 /// The transforms that one text lists.
 #[derive(Clone, Default)]
 pub(super) struct Lists {
-    pub ciphers: Vec<Cipher>,
+    pub ciphers: Vec<EspEncryption>,
     pub integrity: Vec<Integrity>,
     pub prf: Vec<Prf>,
     pub groups: Vec<Group>,
@@ -182,10 +104,10 @@ pub(super) struct Lists {
 
 impl Lists {
     /// Adds the methods of an additional key exchange; `false` if there is no such method.
-    fn add_exchange(&mut self, (number, methods): (usize, String)) -> bool {
+    fn add_exchange(&mut self, (number, methods): (usize, &str)) -> bool {
         let exchange = &mut self.additional[number - 1];
         methods.split('+').fold(true, |good, method| {
-            match known(method) {
+            match known(method).or_else(|| libreswan(method)) {
                 Some(Word::Group(group)) => push(&mut exchange.methods, group),
                 _ if method == "none" => exchange.none = true,
                 _ => return false,
@@ -229,18 +151,11 @@ impl Lists {
     /// The proposals for ESP.
     pub fn esp(&self) -> Vec<Protection> {
         let mut protections = Vec::new();
-        for cipher in &self.ciphers {
-            let (encryption, needs) = match *cipher {
-                Cipher::Cbc(bits) => (EspEncryption::AesCbc(bits), true),
-                Cipher::Gcm(bits) => (EspEncryption::AesGcm16(bits), false),
-                Cipher::ChaCha => (EspEncryption::ChaCha20Poly1305, false),
-                Cipher::Gmac(bits) => (EspEncryption::AesGmac(bits), false),
-                Cipher::Null => (EspEncryption::Null, true),
-            };
-            match needs {
-                false => protections.push(Protection::aead(encryption)),
-                true => protections.extend(
-                    self.integrity.iter().map(|mac| Protection::encrypt_and_mac(encryption, *mac)),
+        for encryption in &self.ciphers {
+            match encryption.is_aead() {
+                true => protections.push(Protection::aead(*encryption)),
+                false => protections.extend(
+                    self.integrity.iter().map(|mac| Protection::encrypt_and_mac(*encryption, *mac)),
                 ),
             }
         }
@@ -250,7 +165,7 @@ impl Lists {
     /// The proposals for AH.
     pub fn ah(&self) -> Vec<Protection> {
         let gmac = self.ciphers.iter().filter_map(|cipher| match cipher {
-            Cipher::Gmac(bits) => Some(AhIntegrity::AesGmac(*bits)),
+            EspEncryption::AesGmac(bits) => Some(AhIntegrity::AesGmac(*bits)),
             _ => None,
         });
         let macs = self.integrity.iter().map(|mac| AhIntegrity::Mac(*mac));
@@ -260,24 +175,20 @@ impl Lists {
 
 /// The number of an additional key exchange, and its method: `ke1_mlkem768`, or `addke1=ml_kem_768`, as libreswan has
 /// it.
-fn exchange(word: &str) -> Option<(usize, String)> {
+fn exchange(word: &str) -> Option<(usize, &str)> {
     let (rest, between) = match word.strip_prefix("addke") {
         Some(rest) => (rest, '='),
         None => (word.strip_prefix("ke")?, '_'),
     };
     let (number, method) = rest.split_once(between)?;
     let number = number.parse().ok().filter(|n| (1..=MAX_ADDITIONAL).contains(n))?;
-    Some((number, method.replace("ml_kem_", "mlkem")))
+    Some((number, method))
 }
 
 pub(super) fn push<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if !list.contains(&item) {
         list.push(item);
     }
-}
-
-fn known(word: &str) -> Option<Word> {
-    WORDS.iter().find(|(known, _)| *known == word).map(|(_, meaning)| *meaning)
 }
 
 /// Reads one text; `None`, reported, where something is missing that cannot be done without.

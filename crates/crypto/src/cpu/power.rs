@@ -1,7 +1,6 @@
 //! Cryptographic instructions of POWER processors, by the bits that Linux hands to each process.
 
-use crate::function::Function;
-use crate::mac;
+use algorithms::Instructions;
 use std::collections::BTreeSet;
 
 /// `vcipher`, `vncipher`, `vpmsumd`, `vshasigmaw` and others: the instructions of the category Vector.Crypto, since
@@ -19,13 +18,10 @@ pub(super) fn found(hwcap2: u64) -> BTreeSet<&'static str> {
 }
 
 /// AWS-LC has aesp8-ppc and ghashp8-ppc: AES and GHASH, but no SHA.
-pub(super) fn by_aws_lc(function: Function) -> &'static [&'static [&'static str]] {
-    match function {
-        Function::AesGcm(_)
-        | Function::AesGmac(_)
-        | Function::AesCbc(_)
-        | Function::Mac(mac::Algorithm::AesXcbc | mac::Algorithm::AesCmac) => &[&[VECTOR_CRYPTO]],
-        Function::ChaCha20Poly1305 | Function::DesCbc(_) | Function::Mac(_) => &[],
+pub(super) fn by_aws_lc(kind: Instructions) -> &'static [&'static [&'static str]] {
+    match kind {
+        Instructions::AesGcm | Instructions::Aes => &[&[VECTOR_CRYPTO]],
+        Instructions::Sha | Instructions::Sha512 | Instructions::None => &[],
     }
 }
 

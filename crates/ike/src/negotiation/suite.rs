@@ -73,12 +73,8 @@ impl IkeSuite {
 
     /// The suite of SK payloads; `None` if cipher and integrity do not go together.
     pub fn protection(&self) -> Option<Suite> {
-        match (self.encryption, self.integrity) {
-            (IkeEncryption::AesGcm16(k), None) => Some(Suite::AesGcm16(k)),
-            (IkeEncryption::ChaCha20Poly1305, None) => Some(Suite::ChaCha20Poly1305),
-            (IkeEncryption::AesCbc(k), Some(i)) => Some(Suite::AesCbcMac(k, i)),
-            _ => None,
-        }
+        let (encryption, integrity) = (self.encryption.in_esp(), self.integrity);
+        Suite::of(Protection::Esp { encryption, integrity })
     }
 }
 

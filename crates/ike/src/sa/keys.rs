@@ -10,7 +10,7 @@ use crate::wire::header::{Header, IkeSpi};
 use crate::wire::protected::{self, Content, OpenError};
 use ::crypto::{Cipher, CryptoProviders, Function, Provider, Suite, integrity_key_len};
 use crypto::asymmetric::Hash;
-use policy::{Group, IkeEncryption, Secret};
+use policy::{Group, Secret};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
@@ -209,12 +209,8 @@ impl Keys {
             .expect("a negotiated suite has cipher and integrity that go together");
         let proof = output_len(suite.prf);
         let integrity = suite.integrity.map_or(0, integrity_key_len);
-        let encryption = match suite.encryption {
-            IkeEncryption::AesCbc(k) => k.octets(),
-            IkeEncryption::AesGcm16(_) | IkeEncryption::ChaCha20Poly1305 => {
-                protection.key_material_len()
-            }
-        };
+        let row = suite.encryption.row();
+        let encryption = row.key_len + row.salt_len;
         let material = prf_plus(
             prf::provider(crypto, suite.prf),
             suite.prf,
@@ -422,7 +418,7 @@ impl Keys {
 mod tests {
     use super::*;
     use ::crypto::{Choice, Cpu};
-    use policy::{Group, KeyBits, Prf};
+    use policy::{EspEncryption, Group, IkeEncryption, KeyBits, Prf};
 
     fn keys(crypto: &Arc<CryptoProviders>) -> Keys {
         let suite = IkeSuite {
@@ -446,7 +442,10 @@ mod tests {
         assert_eq!(keys.prf_provider(), Provider::Portable);
         let before = tally::done();
         let _cipher = keys.theirs_cipher();
-        let operation = Operation::Decrypt(Function::AesGcm(KeyBits::B256), Provider::Ring);
+        let operation = Operation::Decrypt(
+            Function::Cipher(EspEncryption::AesGcm16(KeyBits::B256)),
+            Provider::Ring,
+        );
         let count = |done: &std::collections::BTreeMap<_, u64>| done.get(&operation).copied();
         // Other tests of this process may count, too.
         assert!(count(&tally::done()) > count(&before));

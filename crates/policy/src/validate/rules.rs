@@ -2,8 +2,8 @@
 
 use super::problem::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS, Problem};
 use crate::{
-    AdditionalKe, AddressRange, Endpoint, EspEncryption, Identity, IkeProposal, Lifetime,
-    LifetimeBounds, MAX_ADDITIONAL, Pfs, PortRange, Ppk, Protection, Role, Selector,
+    AdditionalKe, AddressRange, Endpoint, Identity, IkeProposal, Lifetime, LifetimeBounds,
+    MAX_ADDITIONAL, Pfs, PortRange, Ppk, Protection, Role, Selector, is_built,
 };
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
@@ -175,9 +175,7 @@ pub(crate) fn protection(protection: Protection) -> Result<(), Problem> {
     match (encryption.is_aead(), integrity) {
         (true, Some(_)) => Err(Problem::EspIntegrityUnused(encryption)),
         (false, None) => Err(Problem::EspIntegrityMissing(encryption)),
-        _ if matches!(encryption, EspEncryption::DesCbc(_)) && !cfg!(feature = "legacy") => {
-            Err(Problem::NotBuilt(encryption))
-        }
+        _ if !is_built(encryption) => Err(Problem::NotBuilt(encryption)),
         _ => Ok(()),
     }
 }

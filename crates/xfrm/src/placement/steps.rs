@@ -5,6 +5,7 @@
 use super::{Card, OffloadMode, Reason, Wanted, suites};
 use crypto::Suite;
 use esp::plane::Encapsulation;
+use policy::Protection;
 
 /// The features that an SA needs of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +69,10 @@ impl Need {
     /// The property of an SA that the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks
     /// of an SA).
     pub fn obstacle(&self) -> Option<&'static str> {
-        match (self.suite, self.encapsulation) {
-            (Suite::Ah(_), _) => Some("cards do not know AH"),
+        match (self.suite.protection(), self.encapsulation) {
+            (Protection::Ah(_), _) => Some("cards do not know AH"),
             (_, Encapsulation::Udp) => Some("the kernel offloads no ESP in UDP"),
-            (Suite::AesGcm16(_) | Suite::AesGmac(_) | Suite::ChaCha20Poly1305, _) => None,
+            (Protection::Esp { integrity: None, .. }, _) => None,
             _ => Some("cards know no cipher with a MAC of its own; use AES-GCM"),
         }
     }

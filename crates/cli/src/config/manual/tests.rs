@@ -1,4 +1,5 @@
 use crate::config::Config;
+use policy::{AhIntegrity, Protection};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -109,6 +110,44 @@ fn algorithms_have_the_kernels_names_or_ours() {
     ] {
         assert_eq!(suite(&lines).as_deref(), Ok(name));
     }
+}
+
+#[test]
+fn each_suite_that_the_kernel_is_given_is_read_by_its_names_there() {
+    let key = |octets: usize| format!("\"0x{}\"", "ab".repeat(octets));
+    let mut read_suites = 0;
+    for suite in ::crypto::Suite::all() {
+        let cipher = match suite.protection() {
+            Protection::Ah(AhIntegrity::AesGmac(_)) => continue,
+            Protection::Ah(_) => String::new(),
+            Protection::Esp { encryption, .. } if !policy::is_built(encryption) => continue,
+            Protection::Esp { encryption, integrity } => {
+                let row = encryption.row();
+                let (name, key) = (row.kernel[0], key(row.key_len + row.salt_len));
+                match (integrity, row.key_len) {
+                    (None, _) => format!("aead = \"{name}\"\nkey = {key}\n"),
+                    (Some(_), 0) => format!("encryption = \"{name}\"\n"),
+                    (Some(_), _) => format!("encryption = \"{name}\"\nencryption_key = {key}\n"),
+                }
+            }
+        };
+        let integrity = match suite.protection() {
+            Protection::Esp { integrity, .. } => integrity,
+            Protection::Ah(AhIntegrity::Mac(integrity)) => Some(integrity),
+            Protection::Ah(AhIntegrity::AesGmac(_)) => None,
+        };
+        let mac = integrity.map_or_else(String::new, |integrity| {
+            let row = integrity.row();
+            format!("integrity = \"{}\"\nintegrity_key = {}\n", row.kernel, key(row.key_len))
+        });
+        let text = example(&format!("{cipher}{mac}"));
+        let text = text.replacen("aead = \"rfc4106(gcm(aes))\"\n", "", 1);
+        let text = text.replacen(&format!("key = \"{KEY}\"\n"), "", 1);
+        let sas = read(&text).unwrap_or_else(|error| panic!("{suite}: {error}"));
+        assert_eq!(sas[0].suite, suite);
+        read_suites += 1;
+    }
+    assert!(read_suites >= 3 + 3 + 1 + 7 * (3 + 1 + 1), "{read_suites}");
 }
 
 #[test]
