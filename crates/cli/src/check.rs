@@ -4,11 +4,11 @@ mod findings;
 
 use crate::config::Config;
 use crate::daemon::SourceError;
+use crate::delegated::Format;
 use crate::kernel_traffic;
 use crate::preflight;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
-use clap::ValueEnum;
 use host::policy_file;
 use policy::{
     AdditionalKe, AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group,
@@ -16,16 +16,6 @@ use policy::{
 };
 use std::fmt::{Display, Write};
 use std::path::Path;
-
-/// The format of the findings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Text: a description of the policy, and findings in the style of a compiler.
-    #[default]
-    Human,
-    /// One JSON object, for editors and scripts.
-    Json,
-}
 
 /// A policy to check, and the format of the result.
 #[derive(Clone, Copy, Debug)]

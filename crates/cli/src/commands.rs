@@ -14,6 +14,7 @@ pub use session::{Failure, Run, Session};
 
 mod activate;
 mod aix_links;
+pub(crate) mod by_vpnd;
 mod certs;
 pub mod check_health;
 mod counters;
@@ -38,7 +39,6 @@ mod sa;
 mod session;
 mod status;
 mod stop;
-mod support;
 pub(crate) mod table;
 mod top;
 mod trace;
@@ -59,7 +59,7 @@ table::commands! {
             Policy(policy::Policy),
             Pki(pki::Pki),
             Events(events::Events),
-            Support(support::Support),
+            Support(by_vpnd::Support),
         }
         "Tunnels" {
             Deactivate(deactivate::Deactivate),

@@ -74,11 +74,6 @@ pub fn kinds() -> ArgValueCompleter {
     ArgValueCompleter::new(|text: &OsStr| candidates(text, &owned(&KINDS)))
 }
 
-/// Completes the names of these algorithms.
-pub fn algorithms(names: fn() -> Vec<String>) -> ArgValueCompleter {
-    ArgValueCompleter::new(move |text: &OsStr| candidates(text, &names()))
-}
-
 fn log_levels(text: &OsStr) -> Vec<String> {
     let text = text.to_str().unwrap_or_default();
     let start = text.rfind([',', '=']).map_or(0, |at| at + 1);

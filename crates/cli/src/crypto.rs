@@ -1,6 +1,5 @@
 //! The crypto facility as operators meet it: what the machine can do, what is used of it, what was done, and how fast.
 
-pub mod arguments;
 pub mod bench;
 pub mod client;
 pub mod kernel;

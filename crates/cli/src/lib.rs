@@ -55,6 +55,7 @@ pub mod convert;
 pub mod counters;
 pub mod crypto;
 pub mod daemon;
+pub mod delegated;
 pub mod demo;
 pub mod exec;
 pub mod families;

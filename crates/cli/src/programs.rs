@@ -1,10 +1,12 @@
 //! The program `vpnd` beside this one, which does what needs the daemon's code where no daemon runs.
 
+use crate::delegated;
 use control::client::Client;
 use std::env;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -31,6 +33,15 @@ pub enum ProgramError {
     },
 }
 
+impl ProgramError {
+    fn new(program: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::Missing(directory().unwrap_or_default()),
+            _ => Self::Start { program, source },
+        }
+    }
+}
+
 /// The `vpnd` beside this program; otherwise the one that the shell would find.
 pub fn vpnd() -> PathBuf {
     let beside = directory().map(|directory| directory.join(VPND));
@@ -40,6 +51,15 @@ pub fn vpnd() -> PathBuf {
 /// The directory of this program's file, also if a link led to it.
 fn directory() -> Option<PathBuf> {
     env::current_exe().ok()?.parent().map(Path::to_owned)
+}
+
+/// Becomes `vpnd vpnctl`, which carries out what this program was asked for. Returns only if that fails.
+pub fn become_vpnd() -> ProgramError {
+    let program = vpnd();
+    let mut command = Command::new(&program);
+    command.arg(delegated::COMMAND).args(env::args_os().skip(1));
+    let error = command.exec();
+    ProgramError::new(program, error)
 }
 
 /// The settings of `vpnd offline`.
@@ -86,10 +106,7 @@ impl Offline<'_> {
                 thread::spawn(move || child.wait());
                 Ok(Client::over(stream, program))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(ProgramError::Missing(directory().unwrap_or_default()))
-            }
-            Err(source) => Err(ProgramError::Start { program, source }),
+            Err(error) => Err(ProgramError::new(program, error)),
         }
     }
 }

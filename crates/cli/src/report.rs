@@ -4,6 +4,7 @@
 
 mod certificates;
 mod counters;
+mod crypto;
 pub(crate) mod families;
 mod fields;
 mod fitting;
@@ -26,6 +27,7 @@ mod workers;
 pub use certificates::certificates;
 pub use control::quantity::{bytes, compact, count, duration, rate};
 pub use counters::{counters, tunnel_counters};
+pub use crypto::{crypto_stats, tunable_changed, tunables};
 pub use families::families;
 pub use fields::Fields;
 pub(crate) use list::Algorithms;

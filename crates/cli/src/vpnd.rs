@@ -13,8 +13,10 @@ mod proxy;
 mod reference;
 mod release;
 mod start;
+mod vpnctl;
 
 pub use reference::reference;
+pub use vpnctl::OutputError;
 
 crate::commands::table::commands! {
     /// A command of `vpnd` with its arguments.
@@ -35,6 +37,7 @@ crate::commands::table::commands! {
             Uninstall(install::Uninstall),
             // Hidden, and so below the last heading, whose number of commands does not count.
             Offline(offline::Offline),
+            Vpnctl(vpnctl::Vpnctl),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::Daemon;
 use super::refusal::refusal;
-use crate::crypto::{report, service};
+use crate::crypto::service;
+use crate::report;
 use control::protocol::{CryptoState, CryptoStats, Refusal};
 use esp::plane::CryptoAccounting;
 use tracing::info;

@@ -1,10 +1,10 @@
 //! `vpnctl policy …`: its arguments, and what it prints where.
 
 use super::access;
-use crate::check;
+use crate::commands::by_vpnd::ByVpnd;
 use crate::completions::kinds;
-use crate::config::{Config, ConfigError};
-use crate::programs::ProgramError;
+use crate::delegated::PolicyCheck;
+use crate::programs::{self, ProgramError};
 use crate::report::{self, Colour};
 use clap::{Args, Subcommand};
 use control::client::ClientError;
@@ -49,8 +49,8 @@ Examples:
   vpnctl policy mirror site.xml > for-the-peer.xml
   vpnctl policy mirror hub.xml --tunnel branch > for-the-branch.xml")]
     Mirror(Mirror),
-    /// Checks a policy file and prints a description of it, as vpnd check does
-    Check(Check),
+    #[allow(missing_docs, reason = "the help is that of the arguments")]
+    Check(ByVpnd<PolicyCheck>),
     /// Shows the changes that a put would make to the store and to tunnels
     #[command(after_help = "\
 Examples:
@@ -167,24 +167,6 @@ pub struct Mirror {
     pub tunnel: Option<String>,
 }
 
-/// Arguments of `vpnctl policy check`.
-#[derive(Debug, Args)]
-pub struct Check {
-    /// AIX_VPN XML policy; - is standard input
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Configuration file of vpnd with the paths of the certificates; none: the built-in defaults
-    /// [default: /etc/vpnd/vpnd.toml if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Ignores elements and attributes with unknown names, with a warning, instead of refusing the file
-    #[arg(long)]
-    pub lenient: bool,
-    /// Format of the findings
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
-    pub format: check::Format,
-}
-
 /// Arguments of `vpnctl policy diff`.
 #[derive(Debug, Args)]
 pub struct Diff {
@@ -202,15 +184,12 @@ pub enum CommandError {
     /// The daemon, or the store.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// `vpnd`, which works on the store while no daemon runs, cannot be started.
+    /// `vpnd`, which checks policies, and works on the store while no daemon runs, cannot be started.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] PolicyFileError),
-    /// The configuration cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// The file has errors.
     #[error(transparent)]
     Policy(#[from] Diagnostics),
@@ -271,24 +250,10 @@ impl StoreCommand {
                 }
                 out.write_all(mirrored.database.to_xml().as_bytes())?;
             }
-            Self::Check(check) => return check.run(out, colour),
+            Self::Check(_) => return Err(programs::become_vpnd().into()),
             Self::Diff(diff) => return diff.run(control, out, colour),
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl Check {
-    fn run(&self, out: &mut impl Write, colour: Colour) -> Result<ExitCode, CommandError> {
-        let (config, remark) = Config::find_unprivileged(self.config.as_deref())?;
-        remark.iter().for_each(|remark| eprintln!("{remark}"));
-        let Self { file, lenient, format, .. } = self;
-        let (lenient, format) = (*lenient, *format);
-        let request = check::Request { file, config: &config, lenient, format, colour };
-        let outcome = check::check(&request);
-        write!(out, "{}", outcome.output)?;
-        eprint!("{}", outcome.errors);
-        Ok(if outcome.is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 

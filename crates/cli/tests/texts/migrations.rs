@@ -545,7 +545,7 @@ pub(crate) fn is_checked(converted: &Converted, text: &str) -> Result<(), TestCa
     std::fs::set_permissions(&path, private).expect("ours");
     let mut config = settings;
     config.certificates.directory = directory.path().to_owned();
-    let (format, colour) = (check::Format::Human, Colour(false));
+    let (format, colour) = (cli::delegated::Format::Human, Colour(false));
     let request = check::Request { file: &path, config: &config, lenient: false, format, colour };
     let outcome = check::check(&request);
     prop_assert!(outcome.is_good, "{text}\n{}\n{}", outcome.errors, converted.report());

@@ -3,8 +3,9 @@
 //! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test texts policies` writes the present output; read the difference as
 //! somebody who does not know the program.
 
-use cli::check::{Format, Outcome, Request, check};
+use cli::check::{Outcome, Request, check};
 use cli::config::Config;
+use cli::delegated::Format;
 use cli::report::Colour;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

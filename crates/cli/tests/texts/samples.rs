@@ -1,8 +1,9 @@
 //! The samples in `config/`: what they are worth as they are, and after the key is replaced.
 
 use clap::Parser;
-use cli::check::{Format, Outcome, Request, check};
+use cli::check::{Outcome, Request, check};
 use cli::config::Config;
+use cli::delegated::Format;
 use cli::pki::{Alternatives, Authority, KeyKind, NewAuthority, Wanted};
 use cli::policy_new::New;
 use cli::report::Colour;
