@@ -1,7 +1,7 @@
 //! The time until `vpnd` has put back what another program has removed. Meanwhile, the held table and the rest hold the
 //! traffic.
 //!
-//! `cargo bench -p vpn-cli --bench put_back [-- ROUNDS]`, as root. With `-- --test`, everything is removed once.
+//! `cargo bench -p vpn-daemon --bench put_back [-- ROUNDS]`, as root. With `-- --test`, everything is removed once.
 //!
 //! `ip monitor` and `nft monitor` tell of each change as the kernel makes it. A time begins when the first part has
 //! gone, and ends when the last one is there again. Both programs, and the threads that read them, come before all

@@ -1,7 +1,7 @@
 //! The time that a scrape takes, and a page of the list, where very many tunnels are up; and how long the engine and
 //! packets have to wait meanwhile.
 //!
-//! `cargo bench -p vpn-cli --bench watch [-- TUNNELS ROUNDS]`, as root. With `-- --test`, a few tunnels are read once.
+//! `cargo bench -p vpn-daemon --bench watch [-- TUNNELS ROUNDS]`, as root. With `-- --test`, a few tunnels are read once.
 //!
 //! One gateway has a series for each tunnel, the other as many as it has by default. An engine answers a command as it
 //! answers a message: a command of a client that asks all the time shows how long a peer may wait. Packets are echoed

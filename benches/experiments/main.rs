@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     let arguments = arguments.iter().filter(|argument| !of_cargo(argument));
     // The program is built with the bench; reports go to measurements/ of the tree, or where --output says.
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut vpnctl = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let mut vpnctl = Command::new(testkit::vpnctl());
     match vpnctl.arg("experiment").args(arguments).current_dir(top).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

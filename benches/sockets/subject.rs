@@ -122,7 +122,7 @@ impl<'a> Subject<'a> {
 
     fn ipsec(&mut self) -> Result<(), String> {
         let [left, right] = self.hosts;
-        let mut new = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        let mut new = Command::new(testkit::vpnctl());
         new.current_dir(self.directory.path()).args(["policy", "new", "--suite", "aes128-gcm"]);
         new.arg("--local").arg(left.outer.to_string());
         new.arg("--remote").arg(right.outer.to_string());
@@ -162,7 +162,7 @@ impl<'a> Subject<'a> {
         daemon.arg("--control").arg(&control).env_remove("NOTIFY_SOCKET");
         let process = self.start(host, daemon)?;
         let answers = || {
-            let mut vpnctl = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+            let mut vpnctl = Command::new(testkit::vpnctl());
             vpnctl.arg("--control").arg(&control).arg("list");
             vpnctl.output().is_ok_and(|output| output.status.success())
         };

@@ -9,7 +9,7 @@ use std::fs;
 fn programs() -> [Command; 2] {
     let control = Arg::new("control").long("control").global(true);
     [
-        cli::vpnd::Command::augment_subcommands(Command::new("vpnd")),
+        vpnd::commands::Command::augment_subcommands(Command::new("vpnd")),
         cli::commands::Command::augment_subcommands(Command::new("vpnctl").arg(control)),
     ]
     .map(|program| program.version("0"))
@@ -134,7 +134,7 @@ fn the_programs_have_every_command_and_option() {
 #[test]
 fn the_page_of_commands_lists_all_of_them_below_the_headings_of_the_help() {
     let page = fs::read_to_string(root().join("docs/commands.md")).expect("the page");
-    let headings = [cli::vpnd::Command::HEADINGS, cli::commands::Command::HEADINGS];
+    let headings = [vpnd::commands::Command::HEADINGS, cli::commands::Command::HEADINGS];
     for (mut program, headings) in programs().into_iter().zip(headings) {
         program.build();
         let name = program.get_name();
@@ -149,7 +149,7 @@ fn the_page_of_commands_lists_all_of_them_below_the_headings_of_the_help() {
                 (part.lines().next().unwrap_or_default(), names)
             })
             .collect();
-        let there: Vec<(&str, Vec<&str>)> = cli::help::parted(&program, headings)
+        let there: Vec<(&str, Vec<&str>)> = terminal::help::parted(&program, headings)
             .into_iter()
             .map(|(heading, below)| (heading, below.into_iter().map(Command::get_name).collect()))
             .collect();

@@ -49,7 +49,7 @@ fn authority(directory: &Path) -> PathBuf {
 }
 
 fn pki(directory: &Path, arguments: &[&str]) -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let mut command = Command::new(testkit::vpnctl());
     command.args(["pki", "--dir"]).arg(authority(directory)).args(arguments);
     let output = command.output().map_err(|error| format!("vpnctl: {error}"))?;
     match output.status.success() {

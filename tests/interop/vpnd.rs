@@ -111,7 +111,7 @@ impl Vpnd {
 
     /// Runs `vpnctl`.
     pub fn ctl(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+        Command::new(testkit::vpnctl())
             .arg("--control")
             .arg(self.directory.join("control.sock"))
             .args(arguments)

@@ -47,7 +47,7 @@ fn certify(method: &str, addresses: [&str; 2]) -> PathBuf {
     let directory = tempfile::tempdir().expect("a temporary directory").keep();
     let key = if method.starts_with("RSA") { "rsa3072" } else { "ecdsa256" };
     let pki = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        let mut command = Command::new(testkit::vpnctl());
         command.args(["pki", "--dir"]).arg(&directory).args(arguments).args(["--key", key]);
         output(command);
     };

@@ -47,7 +47,7 @@ struct Host {
 impl Host {
     fn new(name: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut links = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        let mut links = Command::new(testkit::vpnctl());
         links.arg("aix-links").arg(directory.path());
         output(links);
         let space = Space::new(name);

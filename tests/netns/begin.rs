@@ -77,7 +77,7 @@ fn the_samples() {
 /// The policies that `vpnctl policy new` writes, and its output.
 fn written(arguments: &str) -> ([String; 2], String) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let mut command = Command::new(testkit::vpnctl());
     command.args(["policy", "new"]).args(arguments.split_whitespace());
     let told = output({
         command.arg("--output").arg(directory.path());
@@ -130,7 +130,7 @@ fn in_transport_mode() {
 
 /// Runs `vpnctl pki` on the authority in a directory.
 fn pki(directory: &Path, arguments: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let mut command = Command::new(testkit::vpnctl());
     command.args(["pki", "--dir"]).arg(directory).args(arguments.split_whitespace());
     output(command)
 }
@@ -196,7 +196,7 @@ fn the_default_file() {
         command.env_remove("NOTIFY_SOCKET");
         command
     };
-    let (vpnd, vpnctl) = (env!("CARGO_BIN_EXE_vpnd"), env!("CARGO_BIN_EXE_vpnctl"));
+    let (vpnd, vpnctl) = (env!("CARGO_BIN_EXE_vpnd"), testkit::vpnctl());
     let policy = ["start", "--exit-with-parent", "--policy", "/etc/vpnd/policy.xml"];
     let line = left.spawn(within(vpnd, &policy));
     assert!(line.ends_with(&format!("control socket {}\n", socket.display())), "{line}");

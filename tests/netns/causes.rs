@@ -296,7 +296,7 @@ fn waiting() {
 fn interrupted() {
     let [mut left, mut right] = two();
     left.start();
-    let mut waiting = Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+    let mut waiting = Command::new(testkit::vpnctl())
         .arg("--control")
         .arg(left.path("control.sock"))
         .args(["activate", "site"])

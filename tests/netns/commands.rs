@@ -95,7 +95,7 @@ fn another_user() {
     let of_all = |name: &str, mode| {
         set_permissions(left.path(name), Permissions::from_mode(mode)).expect("ours");
     };
-    copy(env!("CARGO_BIN_EXE_vpnctl"), left.path("vpnctl")).expect("writable");
+    copy(testkit::vpnctl(), left.path("vpnctl")).expect("writable");
     of_all("vpnctl", 0o755);
     let socket = left.path("control.sock");
     let list = || {
@@ -128,7 +128,7 @@ fn no_key() {
     left.ctl_fails(&["activate", "nobody"], 1);
     left.await_log(&["\"level\":\"TRACE\""]);
     let mut secrets = vec!["replace-this-key".to_owned()];
-    for table in [cli::wireshark::IKE_TABLE, cli::wireshark::ESP_TABLE] {
+    for table in [vpnd::wireshark::IKE_TABLE, vpnd::wireshark::ESP_TABLE] {
         let text = read_to_string(left.path("keys").join(table)).expect("it was written");
         secrets.extend(keys_of(&text).into_iter().map(str::to_owned));
     }

@@ -4,8 +4,6 @@
 mod raw;
 
 use crate::site::{hosts, passes, two};
-use cli::daemon::confinement::{Paths, confine};
-use cli::daemon::helper;
 use libtest_mimic::{Completion, Failed, Trial};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
@@ -26,6 +24,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use testkit::{GATEWAYS, test, trial, without};
+use vpnd::daemon::confinement::{Paths, confine};
+use vpnd::daemon::helper;
 
 /// With this variable in the environment, the test program is the confined process: its value is a directory, in which
 /// `read` and `write` are its own.
@@ -254,7 +254,7 @@ fn attempt_programs(place: &Path) {
     let program = |path: &Path| Command::new(path).arg("--version").output().map(drop);
     denied("a shell", program(Path::new("/bin/sh")));
     denied("a copy of a shell", program(&written));
-    denied("vpnctl", program(Path::new(env!("CARGO_BIN_EXE_vpnctl"))));
+    denied("vpnctl", program(Path::new(testkit::vpnctl())));
     denied("ip", program(Path::new("/sbin/ip")));
     if host::nft::available() {
         // It starts, and has what it takes to ask the kernel.

@@ -18,7 +18,7 @@ pub fn trials() -> Vec<Trial> {
 
 fn rehearse(name: &str) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let output = Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+    let output = Command::new(testkit::vpnctl())
         .args(["experiment", name, "--rehearsal", "--output"])
         .arg(directory.path())
         .output()

@@ -205,7 +205,7 @@ fn outcomes(printed: &str) -> Outcomes {
 
 /// An ordinary user who can neither use the TUN driver nor make namespaces is told so by each program.
 fn programs_tell() {
-    let [vpnd, vpnctl] = [env!("CARGO_BIN_EXE_vpnd"), env!("CARGO_BIN_EXE_vpnctl")];
+    let [vpnd, vpnctl] = [env!("CARGO_BIN_EXE_vpnd"), testkit::vpnctl()];
     let directory = tempfile::tempdir().expect("a temporary directory");
     let [_, policy] = policies::guest("guest", "10.2.0.", "192.0.2.2", ["192.0.2.1", "192.0.2.1"]);
     let file = directory.path().join("policy.xml");

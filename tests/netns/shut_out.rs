@@ -46,7 +46,7 @@ fn closed() -> (String, usize) {
 fn typed(gateway: &Gateway, text: &str) -> (bool, String) {
     let (keyboard, socket) = (gateway.path("keyboard"), gateway.path("control.sock"));
     fs::write(&keyboard, text).expect("writable");
-    let line = format!("{} --control {} reload", env!("CARGO_BIN_EXE_vpnctl"), socket.display());
+    let line = format!("{} --control {} reload", testkit::vpnctl(), socket.display());
     let output = Command::new("script")
         .args(["-q", "-e", "-c", &line, "/dev/null"])
         .stdin(File::open(&keyboard).expect("it was written"))

@@ -28,7 +28,7 @@ export PATH=$PWD:$PATH
 fn played(script: &str) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path();
-    let mut links = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let mut links = Command::new(testkit::vpnctl());
     links.arg("aix-links").arg(path);
     output(links);
     fs::write(path.join("site.xml"), policies::SITE[0]).expect("writable");

@@ -1,6 +1,6 @@
 //! Everything at once: as much traffic as goes, keys renewed by IKE, workers that come and go, and the schedule
 //! switched. A fixed number of changes, or more of them for a given time:
-//! `STRESS_SECONDS=600 cargo test --release -p vpn-cli --test netns stress -- --nocapture`.
+//! `STRESS_SECONDS=600 cargo test --release -p vpn-daemon --test netns stress -- --nocapture`.
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use lab::traffic::{Pings, Stream};

@@ -25,7 +25,7 @@ struct Terminal {
 
 impl Terminal {
     fn new(control: &Path, [columns, rows]: [u16; 2], arguments: &str) -> Self {
-        let program = env!("CARGO_BIN_EXE_vpnctl");
+        let program = testkit::vpnctl();
         let line = format!(
             "stty cols {columns} rows {rows}; exec {program} --control {} {arguments}",
             control.display()

@@ -112,7 +112,7 @@ fn tells(open: &Gateway, shut: &Gateway) {
     assert_eq!(mode(&keys), 0o700);
     let mut lines = 0;
     let log = open.log();
-    for table in [cli::wireshark::IKE_TABLE, cli::wireshark::ESP_TABLE] {
+    for table in [vpnd::wireshark::IKE_TABLE, vpnd::wireshark::ESP_TABLE] {
         assert_eq!(mode(&keys.join(table)), 0o600);
         let text = fs::read_to_string(keys.join(table)).expect("text");
         lines += text.lines().count();

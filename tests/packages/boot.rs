@@ -133,7 +133,7 @@ impl Site {
     /// A gateway on which everything is installed and nothing is enabled. It is off.
     fn new() -> Self {
         let mut left = Machine::new("left");
-        let [vpnd, vpnctl] = [env!("CARGO_BIN_EXE_vpnd"), env!("CARGO_BIN_EXE_vpnctl")];
+        let [vpnd, vpnctl] = [env!("CARGO_BIN_EXE_vpnd"), testkit::vpnctl()];
         for (from, to) in
             [(vpnd, "vpnd"), (vpnctl, "vpnctl"), ("/bin/busybox", "/usr/local/sbin/ip")]
         {

@@ -333,7 +333,9 @@ fn licenses() {
     rpm.args(["-c", "rpm2archive - <\"$0\" | tar --extract --gzip --to-stdout ./usr/share/licenses/vpnd/LICENSES-of-libraries"]);
     rpm.arg(PACKAGES[0].join("vpnd.rpm"));
     for text in [deb, rpm].map(testkit::output) {
-        has_licenses("vpn-cli", &text);
+        for package in ["vpn-cli", "vpn-daemon"] {
+            has_licenses(package, &text);
+        }
     }
 }
 

@@ -308,7 +308,7 @@ fn write_private(path: &Path, text: &str) {
 /// The policies of both ends, as `vpnctl policy new` writes them.
 fn policies() -> [String; 2] {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let mut new = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let mut new = Command::new(testkit::vpnctl());
     new.args(["policy", "new", "--local", "192.0.2.1", "--remote", "192.0.2.2"]);
     new.args(["--protect", "10.1.0.0/24=10.2.0.0/24", "--output"]).arg(directory.path());
     output(new);
@@ -387,7 +387,7 @@ fn of_manifest(directory: &Path, address: &str) -> [String; 2] {
     let (_, commands) =
         text.split_once("\n\n      sed ").expect("the commands for the policy of the peer");
     let (commands, _) = commands.split_once("\n\n").expect("their end");
-    let programs = Path::new(env!("CARGO_BIN_EXE_vpnctl")).parent().expect("a directory").display();
+    let programs = Path::new(testkit::vpnctl()).parent().expect("a directory").display();
     sh(&format!("cd {} && PATH={programs}:$PATH && sed {commands}", directory.display()));
     let peer = fs::read_to_string(directory.join("peer.xml")).expect("it was made");
     [template.replace("POD_IP", address), peer]

@@ -96,7 +96,7 @@ fn published_packages_depend_on_published_packages_with_a_version() {
 }
 
 /// Packages of the product that still depend on the laboratory.
-const WITH_LABORATORY: &[&str] = &["vpn-cli"];
+const WITH_LABORATORY: &[&str] = &["vpn-cli", "vpn-daemon"];
 
 #[test]
 fn the_product_does_not_depend_on_the_laboratory() {

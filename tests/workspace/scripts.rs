@@ -176,7 +176,8 @@ fn the_tests_of_each_file_that_differs_are_chosen() {
         assert_eq!(options, expected, "{file}");
     }
     for (file, expected) in [
-        ("crates/cli/src/bin/vpnd.rs", "--bins --test=control --test=texts"),
+        ("crates/vpnd/src/main.rs", "--bins --test=control --test=texts"),
+        ("crates/cli/src/main.rs", "--bins --test=delegated"),
         ("tests/kernel/guest/init", "--test=kernel --test=scripts"),
         ("tests/leaks/scene.rs", "--test=kernel --test=netns"),
         (

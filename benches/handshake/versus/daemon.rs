@@ -196,7 +196,7 @@ impl Daemon {
     }
 
     fn vpnctl(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+        let output = Command::new(testkit::vpnctl())
             .arg("--control")
             .arg(self.directory.path().join("control.sock"))
             .args(arguments)

@@ -98,7 +98,7 @@ fn null_cipher() -> Result<PathBuf, String> {
         "--bin",
         "vpnd",
         "--features",
-        "vpn-cli/insecure-null-cipher",
+        "vpn-daemon/insecure-null-cipher",
     ]);
     cargo.arg("--target-dir").arg(&target).current_dir(root);
     match cargo.status() {
@@ -159,7 +159,7 @@ fn watch(socket: &Path) {
 }
 
 fn vpnctl(socket: &PathBuf, command: &str) -> Result<String, String> {
-    let mut vpnctl = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let mut vpnctl = Command::new(testkit::vpnctl());
     let output = vpnctl.arg("--control").arg(socket).arg(command).output();
     let output = output.map_err(|error| format!("vpnctl: {error}"))?;
     match output.status.success() {

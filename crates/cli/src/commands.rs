@@ -18,7 +18,7 @@ pub(crate) mod by_vpnd;
 mod certs;
 pub mod check_health;
 mod counters;
-mod crypto;
+pub(crate) mod crypto;
 mod deactivate;
 mod events;
 mod experiment;
@@ -39,14 +39,13 @@ mod sa;
 mod session;
 mod status;
 mod stop;
-pub(crate) mod table;
 mod top;
 mod trace;
 mod why;
 mod workers;
 mod xfrm;
 
-table::commands! {
+terminal::commands! {
     /// A command of `vpnctl` with its arguments.
     pub enum Command {
         "The first commands" {

@@ -4,13 +4,13 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use std::ffi::OsStr;
 
 /// The log levels of `vpnctl log`.
-const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+pub const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 
 /// Parts of the daemon that can have a log level of their own.
-const PARTS: [&str; 6] = ["ike", "esp", "userspace", "xfrm", "vpn", "cli"];
+const PARTS: [&str; 6] = ["ike", "esp", "userspace", "xfrm", "vpn", "vpnd"];
 
 /// The settings of `vpnctl workers set`. Numbers have to be typed.
-const WORKER_SETTINGS: [&str; 9] = [
+pub const WORKER_SETTINGS: [&str; 9] = [
     "workers=auto",
     "workers=1",
     "schedule=run-to-completion",
@@ -97,8 +97,6 @@ fn candidates(text: &OsStr, values: &[String]) -> Vec<CompletionCandidate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::LogLevel;
-    use control::protocol::WorkersChange;
 
     fn offered(text: &str) -> Vec<String> {
         let found = candidates(OsStr::new(text), &log_levels(OsStr::new(text)));
@@ -111,21 +109,14 @@ mod tests {
         assert_eq!(offered("info,i"), ["info,ike="]);
         assert_eq!(offered("info,ike=de"), ["info,ike=debug"]);
         for text in ["", "info,ike="] {
-            let levels = offered(text);
-            assert_eq!(levels.len(), LEVELS.len());
-            assert!(levels.iter().all(|level| level.parse::<LogLevel>().is_ok()), "{levels:?}");
+            assert_eq!(offered(text).len(), LEVELS.len());
         }
     }
 
     #[test]
     fn every_completion_is_understood() {
-        for setting in WORKER_SETTINGS {
-            let mut change = WorkersChange::default();
-            change.set(setting).expect(setting);
-            crate::view::workers_change(&change).expect(setting);
-        }
         for setting in TUNABLES {
-            setting.parse::<crate::crypto::arguments::Setting>().expect(setting);
+            setting.parse::<crate::commands::crypto::Setting>().expect(setting);
         }
         for kind in KINDS {
             assert!(policy::xml::dtd().contains(&format!("<!ELEMENT {kind} ")), "{kind}");

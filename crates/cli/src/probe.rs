@@ -5,9 +5,11 @@
 
 mod echo;
 mod ends;
+mod report;
 mod verdict;
 
 pub use ends::NoEnds;
+pub use report::probed;
 pub use verdict::{Measured, RoundTrip};
 
 use control::protocol::{Child, FindingInfo};

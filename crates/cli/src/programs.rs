@@ -1,6 +1,5 @@
 //! The program `vpnd` beside this one, which does what needs the daemon's code where no daemon runs.
 
-use crate::delegated;
 use control::client::Client;
 use std::env;
 use std::io;
@@ -10,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
+use terminal::delegated;
 
 const VPND: &str = "vpnd";
 

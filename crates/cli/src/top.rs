@@ -3,16 +3,16 @@
 //! The contents of the screen are worked out without a terminal and a clock: samples go into a [`model::Model`], keys
 //! into a [`screen::Screen`], and [`view::draw`] puts both on a frame.
 
-use crate::report::Colour;
 use control::client::{Client, ClientError};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use ratatui::crossterm::terminal;
+use ratatui::crossterm::terminal as screen_mode;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use terminal::report::Colour;
 
 mod columns;
 pub mod model;
@@ -127,7 +127,7 @@ fn once(source: &mut Source, model: &mut Model, screen: &mut Screen) -> Result<(
     model.take(source.look(screen.shows_all()));
     thread::sleep(screen.interval());
     model.take(source.look(screen.shows_all()));
-    let width = match terminal::size() {
+    let width = match screen_mode::size() {
         Ok((width, _)) if io::stdout().is_terminal() => width,
         _ => PLAIN_WIDTH,
     };

@@ -43,8 +43,8 @@
 //! | Where is a kind of reply added? | `protocol/response.rs` |
 //! | Where are the fields of one answer, or of an event? | `protocol/`, one file per subject |
 //! | How is a bad request or another version refused? | `protocol/request.rs`, `protocol/refusal.rs` |
-//! | Where does the daemon fill the fields in? | `crates/cli/src/view/` |
-//! | Where is a command carried out? | `crates/cli/src/daemon/service.rs`, `crates/cli/src/daemon/server.rs` |
+//! | Where does the daemon fill the fields in? | `crates/vpnd/src/view/` |
+//! | Where is a command carried out? | `crates/vpnd/src/daemon/service.rs`, `crates/vpnd/src/daemon/server.rs` |
 //! | How does a client wait, and what do its errors say? | `client.rs` |
 //! | Which path and which sizes hold? | `protocol.rs`, `client.rs` |
 //! | How are durations, octets and rates written for people? | `quantity.rs` |

@@ -52,7 +52,7 @@
 //! | Which settings go into vpnd.toml? | `settings.rs`, `kernel.rs` |
 //! | In which order do tunnels stand? | `order.rs` |
 //! | How is the document written, and what if it would be refused? | `write.rs`, `sound.rs` |
-//! | What does `vpnctl policy convert` print, and where are samples? | `crates/cli/src/convert.rs`, `crates/cli/tests/convert/` |
+//! | What does `vpnctl policy convert` print, and where are samples? | `crates/cli/src/convert.rs`, `crates/vpnd/tests/convert/` |
 #![forbid(unsafe_code)]
 
 pub mod finding;

@@ -37,7 +37,7 @@
 //! | What does the page look like? | `page/page.html`, `page/page.css`, `page/page.js` |
 //! | What is the page told? | `page.rs`, `page/list.rs`, `page/tables.rs` |
 //! | How are events told to a browser? | `news.rs`, `endpoint/stream.rs` |
-//! | Where do the numbers come from? | `source.rs`, `crates/cli/src/daemon/metrics.rs` |
+//! | Where do the numbers come from? | `source.rs`, `crates/vpnd/src/daemon/metrics.rs` |
 #![forbid(unsafe_code)]
 
 mod address;

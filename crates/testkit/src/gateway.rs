@@ -1,6 +1,6 @@
 //! A gateway: a namespace, its files, and the `vpnd` in it, commanded with `vpnctl` as an operator would.
 
-use crate::programs::built;
+use crate::programs::{vpnctl, vpnd};
 use crate::space::Space;
 use crate::until;
 use nix::sys::signal::{Signal, kill};
@@ -86,7 +86,7 @@ impl Gateway {
 
     /// A `vpnd start` of this gateway that does not run yet.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(built("vpnd"));
+        let mut command = Command::new(vpnd());
         command.args(["start", "--exit-with-parent", "--log-format", "json"]);
         if !self.stored {
             command.arg("--policy").arg(self.path("policy.xml"));
@@ -104,7 +104,7 @@ impl Gateway {
 
     /// A command of `vpnd` with this gateway's configuration, beside its daemon.
     pub fn vpnd_command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(built("vpnd"));
+        let mut command = Command::new(vpnd());
         command.args(arguments).arg("--config").arg(self.path("vpnd.toml"));
         command.env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
         command
@@ -239,7 +239,7 @@ impl Gateway {
 
     /// Runs `vpnctl` for the daemon.
     pub fn ctl(&self, arguments: &[&str]) -> Output {
-        Command::new(built("vpnctl"))
+        Command::new(vpnctl())
             .arg("--control")
             .arg(self.path("control.sock"))
             .args(arguments)
@@ -249,7 +249,7 @@ impl Gateway {
 
     /// A `vpnctl` among the packets of the gateway: whether it succeeded, and all that it printed.
     pub fn ctl_inside(&self, arguments: &[&str]) -> (bool, String) {
-        let mut command = Command::new(built("vpnctl"));
+        let mut command = Command::new(vpnctl());
         command.arg("--control").arg(self.path("control.sock")).args(arguments);
         let output = self.space.run(move || command.output()).expect("vpnctl is built");
         let text = [output.stdout, output.stderr].concat();

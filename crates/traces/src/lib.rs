@@ -43,7 +43,7 @@
 //! | Where can the collector be? | `endpoint.rs` |
 //! | When are spans sent, again or no more? | `export.rs` |
 //! | Which octets are sent, and how? | `export/message.rs`, `export/post.rs` |
-//! | Who starts all this? | `crates/cli/src/daemon/traces.rs` |
+//! | Who starts all this? | `crates/vpnd/src/daemon/traces.rs` |
 #![forbid(unsafe_code)]
 
 mod endpoint;

@@ -59,7 +59,7 @@ pub fn make(key: Key) -> Authority {
 
 impl Authority {
     fn pki(&self, arguments: &[&str]) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        let mut command = Command::new(testkit::vpnctl());
         command.args(["pki", "--dir"]).arg(self.0.path()).args(arguments);
         output(command);
     }

@@ -44,7 +44,7 @@ impl Machine {
         let first = boot(&space, &directory);
         let machine = Self { name, space, first, daemon: None, directory };
         machine.run_in("/", "mkdir -p /src/target/release");
-        for program in [env!("CARGO_BIN_EXE_vpnd"), env!("CARGO_BIN_EXE_vpnctl")] {
+        for program in [env!("CARGO_BIN_EXE_vpnd"), testkit::vpnctl()] {
             let to = PathBuf::from(program);
             let to = to.file_name().expect("a file").to_string_lossy().into_owned();
             let copy = format!("cat > /src/target/release/{to}; chmod +x /src/target/release/{to}");

@@ -22,7 +22,7 @@ impl Authority {
     }
 
     fn pki(&self, arguments: &[&str]) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+        let mut command = Command::new(testkit::vpnctl());
         command.args(["pki", "--dir"]).arg(self.0.path().join("pki")).args(arguments);
         output(command);
     }

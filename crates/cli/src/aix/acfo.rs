@@ -1,7 +1,7 @@
 //! `acfo`: tunables of the crypto facility, of a running daemon or of the file that it reads at its start.
 
 use super::{Flags, Settings, Trouble};
-use crate::crypto::client;
+use crate::crypto;
 use control::protocol::Tunable;
 use std::io::Write;
 
@@ -76,7 +76,7 @@ fn set(changes: &[(&str, Option<u64>)], persist: bool) -> Result<(), Trouble> {
     }
     let mut file = String::new();
     for (name, value) in changes {
-        file = client::set(&mut settings.client, name, *value, persist)?.file;
+        file = crypto::set(&mut settings.client, name, *value, persist)?.file;
     }
     settings.tell_kept(&file);
     Ok(())
@@ -84,7 +84,7 @@ fn set(changes: &[(&str, Option<u64>)], persist: bool) -> Result<(), Trouble> {
 
 /// Prints values as AIX does, with a full stop behind each.
 fn display(wanted: Option<&str>, out: &mut dyn Write) -> Result<(), Trouble> {
-    let mut tunables = client::state(&mut Settings::open("acfo")?.client)?.tunables;
+    let mut tunables = crypto::state(&mut Settings::open("acfo")?.client)?.tunables;
     tunables.retain(|tunable| wanted.is_none_or(|wanted| wanted == tunable.name));
     if tunables.is_empty() {
         return Err(unknown(wanted));

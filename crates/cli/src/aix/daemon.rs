@@ -1,11 +1,11 @@
 //! The way to the daemon, and to its settings while it does not run.
 
 use super::Trouble;
-use crate::control_socket::{DEFAULT_CONFIGURATION, NO_CONFIGURATION};
 use crate::programs::Offline;
 use control::client::{Client, ClientError};
 use control::protocol::{Command, Reply, Tunnel};
 use std::path::{Path, PathBuf};
+use terminal::control_socket::{DEFAULT_CONFIGURATION, NO_CONFIGURATION};
 
 /// The configuration file that the environment names, which `startsrc` has the daemon read.
 pub(super) fn named_configuration() -> Option<PathBuf> {
@@ -26,8 +26,8 @@ pub(super) fn started_with() -> PathBuf {
 /// wrong with it.
 pub(super) fn socket() -> PathBuf {
     match named_configuration() {
-        Some(named) => crate::control_socket::of_client_with(None, &named),
-        None => crate::control_socket::of_client(None),
+        Some(named) => terminal::control_socket::of_client_with(None, &named),
+        None => terminal::control_socket::of_client(None),
     }
 }
 

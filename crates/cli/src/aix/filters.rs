@@ -2,13 +2,13 @@
 
 use super::{Flags, Settings, Trouble, connect, tunnels};
 use crate::lockout::{self, Answer};
-use crate::report::plain;
 use control::client::Client;
 use control::protocol::DefaultAction;
 use control::protocol::{Command, FilterInfo, FilterRuleInfo, Reply};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
+use terminal::report::plain;
 
 const MAKE: &str = "\
 Usage: mkfilt -v 4|6 -u [-z P|D [--yes | --for 60s]]

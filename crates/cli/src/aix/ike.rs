@@ -3,12 +3,12 @@
 use super::listing::{self, Phase};
 use super::log_level;
 use super::{Trouble, connect, done, named_configuration, tunnels};
-use crate::report::plain;
 use control::client::Client;
 use control::protocol::{Child, Command, Reply, Tunnel};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
+use terminal::report::plain;
 
 const USAGE: &str = "\
 Usage: ike cmd=activate [phase=1|2] [numlist=n,n-m] [namelist=name,...] [remid=id] [ipaddr=src,dst] [autostart]

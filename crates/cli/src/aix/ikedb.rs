@@ -3,11 +3,11 @@
 use super::{Flags, Trouble, find, socket, started_with, starting};
 use crate::convert::Convert;
 use crate::programs::Offline;
-use crate::report::plain;
 use control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
 use host::policy_file;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use terminal::report::plain;
 
 const USAGE: &str = "\
 Usage: ikedb -p[Fs] [XML-file]

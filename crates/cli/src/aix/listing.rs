@@ -1,9 +1,9 @@
 //! The output of `ike cmd=list`, which is empty if there are no tunnels.
 
-use crate::report::list::state;
-use crate::report::{Algorithms, plain};
 use control::protocol::{Child, Tunnel};
 use std::fmt::Write;
+use terminal::report::list::state;
+use terminal::report::{Algorithms, plain};
 
 /// The phase of the tunnels that are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use super::progress::{Patience, Waited, goes_on};
 use super::session::{Failure, Run, Session};
-use crate::report::{self, plain};
-use crate::shell::tunnel_names;
 use clap::Args;
 use control::protocol::{Activation, Command as Ask, Reply};
 use std::process::ExitCode;
+use terminal::report::{self, plain};
+use terminal::shell::tunnel_names;
 
 /// Starts tunnels and waits until each is up or has failed
 #[derive(Debug, Args)]

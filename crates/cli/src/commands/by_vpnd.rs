@@ -1,10 +1,10 @@
 //! Commands that need the engine, which `vpnctl` does not have: it becomes `vpnd vpnctl`, which carries them out.
 
 use super::session::{Failure, Run, Session};
-use crate::delegated;
 use crate::programs;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use std::process::ExitCode;
+use terminal::delegated;
 
 /// `vpnctl support`
 pub type Support = ByVpnd<delegated::Support>;

@@ -1,11 +1,11 @@
 //! `vpnctl certs`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::io::Write;
 use std::process::ExitCode;
+use terminal::report;
 
 const NONE: &str = "\
 No certificate is loaded.

@@ -2,7 +2,6 @@
 
 use super::session::{Failure, Run, Session, answer};
 use crate::health::{self, Health, Level, Problem};
-use crate::shell::tunnel_names;
 use clap::{Args, ValueEnum};
 use control::client::ClientError;
 use control::protocol::{Child, Command as Ask, Tunnel};
@@ -10,6 +9,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
+use terminal::shell::tunnel_names;
 
 /// With so many tunnels that are up, the daemon looks at the host for each of them.
 const FEW: usize = 32;

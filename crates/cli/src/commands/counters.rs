@@ -1,12 +1,12 @@
 //! `vpnctl counters`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
 use clap::Args;
 use control::client::ClientError;
 use control::protocol::{Command as Ask, RefusalCode, Reply};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use terminal::report;
 
 /// Shows how many packets and IKE messages were discarded, by reason
 #[derive(Debug, Args)]

@@ -3,13 +3,13 @@
 use super::by_vpnd::ByVpnd;
 use super::session::{Failure, Run, Session};
 use crate::completions;
-use crate::crypto::client;
-use crate::delegated::{CryptoBench, CryptoInfo};
-use crate::report;
+use crate::crypto;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use terminal::delegated::{CryptoBench, CryptoInfo};
+use terminal::report;
 
 /// Shows cryptographic acceleration, statistics and benchmarks, and sets tunables
 #[derive(Debug, Args)]
@@ -84,15 +84,15 @@ impl Run for Crypto {
             CryptoCommand::Info(command) => return command.run(session),
             CryptoCommand::Bench(command) => return command.run(session),
             CryptoCommand::Stats { interval, json } => {
-                let mut stats = client::stats(session.client()?)?;
+                let mut stats = crypto::stats(session.client()?)?;
                 if let Some(seconds) = interval {
                     std::thread::sleep(Duration::from_secs(*seconds));
-                    stats = client::stats(session.client()?)?.since(&stats);
+                    stats = crypto::stats(session.client()?)?.since(&stats);
                 }
                 session.show(*json, &stats, report::crypto_stats)?;
             }
             CryptoCommand::Get { tunable, json } => {
-                let mut tunables = client::state(session.client()?)?.tunables;
+                let mut tunables = crypto::state(session.client()?)?.tunables;
                 if let Some(name) = tunable {
                     tunables.retain(|tunable| tunable.name == *name);
                     if tunables.is_empty() {
@@ -101,10 +101,11 @@ impl Run for Crypto {
                         return Err(Failure::Other(message.into()));
                     }
                 }
-                session.show(*json, &tunables, |tunables, _| report::tunables(tunables))?;
+                session
+                    .show(*json, &tunables, |tunables, _| report::tunables(tunables.as_slice()))?;
             }
             CryptoCommand::Set { setting: Setting { name, value }, persist, json } => {
-                let state = client::set(session.client()?, name, *value, *persist)?;
+                let state = crypto::set(session.client()?, name, *value, *persist)?;
                 session.show(*json, &state, |state, colour| {
                     report::tunable_changed(name, state, *persist, colour)
                 })?;

@@ -2,11 +2,11 @@
 
 use super::progress::{Patience, Waited};
 use super::session::{Failure, Run, Session};
-use crate::report::plain;
-use crate::shell::tunnel_names;
 use clap::Args;
 use control::protocol::{Command as Ask, Reply};
 use std::process::ExitCode;
+use terminal::report::plain;
+use terminal::shell::tunnel_names;
 
 /// Deletes a tunnel and waits until it is gone
 #[derive(Debug, Args)]

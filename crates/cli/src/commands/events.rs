@@ -1,12 +1,12 @@
 //! `vpnctl events`
 
 use super::session::{Failure, Run, Session};
-use crate::report;
-use crate::shell::tunnel_names;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use terminal::report;
+use terminal::shell::tunnel_names;
 
 /// The types of events, as in docs/control.md.
 const TYPES: [&str; 11] = [

@@ -1,10 +1,10 @@
 //! `vpnctl family`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
 use clap::{Args, ValueEnum};
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report;
 
 /// Shows whether tunnels may use IPv4 and IPv6, or switches IPsec of one family off and on
 #[derive(Debug, Args)]

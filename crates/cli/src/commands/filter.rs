@@ -2,12 +2,12 @@
 
 use super::session::{Failure, Run, Session, answer};
 use crate::lockout::{self, Answer};
-use crate::report;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use control::protocol::{Command as Ask, DefaultAction};
 use std::process::ExitCode;
 use std::time::Duration;
+use terminal::report;
 
 /// Shows the filter for traffic outside the tunnels, or changes its default
 #[derive(Debug, Args)]

@@ -1,12 +1,12 @@
 //! `vpnctl list`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
 use clap::Args;
 use control::client::ClientError;
 use control::protocol::{Command as Ask, ManualSaInfo, RefusalCode, Reply};
 use std::io::Write;
 use std::process::ExitCode;
+use terminal::report;
 
 /// Lists the tunnels that are up or being negotiated
 #[derive(Debug, Args)]

@@ -2,10 +2,10 @@
 
 use super::session::{Failure, Run, Session, answer};
 use crate::completions::levels;
-use crate::report::plain;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report::plain;
 
 /// Changes the log level until the daemon ends; without a level, shows the present one
 #[derive(Debug, Args)]

@@ -1,10 +1,10 @@
 //! `vpnctl offload`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report;
 
 /// Shows the offload of the kernel's SAs to network cards: features, SAs and refusals of each card
 #[derive(Debug, Args)]

@@ -6,13 +6,13 @@ use crate::pki::{
     Wanted,
 };
 use crate::policy_new::site::plain_name;
-use crate::report::{Colour, Table, plain};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
+use terminal::report::{Colour, Table, plain};
 
 /// Makes certificates for gateways: a small certificate authority in a directory
 #[derive(Debug, Args)]

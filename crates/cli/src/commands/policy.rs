@@ -3,7 +3,7 @@
 use super::session::{Failure, Run, Session};
 use crate::convert::Convert;
 use crate::policy_new::New;
-use crate::store::command::StoreCommand;
+use crate::policy_store::StoreCommand;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 

@@ -2,14 +2,13 @@
 
 use super::session::{Failure, Run, Session, answer};
 use crate::probe::{self, Plan, ProbeError};
-use crate::report;
-use crate::shell::tunnel_names;
 use clap::Args;
 use control::protocol::{Child, Command as Ask, Reply};
 use host::Routes;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
+use terminal::shell::tunnel_names;
 
 /// Sends packets of several sizes through a tunnel that is up: who answers, how large they may be, how many are lost
 #[derive(Debug, Args)]
@@ -61,7 +60,7 @@ impl Run for Probe {
             let mut after = || self.after(session, &child.name);
             match probe::probe(child, &plan, &own, &mut after) {
                 Ok(probed) => {
-                    session.show(self.json, &probed, report::probed)?;
+                    session.show(self.json, &probed, probe::probed)?;
                     let failed = |kind: &str| ["no_answer", "mtu_black_hole"].contains(&kind);
                     let bad = probed.findings.iter().any(|finding| failed(&finding.kind));
                     return Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS });

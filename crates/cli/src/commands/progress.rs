@@ -1,7 +1,6 @@
 //! Waiting for tunnels: the progress on standard error, the patience of the operator, and Ctrl-C.
 
 use super::session::{Failure, Session};
-use crate::report::{duration, plain};
 use clap::Args;
 use console::Term;
 use control::client::Client;
@@ -15,6 +14,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use terminal::report::{duration, plain};
 
 /// Exit status of a command that gave up waiting.
 const GAVE_UP: u8 = 4;

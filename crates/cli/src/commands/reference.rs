@@ -1,6 +1,6 @@
 //! The facts for the manual pages of `vpnctl` that its arguments do not contain.
 
-use crate::manual::{Reference, named};
+use terminal::manual::{Reference, named};
 
 /// Returns the facts for the manual pages of `vpnctl` that its arguments do not contain.
 pub fn reference() -> Reference {

@@ -1,11 +1,11 @@
 //! `vpnctl rekey`
 
 use super::session::{Failure, Run, Session};
-use crate::report::plain;
-use crate::shell::tunnel_names;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report::plain;
+use terminal::shell::tunnel_names;
 
 /// Renews the keys of a tunnel without interruption
 #[derive(Debug, Args)]

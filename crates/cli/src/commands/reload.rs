@@ -2,11 +2,11 @@
 
 use super::session::{Failure, Run, Session, answer};
 use crate::lockout::{self, Answer};
-use crate::report::{self, duration};
 use clap::Args;
 use control::protocol::{Command as Ask, Reloaded};
 use std::process::ExitCode;
 use std::time::Duration;
+use terminal::report::{self, duration};
 
 /// Reloads the policy, the certificates and the filter; if one has errors, nothing changes
 #[derive(Debug, Args)]

@@ -1,10 +1,10 @@
 //! `vpnctl resync`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report;
 
 /// Restores SAs and policies that another program removed from the kernel, and offloads SAs again to cards that
 /// have returned

@@ -2,11 +2,11 @@
 
 use super::by_vpnd::ByVpnd;
 use super::session::{Failure, Run, Session, answer};
-use crate::delegated::{SaAdd, SaConvert, SaMirror};
-use crate::report;
 use clap::{Args, Subcommand};
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::delegated::{SaAdd, SaConvert, SaMirror};
+use terminal::report;
 
 /// Adds, lists and removes SAs that are keyed by hand, and writes those of the other end
 #[derive(Debug, Args)]

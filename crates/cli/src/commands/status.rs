@@ -1,11 +1,11 @@
 //! `vpnctl status`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
-use crate::shell::tunnel_names;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report;
+use terminal::shell::tunnel_names;
 
 /// Shows one tunnel, and the reason if it is down; without a name, an overview of the daemon
 #[derive(Debug, Args)]

@@ -1,10 +1,10 @@
 //! `vpnctl trace`
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report;
 
 /// Traces a packet: shows the rule, the tunnel and the SA that it would match, without sending it
 #[derive(Debug, Args)]

@@ -3,11 +3,11 @@
 mod troubled;
 
 use super::session::{Failure, Run, Session, answer};
-use crate::report;
-use crate::shell::tunnel_names;
 use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
+use terminal::report;
+use terminal::shell::tunnel_names;
 
 /// Explains why a tunnel is up or down: the failures, the proposals of both sides, and a remedy
 #[derive(Debug, Args)]

@@ -2,11 +2,11 @@
 
 use super::session::{Failure, Run, Session, answer};
 use crate::completions::worker_settings;
-use crate::report;
 use clap::{Args, Subcommand};
 use control::protocol::{Command as Ask, WorkersChange};
 use std::io;
 use std::process::ExitCode;
+use terminal::report;
 
 /// Shows the worker threads and the stages of packet processing, or changes their settings
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! The widths of the table's columns. An address is shown whole or not at all.
 
 use super::model::Row;
-use crate::report::plain;
 use std::net::IpAddr;
+use terminal::report::plain;
 
 /// From this width on there is room for the peer and for packets each way.
 const WIDE: usize = 110;

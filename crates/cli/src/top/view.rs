@@ -3,7 +3,6 @@
 use super::columns::{Columns, fitted, label};
 use super::model::{Model, Row, Sort};
 use super::screen::Screen;
-use crate::report::{Colour, compact, duration, plain, rate};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -11,6 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Row as TableRow, Table};
 use std::collections::VecDeque;
 use std::time::Duration;
+use terminal::report::{Colour, compact, duration, plain, rate};
 
 /// Lines of a frame beside those of the table's tunnels.
 pub const OTHER_LINES: u16 = HEAD + 2;

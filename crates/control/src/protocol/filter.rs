@@ -20,7 +20,7 @@ pub struct FilterInfo {
     pub undo_in_seconds: Option<u64>,
     /// True if cleartext that should have come protected is dropped.
     pub inbound_guard: bool,
-    /// The file of the defaults that outlive a restart; only where no daemon runs.
+    /// The file of the defaults that outlive a restart; a daemon of before 0.1.0 sends none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }

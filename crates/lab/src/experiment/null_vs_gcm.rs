@@ -37,7 +37,7 @@ const GMAC: Net = net(2, "NULL with AES-128-GMAC", "ESP_AES128_GMAC", "NONE");
 const HMAC: Net = net(3, "NULL with HMAC-SHA1", "ESP_NULL", "HMAC-SHA1");
 
 /// The command that builds a `vpnd` whose AES-GCM only copies.
-pub(super) const BUILD: &str = "cargo build --release -p vpn-cli --bin vpnd --features insecure-null-cipher --target-dir target/null-cipher";
+pub(super) const BUILD: &str = "cargo build --release -p vpn-daemon --bin vpnd --features insecure-null-cipher --target-dir target/null-cipher";
 
 const fn net(
     number: u8,

@@ -1,9 +1,9 @@
 //! `vpnctl why` without a name: the tunnels that need an explanation.
 
 use super::super::session::{Failure, Session, answer};
-use crate::report;
 use control::protocol::{Child, Command as Ask, ExplainedFailure, Explanation, Tunnel};
 use std::process::ExitCode;
+use terminal::report;
 
 /// With so many tunnels, each one is asked about. With more, those that are up are left out: the daemon looks at the
 /// host for each of them.

@@ -190,7 +190,7 @@ fn by_cipher(report: &mut Report, figures: &Figures<'_>) {
         ),
         false => report.say(
             "DES and 3DES are not in this build: they protect nothing any more (RFC 8221). `vpnd` and `vpnctl` built with \
-             `cargo build --release -p vpn-cli --features legacy` measure them, too.",
+             `cargo build --release -p vpn-daemon --features legacy` measure them, too.",
         ),
     }
 }

@@ -110,7 +110,7 @@ fn lengths_and_ciphers(report: &mut Report, figures: &Figures<'_>) {
     if !cfg!(feature = "legacy") {
         report.say(
             "DES and 3DES are not in this build: they protect nothing any more (RFC 8221). `vpnd` and `vpnctl` built with \
-             `cargo build --release -p vpn-cli --features legacy` measure them, too.",
+             `cargo build --release -p vpn-daemon --features legacy` measure them, too.",
         );
     }
 }
