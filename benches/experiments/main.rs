@@ -1,4 +1,4 @@
-//! `cargo bench --bench experiments -- NAME|all [--quick]`: the experiments of `vpnctl experiment`, with optimised
+//! `cargo bench --bench experiments -- NAME|all [--quick]`: the experiments of `vpn-lab`, with optimised
 //! binaries of this tree.
 
 use std::path::Path;
@@ -14,12 +14,12 @@ fn main() -> ExitCode {
     let arguments = arguments.iter().filter(|argument| !of_cargo(argument));
     // The program is built with the bench; reports go to measurements/ of the tree, or where --output says.
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut vpnctl = Command::new(testkit::vpnctl());
-    match vpnctl.arg("experiment").args(arguments).current_dir(top).status() {
+    let mut lab = Command::new(testkit::vpn_lab());
+    match lab.args(arguments).current_dir(top).status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("vpnctl: {error}");
+            eprintln!("vpn-lab: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
 //! Many steps of `ip` at once.
 
-use lab::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use std::io::Write;
 use std::process::{Command, Stdio};
 

@@ -7,7 +7,7 @@ mod vici;
 use crate::batch::ip;
 use crate::table::Table;
 use daemon::{Daemon, End, Kind};
-use lab::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use std::fmt::Write as _;
 
 /// Addresses of the responder, and of the initiator.

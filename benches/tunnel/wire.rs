@@ -1,7 +1,7 @@
 //! Two hosts and the wire between them.
 
 use crate::batch;
-use lab::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use serde::{Deserialize, Serialize};

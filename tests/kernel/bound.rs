@@ -3,7 +3,7 @@
 
 use crate::flush;
 use crate::guest::{Group, Kernel, scenario};
-use lab::traffic::Stream;
+use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use testkit::Need;
 use testkit::gateway::{Gateway, PATIENT};

@@ -2,7 +2,7 @@
 //! addresses are no device's, so that they outlive the card.
 
 use crate::card;
-use lab::traffic::Stream;
+use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::{Space, Watch};

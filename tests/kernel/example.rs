@@ -3,7 +3,7 @@
 
 use crate::card;
 use crate::guest::{Group, Kernel, scenario};
-use lab::traffic::Stream;
+use namespaces::traffic::Stream;
 use std::fs::{self, Permissions};
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;

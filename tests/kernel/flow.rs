@@ -1,7 +1,7 @@
 //! Numbered datagrams that are echoed, a few on their way at any time: however slow the guest, none is lost but by what
 //! carries them.
 
-use lab::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};

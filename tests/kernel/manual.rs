@@ -7,7 +7,7 @@ mod words;
 use crate::guest::{Group, Kernel, Scenario, scenario};
 use crypto::Suite;
 use esp::plane::Encapsulation;
-use lab::traffic::Stream;
+use namespaces::traffic::Stream;
 use pair::{By, Pair, Setup};
 use policy::{Integrity, KeyBits, Mode};
 use testkit::until;

@@ -2,7 +2,7 @@
 
 use crate::flow::{Counts, Flow, PATIENCE};
 use crate::neighbours::introduce;
-use lab::traffic::Stream;
+use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use testkit::gateway::Gateway;

@@ -2,7 +2,7 @@
 
 use crate::guest::{Group, Kernel, scenario};
 use crate::offloaded;
-use lab::traffic::Stream;
+use namespaces::traffic::Stream;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use testkit::gateway::{Gateway, PATIENT};

@@ -1,8 +1,8 @@
 //! The policy that the AIX document prints, on both ends: up with two commands, everything protected, and
 //! nothing lost however often the keys change.
 
-use lab::traffic::{Echoes, Pings, Stream};
 use libtest_mimic::Trial;
+use namespaces::traffic::{Echoes, Pings, Stream};
 use std::net::IpAddr;
 use testkit::gateway::Gateway;
 use testkit::{PINGED, TOGETHER, backlog_drops, policies, test, until};

@@ -1,7 +1,7 @@
 //! AH between two gateways: packets of protocol 51 in either mode and family, whole and unaltered.
 
-use lab::traffic::Stream;
 use libtest_mimic::Trial;
+use namespaces::traffic::Stream;
 use std::net::{IpAddr, UdpSocket};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::Space;

@@ -2,6 +2,7 @@
 
 use libtest_mimic::Trial;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use testkit::{GATEWAYS, test};
 
@@ -18,6 +19,8 @@ pub fn trials() -> Vec<Trial> {
 
 fn rehearse(name: &str) {
     let directory = tempfile::tempdir().expect("a temporary directory");
+    // It leaves the experiment to the other program.
+    assert!(Path::new(testkit::vpn_lab()).is_file());
     let output = Command::new(testkit::vpnctl())
         .args(["experiment", name, "--rehearsal", "--output"])
         .arg(directory.path())

@@ -2,8 +2,8 @@
 //! while a tunnel carries traffic and others come up.
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
-use lab::traffic::{Echoes, Pings};
 use libtest_mimic::Trial;
+use namespaces::traffic::{Echoes, Pings};
 use serde_json::Value;
 use sim::fleet::Fleet;
 use socket2::{Domain, Protocol, Socket, Type};

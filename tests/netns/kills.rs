@@ -5,8 +5,8 @@
 //! `KILL_SECONDS=3600 cargo test --release --test netns "killed under load" -- --nocapture`.
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
-use lab::traffic::Stream;
 use libtest_mimic::Trial;
+use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use testkit::gateway::{GIVES_UP, Gateway};

@@ -225,7 +225,7 @@ fn programs_tell() {
     for (things, command, begins, parts) in [
         (&["tun"][..], demo, "vpnd demo: ", &[CLOSED][..]),
         (&["namespaces", "tun"], demo, "vpnd demo: ", &[CLOSED, "cannot make namespaces: "]),
-        (&["tun"], experiment, "vpnctl experiment: ", &[CLOSED]),
+        (&["tun"], experiment, "vpn-lab: ", &[CLOSED]),
         (&["tun"], exec, "vpnd: ", &[CLOSED]),
         (&["driver"], demo, "vpnd demo: ", &[NO_FILE]),
     ] {

@@ -1,7 +1,7 @@
 //! Tunnel mode between two networks, each behind its gateway: four namespaces in a row.
 
-use lab::traffic::Stream;
 use libtest_mimic::Trial;
+use namespaces::traffic::Stream;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::Space;

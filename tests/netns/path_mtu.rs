@@ -2,8 +2,8 @@
 //! that keeps it to itself.
 
 use crate::networks;
-use lab::traffic::Stream;
 use libtest_mimic::Trial;
+use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::Space;

@@ -1,8 +1,8 @@
 //! Addresses that change under a running flow (RFC 4555).
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, hosts, passes, two_with};
-use lab::traffic::Stream;
 use libtest_mimic::Trial;
+use namespaces::traffic::Stream;
 use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
 use testkit::{GATEWAYS, WITH_NFT, test, until};
 

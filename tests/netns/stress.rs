@@ -3,8 +3,8 @@
 //! `STRESS_SECONDS=600 cargo test --release -p vpn-daemon --test netns stress -- --nocapture`.
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
-use lab::traffic::{Pings, Stream};
 use libtest_mimic::Trial;
+use namespaces::traffic::{Pings, Stream};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

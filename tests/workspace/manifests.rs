@@ -95,9 +95,6 @@ fn published_packages_depend_on_published_packages_with_a_version() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Packages of the product that still depend on the laboratory.
-const WITH_LABORATORY: &[&str] = &["vpn-cli", "vpn-daemon"];
-
 #[test]
 fn the_product_does_not_depend_on_the_laboratory() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -106,7 +103,7 @@ fn the_product_does_not_depend_on_the_laboratory() {
         name != "vpn-lab" && dependencies.is_some_and(|all| all.contains_key("lab"))
     });
     let with: Vec<String> = with.map(|(name, _)| name).collect();
-    assert_eq!(with, WITH_LABORATORY);
+    assert_eq!(with, [""; 0]);
 }
 
 /// The packages of the workspace by name.

@@ -2,7 +2,7 @@
 
 use super::vici::Vici;
 use super::{HUB, SPOKES, Suite};
-use lab::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write as _};

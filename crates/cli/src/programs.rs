@@ -1,4 +1,4 @@
-//! The program `vpnd` beside this one, which does what needs the daemon's code where no daemon runs.
+//! The programs beside this one: `vpnd`, which does what needs the daemon's code where no daemon runs, and `vpn-lab`.
 
 use control::client::Client;
 use std::env;
@@ -12,6 +12,7 @@ use std::thread;
 use terminal::delegated;
 
 const VPND: &str = "vpnd";
+const VPN_LAB: &str = "vpn-lab";
 
 /// The program cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,13 @@ pub enum ProgramError {
         .0.display()
     )]
     Missing(PathBuf),
+    /// It is not built: it is in no package.
+    #[error(
+        "this needs the program vpn-lab, which is neither in {} nor in the search path\n  \
+         in a checkout of the sources: cargo build --release && target/release/vpn-lab --help",
+        .0.display()
+    )]
+    NoLaboratory(PathBuf),
     /// The system refuses to start it.
     #[error("cannot start {}: {source}", .program.display())]
     Start {
@@ -35,8 +43,12 @@ pub enum ProgramError {
 
 impl ProgramError {
     fn new(program: PathBuf, source: io::Error) -> Self {
+        let directory = || directory().unwrap_or_default();
         match source.kind() {
-            io::ErrorKind::NotFound => Self::Missing(directory().unwrap_or_default()),
+            io::ErrorKind::NotFound if program.ends_with(VPN_LAB) => {
+                Self::NoLaboratory(directory())
+            }
+            io::ErrorKind::NotFound => Self::Missing(directory()),
             _ => Self::Start { program, source },
         }
     }
@@ -44,8 +56,13 @@ impl ProgramError {
 
 /// The `vpnd` beside this program; otherwise the one that the shell would find.
 pub fn vpnd() -> PathBuf {
-    let beside = directory().map(|directory| directory.join(VPND));
-    beside.filter(|path| path.exists()).unwrap_or_else(|| VPND.into())
+    program(VPND)
+}
+
+/// The program of this name beside this one; otherwise the one that the shell would find.
+fn program(name: &str) -> PathBuf {
+    let beside = directory().map(|directory| directory.join(name));
+    beside.filter(|path| path.exists()).unwrap_or_else(|| name.into())
 }
 
 /// The directory of this program's file, also if a link led to it.
@@ -59,6 +76,13 @@ pub fn become_vpnd() -> ProgramError {
     let mut command = Command::new(&program);
     command.arg(delegated::COMMAND).args(env::args_os().skip(1));
     let error = command.exec();
+    ProgramError::new(program, error)
+}
+
+/// Becomes `vpn-lab`, for an experiment. Returns only if that fails.
+pub fn become_vpn_lab(experiment: &delegated::ExperimentRun) -> ProgramError {
+    let program = program(VPN_LAB);
+    let error = Command::new(&program).args(experiment.arguments()).exec();
     ProgramError::new(program, error)
 }
 

@@ -8,7 +8,7 @@
 //! which a test wants.
 
 use crate::foreign;
-use crate::interrupt::Interrupt;
+use demo::interrupt::Interrupt;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -29,9 +29,10 @@ mod sources;
 mod workloads;
 
 use crate::report::Report;
-use crate::requirements;
+use demo::requirements;
 pub use lab::Effort;
 use lab::Lab;
+use terminal::delegated::ALL;
 
 /// One of the experiments.
 struct Experiment {
@@ -54,18 +55,10 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "multicore", document: sources::octeon::TITLE, run: multicore::run },
 ];
 
-/// The name that stands for every experiment.
-pub const ALL: &str = "all";
-
-/// The name and the document of every experiment, in the order they run.
-pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
-    EXPERIMENTS.iter().map(|experiment| (experiment.name, experiment.document))
-}
-
 /// The experiments to run, and where their reports go.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// One of [`list`], or [`ALL`].
+    /// One of [`terminal::delegated::EXPERIMENTS`], or [`ALL`].
     pub name: String,
     /// The extent of the measurement.
     pub effort: Effort,
@@ -166,7 +159,7 @@ fn program() -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = beside.into_iter().chain(std::env::split_paths(&path).map(|d| d.join("vpnd")));
     found.into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        "there is no vpnd beside this program nor in the search path; install it with vpnctl"
+        "there is no vpnd beside this program nor in the search path; build both: cargo build --release"
             .to_owned()
     })
 }
@@ -174,6 +167,13 @@ fn program() -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terminal::delegated;
+
+    #[test]
+    fn the_program_offers_the_experiments_that_there_are() {
+        let there = EXPERIMENTS.iter().map(|experiment| (experiment.name, experiment.document));
+        assert_eq!(there.collect::<Vec<_>>(), delegated::EXPERIMENTS);
+    }
 
     #[test]
     fn reports_of_the_project_are_only_replaced_on_request() {

@@ -1,67 +1,43 @@
-//! The laboratory: two daemons in network namespaces, the demo and the experiments.
+//! The laboratory: the experiments, which repeat published measurements on two daemons of this machine.
 //!
-//! Tests, benchmarks, `vpnd demo` and `vpnctl experiment` build two hosts in network namespaces of this machine, start
-//! a `vpnd` in each and send traffic between them. Nothing of the machine's own network is touched, and all of it is
-//! gone when the process ends.
+//! `vpn-lab` and the benchmarks build two hosts in network namespaces, start a `vpnd` in each and send traffic between
+//! them. No crate of the product depends on this one.
 //!
 //! ```text
-//!  namespace "left"                             namespace "right"
-//!  ┌──────────────────────┐                     ┌──────────────────────┐
-//!  │ traffic, load ─▶ vpnd│◀── veth (network) ─▶│vpnd ─▶ traffic, load │
-//!  └─────────────▲────────┘   ▲         ▲       └────────▲─────────────┘
-//!            node│            └ capture ┘                │node
-//!                └────────── control protocol ───────────┘
+//! vpn-lab ─► experiment/NAME.rs ─► site (two nodes of crate `demo`) ─► load: rates, latencies, processor time
+//!                 │
+//!                 └─► report, table, plot ─► README.md, data.json, pictures
 //! ```
 //!
 //! # Example
 //!
-//! Two namespaces with a wire between them, and a watch that counts the packets in the clear:
+//! ```
+//! use lab::statistics::percentile;
 //!
-//! ```no_run
-//! use lab::capture::Capture;
-//! use lab::isolation::{self, Namespace};
-//! use lab::network;
-//!
-//! isolation::enter()?; // before the process has a second thread
-//! let (left, right) = (Namespace::new("left")?, Namespace::new("right")?);
-//! network::connect((&left, [192, 0, 2, 1].into()), (&right, [192, 0, 2, 2].into()))?;
-//! let capture = left.run(|| Capture::start(nix::net::if_::if_nametoindex(network::WIRE)?))?;
-//! // … traffic …
-//! assert_eq!(capture.finish()?.cleartext, 0);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! assert_eq!(percentile(&[1.0, 2.0, 3.0], 0.5), Some(2.0));
 //! ```
 //!
 //! # Where to change what
 //!
 //! | question | file |
 //! |---|---|
-//! | Where are namespaces, traffic, and the watch on the wire? | `crates/namespaces` |
-//! | How are two namespaces connected? | `network.rs` |
+//! | Where is an experiment added? | the table in `experiment.rs`; `experiment/` |
+//! | What does an experiment need of the machine? | `experiment/readiness.rs`, `experiment/lab.rs` |
 //! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
-//! | How is a daemon started and stopped? | `node.rs`; two of them: `site.rs`, `site/` |
-//! | What does the demo do, and when does it fail? | `demo.rs`, `demo/` |
-//! | Where is an experiment added? | `experiment.rs`, `experiment/` |
-//! | What do the demo and the experiments need of the machine? | `requirements.rs`; an experiment: `experiment/readiness.rs`, `experiment/lab.rs` |
+//! | How are two daemons set up? | `site.rs`, `site/`; one of them: `crates/demo/src/node.rs` |
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
-//! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs` |
 //! | Where are the machine and the repetitions described? | `machine.rs`, `statistics.rs` |
 //! | Which processor time of other programs counts as foreign load? | `foreign.rs` |
+//! | Where are namespaces, traffic, and the watch on the wire? | `crates/namespaces` |
 #![forbid(unsafe_code)]
 
-pub use namespaces::{capture, isolation, traffic};
-
-pub mod demo;
 pub mod experiment;
 pub mod foreign;
-mod interrupt;
 pub mod load;
 pub mod machine;
 mod misses;
-pub mod network;
-pub mod node;
 pub mod plot;
 pub mod report;
-mod requirements;
 pub mod site;
 pub mod statistics;
 pub mod table;

@@ -6,7 +6,7 @@ pub mod processor;
 pub mod streams;
 pub mod transactions;
 
-use crate::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};

@@ -10,12 +10,12 @@ mod relay;
 pub use policy::{Authentication, Cipher, Mode, Net, Tunnels, policies};
 pub use relay::Relay;
 
-use crate::isolation::Namespace;
 use crate::load::{End, processor};
-use crate::network;
-use crate::node::{Node, Setup};
 use control::protocol::workers::Workers;
 use control::protocol::{Command as Ask, Reply, WorkersChange};
+use demo::network;
+use demo::node::{Node, Setup};
+use namespaces::isolation::Namespace;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use std::time::Duration;
 pub const WIRE: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 10), Ipv4Addr::new(192, 0, 2, 20)];
 
 /// Name of the wire at either end.
-pub use crate::network::WIRE as DEVICE;
+pub use demo::network::WIRE as DEVICE;
 
 /// Two hosts that are connected.
 pub struct Site {

@@ -1,11 +1,12 @@
 //! The commands of `vpnctl` that need the engine. `vpnctl` knows their arguments, for its help, its manual pages and the
-//! completion of shells, and becomes `vpnd vpnctl` to carry them out.
+//! completion of shells, and becomes another program to carry them out: `vpnd vpnctl`, or `vpn-lab` for experiments.
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "[[sa]] in the help is a table of TOML")]
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// The hidden command of `vpnd` that carries them out. The arguments of `vpnctl` follow it unchanged.
@@ -26,8 +27,18 @@ pub const ALGORITHMS: [&str; 11] = [
     "mac",
 ];
 
-/// The word for all of them.
+/// The word for all algorithms, and for all experiments.
 pub const ALL: &str = "all";
+
+/// The experiments of `vpn-lab`, and the documents whose measurements they repeat.
+pub const EXPERIMENTS: [(&str, &str); 6] = [
+    ("in-core", "Accelerate AIX IPsec with the help of Power in-core capability"),
+    ("offload", "Tips and Tricks for IPsec on Intel 10 Gbe NICs"),
+    ("workloads", "Linux on System z cryptographic support"),
+    ("handshakes", "Linux on System z cryptographic support"),
+    ("null-vs-gcm", "Galois Counter Mode & IPsec with 10G (IPFire)"),
+    ("multicore", "Towards High-performance IPsec on Cavium OCTEON Platform"),
+];
 
 /// The format of the findings about a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -179,6 +190,45 @@ pub struct Support {
     /// The archive [default: vpnd-support-HOST-TIME.tar.gz in the working directory]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+}
+
+/// An experiment, and its extent.
+#[derive(Debug, Args)]
+pub struct ExperimentRun {
+    /// Name of the experiment
+    #[arg(value_parser = experiments())]
+    pub name: String,
+    /// Fewer and shorter repetitions: all experiments take less than ten minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// One short measurement of each kind, as a test of the experiments; the figures are meaningless
+    #[arg(long, conflicts_with = "quick")]
+    pub rehearsal: bool,
+    /// Directory for the reports; created if it does not exist [default: measurements]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub output: Option<PathBuf>,
+    /// Prints figures and writes no report: what offload does in a guest, and in-core without instructions
+    #[arg(long, hide = true)]
+    pub raw: bool,
+}
+
+impl ExperimentRun {
+    /// The arguments of `vpn-lab` for it.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let Self { name, quick, rehearsal, output, raw } = self;
+        let set = [(*quick, "--quick"), (*rehearsal, "--rehearsal"), (*raw, "--raw")];
+        let flags = set.into_iter().filter_map(|(is_set, flag)| is_set.then(|| flag.into()));
+        let output = output.iter().flat_map(|path| ["--output".into(), path.into()]);
+        [name.into()].into_iter().chain(flags).chain(output).collect()
+    }
+}
+
+fn experiments() -> PossibleValuesParser {
+    let one = |(name, document): (&'static str, &str)| {
+        PossibleValue::new(name).help(format!("After \"{document}\""))
+    };
+    let all = PossibleValue::new(ALL).help("All of them, one after the other");
+    PossibleValuesParser::new(EXPERIMENTS.map(one).into_iter().chain([all]))
 }
 
 fn algorithm(name: &str) -> Result<String, String> {

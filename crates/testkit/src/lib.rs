@@ -50,7 +50,7 @@ pub use guard_watch::GuardWatch;
 pub use left_out::skip;
 pub use losses::{BUFFERS, TOGETHER, backlog_drops};
 pub use needs::{FILTERED, GATEWAYS, NOBODY, Need, PEERS, PINGED, WITH_NFT, missing, unavailable};
-pub use programs::{output, vpnctl};
+pub use programs::{output, vpn_lab, vpnctl};
 pub use secrets::shows;
 pub use stopped::Stopped;
 pub use trials::{ONLY_NEEDS, leave_out, named_programs, run, test, trial, with_needs, without};

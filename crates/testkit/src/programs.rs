@@ -15,22 +15,34 @@ pub fn vpnd() -> PathBuf {
 
 /// The path of `vpnctl`, beside `vpnd`.
 ///
-/// Cargo builds a program for the tests of its own package, and tests of another package use `vpnctl`. So that they do
+/// Cargo builds a program for the tests of its own package, and tests of another package use this one. So that they do
 /// not use an old one, it is built again if a source has changed since.
 ///
 /// # Panics
 /// Where it cannot be built.
 pub fn vpnctl() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let profile = profile();
-        let program = profile.join("vpnctl");
-        // Without cargo there are no sources: in a guest, and in a container.
-        if let Some(cargo) = env::var_os("CARGO") {
-            build_again_if_old(&program, &profile, &cargo);
-        }
-        program.into_os_string().into_string().expect("a path of text")
-    })
+    PROGRAM.get_or_init(|| up_to_date("vpnctl", "delegated"))
+}
+
+/// The path of `vpn-lab`, as that of [`vpnctl`].
+///
+/// # Panics
+/// Where it cannot be built.
+pub fn vpn_lab() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| up_to_date("vpn-lab", "laboratory"))
+}
+
+/// The path of a program; `test`: a test target of its package, with which cargo builds it.
+fn up_to_date(name: &str, test: &str) -> String {
+    let profile = profile();
+    let program = profile.join(name);
+    // Without cargo there are no sources: in a guest, and in a container.
+    if let Some(cargo) = env::var_os("CARGO") {
+        build_again_if_old(&program, test, &profile, &cargo);
+    }
+    program.into_os_string().into_string().expect("a path of text")
 }
 
 /// The directory of the programs of this build.
@@ -39,24 +51,16 @@ fn profile() -> PathBuf {
     this.parent().and_then(Path::parent).expect("cargo's directories").to_owned()
 }
 
-fn build_again_if_old(vpnctl: &Path, profile: &Path, cargo: &OsStr) {
+fn build_again_if_old(program: &Path, test: &str, profile: &Path, cargo: &OsStr) {
     let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crates");
-    let built = modified(vpnctl);
+    let built = modified(program);
     if built.is_some_and(|built| newest(crates) <= built) {
         return;
     }
     let mut command = Command::new(cargo);
     // As a part of the tests of all, so that its libraries have the features that they have there.
-    command.args([
-        "test",
-        "--quiet",
-        "--offline",
-        "--workspace",
-        "--no-run",
-        "--test",
-        "delegated",
-    ]);
+    command.args(["test", "--quiet", "--offline", "--workspace", "--no-run", "--test", test]);
     command.arg("--target-dir").arg(profile.parent().expect("the target directory"));
     if profile.ends_with("release") {
         command.arg("--release");

@@ -1,7 +1,7 @@
-//! `vpnd demo`: shows the demo of the crate `lab` to people.
+//! `vpnd demo`: shows the demo of the crate `demo` to people.
 
+use demo::{DemoError, Findings};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::demo::{self, DemoError, Findings};
 use std::process::ExitCode;
 use std::time::Duration;
 use terminal::report::{Colour, Fields, bytes, count, duration, plain, rate};

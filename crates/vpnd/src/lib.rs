@@ -7,7 +7,7 @@
 //! vpnd ──── commands/NAME.rs ── check.rs, demo.rs, daemon.rs ── config.rs, daemon/source.rs, certificates.rs
 //! ```
 //!
-//! The protocol is the crate `control`, what `vpnctl` does the crate `cli`, the demo and the experiments the crate `lab`.
+//! The protocol is the crate `control`, what `vpnctl` does the crate `cli`, the demo the crate `demo`.
 //!
 //! # Example
 //!

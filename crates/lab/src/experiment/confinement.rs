@@ -7,7 +7,7 @@
 //! A process that is killed leaves its groups. Their names say which process has made them, so that the next run finds
 //! and removes those of processes that are gone.
 
-use crate::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use nix::unistd::gettid;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The place in which an experiment runs: its effort, its machine, its program, and how it shows progress.
 
-use crate::interrupt::Interrupt;
 use crate::machine::Machine;
+use demo::interrupt::Interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::time::Duration;

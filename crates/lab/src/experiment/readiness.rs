@@ -13,7 +13,7 @@ const ROOM: u64 = 32 << 20;
 const PRIVATE: &str = "/run";
 
 /// The command that builds programs with DES and 3DES.
-const LEGACY: &str = "cargo build --release -p vpn-daemon --features legacy";
+const LEGACY: &str = "cargo build --release -p vpn-daemon -p vpn-lab --features legacy";
 
 /// Makes the directory for reports.
 ///

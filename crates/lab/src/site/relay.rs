@@ -3,11 +3,11 @@
 
 use super::policy::{SECOND_WIRE, relayed};
 use super::{Files, Net, WIRE, Work, activate};
-use crate::isolation::Namespace;
 use crate::load::{End, processor};
-use crate::network::{self, WIRE as DEVICE};
-use crate::node::{Node, Setup};
 use control::protocol::Command as Ask;
+use demo::network::{self, WIRE as DEVICE};
+use demo::node::{Node, Setup};
+use namespaces::isolation::Namespace;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;

@@ -75,7 +75,7 @@ fn of_child(effort: Effort) -> Result<Vec<[f64; 2]>, String> {
         |error: &dyn std::fmt::Display| format!("this program without instructions: {error}");
     let own = std::env::current_exe().map_err(|error| refused(&error))?;
     let mut child = Command::new(own);
-    child.args(["experiment", "in-core", "--raw"]).args(effort.option().split_whitespace());
+    child.args(["in-core", "--raw"]).args(effort.option().split_whitespace());
     child.envs(software::WITHOUT_INSTRUCTIONS.iter().copied());
     let output = child.output().map_err(|error| refused(&error))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {

@@ -189,8 +189,8 @@ fn by_cipher(report: &mut Report, figures: &Figures<'_>) {
              them; they are here for the comparison, and in builds with the feature `legacy` alone.",
         ),
         false => report.say(
-            "DES and 3DES are not in this build: they protect nothing any more (RFC 8221). `vpnd` and `vpnctl` built with \
-             `cargo build --release -p vpn-daemon --features legacy` measure them, too.",
+            "DES and 3DES are not in this build: they protect nothing any more (RFC 8221). `vpnd` and `vpn-lab` built with \
+             `cargo build --release -p vpn-daemon -p vpn-lab --features legacy` measure them, too.",
         ),
     }
 }

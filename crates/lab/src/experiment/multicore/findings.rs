@@ -109,8 +109,8 @@ fn lengths_and_ciphers(report: &mut Report, figures: &Figures<'_>) {
     }
     if !cfg!(feature = "legacy") {
         report.say(
-            "DES and 3DES are not in this build: they protect nothing any more (RFC 8221). `vpnd` and `vpnctl` built with \
-             `cargo build --release -p vpn-daemon --features legacy` measure them, too.",
+            "DES and 3DES are not in this build: they protect nothing any more (RFC 8221). `vpnd` and `vpn-lab` built with \
+             `cargo build --release -p vpn-daemon -p vpn-lab --features legacy` measure them, too.",
         );
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn look(lab: &Lab) -> Result<Found, String> {
         "" => " --quick",
         option => option,
     };
-    let line = format!("{} experiment offload --raw{quick}", own.display());
+    let line = format!("{} offload --raw{quick}", own.display());
     let mut boot = Command::new(BOOT);
     boot.args(["-t", LIMIT, &line]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let guest = boot.spawn().map_err(|error| format!("{BOOT}: {error}"))?;

@@ -3,16 +3,16 @@
 //! The demo runs an operator's programs: two `vpnd start` with the sample policy, commanded through their control
 //! sockets. Only the namespaces, the wire between them, the traffic and the watch are the demo's own.
 
-use crate::capture::Capture;
 use crate::interrupt::Interrupt;
-use crate::isolation::Namespace;
 use crate::network;
 use crate::node::{Node, Setup};
 use crate::requirements;
-use crate::traffic::{Echoes, Pings, Stream};
 use control::protocol::{Command as Ask, Reply, Tunnel};
 use control::quantity::{bytes, count};
 use indicatif::ProgressBar;
+use namespaces::capture::Capture;
+use namespaces::isolation::Namespace;
+use namespaces::traffic::{Echoes, Pings, Stream};
 use nix::net::if_::if_nametoindex;
 use serde::Serialize;
 use std::fs::File;

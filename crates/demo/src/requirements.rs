@@ -1,7 +1,7 @@
 //! The things without which no two daemons can run in namespaces of this machine, looked for before anything begins.
 
-use crate::isolation::{self, Namespace};
 use host::tun_file;
+use namespaces::isolation::{self, Namespace};
 
 /// Enters namespaces, as [`isolation::enter`] does. Must be called while the process has a single thread.
 ///

@@ -1,6 +1,6 @@
 //! The wire between two namespaces, and the address at either end; through netlink, so that `ip` need not be there.
 
-use crate::isolation::Namespace;
+use namespaces::isolation::Namespace;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth};

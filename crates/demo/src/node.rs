@@ -1,8 +1,8 @@
 //! One end: a `vpnd start` in a namespace, and the control connection to it.
 
-use crate::isolation::Namespace;
 use control::client::{Client, ClientError};
 use control::protocol::{Command as Ask, Reply, Tunnel};
+use namespaces::isolation::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, DirBuilder, File};
