@@ -43,7 +43,15 @@ impl Suite {
             (EspEncryption::AesGmac(k), None) => Some(Self::AesGmac(k)),
             (EspEncryption::Null, Some(i)) => Some(Self::NullMac(i)),
             (EspEncryption::DesCbc(k), Some(i)) => Some(Self::DesCbcMac(k, i)),
-            _ => None,
+            (
+                EspEncryption::AesGcm16(_)
+                | EspEncryption::ChaCha20Poly1305
+                | EspEncryption::AesGmac(_),
+                Some(_),
+            )
+            | (EspEncryption::AesCbc(_) | EspEncryption::Null | EspEncryption::DesCbc(_), None) => {
+                None
+            }
         }
     }
 
