@@ -132,7 +132,12 @@ struct Target {
 
 /// The options that `.ci/changed` prints for files, from the root on; `None` without Python.
 fn chosen(files: &[&str]) -> Option<String> {
-    let command = "printf '%s\\n' \"$@\" | .ci/changed";
+    changed(files, "")
+}
+
+/// The output of `.ci/changed` for files, from the root on, with this option; `None` without Python.
+fn changed(files: &[&str], option: &str) -> Option<String> {
+    let command = &format!("printf '%s\\n' \"$@\" | .ci/changed {option}");
     let mut shell = Command::new("sh");
     shell.args(["-c", command, "sh"]).args(files).current_dir(root());
     let output = shell.output().expect("a shell");
@@ -157,6 +162,43 @@ fn the_workflows_of_a_forge_are_those_that_the_scripts_make() {
 }
 
 #[test]
+fn scenarios_are_chosen_by_name() {
+    let Some(of_file) = changed(&["tests/netns/reload.rs"], "--scenarios") else {
+        return left_out::skip("no program python3");
+    };
+    assert!(of_file.starts_with("netns\ta broken policy changes nothing\nnetns\t"), "{of_file}");
+    let of_target = changed(&["tests/kernel/guest/init"], "--scenarios").expect("python3 is there");
+    assert_eq!(of_target, "kernel", "without a name: all of it");
+    let directories = fs::read_dir(root().join("crates")).expect("the crates");
+    let crates = directories.map(|d| d.expect("it can be read").file_name().into_string());
+    let files = crates.map(|name| format!("crates/{}/src/lib.rs", name.expect("text")));
+    let files: Vec<String> =
+        files.chain(["packaging/build", "src/planes.rs"].map(str::to_owned)).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let all = changed(&files, "--scenarios").expect("python3 is there");
+    assert!(all.lines().count() > 8, "{all}");
+    for line in all.lines() {
+        let (target, name) = line.split_once('\t').expect("a target and a name");
+        let mut sources = String::new();
+        read_sources(&root().join("tests").join(target), &mut sources);
+        let there =
+            name.split("::").flat_map(|part| part.split(": ")).all(|part| sources.contains(part));
+        assert!(there, "no scenario of {target} has this name: {name}");
+    }
+}
+
+fn read_sources(directory: &Path, sources: &mut String) {
+    for entry in fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("a file")) {
+        let path = entry.path();
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("rs") => sources.push_str(&fs::read_to_string(&path).expect("text")),
+            None if path.is_dir() => read_sources(&path, sources),
+            _ => {}
+        }
+    }
+}
+
+#[test]
 fn the_tests_of_each_file_that_differs_are_chosen() {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(root());
@@ -171,15 +213,17 @@ fn the_tests_of_each_file_that_differs_are_chosen() {
         let Some(options) = chosen(&[&file]) else {
             return left_out::skip("no program python3");
         };
-        // A step of its own plays it.
-        let expected = if name == "simulated" { "" } else { &*format!("--test={name}") };
+        // Steps of their own play these.
+        let expected = match name.as_str() {
+            "simulated" | "netns" | "interop" | "kernel" | "packages" => String::new(),
+            name => format!("--test={name}"),
+        };
         assert_eq!(options, expected, "{file}");
     }
     for (file, expected) in [
         ("crates/vpnd/src/main.rs", "--bins --test=control --test=texts"),
         ("crates/cli/src/main.rs", "--bins --test=delegated"),
-        ("tests/kernel/guest/init", "--test=kernel --test=scripts"),
-        ("tests/leaks/scene.rs", "--test=kernel --test=netns"),
+        ("tests/kernel/guest/init", "--test=scripts"),
         (
             "crates/net/tests/ends/mod.rs",
             "--test=hostile --test=lifetimes --test=pair --test=relay --test=worlds",
