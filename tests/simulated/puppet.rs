@@ -9,6 +9,7 @@ use ike::crypto::key_exchange::PrivateKey;
 use ike::crypto::prf::{prf, prf_plus};
 use ike::negotiation::proposal::{Offered, offer_child, offer_ike};
 use ike::negotiation::selectors;
+use ike::wire::fragment::Cut;
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::payload::{Delete, Identification, Notify, Payload};
 use ike::wire::protected::{self, Content};
@@ -337,7 +338,7 @@ impl Puppet {
         let iv = self.sealed.to_be_bytes().to_vec();
         let keys = self.keys.as_ref().expect("after IKE_SA_INIT");
         let ours = keys.ours.as_ref();
-        fragment::seal(header, content, 60_000, 1, SUITE, ours, || iv.clone()).remove(0)
+        fragment::seal(header, content, Cut::to(60_000), SUITE, ours, || iv.clone()).remove(0)
     }
 
     /// Protects a message in this number of fragments (RFC 7383).
@@ -353,7 +354,7 @@ impl Puppet {
             *sealed += 1;
             sealed.to_be_bytes().to_vec()
         };
-        fragment::seal(header, content, 60_000, count, SUITE, ours, iv)
+        fragment::seal(header, content, Cut { room: 60_000, least: count }, SUITE, ours, iv)
     }
 
     /// Sends octets to the gateway and lets it think.

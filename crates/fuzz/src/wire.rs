@@ -1,7 +1,7 @@
 //! IKE messages: unprotected ones, the inside of protected ones, and fragments.
 
 use crypto::{Cipher, Provider, Suite};
-use ike::wire::fragment;
+use ike::wire::fragment::{self, Cut};
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::message::{decode, encode};
 use ike::wire::protected::{Content, OpenError, open};
@@ -76,7 +76,7 @@ fn protected(first: PayloadType, octets: &[u8], suite: Suite, cipher: &dyn Ciphe
         iv
     };
     // Whole: the content reads as it would without protection.
-    let whole = fragment::seal(&header, &content, usize::MAX, 1, suite, cipher, &mut next_iv);
+    let whole = fragment::seal(&header, &content, Cut::WHOLE, suite, cipher, &mut next_iv);
     let [whole] = &whole[..] else { panic!("one message where there is room") };
     let parsed = Header::parse(whole).expect("our own header");
     let inside = content.read(&parsed);
@@ -91,7 +91,8 @@ fn protected(first: PayloadType, octets: &[u8], suite: Suite, cipher: &dyn Ciphe
     }
     // In fragments: together they are the whole again.
     let mut joined = Vec::new();
-    for sealed in fragment::seal(&header, &content, 100 + room, 2, suite, cipher, &mut next_iv) {
+    let cut = Cut { room: 100 + room, least: 2 };
+    for sealed in fragment::seal(&header, &content, cut, suite, cipher, &mut next_iv) {
         let parsed = Header::parse(&sealed).expect("our own header");
         let place = fragment::place(&parsed, &sealed).expect("our own fragment");
         let opened = fragment::open(&parsed, &sealed, suite, cipher).expect("our own fragment");

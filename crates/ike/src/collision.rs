@@ -29,7 +29,7 @@ pub(crate) fn admit(session: &Session, sa: &IkeSa, request: Request) -> Result<(
     {
         return Err(Rejection::temporary());
     }
-    if request == Request::RekeyIke && session.sas.len() >= IKE_SAS {
+    if request == Request::RekeyIke && session.sas().len() >= IKE_SAS {
         return Err(Rejection::temporary());
     }
     match (request, &ike.active) {

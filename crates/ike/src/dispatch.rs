@@ -10,7 +10,6 @@ use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
-use crate::event::Step;
 use crate::exchange::Answer;
 use crate::exchange::auth::responder;
 use crate::exchange::half_open::HalfOpen;
@@ -27,9 +26,9 @@ use crate::sa::answered::Answered;
 use crate::sa::attempt::{Attempt, AuthSent};
 use crate::sa::message::Message;
 use crate::sa::reassembly::Received;
-use crate::sa::window::{Postponed, Request, Retransmission, Until};
-use crate::sa::{Established, IkeSa, Phase, State};
-use crate::session::{Carrier, Ending, Session};
+use crate::sa::window::{Postponed, Request, Until};
+use crate::sa::{Established, IkeSa, Phase};
+use crate::session::{Carrier, Session};
 use crate::task::Task;
 use crate::wire::fragment;
 use crate::wire::header::{Header, IkeSpi};
@@ -37,7 +36,6 @@ use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
-use std::time::Duration;
 
 impl HalfOpen {
     /// Takes a message of an initiator that has not proved yet who it is.
@@ -63,13 +61,13 @@ impl Session {
         header: &Header,
         datagram: Datagram<'_>,
     ) -> Effects {
-        if let Some(attempt) = self.attempt.take() {
+        if let Some(attempt) = self.take_attempt() {
             return self.handle_attempt(cx, attempt, header, datagram);
         }
         let Some(ike) = self.carrier(spi) else {
             impossible!(cx.out, "the engine has found the session by this SPI");
         };
-        if header.from_initiator == ike.initiator {
+        if header.from_initiator == ike.originator.is_here() {
             return cx.discard(Discard::WrongInitiatorFlag);
         }
         if (header.initiator_spi, header.responder_spi) != ike.spis() {
@@ -106,7 +104,7 @@ impl Session {
                 Request::New | Request::Repeated => Discard::TooEarly,
             },
         };
-        self.attempt = Some(attempt);
+        self.keep_attempt(attempt);
         cx.discard(reason)
     }
 
@@ -118,8 +116,8 @@ impl Session {
         header: &Header,
         datagram: Datagram<'_>,
     ) -> Effects {
-        let Some(answer) = sa.read_answer(cx, &self.tunnel, &self.path, header, datagram) else {
-            self.attempt = Some(Attempt::Auth(sa));
+        let Some(answer) = sa.read_answer(cx, self.tunnel(), self.path(), header, datagram) else {
+            self.keep_attempt(Attempt::Auth(sa));
             return Effects::none();
         };
         let payloads = match answer.body {
@@ -144,7 +142,7 @@ impl Session {
             Until::Time(due) => due <= cx.now,
         };
         let ready = self
-            .sas
+            .sas()
             .iter()
             .filter(|sa| sa.window.postponed.as_ref().is_some_and(|request| is_ready(sa, request)));
         let ready: Vec<IkeSpi> = ready.map(|sa| sa.local_spi).collect();
@@ -170,21 +168,12 @@ impl Session {
         ike.respond(cx, &header, datagram, Ok(payloads))
     }
 
-    /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer:
-    /// the packets that were admitted on them are to arrive before it.
-    fn pause_before_final_answer(&self, cx: &Context<'_>) -> Duration {
-        let by_choice = matches!(self.deleted, Some((_, CloseReason::DeletedByPeer)));
-        let ends = by_choice && self.sas.len() == 1 && !self.children.is_empty();
-        if ends { cx.config.drain_before_answer } else { Duration::ZERO }
-    }
-
     /// Ends the session if the peer's answer says that it could not read the request: then the peer has ended the IKE
     /// SA already (RFC 7296 §2.21.3).
     fn end_if_disowned(&mut self, cx: &mut Context<'_>, payloads: &[Payload]) -> Option<Effects> {
         let error = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX)?;
         let failure = unasked(error);
-        self.outcome.ending = Ending::ByPeer;
-        Some(self.end(cx, CloseReason::RequestUnread, Some(failure)))
+        Some(self.end_by_peer(cx, CloseReason::RequestUnread, Some(failure)))
     }
 
     /// Takes what came of a job for the IKE SA that is being set up.
@@ -195,75 +184,22 @@ impl Session {
     /// Starts what can be started.
     pub fn pump(&mut self, cx: &mut Context<'_>) -> Effects {
         // A handshake has to end before anything else is asked.
-        if self.attempt.is_some() {
+        if self.attempt().is_some() {
             return Effects::none();
         }
         self.renew_numbers();
         let mut effects = self.respond_to_ready(cx);
-        let mut index = 0;
-        while !self.is_over() && index < self.tasks.len() {
-            // However many wait for the answer that is awaited.
-            let serving = self.serving_sa();
-            if self.tasks.are_general() && !serving.is_some_and(IkeSa::may_ask) {
-                return effects;
-            }
-            let carrier = match &self.tasks[index] {
-                Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.sa(*spi),
-                Task::UpdateAddresses | Task::VerifyAddress => self.known_to_the_peer(),
-                _ => serving,
-            };
-            // Its IKE SA is gone: so is the reason.
-            let Some(carrier) = carrier else {
-                self.tasks.remove(index);
-                continue;
-            };
-            // Made by a rekey just now, and one side may not send on it yet: the Delete of the old one tells.
-            let early = match &self.tasks[index] {
-                Task::RekeyChild(spi) => {
-                    self.child_by_inbound(*spi).is_some_and(|c| c.standby)
-                        || self.awaits_delete_of_predecessor(*spi)
-                }
-                // The peer's request could not be answered on it any more.
-                Task::RekeyIke(_) => {
-                    let postponed = &carrier.window.postponed;
-                    postponed.as_ref().is_some_and(|p| matches!(p.until, Until::Deleted))
-                }
-                _ => false,
-            };
-            if early || !carrier.may_ask() {
-                index += 1;
-                continue;
-            }
-            let spi = carrier.local_spi;
-            let Some(task) = self.tasks.remove(index) else {
-                cx.out.bug("the index is smaller than the number of tasks");
-                return effects;
-            };
+        while let Some((spi, task)) = self.take_startable() {
             if let Some(mut ike) = self.carrier(spi) {
                 effects += ike.start(cx, task);
             }
-            index = 0;
         }
         effects
     }
 
-    /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).
-    fn renew_numbers(&mut self) {
-        // The session is over.
-        let Some(sa) = self.serving_sa() else { return };
-        let task = Task::RekeyIke(sa.local_spi);
-        let worn = sa.window.is_worn()
-            && sa.state.phase == Phase::Serving
-            && !matches!(sa.state.active, Some(Active::Rekey(_)));
-        let delayed = self.tasks.delayed().any(|(_, t)| *t == task);
-        if worn && !delayed && !self.is_closing() {
-            self.queue(task);
-        }
-    }
-
     /// Does what is due.
     pub fn handle_timeout(&mut self, cx: &mut Context<'_>) -> Effects {
-        for sa in &mut self.sas {
+        for sa in self.sas_mut() {
             sa.window.requests.forget(cx.now, cx.config.patience());
         }
         let mut effects = self.retransmit(cx);
@@ -277,7 +213,7 @@ impl Session {
             return effects;
         }
         self.release_lingering(cx);
-        self.tasks.hurry(|at, _| at <= cx.now);
+        self.queue_due(cx.now);
         effects += self.age_children(cx);
         effects += self.age_ike(cx);
         follow_up::handle_timeout(self, cx);
@@ -293,38 +229,10 @@ impl Session {
     }
 
     fn retransmit(&mut self, cx: &mut Context<'_>) -> Effects {
-        let mut given_up = Vec::new();
-        let others = |sa: &IkeSa<dyn State>| {
-            let retransmissions = sa.window.retransmissions();
-            self.other_paths(cx.addresses, cx.config.natt_port, retransmissions)
-        };
-        let others: Vec<_> = self.each_sa().map(others).collect();
-        let in_use = self.sas.iter_mut().map(|sa| sa as &mut IkeSa<dyn State>);
-        let each = self.attempt.iter_mut().map(Attempt::sa_mut).chain(in_use);
-        for (sa, others) in each.zip(others) {
-            let IkeSa { window, state, .. } = sa;
-            let path = &mut self.path;
-            let rng = &mut *cx.rng;
-            let smaller = |message: &Message| {
-                let (size, message) = message.smaller(state.keys_if_any()?, path, rng)?;
-                path.fragment_size = Some(size);
-                Some(message)
-            };
-            match window.retransmit(cx.now, cx.config, smaller) {
-                Retransmission::NotDue => {}
-                Retransmission::Send(datagrams) => {
-                    cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
-                    for (local, remote) in others {
-                        cx.out.transmit_all(local, remote, datagrams);
-                    }
-                    cx.out.exchange(&self.tunnel.name, || sa.told(Step::Repeated));
-                }
-                Retransmission::GiveUp => given_up.push(sa.local_spi),
-            }
-        }
+        let given_up = self.send_again(cx);
         let mut effects = Effects::none();
         for spi in given_up {
-            let is_current = spi == self.current;
+            let is_current = spi == self.current_spi();
             if let Some(ike) = self.carrier(spi)
                 && ike.state.phase == Phase::Superseded
                 && !is_current
@@ -337,7 +245,7 @@ impl Session {
                 return effects.and(self.end(cx, CloseReason::NoAnswer, None));
             }
             let failure = Some(self.silence(sa).into());
-            (self.liveness.unsent, self.liveness.icmp) = (None, None);
+            self.forget_obstacles();
             return effects.and(self.end(cx, CloseReason::NoAnswer, failure));
         }
         effects
@@ -472,7 +380,7 @@ impl Carrier<'_> {
                 Answer::from(&rejection)
             }
         };
-        let ends = fatal || self.session.deleted.is_some();
+        let ends = fatal || self.session.is_being_deleted();
         let pause = self.session.pause_before_final_answer(cx);
         let (sa, path, _) = self.split();
         let spi = sa.local_spi;
@@ -528,8 +436,7 @@ impl Carrier<'_> {
         if let Some(datagrams) = window.repeat_answer(smaller) {
             cx.out.transmit_all(datagram.local, datagram.remote, datagrams);
         }
-        let Session { mobility, path, .. } = &mut *self.session;
-        mobility.also_from(datagram.local, datagram.remote, path);
+        self.session.note_repeated(datagram);
     }
 
     fn end_on_bad_response(&mut self, cx: &mut Context<'_>, error: &WireError) -> Effects {

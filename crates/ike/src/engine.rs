@@ -20,7 +20,6 @@ mod unprotected;
 pub use overview::Inventory;
 pub use target::{Startable, Target};
 
-use crate::admission::{Admissions, Origin};
 use crate::config::Config;
 use crate::contacts::Contacts;
 use crate::context::{Context, Spis};
@@ -32,26 +31,27 @@ use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::event::Event;
 use crate::exchange::auth::responder;
-use crate::exchange::half_open::{HalfOpen, Init};
 use crate::failure::facts::FamilyOff;
 use crate::key_log::Sink;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
 use crate::proof::{Done, Job};
+use crate::reconnection::{Losses, Reconnection};
 use crate::rules::Rules;
 use crate::session::Session;
 use crate::session_id::SessionId;
+use crate::strangers::Strangers;
 use crate::task::Task;
+use crate::upkeep::Upkeep;
 use crate::validate::InvalidSettings;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::reader::WireError;
 use crate::wire::registry::ExchangeType;
 use esp::plane::{DataPlane, Maintenance, Notice, Resynced};
 use policy::Policy;
-use reconnect::{Losses, Retry};
 use sessions::Sessions;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -118,27 +118,15 @@ pub struct Engine<P: DataPlane> {
     rules: Rules,
     sessions: Sessions,
     next_session: u64,
-    half_open: BTreeMap<IkeSpi, Box<HalfOpen>>,
-    /// The half-open IKE SA that a repeated IKE_SA_INIT belongs to, and under which origin it is counted.
-    by_init: HashMap<Init, (IkeSpi, Origin)>,
-    admissions: Admissions,
+    strangers: Strangers,
     /// The IKE SAs, by local SPI, on which a request waits until the plane is prepared for it.
     postponed: BTreeSet<IkeSpi>,
     deadlines: Deadlines,
-    retries: BTreeMap<String, Retry>,
-    /// Phase 2 tunnels that the operator has taken down: they do not come back by themselves.
-    deactivated: BTreeSet<String>,
-    /// Phase 2 tunnels that were up or tried when their address family was switched off: they come back with it.
-    interrupted: BTreeSet<String>,
+    reconnection: Reconnection,
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
     addresses: Vec<IpAddr>,
-    /// The reason why a part of the data plane could not be put back, which has been told.
-    plane_fault: Option<String>,
-    /// Attempts in a row that have not put back all parts of the plane.
-    restore_failures: u32,
-    /// When the data plane looked at its parts on the host last.
-    restored_at: Option<Instant>,
+    upkeep: Upkeep,
 }
 
 /// Numbers only: an engine holds keys.
@@ -168,7 +156,7 @@ impl<P: DataPlane> Engine<P> {
     ) -> Result<Self, InvalidSettings> {
         config.validate()?;
         let mut rng = Rng::from_seed(seed);
-        let admissions = Admissions::new(&mut rng);
+        let strangers = Strangers::new(&mut rng);
         let mut engine = Self {
             policy: PolicyIndex::default(),
             trust: Arc::default(),
@@ -181,19 +169,13 @@ impl<P: DataPlane> Engine<P> {
             rules: Rules::default(),
             sessions: Sessions::default(),
             next_session: 0,
-            half_open: BTreeMap::new(),
-            by_init: HashMap::new(),
-            admissions,
+            strangers,
             postponed: BTreeSet::new(),
             deadlines: Deadlines::default(),
-            retries: BTreeMap::new(),
-            deactivated: BTreeSet::new(),
-            interrupted: BTreeSet::new(),
+            reconnection: Reconnection::default(),
             stopping: false,
             addresses: Vec::new(),
-            plane_fault: None,
-            restore_failures: 0,
-            restored_at: None,
+            upkeep: Upkeep::default(),
         };
         engine.begin_with_families();
         engine.replace_policy(now, policy)?;
@@ -238,7 +220,7 @@ impl<P: DataPlane> Engine<P> {
             return self
                 .with_session(now, id, |session, cx| session.handle(cx, ours, &header, datagram));
         }
-        if let Some(half) = self.half_open.remove(&ours) {
+        if let Some(half) = self.strangers.take(ours) {
             return self.handle_half_open(now, half, &header, datagram);
         }
         if !self.out.repeat_final_answer(ours, datagram) {
@@ -252,10 +234,10 @@ impl<P: DataPlane> Engine<P> {
         if let Some(id) = self.sessions.of_spi(spi) {
             return self.with_session(now, id, |session, cx| session.resume(cx, outcome));
         }
-        let Some(half) = self.half_open.remove(&spi) else { return };
+        let Some(half) = self.strangers.take(spi) else { return };
         match responder::resume_answer(&mut self.cx(now), *half, outcome) {
             Ok((ends, answer)) => self.take_answer(now, spi, ends, answer),
-            Err(half) => _ = self.half_open.insert(spi, half),
+            Err(half) => self.strangers.keep(half),
         }
     }
 
@@ -290,7 +272,7 @@ impl<P: DataPlane> Engine<P> {
                         true => session.replace_exhausted(cx, spi_in),
                         false => {
                             session.hurry_delete_of_predecessor(spi_in);
-                            session.tasks.push_back(Task::RekeyChild(spi_in));
+                            session.queue_all([Task::RekeyChild(spi_in)]);
                         }
                     }
                     Effects::none()
@@ -409,7 +391,7 @@ impl<P: DataPlane> Engine<P> {
         let mut cx = self.cx(now);
         let (answer, effects) = work(&mut session, &mut cx);
         let effects = effects.and(session.pump(&mut cx));
-        self.out.name_peer(&session.tunnel.name, session.path.remote);
+        self.out.name_peer(&session.tunnel().name, session.path().remote);
         let established_now = session.is_established() && !established_before;
         self.store(now, id, session, effects);
         if established_now {
@@ -431,8 +413,8 @@ impl<P: DataPlane> Engine<P> {
                 Effect::Postponed(spi) => _ = self.postponed.insert(spi),
                 Effect::SaInstalled(sa, child) => self.sessions.enter_sa(id, sa, child),
                 Effect::SaForgotten(sa) => self.sessions.leave_sa(sa),
-                Effect::SessionUp => self.contacts.session_up(&session.tunnel),
-                Effect::SessionDown => self.contacts.session_down(&session.tunnel),
+                Effect::SessionUp => self.contacts.session_up(session.tunnel()),
+                Effect::SessionDown => self.contacts.session_down(session.tunnel()),
                 Effect::InboundOrphaned(lingering) => orphaned.push(lingering),
                 Effect::OutboundRetired(sa) => retired.push(sa),
                 Effect::SuccessorDue => successor_due = true,
@@ -441,10 +423,10 @@ impl<P: DataPlane> Engine<P> {
                 Effect::Unserved(name) => losses.unserved.push(name),
             }
         }
-        let predecessor = session.reauthentication.succeeds.filter(|_| session.is_over());
+        let predecessor = session.predecessor().filter(|_| session.is_over());
         let asked_for =
-            self.rules.has_asked_for(&session.tunnel.name).then(|| session.tunnel.name.clone());
-        self.hand_over(now, id, &session.tunnel.name, orphaned, retired);
+            self.rules.has_asked_for(&session.tunnel().name).then(|| session.tunnel().name.clone());
+        self.hand_over(now, id, &session.tunnel().name, orphaned, retired);
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);
@@ -453,7 +435,7 @@ impl<P: DataPlane> Engine<P> {
             self.after_session(now, *session, losses);
         } else {
             self.deadlines.set(waiter, session.deadline(&self.config));
-            let tunnel = Arc::clone(&session.tunnel);
+            let tunnel = Arc::clone(session.tunnel());
             self.sessions.store(id, session);
             self.after_losses(now, &tunnel, losses);
         }

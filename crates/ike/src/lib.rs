@@ -55,7 +55,7 @@
 //! | question | file |
 //! |---|---|
 //! | Where do inputs and commands enter, and wait? | `engine/`; `priority_queue.rs`, `deadlines.rs` |
-//! | How are strangers answered? | `engine/strangers.rs`, `admission.rs`, `exchange/half_open.rs` |
+//! | How are strangers answered? Which tunnels come back? | `engine/strangers.rs`, `strangers.rs`, `admission.rs`, `exchange/half_open.rs`; `engine/reconnect.rs`, `reconnection.rs` |
 //! | Where is an exchange asked, answered, concluded? | `exchange/`, one file each; `dispatch.rs` calls them |
 //! | Which of two crossing exchanges goes on? | `collision.rs`, the file of the exchange, `sa/lowest_nonce.rs` |
 //! | How is a session timed, moved, renewed and ended? | `session/`; its wishes are `task.rs` and `effect.rs` |
@@ -116,6 +116,7 @@ mod families;
 mod impossible;
 pub mod key_log;
 pub mod negotiation;
+mod originator;
 mod outputs;
 mod past_failures;
 mod policy_index;
@@ -123,14 +124,17 @@ pub mod priority_queue;
 pub mod product;
 pub mod proof;
 pub mod quantum;
+mod reconnection;
 mod rejection;
 mod rules;
 mod sa;
 mod session;
 mod session_id;
 pub mod status;
+mod strangers;
 mod task;
 pub mod unreachable;
+mod upkeep;
 pub mod validate;
 pub mod wire;
 

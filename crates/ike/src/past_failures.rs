@@ -4,6 +4,7 @@
 use crate::datagram::Datagram;
 use crate::failure::{Failure, FailureKind};
 use crate::status::PastFailure;
+use esp::plane::Spi;
 use policy::IkeTunnel;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -36,6 +37,22 @@ struct Past {
     overcome: Option<Instant>,
     /// When the policy or the certificates were loaded again since.
     outdated: Option<Instant>,
+}
+
+/// The exchange by which an SA has come up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Success {
+    /// The first SA of the tunnel.
+    SetUp,
+    /// The successor of another one.
+    Renewal,
+}
+
+impl Success {
+    /// Of a Child SA that replaces another one, or none.
+    pub fn in_place_of(replaced: Option<Spi>) -> Self {
+        if replaced.is_some() { Self::Renewal } else { Self::SetUp }
+    }
 }
 
 impl Failures {
@@ -98,10 +115,11 @@ impl Failures {
         }
     }
 
-    /// The tunnel is up, or it is `renewed`: only that shows that the two sides agree about renewals.
-    pub fn overcome(&mut self, now: Instant, name: &str, renewed: bool) {
+    /// The tunnel is up. Only a renewal shows that the two sides agree about renewals.
+    pub fn overcome(&mut self, now: Instant, name: &str, by: Success) {
         let past = self.by_name.get_mut(name).into_iter().flatten();
-        past.filter(|p| p.overcome.is_none() && (renewed || !p.failure.is_of_renewal()))
+        let proves = |past: &Past| by == Success::Renewal || !past.failure.is_of_renewal();
+        past.filter(|past| past.overcome.is_none() && proves(past))
             .for_each(|p| p.overcome = Some(now));
     }
 
@@ -204,7 +222,7 @@ mod tests {
         let texts: Vec<String> = kept.iter().map(|p| p.failure.facts.to_string()).collect();
         assert_eq!(texts, ["e", "d", "c", "b"]);
         assert_eq!(kept[3].times, 2);
-        failures.overcome(now, "site", false);
+        failures.overcome(now, "site", Success::SetUp);
         assert_eq!(failures.last("site"), None);
         assert!(failures.of(now, "site").iter().all(|p| p.overcome));
         failures.note(now, "site", failure("e"));
@@ -225,9 +243,9 @@ mod tests {
         let mut failures = Failures::default();
         let offers = Offers { renewal: true, ..Offers::of(Layer::Child, &[]) };
         failures.note(now, "site_lan", offers.into());
-        failures.overcome(now, "site_lan", false);
+        failures.overcome(now, "site_lan", Success::SetUp);
         assert!(failures.last("site_lan").is_some(), "a new IKE SA has taken over");
-        failures.overcome(now, "site_lan", true);
+        failures.overcome(now, "site_lan", Success::Renewal);
         assert_eq!(failures.last("site_lan"), None);
     }
 

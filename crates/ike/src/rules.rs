@@ -48,7 +48,7 @@ impl Rules {
     }
 
     /// Gives the rule of a tunnel another name; returns the former, where it has a rule.
-    pub fn rename(&mut self, tunnel: &str, to: RuleId) -> Option<RuleId> {
+    pub fn renumber(&mut self, tunnel: &str, to: RuleId) -> Option<RuleId> {
         let id = self.by_tunnel.get_mut(tunnel)?;
         let from = std::mem::replace(id, to);
         if let Some(ruled) = self.by_id.remove(&from) {
@@ -143,7 +143,7 @@ impl Rules {
         let pairs: Vec<_> = moving.into_iter().zip(ids).rev().collect();
         pairs
             .into_iter()
-            .filter_map(|((_, name), to)| Some((self.rename(&name, to)?, to)))
+            .filter_map(|((_, name), to)| Some((self.renumber(&name, to)?, to)))
             .collect()
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod window;
 use crate::context::Context;
 use crate::event::{ExchangeStep, Step};
 use crate::failure::facts::Heard;
+use crate::originator::Originator;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, PayloadType};
@@ -36,8 +37,8 @@ pub(crate) struct IkeSa<S: ?Sized = Established> {
     pub local_spi: IkeSpi,
     /// Zero until the peer has answered IKE_SA_INIT.
     pub remote_spi: IkeSpi,
-    /// This side is its original initiator.
-    pub initiator: bool,
+    /// Its original initiator: the side that asked for it.
+    pub originator: Originator,
     pub window: Window,
     pub state: S,
 }
@@ -116,19 +117,19 @@ impl Keyed for Established {
 }
 
 impl<S: ?Sized> IkeSa<S> {
-    /// The header of a message of ours.
-    pub fn header(&self, exchange: ExchangeType, message_id: u32, response: bool) -> Header {
-        let (initiator_spi, responder_spi) = if self.initiator {
-            (self.local_spi, self.remote_spi)
-        } else {
-            (self.remote_spi, self.local_spi)
-        };
+    /// The header of a request of ours.
+    pub fn request_header(&self, exchange: ExchangeType, message_id: u32) -> Header {
+        self.header(exchange, message_id, false)
+    }
+
+    fn header(&self, exchange: ExchangeType, message_id: u32, response: bool) -> Header {
+        let (initiator_spi, responder_spi) = self.spis();
         Header {
             initiator_spi,
             responder_spi,
             next_payload: PayloadType::NONE,
             exchange,
-            from_initiator: self.initiator,
+            from_initiator: self.originator.is_here(),
             response,
             higher_version: false,
             minor_version: 0,
@@ -138,27 +139,23 @@ impl<S: ?Sized> IkeSa<S> {
 
     /// SPIs in the order of the header: original initiator's, original responder's.
     pub fn spis(&self) -> (IkeSpi, IkeSpi) {
-        if self.initiator {
-            (self.local_spi, self.remote_spi)
-        } else {
-            (self.remote_spi, self.local_spi)
-        }
+        self.originator.in_order(self.local_spi, self.remote_spi)
     }
 }
 
 impl<S> IkeSa<S> {
     /// Parts the IKE SA from its state, which another one is made of.
     pub fn part(self) -> (IkeSa<()>, S) {
-        let Self { local_spi, remote_spi, initiator, window, state } = self;
-        (IkeSa { local_spi, remote_spi, initiator, window, state: () }, state)
+        let Self { local_spi, remote_spi, originator, window, state } = self;
+        (IkeSa { local_spi, remote_spi, originator, window, state: () }, state)
     }
 }
 
 impl IkeSa<()> {
     /// The IKE SA in its next state.
     pub fn with<S>(self, state: S) -> IkeSa<S> {
-        let Self { local_spi, remote_spi, initiator, window, state: () } = self;
-        IkeSa { local_spi, remote_spi, initiator, window, state }
+        let Self { local_spi, remote_spi, originator, window, state: () } = self;
+        IkeSa { local_spi, remote_spi, originator, window, state }
     }
 }
 
@@ -189,7 +186,7 @@ impl<S: Keyed> IkeSa<S> {
         exchange: ExchangeType,
         payloads: &[Payload],
     ) {
-        let header = self.header(exchange, self.window.next_id(), false);
+        let header = self.request_header(exchange, self.window.next_id());
         let message = Message::seal(header, payloads, self.state.keys_mut(), path, cx.rng);
         cx.out.transmit_all(path.local, path.remote, message.datagrams());
         self.window.sent(cx.now, cx.config, message);

@@ -9,20 +9,29 @@ mod aging;
 mod carrier;
 mod children;
 mod ending;
+mod ike_sas;
+mod liveness;
+mod outcome;
 mod reauthentication;
+mod retransmission;
 mod roaming;
+mod scheduling;
+mod signs_of_life;
 mod tasks;
+mod wanted;
 
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
-use crate::effect::{Effect, Effects};
-use crate::effect::{Lingering, Lost};
+use crate::effect::{Effect, Effects, Lingering};
 use crate::event::{EventKind, Negotiated};
 use crate::failure::Failure;
 use crate::negotiation::selectors;
 use crate::negotiation::suite::IkeSuite;
+use crate::originator::Originator;
+use crate::past_failures::Success;
+use crate::sa::IkeSa;
 use crate::sa::active::Active;
 use crate::sa::attempt::Attempt;
 use crate::sa::child::{ChildSa, ChildState};
@@ -31,9 +40,7 @@ use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::mobility::Mobility;
 use crate::sa::path::Path;
-use crate::sa::{IkeSa, State};
 use crate::task::Task;
-use crate::unreachable::{Unreachable, Unsent};
 use crate::wire::header::IkeSpi;
 use crate::wire::payload::Payload;
 use crate::wire::registry::ProtocolId;
@@ -42,63 +49,50 @@ use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub(crate) use carrier::Carrier;
 pub(crate) use children::{Changing, Children, most_children};
-pub(crate) use reauthentication::Reauthentication;
-pub(crate) use tasks::Tasks;
-
-/// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
-const TEMPORARY_FAILURES: u32 = 20;
-
-/// The cause of a session's end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The peer does not answer any more, or knows nothing of it.
-    Unanswered,
-    /// The peer's Delete.
-    ByPeer,
-    /// This side.
-    #[default]
-    Otherwise,
-}
+use liveness::Liveness;
+pub(crate) use outcome::{Ending, Outcome};
+use reauthentication::Reauthentication;
+use tasks::Tasks;
 
 /// One authenticated peer, or the attempt to reach it.
 pub(crate) struct Session {
-    pub tunnel: Arc<IkeTunnel>,
-    pub path: Path,
-    pub mobility: Mobility,
-    pub reauthentication: Reauthentication,
+    tunnel: Arc<IkeTunnel>,
+    path: Path,
+    mobility: Mobility,
+    reauthentication: Reauthentication,
     /// The addresses last told of to the operator.
     reported: (SocketAddr, SocketAddr),
     /// The IKE SA that this side sets up, until it is the first of `sas`. Then this is empty for good.
-    pub attempt: Option<Attempt>,
+    attempt: Option<Attempt>,
     /// The IKE SAs in use, oldest first.
-    pub sas: Vec<IkeSa>,
+    sas: Vec<IkeSa>,
     /// The IKE SA, by local SPI, that carries new exchanges of ours.
-    pub current: IkeSpi,
-    pub children: Children,
-    pub tasks: Tasks,
-    pub liveness: Liveness,
+    current: IkeSpi,
+    children: Children,
+    tasks: Tasks,
+    liveness: Liveness,
     /// The packets that asked for phase 2 tunnels, by name, until the peer is asked.
     packets: BTreeMap<String, PacketSummary>,
     lingering: Vec<Lingering>,
-    pub established_at: Option<Instant>,
+    established_at: Option<Instant>,
     /// When this side first heard of the handshake, or began it.
-    pub begun_at: Instant,
-    /// This side began it.
-    pub begun_here: bool,
-    /// That of its first IKE SA: decides between sessions that both sides began.
-    pub lowest_nonce: LowestNonce,
-    pub rekeys: u64,
+    begun_at: Instant,
+    /// The side that began it.
+    originator: Originator,
+    /// The lowest nonce of its first IKE SA. It decides which of two sessions stays if both sides began one.
+    lowest_nonce: LowestNonce,
+    rekeys: u64,
     /// A Child SA of the session has been up.
-    pub has_served: bool,
-    pub temporary_failures: u32,
+    has_served: bool,
+    temporary_failures: u32,
     /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
-    pub deleted: Option<(IkeSpi, CloseReason)>,
+    deleted: Option<(IkeSpi, CloseReason)>,
     life: Life,
-    pub outcome: Outcome,
+    outcome: Outcome,
 }
 
 /// Where a session stands in its life.
@@ -110,33 +104,10 @@ enum Life {
     Over,
 }
 
-/// Signs that the peer lives, and hints why there are none.
-pub(crate) struct Liveness {
-    last_heard: Instant,
-    /// When a NAT is shown that the mapping is still used.
-    keepalive_at: Instant,
-    /// Why this host could not send the last message, if it could not.
-    pub unsent: Option<Unsent>,
-    /// The last ICMP message about a message of this side since the peer was last heard. It proves nothing.
-    pub icmp: Option<Unreachable>,
-}
-
-/// The traces that a session leaves when it is over.
-#[derive(Default)]
-pub(crate) struct Outcome {
-    pub ending: Ending,
-    /// The phase 2 tunnels that were up when it ended.
-    pub lost: Vec<Lost>,
-    /// The phase 2 tunnels that could not be set up before it ended.
-    pub failed: Vec<String>,
-    /// Phase 2 tunnels that are to be set up again.
-    reconnect: Vec<String>,
-}
-
 impl Session {
     /// A session that this side begins. Its attempt, with the local SPI `current`, is still to come.
     pub fn of_initiator(tunnel: Arc<IkeTunnel>, path: Path, current: IkeSpi, now: Instant) -> Self {
-        Self::new(tunnel, path, current, true, now, now)
+        Self::new(tunnel, path, current, Originator::ThisSide, now, now)
     }
 
     /// A session that the peer has begun. Its IKE SA, with the local SPI `current`, is still to come.
@@ -147,14 +118,14 @@ impl Session {
         begun_at: Instant,
         now: Instant,
     ) -> Self {
-        Self::new(tunnel, path, current, false, begun_at, now)
+        Self::new(tunnel, path, current, Originator::Peer, begun_at, now)
     }
 
     fn new(
         tunnel: Arc<IkeTunnel>,
         path: Path,
         current: IkeSpi,
-        begun_here: bool,
+        originator: Originator,
         begun_at: Instant,
         now: Instant,
     ) -> Self {
@@ -169,12 +140,12 @@ impl Session {
             current,
             children: Children::default(),
             tasks: Tasks::default(),
-            liveness: Liveness { last_heard: now, keepalive_at: now, unsent: None, icmp: None },
+            liveness: Liveness::new(now),
             packets: BTreeMap::new(),
             lingering: Vec::new(),
             established_at: None,
             begun_at,
-            begun_here,
+            originator,
             lowest_nonce: LowestNonce::default(),
             rekeys: 0,
             has_served: false,
@@ -195,6 +166,64 @@ impl Session {
 
     // ---- looking
 
+    /// The phase 1 tunnel that it serves.
+    pub fn tunnel(&self) -> &Arc<IkeTunnel> {
+        &self.tunnel
+    }
+
+    /// The addresses of both sides, and the way that messages take between them.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path, for an exchange that finds out about NATs on it, or about the other side's abilities.
+    pub fn path_mut(&mut self) -> &mut Path {
+        &mut self.path
+    }
+
+    pub fn mobility(&self) -> &Mobility {
+        &self.mobility
+    }
+
+    /// The Child SAs of all its IKE SAs.
+    pub fn children(&self) -> &Children {
+        &self.children
+    }
+
+    /// When both sides had proved who they are.
+    pub fn established_at(&self) -> Option<Instant> {
+        self.established_at
+    }
+
+    /// When this side first heard of the handshake, or began it.
+    pub fn begun_at(&self) -> Instant {
+        self.begun_at
+    }
+
+    /// Returns `true` if it was up already when another one began.
+    pub fn was_up_before(&self, other: &Self) -> bool {
+        self.established_at.is_some_and(|at| at < other.begun_at)
+    }
+
+    /// The side that began it.
+    pub fn originator(&self) -> Originator {
+        self.originator
+    }
+
+    /// Returns `true` if this side began it.
+    pub fn begun_here(&self) -> bool {
+        self.originator.is_here()
+    }
+
+    pub fn lowest_nonce(&self) -> LowestNonce {
+        self.lowest_nonce
+    }
+
+    /// The number of times that its IKE SA was rekeyed.
+    pub fn rekeys(&self) -> u64 {
+        self.rekeys
+    }
+
     /// Returns `true` if the session has neither IKE SAs nor Child SAs left.
     pub fn is_over(&self) -> bool {
         matches!(self.life, Life::Over)
@@ -209,32 +238,13 @@ impl Session {
         self.established_at.is_some()
     }
 
-    /// Every IKE SA: the one that is being set up, or those in use.
-    pub fn each_sa(&self) -> impl Iterator<Item = &IkeSa<dyn State>> {
-        let in_use = self.sas.iter().map(|sa| sa as &IkeSa<dyn State>);
-        self.attempt.iter().map(Attempt::sa).chain(in_use)
-    }
-
-    /// The IKE SA that is being set up, or that carries new exchanges; `None`: the session is over.
-    pub fn current_sa(&self) -> Option<&IkeSa<dyn State>> {
-        match &self.attempt {
-            Some(attempt) => Some(attempt.sa()),
-            None => self.serving_sa().map(|sa| sa as &IkeSa<dyn State>),
-        }
-    }
-
-    /// The IKE SA in use that carries new exchanges.
-    pub fn serving_sa(&self) -> Option<&IkeSa> {
-        self.sa(self.current)
-    }
-
-    /// The IKE SA in use with this local SPI.
-    pub fn sa(&self, spi: IkeSpi) -> Option<&IkeSa> {
-        self.sas.iter().find(|sa| sa.local_spi == spi)
-    }
-
     pub fn child_by_inbound(&self, spi: Spi) -> Option<&ChildSa> {
         self.children.by_inbound(spi)
+    }
+
+    /// Returns `true` if a peer may have no more Child SAs.
+    pub fn is_full(&self) -> bool {
+        self.children.len() >= most_children(&self.tunnel)
     }
 
     /// The protocols of the Child SAs that the tunnel's proposals may make.
@@ -330,8 +340,7 @@ impl Session {
 
     /// Notes that the peer lives, and where it is now.
     pub fn heard(&mut self, cx: &mut Context<'_>, datagram: Datagram<'_>) {
-        self.liveness.last_heard = cx.now;
-        self.liveness.icmp = None;
+        self.liveness.heard(cx.now);
         // RFC 4555 §3.8: with MOBIKE only an update moves it.
         if !self.mobility.supported && self.follows(datagram.remote) {
             self.move_to(cx, datagram.remote);
@@ -339,6 +348,13 @@ impl Session {
     }
 
     // ---- what exchanges bring about
+
+    /// The IKE SA has been rekeyed: `new` takes the place of `old`.
+    pub fn note_rekeyed(&mut self, cx: &mut Context<'_>, old: IkeSpi, new: IkeSpi) {
+        self.rekeys += 1;
+        self.temporary_failures = 0;
+        self.supersede(cx, old, new);
+    }
 
     /// Both sides have proved who they are.
     pub fn establish(
@@ -351,7 +367,7 @@ impl Session {
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.liveness.keepalive_at = after(cx.now, cx.config.nat_keepalive);
-        cx.out.failures.overcome(cx.now, &self.tunnel.name, false);
+        cx.out.failures.overcome(cx.now, &self.tunnel.name, Success::SetUp);
         cx.out.event(
             &self.tunnel.name,
             None,
@@ -360,12 +376,23 @@ impl Session {
         Effect::SessionUp.into()
     }
 
+    /// Takes in a Child SA of ours that lost against the peer's, and has the peer delete it (RFC 7296 §2.8.1).
+    pub fn add_redundant_child(&mut self, mut child: ChildSa) -> Effects {
+        child.state = ChildState::Unwanted;
+        let effects = child.installed();
+        self.tasks.push_front(Task::DeleteChild(child.spi_in));
+        self.children.push(child);
+        effects
+    }
+
     /// Takes in a Child SA that is installed.
-    pub fn add_child(&mut self, cx: &mut Context<'_>, child: ChildSa, rekeyed: bool) -> Effects {
+    pub fn add_child(&mut self, cx: &mut Context<'_>, child: ChildSa, by: Success) -> Effects {
         let suite = child.negotiated();
-        let kind =
-            if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
-        cx.out.failures.overcome(cx.now, &child.tunnel.name, rekeyed);
+        let kind = match by {
+            Success::SetUp => EventKind::Established { suite },
+            Success::Renewal => EventKind::Rekeyed { suite },
+        };
+        cx.out.failures.overcome(cx.now, &child.tunnel.name, by);
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.warn_narrowed(cx, &child);
         self.temporary_failures = 0;
@@ -438,7 +465,7 @@ impl Session {
         }
         for (_, spi) in rivals {
             self.set_state(spi, ChildState::Unwanted);
-            if self.child_by_inbound(spi).is_some_and(|c| c.created_here) {
+            if self.child_by_inbound(spi).is_some_and(|c| c.originator.is_here()) {
                 self.delete_when_drained(cx, spi);
             }
         }
@@ -452,75 +479,6 @@ impl Session {
         if self.children.is_empty() && !wanted {
             return self.close(cx, CloseReason::NoChildSa);
         }
-        Effects::none()
-    }
-
-    // ---- tasks
-
-    /// Queues a task behind the others, unless it is among them.
-    pub fn queue(&mut self, task: Task) {
-        if !self.tasks.contains(&task) {
-            self.tasks.push_back(task);
-        }
-    }
-
-    /// Queues a task before the others, unless it is among them.
-    pub fn queue_first(&mut self, task: Task) {
-        if !self.tasks.contains(&task) {
-            self.tasks.push_front(task);
-        }
-    }
-
-    /// Has the peer delete a Child SA on which this side has just stopped to send, once packets on their way have
-    /// arrived.
-    pub fn delete_when_drained(&mut self, cx: &Context<'_>, spi_in: Spi) {
-        self.forget_delete(spi_in);
-        let delete = Task::DeleteChild(spi_in);
-        match cx.config.drain.is_zero() {
-            true => self.tasks.push_front(delete),
-            false => self.tasks.delay(after(cx.now, cx.config.drain), delete),
-        }
-    }
-
-    /// Returns `true` if this side deletes a Child SA, or is about to.
-    pub fn is_deleting(&self, spi_in: Spi) -> bool {
-        let delete = Task::DeleteChild(spi_in);
-        self.tasks.contains(&delete)
-            || self.tasks.delayed().any(|(_, task)| *task == delete)
-            || self.sas.iter().any(|sa| {
-                matches!(&sa.state.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi_in))
-            })
-    }
-
-    /// Returns `true` if this side is about to delete the Child SA that this one has replaced.
-    pub fn awaits_delete_of_predecessor(&self, spi_in: Spi) -> bool {
-        let Some(child) = self.child_by_inbound(spi_in) else { return false };
-        let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);
-        let mut predecessors = self.children.of_tunnel(&child.tunnel.name).filter(replaced);
-        predecessors.any(|old| self.is_deleting(old.spi_in))
-    }
-
-    /// Deletes the predecessor of a Child SA at once whose own volume runs out already, so that it can be replaced in
-    /// time.
-    pub fn hurry_delete_of_predecessor(&mut self, spi_in: Spi) {
-        let Some(child) = self.child_by_inbound(spi_in) else { return };
-        let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);
-        let predecessors = self.children.of_tunnel(&child.tunnel.name).filter(replaced);
-        let deletes: Vec<Task> = predecessors.map(|old| Task::DeleteChild(old.spi_in)).collect();
-        self.tasks.hurry(|_, task| deletes.contains(task));
-    }
-
-    /// Tries a task again later (RFC 7296 §2.25: not at once), or ends the session when it has been tried too often.
-    pub fn delay(&mut self, cx: &mut Context<'_>, task: Task) -> Effects {
-        self.temporary_failures += 1;
-        if self.temporary_failures > TEMPORARY_FAILURES {
-            return self.close_and_reconnect(cx, CloseReason::TemporaryFailures);
-        }
-        let growth = 1 << self.temporary_failures.min(4);
-        let pause = cx.config.retransmit_after.saturating_mul(growth);
-        let jitter = cx.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
-        let pause = (pause / 2).saturating_add(Duration::from_micros(jitter));
-        self.tasks.delay(after(cx.now, pause), task);
         Effects::none()
     }
 }

@@ -40,7 +40,7 @@ impl<P: DataPlane> Engine<P> {
         }
         let off_before = self.children_off();
         self.config.families = families;
-        self.forget_half_open_off();
+        self.forget_half_open_of(|half| !families.has_address(half.begun.path.remote.ip()));
         self.take_down_off(now);
         self.bring_back(now, &off_before);
         Ok(())
@@ -71,25 +71,11 @@ impl<P: DataPlane> Engine<P> {
             .collect()
     }
 
-    fn forget_half_open_off(&mut self) {
-        let families = self.config.families;
-        let off = self.half_open.iter();
-        let off: Vec<_> = off
-            .filter(|(_, half)| !families.has_address(half.begun.path.remote.ip()))
-            .map(|(spi, half)| (*spi, half.begun.init()))
-            .collect();
-        for (spi, init) in off {
-            self.half_open.remove(&spi);
-            self.forget_half_open(spi, init);
-        }
-        self.forget_unused_rules();
-    }
-
     fn take_down_off(&mut self, now: Instant) {
-        for name in self.retries.keys().cloned().collect::<Vec<_>>() {
+        for name in self.reconnection.tried().cloned().collect::<Vec<_>>() {
             if self.why_off(&name).is_some() {
                 if self.is_retrying(&name) {
-                    self.interrupted.insert(name.clone());
+                    self.reconnection.interrupt(&name);
                 }
                 self.forget_retry(&name);
             }
@@ -103,17 +89,17 @@ impl<P: DataPlane> Engine<P> {
     fn take_down_session_off(&mut self, now: Instant, id: SessionId) {
         let families = self.config.families;
         let Some(session) = self.sessions.get(id).filter(|s| !s.is_closing()) else { return };
-        let asked_for = session.children.iter().map(|c| &c.tunnel);
-        let wanted: Vec<_> = (session.tunnel.children.iter().chain(asked_for))
+        let asked_for = session.children().iter().map(|c| &c.tunnel);
+        let wanted: Vec<_> = (session.tunnel().children.iter().chain(asked_for))
             .filter(|child| session.has_or_wants_child(&child.name))
             .cloned()
             .collect();
-        let between_off = !families.has_address(session.path.remote.ip());
+        let between_off = !families.has_address(session.path().remote.ip());
         let is_off = |child: &ChildTunnel| between_off || traffic_off(families, child).is_some();
         let off: BTreeSet<String> =
             wanted.iter().filter(|c| is_off(c)).map(|c| c.name.clone()).collect();
         let nothing_left = !off.is_empty() && wanted.iter().all(|child| off.contains(&child.name));
-        self.interrupted.extend(off.iter().cloned());
+        off.iter().for_each(|name| self.reconnection.interrupt(name));
         if between_off || nothing_left {
             return self
                 .with_session(now, id, |session, cx| session.close(cx, CloseReason::FamilyOff));
@@ -130,18 +116,17 @@ impl<P: DataPlane> Engine<P> {
             .map(|child| child.name.clone())
             .collect();
         for name in off_before.difference(&off_now) {
-            let wanted = self.interrupted.remove(name) || starting.contains(name);
-            if wanted && !self.deactivated.contains(name) {
+            let wanted = self.reconnection.end_interruption(name) || starting.contains(name);
+            if wanted && !self.reconnection.is_deactivated(name) {
                 // A tunnel that only the peer may start waits for the peer.
                 let _ = self.connect(now, name);
             }
         }
         // The others are gone from the policy, or were set up between addresses that it does not name.
-        let rest = std::mem::take(&mut self.interrupted);
-        for name in rest {
+        for name in self.reconnection.take_interrupted() {
             if off_now.contains(&name) {
-                self.interrupted.insert(name);
-            } else if !self.deactivated.contains(&name) {
+                self.reconnection.interrupt(&name);
+            } else if !self.reconnection.is_deactivated(&name) {
                 let _ = self.connect(now, &name);
             }
         }

@@ -3,15 +3,9 @@
 use super::{CommandError, Engine, Startable, Target};
 use crate::close_reason::CloseReason;
 use crate::effect::Effects;
-use crate::event::EventKind;
 use crate::exchange::sa_init;
-use crate::failure::{Failure, FailureKind};
 use crate::proof::trust::Trust;
-use crate::sa::active::Active;
-use crate::sa::attempt::Attempt;
-use crate::sa::child::ChildState;
 use crate::sa::path::Path;
-use crate::session::Session;
 use crate::session_id::SessionId;
 use crate::task::Task;
 use esp::plane::{DataPlane, PacketSummary};
@@ -48,7 +42,7 @@ impl<P: DataPlane> Engine<P> {
     ) -> Result<bool, CommandError> {
         let Startable { target: Target { tunnel, .. }, children } = startable;
         for child in children {
-            self.deactivated.remove(&child.name);
+            self.reconnection.allow(&child.name);
         }
         let names: Vec<String> = startable.children().map(str::to_owned).collect();
         if let Some(id) = self.session_of(&tunnel.name) {
@@ -68,7 +62,7 @@ impl<P: DataPlane> Engine<P> {
         let first = Arc::clone(&children[0]);
         let mut session = sa_init::begin(&mut self.cx(now), tunnel, &first, path);
         packet.into_iter().for_each(|p| session.note_packet(&first.name, p));
-        session.tasks.extend(names.into_iter().skip(1).map(Task::CreateChild));
+        session.queue_all(names.into_iter().skip(1).map(Task::CreateChild));
         self.take_in(now, session, Effects::none());
         Ok(false)
     }
@@ -137,7 +131,7 @@ impl<P: DataPlane> Engine<P> {
         let id = self.session_of(target.tunnel()).ok_or_else(not_up)?;
         let started = self.ask_session(now, id, |session, _| {
             let task = match target.child() {
-                None => session.is_established().then_some(Task::RekeyIke(session.current)),
+                None => session.is_established().then_some(Task::RekeyIke(session.current_spi())),
                 Some(child) => session.serving_child(child).map(|c| Task::RekeyChild(c.spi_in)),
             };
             let started = task.is_some();
@@ -152,88 +146,12 @@ impl<P: DataPlane> Engine<P> {
         self.stopping = true;
         // Nobody waits for them: packets on their way when the plane ends are lost.
         self.out.send_final_answers_now();
-        for name in self.retries.keys().cloned().collect::<Vec<_>>() {
+        for name in self.reconnection.tried().cloned().collect::<Vec<_>>() {
             self.forget_retry(&name);
         }
-        for (spi, half) in std::mem::take(&mut self.half_open) {
-            self.forget_half_open(spi, half.begun.init());
-        }
-        self.forget_unused_rules();
+        self.forget_half_open_of(|_| true);
         for id in self.sessions.ids() {
             self.with_session(now, id, |session, cx| session.close(cx, CloseReason::Stopping));
         }
-    }
-}
-
-impl Session {
-    /// Has a phase 2 tunnel set up, unless it is there or on its way.
-    pub(super) fn want_child(&mut self, name: String) {
-        if !self.has_or_wants_child(&name) {
-            self.tasks.push_back(Task::CreateChild(name));
-        }
-    }
-
-    /// Takes a phase 2 tunnel out of a handshake under way; `false` if nothing else is waited for.
-    fn goes_on_without(&mut self, name: &str) -> bool {
-        let next = self.tasks.iter().position(|t| matches!(t, Task::CreateChild(_)));
-        let waiting = next.and_then(|index| match &self.tasks[index] {
-            Task::CreateChild(next) => self.tunnel.children.iter().find(|c| c.name == *next),
-            _ => None,
-        });
-        let waiting = waiting.cloned();
-        match &mut self.attempt {
-            Some(Attempt::Auth(sa)) if sa.state.child.name == name => sa.state.unwanted = true,
-            Some(Attempt::Auth(sa)) => return waiting.is_some() || !sa.state.unwanted,
-            Some(attempt) => match (attempt.first_child_to_be(), &waiting) {
-                (Some(child), Some(next_child)) if child.name == name => {
-                    *child = Arc::clone(next_child);
-                    self.tasks
-                        .retain(|t| !matches!(t, Task::CreateChild(n) if *n == next_child.name));
-                    return true;
-                }
-                (Some(child), None) if child.name != name => return true,
-                _ => {}
-            },
-            None => {}
-        }
-        waiting.is_some()
-    }
-
-    /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
-    pub(super) fn drop_child(
-        &mut self,
-        cx: &mut super::Context<'_>,
-        name: &str,
-    ) -> (bool, Effects) {
-        if !self.has_or_wants_child(name) {
-            return (false, Effects::none());
-        }
-        let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
-        self.tasks.retain(|t| !creates(t));
-        let pending = self.sas.iter_mut().filter_map(|sa| match &mut sa.state.active {
-            Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
-            _ => None,
-        });
-        pending.for_each(|p| p.unwanted = true);
-        let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
-        for spi in &spis {
-            let Some(mut child) = self.child_mut(*spi) else { continue };
-            // Its deletion may have to wait; a request for the tunnel meanwhile wants a new one.
-            if child.state == ChildState::Established {
-                child.state = ChildState::Unwanted;
-            }
-        }
-        if spis.is_empty() && !self.is_established() && !self.goes_on_without(name) {
-            return (true, self.close(cx, CloseReason::Deactivated));
-        }
-        if spis.is_empty() {
-            let failure = Failure::new(FailureKind::Cancelled, "deactivated".into());
-            cx.out.event(&self.tunnel.name, Some(name), EventKind::Failed(failure));
-        }
-        for spi in spis {
-            self.forget_delete(spi);
-            self.tasks.push_back(Task::DeleteChild(spi));
-        }
-        (true, Effects::none())
     }
 }

@@ -15,7 +15,6 @@ use crate::status::{
     ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, PageStart, PastFailure,
     Renewal, State, StatusPage, Unanswered,
 };
-use crate::unreachable::UNPROTECTED;
 use esp::plane::{DataPlane, Maintenance, PathMtu, Usage};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,18 +37,18 @@ impl<P: DataPlane> Engine<P> {
     pub fn inventory(&self) -> Inventory {
         Inventory {
             ike_sas: self.sessions.iter().map(|(_, s)| s.each_sa().count()).sum(),
-            half_open: self.half_open.len(),
-            strangers: self.by_init.len(),
+            half_open: self.strangers.len(),
+            strangers: self.strangers.known_inits(),
             contacts: self.contacts.sessions(),
             established: self.sessions.iter().filter(|(_, s)| s.is_established()).count(),
-            child_sas: self.sessions.iter().map(|(_, s)| s.children.len()).sum(),
+            child_sas: self.sessions.iter().map(|(_, s)| s.children().len()).sum(),
             spis: self.spis.len(),
             delivered_spis: self.sessions.spis(),
             delivered_sas: self.sessions.sas(),
             sessions: self.sessions.iter().count(),
             lingering: self.sessions.iter().map(|(_, s)| s.lingering()).sum(),
             pending_spis: self.sessions.iter().map(|(_, s)| s.pending_spis()).sum(),
-            retries: (self.retries.keys())
+            retries: (self.reconnection.tried())
                 .filter(|name| self.deadlines.of(&Waiter::Retry((*name).clone())).is_some())
                 .count(),
             final_answers: self.out.final_answers(),
@@ -61,10 +60,10 @@ impl<P: DataPlane> Engine<P> {
     fn is_there(&self, waiter: &Waiter) -> bool {
         match waiter {
             Waiter::Session(id) | Waiter::Redundant(id) => self.sessions.get(*id).is_some(),
-            Waiter::HalfOpen(spi) => self.half_open.contains_key(spi),
-            Waiter::Retry(name) => self.retries.contains_key(name),
+            Waiter::HalfOpen(spi) => self.strangers.contains(*spi),
+            Waiter::Retry(name) => self.reconnection.is_tried(name),
             Waiter::FinalAnswers => self.out.next_final_answer().is_some(),
-            Waiter::Restoration => self.restored_at.is_some(),
+            Waiter::Restoration => self.upkeep.has_looked(),
         }
     }
 
@@ -94,9 +93,9 @@ impl<P: DataPlane> Engine<P> {
             return Some(self.picture(now, &tunnel, &Shown::of_all(&tunnel)));
         }
         let of_peer = || {
-            let has_it = |s: &&Session| s.children.of_tunnel(name).next().is_some();
+            let has_it = |s: &&Session| s.children().of_tunnel(name).next().is_some();
             let session = self.sessions.iter().map(|(_, s)| s).find(has_it)?;
-            self.policy.tunnel(&session.tunnel.name)
+            self.policy.tunnel(&session.tunnel().name)
         };
         let carrying = self.policy.child(name).map(|(tunnel, _)| tunnel).or_else(of_peer)?.clone();
         let picture = self.picture(now, &carrying, &Shown::Named(name));
@@ -108,7 +107,7 @@ impl<P: DataPlane> Engine<P> {
         let closing = || self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id);
         let id = self.session_of(&tunnel.name).or_else(closing);
         let session = id.and_then(|id| self.sessions.get(id));
-        let succeeds = |s: &Session| id.is_some() && s.reauthentication.succeeds == id;
+        let succeeds = |s: &Session| id.is_some() && s.predecessor() == id;
         let has_successor = self.sessions_of(&tunnel.name).any(|(_, s)| succeeds(s));
         let defined: Vec<&ChildTunnel> = match shown {
             Shown::Places(places) => tunnel.children[places.clone()].iter().map(|c| &**c).collect(),
@@ -193,12 +192,12 @@ impl<P: DataPlane> Engine<P> {
             return Some(answer);
         }
         if let Some(at) = self.deadlines.of(&Waiter::Retry(child.name.clone())) {
-            let failed = self.retries.get(&child.name).map_or(0, |r| r.attempts + 1);
+            let failed = self.reconnection.failed_attempts(&child.name);
             return Some(Next::Attempt { after: left(now, at), failed });
         }
         let startable = tunnel.role.may_initiate() && child.role.may_initiate();
         let known = tunnel.local.address.is_some() && tunnel.remote.address.is_some();
-        Some(match self.deactivated.contains(&child.name) {
+        Some(match self.reconnection.is_deactivated(&child.name) {
             true => Next::Command { deactivated: true },
             false if !startable || !known => Next::Peer,
             false if child.on_demand => Next::Packet,
@@ -289,7 +288,7 @@ pub struct Inventory {
 fn ike_state(session: &Session, sa: &IkeSa<dyn SaState>) -> State {
     match sa.state.active() {
         _ if session.is_closing() => State::Closing,
-        _ if session.attempt.is_some() => State::Negotiating,
+        _ if session.attempt().is_some() => State::Negotiating,
         Some(Active::Rekey(_)) => State::Rekeying,
         _ => State::Established,
     }
@@ -300,13 +299,11 @@ fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
     let sa = session.current_sa()?;
     let again_in = sa.window.due().map(|at| left(now, at));
     let sent = sa.window.retransmissions() + 1;
-    let icmp =
-        || Some(format!("{} ({UNPROTECTED})", session.liveness.icmp?.about(session.path.remote)));
     Some(Next::Answer {
         request: sa.state.exchange().to_string(),
         sent,
         most: sa.window.attempts(config).map_or(config.retransmissions + 1, |a| a.most),
-        obstacle: session.liveness.unsent.as_ref().map(ToString::to_string).or_else(icmp),
+        obstacle: session.obstacle(),
         again_in,
     })
 }
@@ -336,20 +333,20 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa<dyn SaState>) -> IkeSaStat
     let (initiator_spi, responder_spi) = sa.spis();
     let established = session.serving_sa().map(|sa| &sa.state);
     IkeSaStatus {
-        initiator: sa.initiator,
+        initiator: sa.originator.is_here(),
         initiator_spi,
         responder_spi,
-        local: session.path.local,
-        remote: session.path.remote,
-        nat_local: session.path.nat_local,
-        nat_remote: session.path.nat_remote,
+        local: session.path().local,
+        remote: session.path().remote,
+        nat_local: session.path().nat_local,
+        nat_remote: session.path().nat_remote,
         suite: established.map(|e| e.keys.suite),
         ppk: established.is_some_and(|e| e.keys.ppk.is_some()),
-        quantum_safety: established.map(|e| QuantumSafety::of_ike(&session.tunnel, e.keys.shield)),
-        established_for: session.established_at.map(|at| now.saturating_duration_since(at)),
+        quantum_safety: established.map(|e| QuantumSafety::of_ike(session.tunnel(), e.keys.shield)),
+        established_for: session.established_at().map(|at| now.saturating_duration_since(at)),
         rekey_in: established.map(|e| left(now, e.rekey_at)),
         expires_in: established.map(|e| left(now, e.expire_at)),
-        rekeys: session.rekeys,
+        rekeys: session.rekeys(),
     }
 }
 
@@ -367,7 +364,7 @@ fn asked_for<'s>(
     };
     let Some(session) = session.filter(|_| tunnel.generic.is_some()) else { return Vec::new() };
     let mut known: BTreeSet<&str> = tunnel.children.iter().map(|c| &*c.name).collect();
-    let present = session.children.iter().map(|c| &*c.tunnel);
+    let present = session.children().iter().map(|c| &*c.tunnel);
     let shown = present.filter(|child| only.is_none_or(|name| child.name == name));
     shown.filter(|child| known.insert(&child.name)).collect()
 }
@@ -382,7 +379,7 @@ fn child(
     let negotiating =
         || session.is_some_and(|s| !s.is_closing() && s.has_or_wants_child(&tunnel.name));
     let attempt = sa.zip(session).and_then(|(c, session)| {
-        session.sas.iter().find_map(|s| match &s.state.active {
+        session.sas().iter().find_map(|s| match &s.state.active {
             Some(Active::Child(p)) if p.rekeys == Some(c.spi_in) => Some(p.form),
             _ => None,
         })
@@ -431,7 +428,7 @@ fn child_sa(
     child: &ChildSa,
 ) -> ChildSaStatus {
     let (inbound, outbound) = usage(plane, child);
-    let total = total(plane, session, child, session.children.len());
+    let total = total(plane, session, child, session.children().len());
     let shield = session.serving_sa().map(|sa| sa.state.keys.shield);
     let lifetime = child.choice.lifetime;
     let used = inbound.bytes.max(outbound.bytes);
@@ -439,12 +436,12 @@ fn child_sa(
         suite: child.choice.algorithms,
         esn: child.choice.algorithms.esn,
         quantum_safety: QuantumSafety::of_child(
-            &session.tunnel,
+            session.tunnel(),
             shield,
             &child.tunnel.pfs,
             child.is_quantum_safe,
         ),
-        encapsulation: session.path.of_plane(child.suite()).encapsulation,
+        encapsulation: session.path().of_plane(child.suite()).encapsulation,
         inbound_spi: child.spi_in,
         outbound_spi: child.spi_out,
         packets_in: total.inbound.packets,
@@ -481,7 +478,7 @@ fn total(plane: &mut dyn DataPlane, session: &Session, child: &ChildSa, depth: u
     let (inbound, outbound) = usage(plane, child);
     let mut total = child.history_with(Some(inbound), Some(outbound));
     let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(child.spi_in);
-    for before in session.children.of_tunnel(&child.tunnel.name).filter(replaced) {
+    for before in session.children().of_tunnel(&child.tunnel.name).filter(replaced) {
         if let Some(depth) = depth.checked_sub(1) {
             let before = self::total(plane, session, before, depth);
             total.add_what_passed(&child.history, &before);

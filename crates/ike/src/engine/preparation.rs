@@ -22,10 +22,10 @@ impl<P: DataPlane> Engine<P> {
                 self.with_session(now, id, |session, cx| session.respond_to_postponed(cx, spi));
                 continue;
             }
-            let Some(half) = self.half_open.remove(&spi) else { continue };
+            let Some(half) = self.strangers.take(spi) else { continue };
             match preparing::resume(&mut self.cx(now), *half) {
                 Ok((ends, answer)) => self.take_answer(now, spi, ends, answer),
-                Err(half) => _ = self.half_open.insert(spi, half),
+                Err(half) => self.strangers.keep(half),
             }
         }
     }

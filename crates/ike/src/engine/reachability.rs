@@ -1,16 +1,10 @@
 //! Whether messages of IKE reach the peer: what came of sending them, what ICMP says, and what this host lacks.
 
 use super::Engine;
-use super::reconnect::Retry;
-use crate::close_reason::CloseReason;
-use crate::context::Context;
 use crate::datagram::Transmit;
 use crate::deadlines::{Deadline, Waiter};
-use crate::effect::Effects;
 use crate::failure::FailureKind;
-use crate::failure::facts::{Silence, Unsendable};
-use crate::sa::attempt::Attempt;
-use crate::sa::{IkeSa, State};
+use crate::failure::facts::Unsendable;
 use crate::session::Session;
 use crate::unreachable::{Lack, Unreachable, Unsent};
 use crate::wire::header::{Header, IkeSpi};
@@ -28,7 +22,7 @@ impl<P: DataPlane> Engine<P> {
         let spis = [header.initiator_spi, header.responder_spi];
         let Some(id) = spis.iter().find_map(|spi| self.sessions.of_spi(*spi)) else { return };
         match outcome {
-            Ok(()) => self.sessions.get_mut(id).into_iter().for_each(|s| s.liveness.unsent = None),
+            Ok(()) => self.sessions.get_mut(id).into_iter().for_each(Session::note_sent),
             Err(unsent) => {
                 self.with_session(now, id, |session, cx| session.note_unsent(cx, unsent));
             }
@@ -49,10 +43,10 @@ impl<P: DataPlane> Engine<P> {
             self.sessions.of_spi(IkeSpi(u64::from_be_bytes(octets)))
         };
         let Some(id) = spi(0..8).or_else(|| spi(8..16)) else { return };
-        let session = self.sessions.get_mut(id).filter(|s| s.path.remote.ip() == remote.ip());
+        let session = self.sessions.get_mut(id).filter(|s| s.path().remote.ip() == remote.ip());
         if let Some(session) = session {
-            tracing::debug!(tunnel = session.tunnel.name, by = %unreachable.by, "ICMP unreachable");
-            session.liveness.icmp = Some(unreachable);
+            tracing::debug!(tunnel = session.tunnel().name, by = %unreachable.by, "ICMP unreachable");
+            session.note_unreachable(unreachable);
         }
     }
 
@@ -80,9 +74,7 @@ impl<P: DataPlane> Engine<P> {
             if !self.addresses.contains(&local) || source_for(remote).is_none() {
                 continue;
             }
-            if let Some(retry) = self.retries.get_mut(&child) {
-                retry.make_due(now);
-            }
+            self.reconnection.make_due(&child, now);
             let deadline = Deadline { at: now, reason: "next attempt" };
             self.deadlines.set(Waiter::Retry(child), Some(deadline));
         }
@@ -121,48 +113,5 @@ fn is_near(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => a.is_loopback() || a.is_link_local(),
         IpAddr::V6(a) => a.is_loopback() || a.is_unicast_link_local(),
-    }
-}
-
-impl Retry {
-    /// The next attempt may be made now, and the pauses after it begin with the shortest.
-    fn make_due(&mut self, now: Instant) {
-        (self.attempts, self.at) = (0, now);
-    }
-}
-
-impl Session {
-    /// The request of an IKE SA of this session that is not answered.
-    pub(crate) fn silence(&self, sa: &IkeSa<dyn State>) -> Silence {
-        Silence {
-            request: sa.state.exchange().to_string(),
-            sent: sa.window.retransmissions() + 1,
-            local: self.path.local.ip(),
-            remote: self.path.remote,
-            was_up: self.is_established(),
-            unsent: self.liveness.unsent.as_ref().map(ToString::to_string),
-            icmp: self.liveness.icmp,
-            heard: sa.state.heard().cloned(),
-        }
-    }
-
-    /// A message could not leave this host.
-    fn note_unsent(&mut self, cx: &mut Context<'_>, unsent: Unsent) -> Effects {
-        if let Unsent::Lack(lack) = unsent
-            && self.has_only_begun()
-        {
-            let (local, remote) = (self.path.local.ip(), self.path.remote.ip());
-            let failure = Unsendable { lack, local, remote }.into();
-            return self.end(cx, CloseReason::NotSent, Some(failure));
-        }
-        self.liveness.unsent = Some(unsent);
-        Effects::none()
-    }
-
-    /// Returns `true` if all that this attempt has done is to send its first message once.
-    fn has_only_begun(&self) -> bool {
-        let Some(Attempt::Init(sa)) = &self.attempt else { return false };
-        let untouched = sa.state.restarts == 0 && sa.state.refusal.is_none();
-        !self.is_closing() && untouched && sa.window.retransmissions() == 0
     }
 }

@@ -36,25 +36,22 @@ impl<P: DataPlane> Engine<P> {
             return;
         };
         // It is a successor itself that has not taken over yet.
-        if session.reauthentication.succeeds.is_some()
-            || session.reauthentication.relieves_at.is_some()
-        {
+        if session.is_taking_over() {
             return;
         }
-        let tunnel = Arc::clone(&session.tunnel);
-        let begun =
-            self.sessions_of(&tunnel.name).any(|(_, s)| s.reauthentication.succeeds == Some(id));
+        let tunnel = Arc::clone(session.tunnel());
+        let begun = self.sessions_of(&tunnel.name).any(|(_, s)| s.predecessor() == Some(id));
         let names = session.to_be_taken_over();
         let wanted = |c: &&Arc<policy::ChildTunnel>| names.binary_search(&c.name).is_ok();
         let Some(first) = tunnel.children.iter().find(wanted).cloned() else { return };
         if begun || self.stopping {
             return;
         }
-        let path = session.path.for_another(self.config.first_port());
+        let path = session.path().for_another(self.config.first_port());
         let mut successor = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
-        successor.reauthentication.succeeds = Some(id);
+        successor.succeed(id);
         let others = names.into_iter().filter(|n| *n != first.name);
-        successor.tasks.extend(others.map(Task::CreateChild));
+        successor.queue_all(others.map(Task::CreateChild));
         self.take_in(now, successor, Effects::none());
     }
 
@@ -72,12 +69,12 @@ impl<P: DataPlane> Engine<P> {
         else {
             return;
         };
-        let Some(before) = session.reauthentication.succeeds else { return };
+        let Some(before) = session.predecessor() else { return };
         if self.sessions.get(before).is_some_and(|old| session.lacks_any_of(old)) {
             return;
         }
         if let Some(session) = self.sessions.get_mut(id) {
-            session.reauthentication.succeeds = None;
+            session.end_succession();
         }
         if self.sessions.get(before).is_some_and(|old| !old.is_closing()) {
             self.close_in_favour_of(now, before, id);

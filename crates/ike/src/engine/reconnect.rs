@@ -5,8 +5,8 @@ use super::Engine;
 use crate::config::RestartAction;
 use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
-use crate::deadlines::after;
 use crate::effect::Lost;
+use crate::reconnection::{LASTING, Losses, Pauses};
 use crate::session::{Ending, Session};
 use esp::plane::{DataPlane, PacketSummary};
 use policy::{ChildTunnel, IkeTunnel};
@@ -20,55 +20,30 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A packet that waits for a tunnel waits no longer than this for the next attempt: planes keep it about as long.
 const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 
-/// A tunnel that has been up for this long is tried again after the shortest pause when it goes, others after growing
-/// pauses, so that two ends that disagree do not go round in circles.
-const LASTING: Duration = Duration::from_secs(60);
-
-/// The phase 2 tunnels that the work of a session leaves to be done something about.
-#[derive(Default)]
-pub(super) struct Losses {
-    /// To be set up again.
-    pub reconnect: Vec<String>,
-    /// Deleted by the peer.
-    pub lost: Vec<Lost>,
-    /// Not set up although the IKE SA is there.
-    pub unserved: Vec<String>,
-}
-
-/// A phase 2 tunnel that is to be tried again, or was.
-pub(super) struct Retry {
-    pub attempts: u32,
-    /// Not before this.
-    pub at: Instant,
-    /// It is tried until it is up; otherwise only when a packet asks for it.
-    persistent: bool,
-}
-
 impl<P: DataPlane> Engine<P> {
     /// A session is over: tunnels that should be up are tried again.
     pub(super) fn after_session(&mut self, now: Instant, session: Session, losses: Losses) {
-        let tunnel = &session.tunnel;
+        let tunnel = session.tunnel();
         if self.stopping || !self.policy.has(tunnel) {
             return;
         }
         for name in &losses.reconnect {
             self.schedule_retry(now, name, LASTING);
         }
-        let action = match session.outcome.ending {
+        let action = match session.outcome().ending {
             Ending::Unanswered => self.config.liveness_action,
             Ending::ByPeer => self.config.close_action,
             Ending::Otherwise => RestartAction::Policy,
         };
-        self.come_back(now, tunnel, action, &session.outcome.lost);
+        self.come_back(now, tunnel, action, &session.outcome().lost);
         let starting = auto_start(tunnel);
         let names = names(&starting);
-        for name in session.outcome.failed.iter().filter(|f| !names.contains(f.as_str())) {
+        for name in session.outcome().failed.iter().filter(|f| !names.contains(f.as_str())) {
             self.after_failure(now, name);
         }
-        let lost: HashSet<&str> = session.outcome.lost.iter().map(|l| &*l.name).collect();
+        let lost: HashSet<&str> = session.outcome().lost.iter().map(|l| &*l.name).collect();
         let was_up = |child: &ChildTunnel| lost.contains(&*child.name);
-        let lasted = session.established_at.filter(|_| session.has_served);
-        let lasted = lasted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let lasted = session.served_for(now);
         // The peer may have begun a session meanwhile that does not have all of them.
         let heir = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(id));
         let served = |child: &ChildTunnel| heir.is_some_and(|s| s.has_or_wants_child(&child.name));
@@ -120,7 +95,7 @@ impl<P: DataPlane> Engine<P> {
                     self.schedule_retry(now, name, *after)
                 }
                 RestartAction::Restart if startable => self.schedule_retry(now, name, *after),
-                RestartAction::Trap if startable && !self.deactivated.contains(name) => {
+                RestartAction::Trap if startable && !self.reconnection.is_deactivated(name) => {
                     self.forget_retry(name);
                     if let Some(rule) = self.rules.of(name) {
                         self.plane.set_trap(rule);
@@ -139,20 +114,20 @@ impl<P: DataPlane> Engine<P> {
     /// A tunnel that the operator takes down stays down until a command or the peer starts it.
     pub(super) fn deactivate(&mut self, child: &str) {
         self.forget_retry(child);
-        self.deactivated.insert(child.into());
+        self.reconnection.deactivate(child);
     }
 
     /// Tries a tunnel again after a pause; it went after having been up for `lasted`.
     fn schedule_retry(&mut self, now: Instant, child: &str, lasted: Duration) {
-        if self.deactivated.contains(child) {
+        if self.reconnection.is_deactivated(child) {
             return;
         }
         if self.why_off(child).is_some() {
-            self.interrupted.insert(child.into());
+            self.reconnection.interrupt(child);
             return;
         }
         let at = self.pause(now, child, lasted, LONGEST_PAUSE);
-        self.retries.entry(child.into()).and_modify(|r| r.persistent = true);
+        self.reconnection.persist(child);
         self.deadlines
             .set(Waiter::Retry(child.into()), Some(Deadline { at, reason: "next attempt" }));
     }
@@ -160,35 +135,25 @@ impl<P: DataPlane> Engine<P> {
     /// A tunnel that does not start by itself could not be set up. No packet starts it for a while; and a tunnel that
     /// was to come back is tried again.
     fn after_failure(&mut self, now: Instant, child: &str) {
-        match self.retries.get(child) {
-            Some(Retry { persistent: true, .. }) => self.schedule_retry(now, child, Duration::ZERO),
-            _ => _ = self.pause(now, child, Duration::ZERO, LONGEST_HOLD_OFF),
+        match self.reconnection.is_persistent(child) {
+            true => self.schedule_retry(now, child, Duration::ZERO),
+            false => _ = self.pause(now, child, Duration::ZERO, LONGEST_HOLD_OFF),
         }
     }
 
-    /// Counts one more attempt; returns when the next may be made. Each pause is twice as long as the one before, less
-    /// jitter of up to half of it. The first one is `Config::retransmit_after`.
+    /// Counts one more attempt of a tunnel that has been up for `lasted`; returns when the next may be made.
     fn pause(&mut self, now: Instant, child: &str, lasted: Duration, longest: Duration) -> Instant {
-        let before = self.retries.get(child);
-        let persistent = before.is_some_and(|r| r.persistent);
-        let attempts = match before {
-            Some(retry) if lasted < LASTING => retry.attempts.saturating_add(1),
-            _ => 0,
-        };
-        let pause = self.config.retransmit_after.saturating_mul(1 << attempts.min(8)).min(longest);
-        let jitter = self.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
-        let at = after(now, pause / 2 + Duration::from_micros(jitter / 2));
-        self.retries.insert(child.into(), Retry { attempts, at, persistent });
-        at
+        let pauses = Pauses { shortest: self.config.retransmit_after, longest };
+        self.reconnection.pause(now, child, lasted, pauses, &mut self.rng)
     }
 
     /// Starts a tunnel for a packet that waits for it, or does so once the pause after a failure is over.
     pub(super) fn acquire(&mut self, now: Instant, child: &str, packet: PacketSummary) {
         // A packet does not bring back a tunnel that the operator has taken down.
-        if self.deactivated.contains(child) {
+        if self.reconnection.is_deactivated(child) {
             return;
         }
-        match self.retries.get(child).map(|r| r.at).filter(|at| *at > now) {
+        match self.reconnection.pauses_until(child, now) {
             Some(at) => {
                 let deadline = Deadline { at, reason: "next attempt" };
                 self.deadlines.set(Waiter::Retry(child.into()), Some(deadline));
@@ -207,7 +172,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     pub(super) fn forget_retry(&mut self, child: &str) {
-        self.retries.remove(child);
+        self.reconnection.forget_attempts(child);
         self.deadlines.set(Waiter::Retry(child.into()), None);
     }
 }

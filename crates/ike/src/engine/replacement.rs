@@ -6,9 +6,6 @@ use crate::close_reason::CloseReason;
 use crate::effect::Effects;
 use crate::failure::{Failure, FailureKind};
 use crate::policy_index::PolicyIndex;
-use crate::sa::IkeSa;
-use crate::sa::active::Active;
-use crate::session::Session;
 use crate::session_id::SessionId;
 use crate::task::Task;
 use esp::plane::{
@@ -37,7 +34,7 @@ impl<P: DataPlane> Engine<P> {
         ends.retain(|name, _| policy.tunnel(name).is_some() || policy.child(name).is_some());
         self.out.unprotected.retain(|name, _| policy.child(name).is_some());
         let up: BTreeSet<String> = (self.sessions.iter().filter(|(_, s)| !s.is_closing()))
-            .flat_map(|(_, s)| s.children.iter().map(|c| c.tunnel.name.clone()))
+            .flat_map(|(_, s)| s.children().iter().map(|c| c.tunnel.name.clone()))
             .collect();
         // Their SAs go now. Their rules stay in the plane until the new ones are there, so that no moment lacks a rule.
         let mut withdrawn = BTreeSet::new();
@@ -50,7 +47,7 @@ impl<P: DataPlane> Engine<P> {
             };
             withdrawn.extend(gone);
         }
-        for half in self.half_open.values_mut() {
+        for half in self.strangers.iter_mut() {
             half.reconsider(&self.policy);
         }
         self.forget_preparations();
@@ -85,7 +82,7 @@ impl<P: DataPlane> Engine<P> {
         let ids: Vec<SessionId> = self
             .sessions
             .of_tunnel(&before.name)
-            .filter(|(_, s)| Arc::ptr_eq(&s.tunnel, before))
+            .filter(|(_, s)| Arc::ptr_eq(s.tunnel(), before))
             .map(|(id, _)| id)
             .collect();
         let of_name: HashMap<&str, _> = after.children.iter().map(|c| (&*c.name, c)).collect();
@@ -98,7 +95,10 @@ impl<P: DataPlane> Engine<P> {
                 let rekeyed = child.difference(changed).0 == policy::Effect::Rekeyed;
                 for id in &ids {
                     self.with_session(now, *id, |session, _| {
-                        session.renew(changed, rekeyed);
+                        session.replace_child(changed);
+                        if rekeyed {
+                            session.rekey_serving(&changed.name);
+                        }
                         Effects::none()
                     });
                 }
@@ -113,9 +113,9 @@ impl<P: DataPlane> Engine<P> {
         let rekeyed = before.difference(after).0 == policy::Effect::Rekeyed;
         for id in ids {
             self.with_session(now, id, |session, _| {
-                session.tunnel = Arc::clone(after);
+                session.replace_tunnel(after);
                 if rekeyed {
-                    session.queue(Task::RekeyIke(session.current));
+                    session.queue(Task::RekeyIke(session.current_spi()));
                 }
                 Effects::none()
             });
@@ -155,8 +155,8 @@ impl<P: DataPlane> Engine<P> {
     /// Forgets everything about a phase 2 tunnel but its rule.
     fn forget_child_tunnel(&mut self, child: &ChildTunnel) {
         self.forget_retry(&child.name);
-        self.deactivated.remove(&child.name);
-        self.interrupted.remove(&child.name);
+        self.reconnection.allow(&child.name);
+        self.reconnection.end_interruption(&child.name);
         self.out.failures.forget(&child.name);
     }
 
@@ -195,7 +195,7 @@ impl<P: DataPlane> Engine<P> {
         let mut fresh = Vec::new();
         // From the last on: whatever two of them are looked at, their order changes once, from the old one to the new.
         for ((tunnel, child), id) in others.iter().zip(ids).rev() {
-            match self.rules.rename(&child.name, id) {
+            match self.rules.renumber(&child.name, id) {
                 Some(before) => self.plane.renumber_rule(before, id),
                 None => fresh.push((tunnel, child, id)),
             }
@@ -234,45 +234,5 @@ fn rule(id: RuleId, tunnel: &IkeTunnel, child: &ChildTunnel) -> Rule {
         tunnel: child.name.clone(),
         selectors: TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() },
         trap: child.on_demand && child.role.may_initiate() && tunnel.role.may_initiate(),
-    }
-}
-
-impl Session {
-    /// Whether its IKE SA is up and not being replaced.
-    fn is_settled(&self) -> bool {
-        let rekeys = |sa: &IkeSa| matches!(sa.state.active, Some(Active::Rekey(_)));
-        self.attempt.is_none() && !self.sas.iter().any(rekeys)
-    }
-
-    /// Whether a phase 2 tunnel is up, and nothing about it is under way.
-    fn has_settled_child(&self, name: &str) -> bool {
-        let about = |sa: &IkeSa| matches!(&sa.state.active, Some(Active::Child(pending)) if pending.tunnel.name == name);
-        self.serving_child(name).is_some() && self.attempt.is_none() && !self.sas.iter().any(about)
-    }
-
-    /// Gives the Child SAs of a phase 2 tunnel its new version; with `rekey` the one that serves is replaced.
-    fn renew(&mut self, tunnel: &Arc<ChildTunnel>, rekey: bool) {
-        let spis: Vec<_> = self.children.of_tunnel(&tunnel.name).map(|c| c.spi_in).collect();
-        for spi in spis {
-            self.child_mut(spi).into_iter().for_each(|mut c| c.tunnel = Arc::clone(tunnel));
-        }
-        let serving = self.serving_child(&tunnel.name).map(|c| c.spi_in);
-        if let Some(spi) = serving.filter(|_| rekey) {
-            self.queue(Task::RekeyChild(spi));
-        }
-    }
-
-    /// Stops serving a phase 2 tunnel at once, whatever the peer says to its Delete.
-    fn abandon_child(&mut self, cx: &mut super::Context<'_>, name: &str) -> Effects {
-        let (_, mut effects) = self.drop_child(cx, name);
-        let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
-        for spi in &spis {
-            effects += self.remove_child(cx, *spi, false).1;
-        }
-        if !spis.is_empty() {
-            let reason = CloseReason::PolicyChanged;
-            cx.out.close(cx.now, &self.tunnel, Some(name), reason);
-        }
-        effects
     }
 }

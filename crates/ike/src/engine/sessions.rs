@@ -25,14 +25,14 @@ pub(crate) struct Sessions {
 impl Sessions {
     /// Gives a new session its names. It is stored by [`Sessions::store`].
     pub fn enter(&mut self, id: SessionId, session: &Session) {
-        self.by_tunnel.insert((number_of(&session.tunnel.name), id));
-        self.by_peer.insert((peer_number(&session.tunnel), id));
+        self.by_tunnel.insert((number_of(&session.tunnel().name), id));
+        self.by_peer.insert((peer_number(session.tunnel()), id));
     }
 
     /// Forgets the names of a session that is over.
     pub fn leave(&mut self, id: SessionId, session: &Session) {
-        self.by_tunnel.remove(&(number_of(&session.tunnel.name), id));
-        self.by_peer.remove(&(peer_number(&session.tunnel), id));
+        self.by_tunnel.remove(&(number_of(&session.tunnel().name), id));
+        self.by_peer.remove(&(peer_number(session.tunnel()), id));
     }
 
     /// Takes a session out to work.
@@ -107,7 +107,7 @@ impl Sessions {
     pub fn of_tunnel(&self, name: &str) -> impl DoubleEndedIterator<Item = (SessionId, &Session)> {
         let found = under(&self.by_tunnel, number_of(name));
         let found = found.filter_map(|id| Some((id, self.get(id)?)));
-        found.filter(move |(_, s)| s.tunnel.name == name)
+        found.filter(move |(_, s)| s.tunnel().name == name)
     }
 
     /// The sessions between the same two identities, in the order in which they began.
@@ -115,8 +115,8 @@ impl Sessions {
         let found = under(&self.by_peer, peer_number(tunnel));
         let found = found.filter_map(|id| Some((id, self.get(id)?)));
         found.filter(move |(_, s)| {
-            s.tunnel.local.identity.matches(&tunnel.local.identity)
-                && s.tunnel.remote.identity.matches(&tunnel.remote.identity)
+            s.tunnel().local.identity.matches(&tunnel.local.identity)
+                && s.tunnel().remote.identity.matches(&tunnel.remote.identity)
         })
     }
 }

@@ -3,6 +3,8 @@
 use super::Engine;
 use crate::crypto::rng::Rng;
 use crate::sa::keys::Keys;
+use crate::session::Session;
+use crate::wire::fragment::Cut;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::protected::Content;
@@ -33,18 +35,24 @@ impl<P: DataPlane> Engine<P> {
         let local = if header.from_initiator { header.initiator_spi } else { header.responder_spi };
         // The IVs of CBC may be foretold here.
         let mut rng = Rng::from_seed([0; 32]);
-        Some(self.keys_of(local)?.seal(header, content, room, 1, &mut rng))
+        Some(self.keys_of(local)?.seal(header, content, Cut::to(room), &mut rng))
     }
 
     fn keys_of(&mut self, local: IkeSpi) -> Option<&mut Keys> {
-        if let Some(half) = self.half_open.get_mut(&local) {
+        if let Some(half) = self.strangers.get_mut(local) {
             return Some(&mut half.begun.keys);
         }
         let session = self.sessions.get_mut(self.sessions.of_spi(local)?)?;
-        if let Some(attempt) = &mut session.attempt {
-            return attempt.sa_mut().state.keys_if_any();
+        session.keys_of(local)
+    }
+}
+
+impl Session {
+    /// The keys of an IKE SA by local SPI, or of the one that is being set up.
+    fn keys_of(&mut self, local: IkeSpi) -> Option<&mut Keys> {
+        if self.attempt().is_some() {
+            return self.attempt_mut()?.sa_mut().state.keys_if_any();
         }
-        let sa = session.sas.iter_mut().find(|sa| sa.local_spi == local)?;
-        Some(&mut sa.state.keys)
+        Some(&mut self.sas_mut().find(|sa| sa.local_spi == local)?.state.keys)
     }
 }

@@ -102,8 +102,8 @@ impl<P: DataPlane> Engine<P> {
             return self.out.discard(Discard::TooLong);
         }
         let init = Init::of(datagram.remote, datagram.octets);
-        if let Some(half) = self.by_init.get(&init).and_then(|(spi, _)| self.half_open.get(spi)) {
-            let answer = half.begun.response.clone();
+        if let Some(answer) = self.strangers.response_to(&init) {
+            let answer = answer.to_vec();
             return self.out.transmit(datagram.local, datagram.remote, answer);
         }
         let payloads = match message::decode(header, datagram.octets) {
@@ -126,7 +126,7 @@ impl<P: DataPlane> Engine<P> {
         let origin = Origin::of(remote, self.policy.names(local, remote));
         let initiator_spi = header.initiator_spi;
         let request = Request { datagram, origin, initiator_spi, nonce, cookie };
-        let admission = self.admissions.judge(now, &self.config, &mut self.rng, request);
+        let admission = self.strangers.judge(now, &self.config, &mut self.rng, request);
         match admission {
             Admission::Welcome => {}
             Admission::Full => return self.out.discard(Discard::TooManyHalfOpen),
@@ -154,13 +154,11 @@ impl<P: DataPlane> Engine<P> {
             Some(sa_init::Answer::Stateless(payload)) => {
                 self.answer_stateless(header, datagram, payload)
             }
-            Some(sa_init::Answer::Wasted) => self.admissions.waste(now, origin),
+            Some(sa_init::Answer::Wasted) => self.strangers.note_waste(now, origin),
             Some(sa_init::Answer::HalfOpen(half)) => {
                 let answer = half.begun.response.clone();
                 self.out.transmit(datagram.local, datagram.remote, answer);
-                let spi = half.begun.local_spi;
-                self.by_init.insert(init, (spi, origin));
-                self.admissions.enter(origin);
+                self.strangers.enter(init, half.begun.local_spi, origin);
                 self.keep_half_open(half);
             }
         }
@@ -169,7 +167,7 @@ impl<P: DataPlane> Engine<P> {
     pub(super) fn keep_half_open(&mut self, half: Box<HalfOpen>) {
         let spi = half.begun.local_spi;
         self.deadlines.set(Waiter::HalfOpen(spi), Some(half.deadline()));
-        self.half_open.insert(spi, half);
+        self.strangers.keep(half);
     }
 
     fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
@@ -200,7 +198,7 @@ impl<P: DataPlane> Engine<P> {
             && request == datagram.octets
         {
             self.out.transmit_all(datagram.local, datagram.remote, answer);
-            self.half_open.insert(spi, half);
+            self.strangers.keep(half);
             return;
         }
         let answer = half.handle(&mut self.cx(now), header, datagram);
@@ -232,7 +230,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     pub(super) fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
-        let Some(half) = self.half_open.remove(&spi) else {
+        let Some(half) = self.strangers.take(spi) else {
             impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
         };
         match responder::give_up(&mut self.cx(now), *half) {
@@ -245,11 +243,19 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
+    /// Forgets the half-open IKE SAs for which `which` returns `true`.
+    pub(super) fn forget_half_open_of(&mut self, which: impl Fn(&HalfOpen) -> bool) {
+        let found = self.strangers.iter().filter(|half| which(half));
+        let found: Vec<_> = found.map(|half| (half.begun.local_spi, half.begun.init())).collect();
+        for (spi, init) in found {
+            self.forget_half_open(spi, init);
+        }
+        self.forget_unused_rules();
+    }
+
     /// Forgets a half-open IKE SA, and the entry by which a repeated IKE_SA_INIT finds it.
     pub(super) fn forget_half_open(&mut self, spi: IkeSpi, init: Init) {
-        if let Some((_, origin)) = self.by_init.remove(&init) {
-            self.admissions.leave(origin);
-        }
+        self.strangers.forget(spi, init);
         self.deadlines.set(Waiter::HalfOpen(spi), None);
     }
 }

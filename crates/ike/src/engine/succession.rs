@@ -4,7 +4,8 @@ use super::Engine;
 use crate::close_reason::CloseReason;
 use crate::deadlines::{Deadline, Waiter, after};
 use crate::effect::{Effect, Effects, Lingering};
-use crate::session::{Ending, Session};
+use crate::originator::Originator;
+use crate::session::Session;
 use crate::session_id::SessionId;
 use esp::plane::{DataPlane, SaId};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl<P: DataPlane> Engine<P> {
     ) -> SessionId {
         self.next_session += 1;
         let id = SessionId(self.next_session);
-        self.out.name_peer(&session.tunnel.name, session.path.remote);
+        self.out.name_peer(&session.tunnel().name, session.path().remote);
         let taken: Effects = session.each_sa().map(|sa| Effect::SpiTaken(sa.local_spi)).collect();
         self.sessions.enter(id, &session);
         self.store(now, id, Box::new(session), taken.and(effects));
@@ -56,21 +57,20 @@ impl<P: DataPlane> Engine<P> {
         initial_contact: bool,
         effects: Effects,
     ) {
-        let tunnel = Arc::clone(&session.tunnel);
-        let begun_at = session.begun_at;
+        let tunnel = Arc::clone(session.tunnel());
+        let begun_at = session.begun_at();
         let id = self.take_in(now, session, effects);
         if initial_contact {
             // RFC 7296 §2.4: the peer knows of no other between these two identities, so whatever was up before it
             // began is dead.
             let dead: Vec<SessionId> = (self.sessions.of_peer(&tunnel))
                 .filter(|(other, _)| *other != id)
-                .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
+                .filter(|(_, s)| s.established_at().is_some_and(|at| at < begun_at))
                 .map(|(other, _)| other)
                 .collect();
             for other in dead {
                 self.with_session(now, other, |session, cx| {
-                    session.outcome.ending = Ending::Unanswered;
-                    session.end(cx, CloseReason::PeerRestarted, None)
+                    session.end_unknown(cx, CloseReason::PeerRestarted)
                 });
             }
         }
@@ -82,32 +82,32 @@ impl<P: DataPlane> Engine<P> {
     /// this of whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
     pub(super) fn close_duplicate_sessions(&mut self, now: Instant, new: SessionId) {
         let Some(session) = self.sessions.get(new).filter(|s| !s.is_closing()) else { return };
-        let (tunnel, here, nonce) =
-            (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce);
+        let (tunnel, originator, nonce) =
+            (session.tunnel().name.clone(), session.originator(), session.lowest_nonce());
         let mut redundant = Vec::new();
         let mut left_to_the_peer = Vec::new();
         let mut predecessors = Vec::new();
         for (id, other) in
             self.sessions_of(&tunnel).filter(|(id, s)| *id != new && s.is_established())
         {
-            if session.reauthentication.succeeds == Some(id) {
+            if session.predecessor() == Some(id) {
                 continue;
             }
             // The peer knows of that one, or would have said so: it deletes it when this one has taken over.
-            if !here && other.established_at.is_some_and(|at| at < session.begun_at) {
+            if originator == Originator::Peer && other.was_up_before(session) {
                 predecessors.push(id);
                 continue;
             }
-            if other.begun_here == here {
+            if other.originator() == originator {
                 redundant.push((id, new));
             } else {
-                let (loser, heir, begun_here) = match other.lowest_nonce < nonce {
-                    true => (id, new, other.begun_here),
-                    false => (new, id, here),
+                let (loser, heir, begun_by) = match other.lowest_nonce() < nonce {
+                    true => (id, new, other.originator()),
+                    false => (new, id, originator),
                 };
-                match begun_here {
-                    true => redundant.push((loser, heir)),
-                    false => left_to_the_peer.push(loser),
+                match begun_by {
+                    Originator::ThisSide => redundant.push((loser, heir)),
+                    Originator::Peer => left_to_the_peer.push(loser),
                 }
             }
         }
@@ -135,10 +135,11 @@ impl<P: DataPlane> Engine<P> {
     pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get(id).filter(|s| !s.is_closing()) else { return };
         let serves = |(other, s): &(SessionId, &Session)| {
-            let later = session.established_at.is_some_and(|at| at < s.begun_at);
-            *other != id && s.is_established() && (later || s.lowest_nonce > session.lowest_nonce)
+            *other != id
+                && s.is_established()
+                && (session.was_up_before(s) || s.lowest_nonce() > session.lowest_nonce())
         };
-        let heir = self.sessions_of(&session.tunnel.name).find(serves).map(|(other, _)| other);
+        let heir = self.sessions_of(&session.tunnel().name).find(serves).map(|(other, _)| other);
         if let Some(heir) = heir {
             self.close_in_favour_of(now, id, heir);
         }

@@ -32,14 +32,14 @@ pub(crate) fn introduction(session: &mut Session, cx: &Context<'_>) -> Vec<Paylo
     let mut payloads = vec![status(NotifyType::MOBIKE_SUPPORTED, vec![])];
     let others = session.other_addresses(cx);
     payloads.extend(others.iter().map(|a| additional(*a)));
-    session.mobility.told = others.into();
+    session.note_told(others);
     payloads
 }
 
 /// Takes what the peer's IKE_AUTH says; to be asked where this side offers or accepts MOBIKE.
 pub(crate) fn agree(session: &mut Session, parts: &Parts<'_>) {
-    session.mobility.supported = parts.notify(NotifyType::MOBIKE_SUPPORTED).is_some();
-    session.mobility.peer = listed(parts).unwrap_or_default().into();
+    let supported = parts.notify(NotifyType::MOBIKE_SUPPORTED).is_some();
+    session.agree_on_mobility(supported, listed(parts).unwrap_or_default());
 }
 
 fn additional(address: IpAddr) -> Payload {
@@ -92,29 +92,29 @@ pub(crate) fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>, purpose: Purpose)
         payloads.extend(detection(ike, cx));
     }
     if matches!(purpose, Purpose::Update | Purpose::Tell) {
-        ike.session.tasks.retain(|t| *t != Task::TellAddresses);
+        ike.session.drop_task(&Task::TellAddresses);
         let others = ike.session.other_addresses(cx);
         match others.as_slice() {
             [] => payloads.push(status(NotifyType::NO_ADDITIONAL_ADDRESSES, vec![])),
             others => payloads.extend(others.iter().map(|a| additional(*a))),
         }
-        ike.session.mobility.told = others.into();
+        ike.session.note_told(others);
     }
-    let unverified = ike.session.mobility.verified().is_some();
+    let unverified = ike.session.mobility().verified().is_some();
     if purpose == Purpose::Verify || (purpose == Purpose::Update && unverified) {
         let mut random = vec![0; COOKIE];
         cx.rng.fill(&mut random);
         payloads.push(status(NotifyType::COOKIE2, random.clone()));
         cookie = Some(random);
     }
-    let pending = PendingAddresses { purpose, moves: ike.session.mobility.moves, cookie };
+    let pending = PendingAddresses { purpose, moves: ike.session.mobility().moves, cookie };
     let active = Active::Addresses(pending);
     ike.ask(cx, ExchangeType::INFORMATIONAL, &payloads, active);
 }
 
 fn detection(ike: &Carrier<'_>, cx: &Context<'_>) -> [Payload; 2] {
     let spis = ike.spis();
-    announce(spis, &ike.session.path, cx.config.encap == Encap::Always)
+    announce(spis, ike.session.path(), cx.config.encap == Encap::Always)
 }
 
 /// Answers the parts of a request that concern addresses.
@@ -124,7 +124,7 @@ pub(crate) fn answer(
     payloads: &[Payload],
     datagram: Datagram<'_>,
 ) -> Vec<Payload> {
-    if !ike.session.mobility.supported {
+    if !ike.session.mobility().supported {
         return Vec::new();
     }
     let parts = Parts::of(payloads);
@@ -138,7 +138,7 @@ pub(crate) fn answer(
         return answer;
     }
     let spis = ike.spis();
-    let mut path = ike.session.path;
+    let mut path = *ike.session.path();
     (path.local, path.remote) = (datagram.local, datagram.remote);
     let detected = detect(spis, &mut path, payloads);
     if let Some(list) = listed(&parts) {
@@ -149,21 +149,19 @@ pub(crate) fn answer(
             || !cx.config.families.has_address(datagram.remote.ip())
         {
             let text = format!("the peer may not move to {}", datagram.remote);
-            cx.out.event(&ike.session.tunnel.name, None, EventKind::Warning(text));
+            cx.out.event(&ike.session.tunnel().name, None, EventKind::Warning(text));
             answer.push(status(NotifyType::UNACCEPTABLE_ADDRESSES, vec![]));
             return answer;
         }
         ike.session.follow_update(cx, path);
     }
-    let here = (ike.session.path.local, ike.session.path.remote) == (path.local, path.remote);
-    if detected && here && ike.session.begun_here && ike.session.mobility.verified().is_none() {
+    let here = (ike.session.path().local, ike.session.path().remote) == (path.local, path.remote);
+    if detected && here && ike.session.begun_here() && ike.session.mobility().verified().is_none() {
         // A check of our address tells better how the peer sees it than the answer to an update, which may have been
         // the answer to a copy.
         let seen = seen_as(spis, &parts);
-        if ike.session.mobility.seen_as != seen {
-            ike.session.mobility.seen_as = seen;
-            ike.session.path = path;
-            ike.session.confirm_path(cx);
+        if ike.session.mobility().seen_as != seen {
+            ike.session.take_path_as_seen(cx, seen, path);
         }
     }
     if detected {
@@ -174,8 +172,8 @@ pub(crate) fn answer(
 
 /// Only the side that began the session moves the other one (RFC 4555 §3.5), to where a peer can be.
 fn is_acceptable(session: &Session, remote: SocketAddr) -> bool {
-    let tied = session.children.iter().any(|c| c.mode == Mode::Transport);
-    !session.begun_here && !tied && is_usable(remote.ip()) && remote.port() != 0
+    let tied = session.children().iter().any(|c| c.mode == Mode::Transport);
+    !session.begun_here() && !tied && is_usable(remote.ip()) && remote.port() != 0
 }
 
 /// NO_NATS_ALLOWED's data for what a datagram shows (RFC 4555 §4.2.6).
@@ -212,7 +210,7 @@ pub(crate) fn conclude(
         }
     }
     // RFC 4555 §3.5, §3.7: a message that was sent by another path, too, says nothing of this one.
-    let outdated = pending.moves != ike.session.mobility.moves;
+    let outdated = pending.moves != ike.session.mobility().moves;
     match pending.purpose {
         Purpose::Update if outdated => ike.session.queue_first(Task::UpdateAddresses),
         Purpose::Update => conclude_update(ike, cx, payloads, &parts),
@@ -220,7 +218,7 @@ pub(crate) fn conclude(
         Purpose::Verify if outdated => ike.session.queue_first(Task::VerifyAddress),
         Purpose::Verify => {
             let spis = ike.spis();
-            detect(spis, &mut ike.session.path, payloads);
+            detect(spis, ike.session.path_mut(), payloads);
             ike.session.confirm_path(cx);
         }
         Purpose::Liveness if !outdated && has_another_mapping(ike, &parts) => {
@@ -233,8 +231,8 @@ pub(crate) fn conclude(
 
 /// Returns `true` if the peer is back at an address where it has shown before that it receives.
 fn is_back(session: &Session) -> bool {
-    let here = (session.path.local, session.path.remote);
-    session.mobility.verified().is_none_or(|p| (p.local, p.remote) == here)
+    let here = (session.path().local, session.path().remote);
+    session.mobility().verified().is_none_or(|p| (p.local, p.remote) == here)
 }
 
 fn conclude_update(
@@ -244,15 +242,15 @@ fn conclude_update(
     parts: &Parts<'_>,
 ) {
     if let Some(error) = parts.error() {
-        ike.session.mobility.refusals += 1;
-        let (local, remote) = (ike.session.path.local, ike.session.path.remote);
+        ike.session.note_update_refused();
+        let (local, remote) = (ike.session.path().local, ike.session.path().remote);
         let text = format!("the peer does not move to {local} with {remote}: {}", error.kind);
-        cx.out.event(&ike.session.tunnel.name, None, EventKind::Warning(text));
-        if ike.session.mobility.verified().is_some() {
+        cx.out.event(&ike.session.tunnel().name, None, EventKind::Warning(text));
+        if ike.session.mobility().verified().is_some() {
             ike.session.return_to_verified();
             ike.session.queue_first(Task::UpdateAddresses);
         } else if error.kind == NotifyType::UNEXPECTED_NAT_DETECTED
-            && ike.session.mobility.refusals < REFUSALS
+            && ike.session.mobility().refusals < REFUSALS
         {
             // RFC 4555 §3.9: an attacker who can change one packet is not to have his way.
             ike.session.queue_first(Task::UpdateAddresses);
@@ -260,9 +258,9 @@ fn conclude_update(
         return;
     }
     let spis = ike.spis();
-    detect(spis, &mut ike.session.path, payloads);
-    ike.session.mobility.seen_as = seen_as(spis, parts);
-    ike.session.confirm_path(cx);
+    let mut path = *ike.session.path();
+    detect(spis, &mut path, payloads);
+    ike.session.take_path_as_seen(cx, seen_as(spis, parts), path);
 }
 
 fn seen_as(spis: (IkeSpi, IkeSpi), parts: &Parts<'_>) -> Option<SeenAs> {
@@ -276,14 +274,14 @@ pub(crate) fn note_first_mapping(
     spis: (IkeSpi, IkeSpi),
     payloads: &[Payload],
 ) {
-    session.mobility.seen_as = seen_as(spis, &Parts::of(payloads));
+    session.note_seen_as(seen_as(spis, &Parts::of(payloads)));
 }
 
 /// Returns `true` if the peer sees another address of ours than before (RFC 4555 §3.8). After a rekey of the IKE SA
 /// this cannot be told; an unnecessary update does no harm.
 fn has_another_mapping(ike: &Carrier<'_>, parts: &Parts<'_>) -> bool {
     let now = seen_as(ike.spis(), parts);
-    ike.session.begun_here && now.is_some() && now != ike.session.mobility.seen_as
+    ike.session.begun_here() && now.is_some() && now != ike.session.mobility().seen_as
 }
 
 #[cfg(test)]

@@ -16,10 +16,12 @@ use crate::failure::facts::{Facts, Identities, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::description::describe;
 use crate::negotiation::proposal::{Offered, accept_child, offer_child};
+use crate::originator::Originator;
+use crate::past_failures::Success;
 use crate::proof::wishes::Wanted;
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, failure_of};
-use crate::sa::attempt::{self, Attempt, AuthSent, Handshake};
+use crate::sa::attempt::{self, Attempt, AuthSent, Handshake, Opening};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces, ProofKeys};
 use crate::sa::lowest_nonce::LowestNonce;
@@ -42,25 +44,11 @@ fn asked(child: &ChildTunnel) -> TrafficSelectors {
     TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() }
 }
 
-/// The first Child SA of an IKE SA.
-pub(crate) struct First {
-    pub child: Arc<ChildTunnel>,
-    /// Whether it is asked for after IKE_AUTH only (RFC 6023).
-    pub childless: bool,
-}
-
 /// Begins to make our proof.
-pub(crate) fn ask(
-    session: &mut Session,
-    cx: &mut Context<'_>,
-    sa: IkeSa<()>,
-    keys: Keys,
-    first: First,
-    handshake: Handshake,
-) -> Effects {
-    let tunnel = Arc::clone(&session.tunnel);
-    let First { child, childless } = first;
-    if session.path.carries(&child.proposals).is_empty() {
+pub(crate) fn ask(session: &mut Session, cx: &mut Context<'_>, opening: Opening) -> Effects {
+    let Opening { sa, keys, child, childless, handshake } = opening;
+    let tunnel = Arc::clone(session.tunnel());
+    if session.path().carries(&child.proposals).is_empty() {
         let failure = child_sa::ah_and_nat(session, &child);
         return session.give_up(cx, sa, &child, CloseReason::AhBehindNat, failure);
     }
@@ -76,7 +64,7 @@ pub(crate) fn ask(
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
     // RFC 6023 §3: only if the responder has said that it supports this.
     let childless = childless && handshake.childless;
-    let spi_in = (!childless).then(|| cx.offer_spi(session.path.remote.ip()));
+    let spi_in = (!childless).then(|| cx.offer_spi(session.path().remote.ip()));
     let stage = attempt::Stage::Proving { until: cx.now + WORK_FOR, mixed: None };
     let auth = AuthSent { keys, child, spi_in, unwanted: false, handshake, mixed, stage };
     let sa = Box::new(sa.with(auth));
@@ -84,7 +72,7 @@ pub(crate) fn ask(
         Proving::Ready(proof) => proved(session, cx, sa, proof),
         Proving::Signing(signing) => {
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
-            session.attempt = Some(Attempt::Auth(sa));
+            session.keep_attempt(Attempt::Auth(sa));
             Effects::none()
         }
     }
@@ -115,7 +103,7 @@ fn proved(
     mut sa: Box<IkeSa<AuthSent>>,
     proof: Evidence,
 ) -> Effects {
-    let tunnel = Arc::clone(&session.tunnel);
+    let tunnel = Arc::clone(session.tunnel());
     let auth_id = sa.window.next_id();
     let auth = &mut sa.state;
     let first = match &mut auth.stage {
@@ -135,7 +123,7 @@ fn proved(
             let until = cx.now + WORK_FOR;
             auth.stage = attempt::Stage::Proving { until, mixed: Some(proof) };
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
-            session.attempt = Some(Attempt::Auth(sa));
+            session.keep_attempt(Attempt::Auth(sa));
             Effects::none()
         }
         Err(failure) => session.fail(cx, Attempt::Auth(sa), CloseReason::NoProof, failure),
@@ -150,7 +138,7 @@ fn send(
     proof: &Evidence,
     without: Option<&Evidence>,
 ) -> Effects {
-    let tunnel = Arc::clone(&session.tunnel);
+    let tunnel = Arc::clone(session.tunnel());
     let auth = &mut sa.state;
     auth.stage = attempt::Stage::Asked;
     let child = Arc::clone(&auth.child);
@@ -174,15 +162,15 @@ fn send(
             payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
         }
         let offer =
-            offer_child(&session.path.carries(&child.proposals), Offered::default(), spi_in);
+            offer_child(&session.path().carries(&child.proposals), Offered::default(), spi_in);
         payloads.push(Payload::Sa(offer));
         payloads.extend(session.asked_selectors(&child));
     }
-    if session.path.traverses && session.may_be_mobile(cx) {
+    if session.path().traverses && session.may_be_mobile(cx) {
         payloads.extend(address_update::introduction(session, cx));
     }
-    sa.request(cx, &tunnel, &session.path, ExchangeType::IKE_AUTH, &payloads);
-    session.attempt = Some(Attempt::Auth(sa));
+    sa.request(cx, &tunnel, session.path(), ExchangeType::IKE_AUTH, &payloads);
+    session.keep_attempt(Attempt::Auth(sa));
     Effects::none()
 }
 
@@ -195,12 +183,12 @@ pub(crate) fn conclude(
 ) -> Effects {
     // Its answer is here, so the next number is one further.
     let auth_id = sa.window.next_id() - 1;
-    match check(cx, &session.tunnel, &sa.state, auth_id, &payloads) {
+    match check(cx, session.tunnel(), &sa.state, auth_id, &payloads) {
         Ok(None) => finish(session, cx, *sa, &payloads, Ok(None)),
         Ok(Some(claim)) => {
             sa.state.stage = attempt::Stage::Checking { until: cx.now + WORK_FOR, payloads };
             proving::hand_out(cx, sa.local_spi, Some(claim), None);
-            session.attempt = Some(Attempt::Auth(sa));
+            session.keep_attempt(Attempt::Auth(sa));
             Effects::none()
         }
         Err(failure) => finish(session, cx, *sa, &payloads, Err(failure)),
@@ -213,14 +201,8 @@ pub(crate) fn resume(
     cx: &mut Context<'_>,
     outcome: Result<Proved, Failure>,
 ) -> Effects {
-    let mut sa = match session.attempt.take() {
-        Some(Attempt::Auth(sa)) => sa,
-        // The job was given up, and its IKE SA has gone on.
-        other => {
-            session.attempt = other;
-            return Effects::none();
-        }
-    };
+    // Otherwise the job was given up, and its IKE SA has gone on.
+    let Some(mut sa) = session.take_auth() else { return Effects::none() };
     match (std::mem::replace(&mut sa.state.stage, attempt::Stage::Asked), outcome) {
         (stage @ attempt::Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
             sa.state.stage = stage;
@@ -234,7 +216,7 @@ pub(crate) fn resume(
         }
         (stage, _) => {
             sa.state.stage = stage;
-            session.attempt = Some(Attempt::Auth(sa));
+            session.keep_attempt(Attempt::Auth(sa));
             Effects::none()
         }
     }
@@ -242,7 +224,7 @@ pub(crate) fn resume(
 
 /// Gives up on jobs that nobody does.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
-    match &session.attempt {
+    match session.attempt() {
         Some(Attempt::Auth(sa))
             if sa.state.working_until().is_some_and(|until| until <= cx.now) =>
         {
@@ -275,14 +257,14 @@ fn finish(
         keys.adopt(&mixed);
     }
     let has_ppk = keys.ppk.is_some();
-    let tunnel = Arc::clone(&session.tunnel);
+    let tunnel = Arc::clone(session.tunnel());
     let suite = keys.suite;
     let mut ike = session.take_in(sa.with(established(cx, tunnel.lifetime, keys)));
     let warning = match verdict {
         Ok(warning) => warning,
         Err(failure) => {
             release(cx, spi_in);
-            ike.session.outcome.failed.push(child.name.clone());
+            ike.session.note_failed(&child.name);
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
             let told = parts
                 .error()
@@ -304,20 +286,20 @@ fn finish(
     let nonces = handshake.nonces();
     let mut effects = ike.session.establish(cx, suite, nonces);
     ike.session.plan_reauthentication(cx, &parts);
-    if ike.session.path.traverses && ike.session.may_be_mobile(cx) {
+    if ike.session.path().traverses && ike.session.may_be_mobile(cx) {
         address_update::agree(ike.session, &parts);
     }
     let Some(spi_in) = spi_in else {
         if unwanted {
             return effects.and(ike.session.close_when_idle(cx));
         }
-        ike.session.tasks.push_front(Task::CreateChild(child.name.clone()));
+        ike.session.queue_next(Task::CreateChild(child.name.clone()));
         return effects;
     };
     if unwanted {
         cx.release_spi(spi_in);
         if parts.sa.is_some() {
-            ike.session.tasks.push_front(Task::DeleteChild(spi_in));
+            ike.session.delete_child_next(spi_in);
         }
         return effects;
     }
@@ -329,7 +311,7 @@ fn finish(
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
             if parts.sa.is_some() {
                 // The responder has the Child SA that we do not want.
-                ike.session.tasks.push_front(Task::DeleteChild(spi_in));
+                ike.session.delete_child_next(spi_in);
             }
             // An IKE SA that carries nothing is of no use to anyone.
             effects += ike.session.close_when_idle(cx);
@@ -440,7 +422,7 @@ fn conclude_child(
     let asked = asked(child);
     let agreed = child_sa::read_answer(child, &asked, Offered::default(), parts)?;
     let (choice, spi_out) = accept_child(
-        &ike.session.path.carries(&child.proposals),
+        &ike.session.path().carries(&child.proposals),
         Offered::default(),
         agreed.proposals,
     )
@@ -461,7 +443,7 @@ fn conclude_child(
         spi_in,
         spi_out,
         keys: ike.state.keys.child(suite, &[], nonces, None),
-        initiator: true,
+        originator: Originator::ThisSide,
         standby: false,
         path: ike.session.child_path(),
         history: History::new(cx.now),
@@ -469,5 +451,5 @@ fn conclude_child(
     };
     let sa =
         blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
-    Ok(ike.session.add_child(cx, sa, false))
+    Ok(ike.session.add_child(cx, sa, Success::SetUp))
 }

@@ -13,6 +13,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{ChildKeyExchange, Offered, choose_child};
 use crate::negotiation::selectors;
 use crate::negotiation::transforms::{group_id, group_of};
+use crate::originator::Originator;
+use crate::past_failures::Success;
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::rules::Ruled;
 use crate::sa::active::{Active, ChildRival};
@@ -20,7 +22,6 @@ use crate::sa::child::{Blueprint, ChildState, History};
 use crate::sa::follow_up::{Agreed, AwaitedChild, OwnNonces, Purpose};
 use crate::sa::keys::{Base, Nonces};
 use crate::sa::lowest_nonce::LowestNonce;
-use crate::session::most_children;
 use crate::session::{Carrier, Session};
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Payload, Proposal};
@@ -49,13 +50,13 @@ pub(crate) fn grant(
 ) -> Result<Granted, Rejection> {
     let granted = try_grant(ike, cx, parts, request);
     if let Err(Rejection { failure: Some(failure), .. }) = &granted {
-        let name = match ike.session.tunnel.children.as_slice() {
+        let name = match ike.session.tunnel().children.as_slice() {
             [only] => Some(only.name.clone()),
             _ => request
                 .rekeys
                 .and_then(|spi| Some(ike.session.child_by_inbound(spi)?.tunnel.name.clone())),
         };
-        cx.out.fail(cx.now, &ike.session.tunnel.name, name.as_deref(), failure.clone());
+        cx.out.fail(cx.now, &ike.session.tunnel().name, name.as_deref(), failure.clone());
     }
     granted
 }
@@ -73,8 +74,8 @@ fn try_grant(
         ));
     };
     let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
-    if ike.session.children.len() >= most_children(&ike.session.tunnel) {
-        return Err(Rejection::no_additional_sas(ike.session.children.len()));
+    if ike.session.is_full() {
+        return Err(Rejection::no_additional_sas(ike.session.children().len()));
     }
     let asker = Asker::from(&*ike.session);
     let old = request.rekeys.and_then(|spi| ike.session.child_by_inbound(spi)).map(|c| &c.tunnel);
@@ -131,7 +132,7 @@ fn try_grant(
         payloads.extend(public);
     }
     // RFC 7296 §2.23.1: the peer knows itself by the addresses it sent.
-    let path = &ike.session.path;
+    let path = ike.session.path();
     payloads.push(Payload::TsInitiator(as_sent(&selectors.remote, tsi, seen && path.nat_remote)));
     payloads.push(Payload::TsResponder(as_sent(&selectors.local, tsr, seen && path.nat_local)));
     // RFC 7296 §2.9
@@ -218,7 +219,7 @@ fn fresh_ppk(
         return None;
     }
     let (keys, nonce) = (&ike.state.keys, request.nonces.initiator);
-    ppk::for_new_sa(&ike.session.tunnel, cx.trust, keys, nonce, ike.spis(), parts)
+    ppk::for_new_sa(ike.session.tunnel(), cx.trust, keys, nonce, ike.spis(), parts)
 }
 
 /// The payload KE of a key exchange of the Child SA's own.
@@ -255,7 +256,7 @@ pub(super) fn complete(
     let suite =
         agreed.choice.suite().expect("a chosen proposal has cipher and integrity that go together");
     let keys = ike.state.keys.child(suite, shared, nonces, base.as_ref());
-    generic::add_rule(&ike.session.tunnel, cx, &tunnel)?;
+    generic::add_rule(ike.session.tunnel(), cx, &tunnel)?;
     let history = successor_history(ike.session, cx, rekeys);
     let blueprint = Blueprint {
         tunnel: &tunnel,
@@ -266,15 +267,15 @@ pub(super) fn complete(
         spi_in: agreed.spi_in,
         spi_out: agreed.spi_out,
         keys,
-        initiator: false,
+        originator: Originator::Peer,
         // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
-        standby: rekeys.is_some() || ike.session.reauthentication.relieves_at.is_some(),
+        standby: rekeys.is_some() || ike.session.waits_for_predecessor(),
         path: ike.session.child_path(),
         history,
         lowest_nonce: ike.session.inherited_nonce(rekeys, LowestNonce::of(nonces)),
     };
     let child = blueprint.install(cx).map_err(|e| Rejection::plane(&e))?;
-    let effects = ike.session.add_child(cx, child, rekeys.is_some());
+    let effects = ike.session.add_child(cx, child, Success::in_place_of(rekeys));
     match rekeys {
         Some(old) => note_successor(ike, old, LowestNonce::of(nonces)),
         None => ike.session.delete_duplicate_children(cx, &tunnel.name),
@@ -284,7 +285,7 @@ pub(super) fn complete(
 
 /// The Child SA just granted replaces `old`, and may meet a rekey of ours that is in flight.
 fn note_successor(ike: &mut Carrier<'_>, old: Spi, lowest_nonce: LowestNonce) {
-    let Some(new) = ike.session.children.last().map(|c| c.spi_in) else { return };
+    let Some(new) = ike.session.children().last().map(|c| c.spi_in) else { return };
     ike.session.set_state(old, ChildState::Replaced(new));
     if let Some(Active::Child(pending)) = &mut ike.state.active
         && pending.rekeys == Some(old)

@@ -2,10 +2,9 @@
 
 pub(crate) mod handover;
 mod refusal;
+mod success;
 
-use super::child_sa::{
-    Asker, ChildRequest, ah_and_nat, grant, public_value, read_answer, successor_history,
-};
+use super::child_sa::{Asker, ChildRequest, ah_and_nat, grant, public_value};
 use super::follow_up::{self, Step};
 use super::{Answer, Granted, child_sa, ppk, rekey_ike};
 use crate::close_reason::CloseReason;
@@ -17,23 +16,21 @@ use crate::effect::Lost;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
-use crate::negotiation::description::describe;
 use crate::negotiation::proposal::{Offered, accept_child, offer_child};
 use crate::negotiation::selectors;
 use crate::negotiation::transforms::group_of;
-use crate::rejection::{Rejection, SHORT_NONCE};
+use crate::rejection::Rejection;
 use crate::sa::IkeSa;
 use crate::sa::active::{Active, PendingChild};
-use crate::sa::child::{Blueprint, ChildSa, ChildState, History, RekeyForm};
+use crate::sa::child::{ChildSa, ChildState, LatePackets, RekeyForm};
 use crate::sa::keys::Nonces;
-use crate::sa::lowest_nonce::{self, LowestNonce};
-use crate::session::{Carrier, Session, most_children};
+use crate::session::{Carrier, Session};
 use crate::task::Task;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
-use esp::plane::{Spi, TrafficSelectors};
-use policy::{ChildTunnel, Group, Mode, Secret};
+use esp::plane::Spi;
+use policy::{ChildTunnel, Group, Mode};
 use refusal::refused;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,13 +54,17 @@ struct Wish {
 
 /// Asks for a new Child SA.
 pub(crate) fn ask_new(ike: &mut Carrier<'_>, cx: &mut Context<'_>, name: &str) -> Effects {
-    let Some(tunnel) = cx.policy.child_of(&ike.session.tunnel, name).cloned() else {
+    let Some(tunnel) = cx.policy.child_of(ike.session.tunnel(), name).cloned() else {
         return Effects::none();
     };
     if ike.session.serving_child(name).is_some() {
         return Effects::none();
     }
-    cx.out.event(&ike.session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
+    cx.out.event(
+        &ike.session.tunnel().name,
+        Some(name),
+        EventKind::Negotiating { initiator: true },
+    );
     let group = tunnel.pfs.offer.first().copied();
     ask(ike, cx, Wish { tunnel, rekeys: None, form: RekeyForm::Rekey, group, restarts: 0 })
 }
@@ -98,7 +99,7 @@ fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>, wish: Wish) -> Effects {
     let spi_in = cx.offer_spi(ike.session.child_path().remote.ip());
     let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
-    let fresh = ppk::fresh(&ike.session.tunnel, cx.trust, &ike.state.keys, &nonce, ike.spis());
+    let fresh = ppk::fresh(ike.session.tunnel(), cx.trust, &ike.state.keys, &nonce, ike.spis());
     let (base, proposed) = fresh.unzip();
     let mut payloads = Vec::new();
     payloads.extend(rekeys.filter(|_| form != RekeyForm::NewChildSa).map(|spi| {
@@ -148,7 +149,7 @@ pub(crate) fn unprepared(
     payloads: &[Payload],
 ) -> Option<Arc<ChildTunnel>> {
     let parts = Parts::of(payloads);
-    let is_refused = session.children.len() >= most_children(&session.tunnel);
+    let is_refused = session.is_full();
     if is_refused || parts.notify(NotifyType::REKEY_SA).is_some() {
         return None;
     }
@@ -253,7 +254,7 @@ pub(crate) fn conclude(
         Step::Broken(detail) => {
             cx.release_spi(pending.spi_in);
             let failure = Failure::new(FailureKind::ProtocolError, detail);
-            ike.session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+            ike.session.delete_child_next(pending.spi_in);
             return fail(ike.session, cx, (&pending.tunnel, pending.rekeys), failure);
         }
     };
@@ -264,7 +265,7 @@ pub(crate) fn conclude(
         // IKE SA that is being deleted it goes anyway.
         cx.release_spi(pending.spi_in);
         if refused.is_none() && !ike.session.is_closing() {
-            ike.session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+            ike.session.delete_child_next(pending.spi_in);
         }
         return Effects::none();
     }
@@ -272,7 +273,7 @@ pub(crate) fn conclude(
         cx.release_spi(pending.spi_in);
         return conclude_error(ike, cx, pending, error.clone(), &parts);
     }
-    match conclude_success(ike, cx, &pending, &parts, additional) {
+    match success::conclude(ike, cx, &pending, &parts, additional) {
         Ok(effects) => effects,
         Err(failure) => {
             // The peer has a Child SA that we do not want.
@@ -281,120 +282,11 @@ pub(crate) fn conclude(
             {
                 old.history.form = RekeyForm::NewChildSa;
             }
-            ike.session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+            ike.session.delete_child_next(pending.spi_in);
             cx.release_spi(pending.spi_in);
             fail(ike.session, cx, (&pending.tunnel, pending.rekeys), failure)
         }
     }
-}
-
-fn conclude_success(
-    ike: &mut Carrier<'_>,
-    cx: &mut Context<'_>,
-    pending: &PendingChild,
-    parts: &Parts<'_>,
-    additional: Vec<Secret>,
-) -> Result<Effects, Failure> {
-    let broken = |detail: String| Failure::new(FailureKind::ProtocolError, detail);
-    let tunnel = &pending.tunnel;
-    let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
-    let offered = Offered::by(&tunnel.pfs);
-    let answered = read_answer(tunnel, &asked, offered, parts)?;
-    let Some(nonce) = parts.nonce else { return Err(broken("the answer has no nonce".into())) };
-    let (choice, spi_out) = accept_child(&pending.proposals, offered, answered.proposals)
-        .ok_or_else(|| {
-            broken(format!(
-                "the peer chose {}, which was not offered",
-                describe(answered.proposals)
-            ))
-        })?;
-    let shared = match (&pending.key_exchange, choice.algorithms.group, parts.key_exchange) {
-        (None, None, _) => None,
-        (Some(key), Some(group), Some((sent, public)))
-            if key.group() == group && group_of(sent) == Some(group) =>
-        {
-            match key.agree(public) {
-                Ok(shared) => Some(shared),
-                Err(error) => {
-                    // RFC 6989 §2.5
-                    cx.release_spi(pending.spi_in);
-                    let reason = CloseReason::InvalidPublicValue;
-                    return Ok(ike.session.break_off(cx, reason, broken(error.to_string())));
-                }
-            }
-        }
-        _ => return Err(broken("the answer's key exchange does not fit what was offered".into())),
-    };
-    if pending.deleted.contains(&spi_out) {
-        return Ok(forget_deleted(ike.session, cx, pending));
-    }
-    let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
-    let our_lowest = LowestNonce::of(nonces);
-    // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since. A
-    // request that did not name the old Child SA is no rekey to the peer: its own rekey stands.
-    let rival = pending.rival.as_ref();
-    let survives = rival.is_none_or(|r| {
-        pending.form != RekeyForm::NewChildSa
-            && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)
-    });
-    let suite =
-        choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let parent = &ike.state.keys;
-    if !prf::is_long_enough(parent.suite.prf, nonce) {
-        return Err(broken(SHORT_NONCE.into()));
-    }
-    let shared: Vec<Secret> = shared.into_iter().chain(additional).collect();
-    let base = ppk::base_of(pending.base.as_ref(), parts).map_err(|e| broken(e.into()))?;
-    let keys = parent.child(suite, &shared, nonces, base);
-    let waits = survives && pending.rekeys.is_some() && handover::waits(ike.session, cx);
-    let history =
-        History { form: pending.form, ..successor_history(ike.session, cx, pending.rekeys) };
-    let blueprint = Blueprint {
-        tunnel,
-        choice,
-        mode: tunnel.mode,
-        selectors: answered.selectors,
-        asked: None,
-        spi_in: pending.spi_in,
-        spi_out,
-        keys,
-        initiator: true,
-        standby: !survives || waits,
-        path: ike.session.child_path(),
-        history,
-        // To the peer, a request that did not name the old Child SA has set up a new one.
-        lowest_nonce: match pending.form {
-            RekeyForm::NewChildSa => our_lowest,
-            RekeyForm::Rekey | RekeyForm::Widened => {
-                ike.session.inherited_nonce(pending.rekeys, our_lowest)
-            }
-        },
-    };
-    let mut child =
-        blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
-    let rival = rival.map(|r| r.child);
-    if !survives {
-        // RFC 7296 §2.8.1: the side that made the redundant Child SA deletes it; the peer deletes the old one.
-        child.state = ChildState::Unwanted;
-        let spi = child.spi_in;
-        let effects = child.installed();
-        ike.session.children.push(child);
-        ike.session.tasks.push_front(Task::DeleteChild(spi));
-        return Ok(effects);
-    }
-    let new = child.spi_in;
-    let effects = ike.session.add_child(cx, child, pending.rekeys.is_some());
-    if let Some(redundant) = rival {
-        ike.session.set_state(redundant, ChildState::Unwanted);
-    }
-    if let Some(old) = pending.rekeys
-        && ike.session.set_state(old, ChildState::Replaced(new))
-    {
-        handover::retire(ike.session, cx, old, waits);
-    }
-    // The peer may have set the tunnel up once more while this side waited.
-    ike.session.delete_duplicate_children(cx, &tunnel.name);
-    Ok(effects)
 }
 
 /// Queues a request again whose IKE SA is gone.
@@ -406,8 +298,8 @@ pub(crate) fn start_over(
     cx.release_spi(pending.spi_in);
     match pending.rekeys {
         _ if pending.unwanted => {}
-        None => session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone())),
-        Some(old) if stands(session, old) => session.tasks.push_back(Task::RekeyChild(old)),
+        None => session.queue_all([Task::CreateChild(pending.tunnel.name.clone())]),
+        Some(old) if stands(session, old) => session.queue_all([Task::RekeyChild(old)]),
         Some(_) => return lose(session, cx, pending),
     }
     Effects::none()
@@ -422,7 +314,7 @@ fn forget_deleted(session: &mut Session, cx: &mut Context<'_>, pending: &Pending
         Some(old) => {
             let (spi, lost) = (old.spi_in, old.lost(cx.now));
             session.set_state(spi, ChildState::Unwanted);
-            session.tasks.push_front(Task::DeleteChild(spi));
+            session.delete_child_next(spi);
             Effect::Lost(lost).into()
         }
         None => lose(session, cx, pending),
@@ -434,7 +326,7 @@ fn lose(session: &Session, cx: &mut Context<'_>, pending: &PendingChild) -> Effe
     let name = &pending.tunnel.name;
     if session.serving_child(name).is_none() {
         let reason = CloseReason::DeletedByPeer;
-        cx.out.close(cx.now, &session.tunnel, Some(name), reason);
+        cx.out.close(cx.now, session.tunnel(), Some(name), reason);
         return Effect::Lost(Lost { name: name.clone(), after: Duration::ZERO }).into();
     }
     Effects::none()
@@ -464,9 +356,9 @@ fn conclude_error(
         // libreswan (5.2) answers so as long as the old Child SA is there.
         NotifyType::TEMPORARY_FAILURE
             if pending.form == RekeyForm::NewChildSa
-                && ike.session.temporary_failures >= FAILURES_OF_A_NEW_ONE =>
+                && ike.session.temporary_failures() >= FAILURES_OF_A_NEW_ONE =>
         {
-            ike.session.temporary_failures = 0;
+            ike.session.forget_temporary_failures();
             refused(ike, cx, &pending, &error)
         }
         NotifyType::TEMPORARY_FAILURE | NotifyType::STATE_NOT_FOUND => ike.session.delay(cx, again),
@@ -493,9 +385,9 @@ fn conclude_error(
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
             // The request named no Child SA that the peer could have lost.
             let Some(old) = pending.rekeys else { return Effects::none() };
-            let (gone, effects) = ike.session.remove_child(cx, old, true);
+            let (gone, effects) = ike.session.remove_child(cx, old, LatePackets::Received);
             if gone.is_some_and(|c| c.state == ChildState::Established) {
-                ike.session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone()));
+                ike.session.queue_all([Task::CreateChild(pending.tunnel.name.clone())]);
             }
             effects
         }
@@ -510,7 +402,7 @@ fn fail(
     (tunnel, rekeys): (&ChildTunnel, Option<Spi>),
     failure: Failure,
 ) -> Effects {
-    cx.out.fail(cx.now, &session.tunnel.name, Some(&tunnel.name), failure);
+    cx.out.fail(cx.now, &session.tunnel().name, Some(&tunnel.name), failure);
     if let Some(mut child) = rekeys.and_then(|old| session.child_mut(old)) {
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));

@@ -5,9 +5,8 @@ use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::effect::{Effect, Effects};
 use crate::sa::active::Active;
-use crate::sa::child::{ChildSa, ChildState};
-use crate::sa::{IkeSa, Phase};
-use crate::session::{Carrier, Ending, Session};
+use crate::sa::child::{ChildSa, ChildState, LatePackets};
+use crate::session::{Carrier, Session};
 use crate::task::Task;
 use crate::wire::parts::status;
 use crate::wire::payload::{Delete, Payload};
@@ -71,14 +70,14 @@ fn give_up_child(
     if let ChildState::Replaced(successor) = state {
         session.promote_child(cx, successor);
     }
-    let (removed, mut effects) = session.remove_child(cx, spi_in, true);
+    let (removed, mut effects) = session.remove_child(cx, spi_in, LatePackets::Received);
     if !matches!(state, ChildState::Replaced(_)) {
         serve_again(session, spi_in, &name);
         revive(session, cx, &name);
     }
     let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_rekeying(&name);
     if is_last && session.serving_child(&name).is_none() {
-        cx.out.close(cx.now, &session.tunnel, Some(&name), reason);
+        cx.out.close(cx.now, session.tunnel(), Some(&name), reason);
         if state == ChildState::Established {
             effects.extend(removed.map(|c| Effect::Lost(c.lost(cx.now))));
         }
@@ -89,7 +88,7 @@ fn give_up_child(
 /// Lets a Child SA serve on whose successor is gone: the peer has undone the rekey.
 fn serve_again(session: &mut Session, successor: Spi, name: &str) {
     let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(successor);
-    let spi = session.children.of_tunnel(name).find(replaced).map(|c| c.spi_in);
+    let spi = session.children().of_tunnel(name).find(replaced).map(|c| c.spi_in);
     if let Some(spi) = spi.filter(|spi| !session.is_deleting(*spi)) {
         session.set_state(spi, ChildState::Established);
     }
@@ -100,8 +99,8 @@ fn revive(session: &mut Session, cx: &mut Context<'_>, name: &str) {
     if session.serving_child(name).is_some() {
         return;
     }
-    let spare = session.children.of_tunnel(name).find(|c| {
-        c.state == ChildState::Unwanted && !c.created_here && !session.is_deleting(c.spi_in)
+    let spare = session.children().of_tunnel(name).find(|c| {
+        c.state == ChildState::Unwanted && !c.originator.is_here() && !session.is_deleting(c.spi_in)
     });
     // There is none.
     let Some(spare) = spare.map(|c| c.spi_in) else { return };
@@ -142,7 +141,7 @@ pub(crate) fn answer_children(
 
 /// The peer deletes what this side does not know: it may be what an answer still on its way would create.
 fn note_unknown(session: &mut Session, spi_out: Spi) {
-    for active in session.sas.iter_mut().filter_map(|sa| sa.state.active.as_mut()) {
+    for active in session.sas_mut().filter_map(|sa| sa.state.active.as_mut()) {
         if let Active::Child(pending) = active
             && pending.deleted.len() < DELETED_UNKNOWN
         {
@@ -154,26 +153,25 @@ fn note_unknown(session: &mut Session, spi_out: Spi) {
 /// Does what the peer's Delete of an IKE SA asks for, after it was answered.
 pub(crate) fn carry_out(session: &mut Session, cx: &mut Context<'_>) -> Effects {
     // The request had no Delete of an IKE SA.
-    let Some((spi, reason)) = session.deleted.take() else { return Effects::none() };
+    let Some((spi, reason)) = session.take_deleted() else { return Effects::none() };
     // The session has ended while it answered.
     let Some(ike) = session.carrier(spi) else { return Effects::none() };
-    if ike.session.sas.len() == 1 {
-        ike.session.outcome.ending = Ending::ByPeer;
-        return ike.session.end(cx, reason, None);
+    if ike.session.has_one_sa() {
+        return ike.session.end_by_peer(cx, reason, None);
     }
     drop_ike(ike, cx)
 }
 
 /// Forgets an IKE SA; the session ends with the last.
 pub(crate) fn drop_ike(ike: Carrier<'_>, cx: &mut Context<'_>) -> Effects {
-    if ike.session.sas.len() == 1 {
+    if ike.session.has_one_sa() {
         return ike.session.end(cx, CloseReason::Deleted, None);
     }
     let (session, sa) = ike.remove();
     let mut effects = Effects::from(Effect::SpiGivenUp(sa.local_spi));
     sa.state.awaited.iter().for_each(|awaited| follow_up::give_up(cx, awaited));
     // A peer that deletes the predecessor knows the new one; if no peer does, waiting is over, too.
-    session.sas.iter_mut().for_each(|sa| sa.state.unproven = false);
+    session.sas_mut().for_each(|sa| sa.state.unproven = false);
     match sa.state.active {
         // RFC 7296 §2.25.2: the peer's rekey of the same IKE SA stands, ours is forgotten.
         Some(Active::Rekey(pending)) => {
@@ -183,15 +181,11 @@ pub(crate) fn drop_ike(ike: Carrier<'_>, cx: &mut Context<'_>) -> Effects {
         }
         Some(Active::Child(pending)) => effects += create_child::start_over(session, cx, &pending),
         Some(Active::DeleteChildren(spis)) => {
-            session.tasks.extend(spis.into_iter().map(Task::DeleteChild))
+            session.queue_all(spis.into_iter().map(Task::DeleteChild))
         }
-        Some(Active::Addresses(pending)) => session.tasks.push_back(pending.purpose.task()),
+        Some(Active::Addresses(pending)) => session.queue_all([pending.purpose.task()]),
         _ => {}
     }
-    if session.current == sa.local_spi {
-        let serving = |sa: &&IkeSa| sa.state.phase == Phase::Serving;
-        let heir = session.sas.iter().rfind(serving).or(session.sas.last());
-        session.current = heir.map_or(session.current, |s| s.local_spi);
-    }
+    session.replace_current(sa.local_spi);
     effects
 }

@@ -124,7 +124,7 @@ pub(crate) fn give_up(cx: &mut Context<'_>, awaited: &Awaited) {
 
 /// Gives up on those that are too late.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) {
-    for sa in &mut session.sas {
+    for sa in session.sas_mut() {
         let late: Vec<Awaited> = sa.state.awaited.extract_if(.., |a| a.until <= cx.now).collect();
         late.iter().for_each(|awaited| give_up(cx, awaited));
     }

@@ -5,6 +5,7 @@ use crate::crypto::tally;
 use crate::datagram::Datagram;
 use crate::deadlines::Deadline;
 use crate::negotiation::proposal::choose_ike;
+use crate::originator::Originator;
 use crate::policy_index::{Candidates, PolicyIndex};
 use crate::product::Product;
 use crate::proof::Evidence;
@@ -105,13 +106,18 @@ pub(crate) struct Checking {
     pub request: Request,
 }
 
-/// An IKE_AUTH request whose proof is good, and whose answer waits for the plane.
-pub(crate) struct Preparing {
+/// An IKE_AUTH request whose proof is good.
+pub(crate) struct Proven {
     pub tunnel: Arc<IkeTunnel>,
     pub payloads: Vec<Payload>,
     pub request: Request,
     /// The proof of this side.
     pub proof: Evidence,
+}
+
+/// An IKE_AUTH request whose proof is good, and whose answer waits for the plane.
+pub(crate) struct Preparing {
+    pub proven: Proven,
     /// The phase 2 tunnel that is asked for. Its rule stays as long as this is there.
     pub child: Arc<ChildTunnel>,
 }
@@ -183,7 +189,7 @@ impl Begun {
                 }
             };
         // Not sooner: an IKE_SA_INIT, which anyone can send, logs no key.
-        cx.out.log_keys(|| self.keys.logged(self.spis(), false));
+        cx.out.log_keys(|| self.keys.logged(self.spis(), Originator::Peer));
         if let Some(fragments) = &fragments {
             self.path.follow_fragments(fragments.largest);
         }

@@ -6,6 +6,7 @@ use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::datagram::Datagram;
 use crate::effect::Effects;
+use crate::originator::Originator;
 use crate::sa::active::Active;
 use crate::sa::active::Purpose;
 use crate::session::Carrier;
@@ -16,7 +17,7 @@ use crate::wire::registry::{ExchangeType, NotifyType};
 /// Asks whether the peer lives.
 pub(crate) fn ask_liveness(ike: &mut Carrier<'_>, cx: &mut Context<'_>) {
     // RFC 4555 §3.8: whether the NAT still shows the same address.
-    if ike.session.is_mobile() && ike.session.begun_here && ike.session.path.nat_local {
+    if ike.session.is_mobile() && ike.session.begun_here() && ike.session.path().nat_local {
         return address_update::ask(ike, cx, Purpose::Liveness);
     }
     let check = Active::Liveness(ike.session.standing_by());
@@ -40,21 +41,21 @@ pub(crate) fn answer(
                 effects += caused;
             }
             Payload::Delete(Delete::IkeSa) => {
-                let reason = ike
-                    .session
-                    .deleted
-                    .take()
-                    .map_or_else(|| CloseReason::DeletedByPeer, |(_, r)| r);
-                ike.session.deleted = Some((ike.local_spi, reason));
+                // Another payload of the same request may have told why.
+                let told = ike.session.take_deleted().map(|(_, reason)| reason);
+                let spi = ike.local_spi;
+                ike.session.note_deleted(spi, told.unwrap_or(CloseReason::DeletedByPeer));
             }
             Payload::Notify(n) if n.kind == NotifyType::AUTHENTICATION_FAILED => {
                 let reason = CloseReason::ProofRefusedByPeer;
-                ike.session.deleted = Some((ike.local_spi, reason));
+                let spi = ike.local_spi;
+                ike.session.note_deleted(spi, reason);
             }
             // RFC 7296 §2.21.2: an initiator that could not read the answer of IKE_AUTH says so next.
             Payload::Notify(n) if follows_auth(ike) && is_unread(n.kind) => {
                 let reason = CloseReason::AuthAnswerUnread(n.kind);
-                ike.session.deleted = Some((ike.local_spi, reason));
+                let spi = ike.local_spi;
+                ike.session.note_deleted(spi, reason);
             }
             Payload::Notify(n) if n.kind == NotifyType::AUTH_LIFETIME => {
                 ike.session.plan_reauthentication(cx, &Parts::of(payloads));
@@ -67,7 +68,7 @@ pub(crate) fn answer(
 
 /// Returns `true` if the request being answered is the first after IKE_AUTH.
 fn follows_auth(ike: &Carrier<'_>) -> bool {
-    ike.session.rekeys == 0 && !ike.initiator && ike.window.expects(2)
+    ike.session.rekeys() == 0 && ike.originator == Originator::Peer && ike.window.expects(2)
 }
 
 fn is_unread(kind: NotifyType) -> bool {

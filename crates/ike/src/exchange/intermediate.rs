@@ -1,8 +1,8 @@
 //! IKE_INTERMEDIATE (RFC 9242): the additional key exchanges between IKE_SA_INIT and IKE_AUTH (RFC 9370 §2.2.2), and
 //! postquantum preshared keys (RFC 9867 §3.1).
 
+use super::auth;
 use super::auth::responder::{self, Answer};
-use super::auth::{self, First};
 use super::half_open::{Begun, HalfOpen, Stage, Unproven};
 use super::ppk;
 use crate::admission::{HALF_OPEN_AT_MOST, HALF_OPEN_FOR};
@@ -15,18 +15,19 @@ use crate::effect::Effects;
 use crate::failure::facts::PpkLack;
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::transforms::{group_id, group_of};
+use crate::originator::Originator;
 use crate::proof::trust::Trust;
 use crate::rejection::{Asked, Rejection, failure_of, malformed};
 use crate::sa::IkeSa;
-use crate::sa::attempt::{Attempt, Handshake, IntermediateSent};
+use crate::sa::attempt::{Attempt, Handshake, IntermediateSent, Opening};
 use crate::sa::int_auth::Covered;
-use crate::sa::keys::{Keys, PpkUse, ProofKeys};
+use crate::sa::keys::{KeyInputs, Keys, PpkUse, ProofKeys};
 use crate::sa::message::Message;
 use crate::sa::reassembly::Body;
 use crate::sa::window;
 use crate::session::Session;
 use crate::wire::fragment;
-use crate::wire::header::Header;
+use crate::wire::header::{Header, IkeSpi};
 use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::protected::Content;
@@ -39,28 +40,26 @@ use std::sync::Arc;
 pub(crate) fn ask(
     session: &mut Session,
     cx: &mut Context<'_>,
-    sa: IkeSa<()>,
-    keys: Keys,
-    first: First,
-    handshake: Handshake,
+    opening: Opening,
     done: usize,
 ) -> Effects {
     let (group, is_last) = {
-        let mut rest = keys.suite.additional.methods().skip(done);
+        let mut rest = opening.keys.suite.additional.methods().skip(done);
         (rest.next(), rest.next().is_none())
     };
-    let proposes = is_last && handshake.ppk == PpkUse::BeforeProofs;
+    let proposes = is_last && opening.handshake.ppk == PpkUse::BeforeProofs;
     if group.is_none() && !proposes {
-        return auth::ask(session, cx, sa, keys, first, handshake);
+        return auth::ask(session, cx, opening);
     }
+    let Opening { sa, keys, child, childless, handshake } = opening;
     let ppks = match proposes {
-        true => ppk::to_propose(&session.tunnel, cx.trust),
+        true => ppk::to_propose(session.tunnel(), cx.trust),
         false => Ok(Vec::new()),
     };
     let ppks = match ppks {
         Ok(ppks) => ppks,
         Err(failure) => {
-            return session.give_up(cx, sa, &first.child, CloseReason::NoProof, failure);
+            return session.give_up(cx, sa, &child, CloseReason::NoProof, failure);
         }
     };
     let nonces = handshake.nonces();
@@ -75,8 +74,7 @@ pub(crate) fn ask(
         .into_iter()
         .chain(ppks.iter().map(proposal))
         .collect();
-    let header = sa.header(ExchangeType::IKE_INTERMEDIATE, sa.window.next_id(), false);
-    let First { child, childless } = first;
+    let header = sa.request_header(ExchangeType::IKE_INTERMEDIATE, sa.window.next_id());
     let request = (Vec::new(), Content::of(&header, &payloads));
     let mut sa = Box::new(sa.with(IntermediateSent {
         keys,
@@ -89,11 +87,11 @@ pub(crate) fn ask(
         request,
     }));
     let exchange = ExchangeType::IKE_INTERMEDIATE;
-    sa.request(cx, &session.tunnel, &session.path, exchange, &payloads);
+    sa.request(cx, session.tunnel(), session.path(), exchange, &payloads);
     if let Some(datagrams) = sa.window.outstanding() {
         sa.state.request.0 = datagrams[0].clone();
     }
-    session.attempt = Some(Attempt::Intermediate(sa));
+    session.keep_attempt(Attempt::Intermediate(sa));
     Effects::none()
 }
 
@@ -105,9 +103,9 @@ pub(crate) fn conclude(
     header: &Header,
     datagram: Datagram<'_>,
 ) -> Effects {
-    let tunnel = Arc::clone(&session.tunnel);
-    let Some(answer) = sa.read_answer(cx, &tunnel, &session.path, header, datagram) else {
-        session.attempt = Some(Attempt::Intermediate(sa));
+    let tunnel = Arc::clone(session.tunnel());
+    let Some(answer) = sa.read_answer(cx, &tunnel, session.path(), header, datagram) else {
+        session.keep_attempt(Attempt::Intermediate(sa));
         return Effects::none();
     };
     let Body { payloads, content } = match answer.body {
@@ -136,17 +134,21 @@ pub(crate) fn conclude(
     let IntermediateSent { mut keys, child, childless, mut handshake, ppks, done, .. } = sent;
     if let Some((method, shared)) = shared {
         let made = (method, &shared);
-        (keys, handshake.proof_keys) = keys.after_additional(made, handshake.nonces(), spis, true);
+        (keys, handshake.proof_keys) = keys.after_additional(made, key_inputs(&handshake, spis));
     }
     // RFC 9867 §3.1.1: after everything else.
     if let Some((id, ppk)) = place.map(|place| &ppks[place]) {
-        (keys, handshake.proof_keys) = keys.after_ppk(id, ppk, handshake.nonces(), spis, true);
+        (keys, handshake.proof_keys) = keys.after_ppk(id, ppk, key_inputs(&handshake, spis));
     }
     if !ppks.is_empty() {
         handshake.ppk = PpkUse::None;
     }
-    cx.out.log_keys(|| keys.logged(spis, true));
-    ask(session, cx, sa, keys, First { child, childless }, handshake, done + 1)
+    cx.out.log_keys(|| keys.logged(spis, Originator::ThisSide));
+    ask(session, cx, Opening { sa, keys, child, childless, handshake }, done + 1)
+}
+
+fn key_inputs(handshake: &Handshake, spis: (IkeSpi, IkeSpi)) -> KeyInputs<'_> {
+    KeyInputs { nonces: handshake.nonces(), spis, originator: Originator::ThisSide }
 }
 
 /// The place of the PPK that an answer selects; an error if it selects none, and one is required.
@@ -363,13 +365,13 @@ fn renewed(
     ppk: Option<(String, &Secret)>,
 ) -> Option<(Keys, ProofKeys)> {
     let (nonces, spis) = (unproven.nonces(), begun.spis());
-    let exchanged = shared.map(|(method, shared)| {
-        begun.keys.after_additional((*method, shared), nonces, spis, false)
-    });
+    let inputs = KeyInputs { nonces, spis, originator: Originator::Peer };
+    let exchanged =
+        shared.map(|(method, shared)| begun.keys.after_additional((*method, shared), inputs));
     let Some((id, ppk)) = ppk else { return exchanged };
     // RFC 9867 §3.1.1: after everything else.
     let keys = exchanged.as_ref().map_or(&begun.keys, |(keys, _)| keys);
-    Some(keys.after_ppk(&id, ppk, nonces, spis, false))
+    Some(keys.after_ppk(&id, ppk, inputs))
 }
 
 fn public_value(key: &PrivateKey) -> Payload {

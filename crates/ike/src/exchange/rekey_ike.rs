@@ -15,10 +15,12 @@ use crate::negotiation::description::describe;
 use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
 use crate::negotiation::suite::IkeSuite;
 use crate::negotiation::transforms::{group_id, group_of};
+use crate::originator::Originator;
+use crate::past_failures::Success;
 use crate::rejection::{Asked, Rejection, SHORT_NONCE, failure_of, unasked};
 use crate::sa::active::{Active, IkeRival, PendingRekey};
 use crate::sa::follow_up::{AwaitedIke, OwnNonces, Purpose};
-use crate::sa::keys::{Keys, Nonces};
+use crate::sa::keys::{KeyInputs, Keys, Nonces};
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase};
@@ -36,11 +38,11 @@ const RESTARTS: u8 = 3;
 
 /// Asks for the successor of an IKE SA.
 pub(crate) fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>) {
-    if ike.state.phase != Phase::Serving || ike.local_spi != ike.session.current {
+    if ike.state.phase != Phase::Serving || ike.local_spi != ike.session.current_spi() {
         return;
     }
     // The policy may have changed since.
-    let offered = || ike.session.tunnel.proposals.iter().flat_map(|p| &p.groups).copied();
+    let offered = || ike.session.tunnel().proposals.iter().flat_map(|p| &p.groups).copied();
     let now = ike.state.keys.suite.group;
     // A new policy without key exchanges for it: the IKE SA stays until its lifetime ends.
     let Some(group) = offered().find(|g| *g == now).or_else(|| offered().next()) else { return };
@@ -51,10 +53,10 @@ fn send(ike: &mut Carrier<'_>, cx: &mut Context<'_>, group: Group, restarts: u8)
     let spi = cx.new_ike_spi();
     let nonce = cx.rng.nonce();
     let key_exchange = PrivateKey::generate(group);
-    let fresh = ppk::fresh(&ike.session.tunnel, cx.trust, &ike.state.keys, &nonce, ike.spis());
+    let fresh = ppk::fresh(ike.session.tunnel(), cx.trust, &ike.state.keys, &nonce, ike.spis());
     let (base, proposed) = fresh.unzip();
     let mut payloads = vec![
-        Payload::Sa(offer_ike(&ike.session.tunnel.proposals, &spi.0.to_be_bytes())),
+        Payload::Sa(offer_ike(&ike.session.tunnel().proposals, &spi.0.to_be_bytes())),
         Payload::Nonce(nonce.clone()),
         Payload::KeyExchange { group: group_id(group), data: key_exchange.public_value().to_vec() },
     ];
@@ -78,7 +80,7 @@ pub(crate) fn answer(
 ) -> Result<Granted, Rejection> {
     let answered = try_answer(ike, cx, parts);
     if let Err(Rejection { failure: Some(failure), .. }) = &answered {
-        cx.out.fail(cx.now, &ike.session.tunnel.name, None, failure.clone());
+        cx.out.fail(cx.now, &ike.session.tunnel().name, None, failure.clone());
     }
     answered
 }
@@ -97,9 +99,9 @@ fn try_answer(
         ));
     };
     let spi = cx.new_ike_spi();
-    let chosen = choose_ike(&ike.session.tunnel.proposals, theirs, sent, &spi.0.to_be_bytes());
+    let chosen = choose_ike(&ike.session.tunnel().proposals, theirs, sent, &spi.0.to_be_bytes());
     let Some((suite, proposal)) = chosen else {
-        let ours = Asked::ike(&ike.session.tunnel.proposals).again(true).offers;
+        let ours = Asked::ike(&ike.session.tunnel().proposals).again(true).offers;
         return Err(Rejection::no_proposal_chosen(ours.beside(theirs)));
     };
     let offered = theirs.iter().find(|p| p.number == proposal.number).and_then(peer_spi);
@@ -117,7 +119,7 @@ fn try_answer(
     let our_nonce = cx.rng.nonce();
     let nonces = OwnNonces { initiator: nonce.to_vec(), responder: our_nonce.clone() };
     let (keys, spis) = (&ike.state.keys, ike.spis());
-    let fresh = ppk::for_new_sa(&ike.session.tunnel, cx.trust, keys, nonce, spis, parts);
+    let fresh = ppk::for_new_sa(ike.session.tunnel(), cx.trust, keys, nonce, spis, parts);
     let (base, selected) = fresh.unzip();
     let awaited = AwaitedIke { suite, spi, remote_spi, nonces, base };
     let mut payloads = vec![
@@ -146,9 +148,10 @@ pub(super) fn complete(
     let &AwaitedIke { suite, spi, remote_spi, ref nonces, ref base } = awaited;
     let base = base.as_ref();
     let nonces = nonces.as_nonces();
-    let keys = ike.state.keys.successor(suite, shared, nonces, (remote_spi, spi), false, base);
+    let inputs = KeyInputs { nonces, spis: (remote_spi, spi), originator: Originator::Peer };
+    let keys = ike.state.keys.successor(suite, shared, inputs, base);
     let old = ike.local_spi;
-    let effects = take_in(ike.session, cx, spi, remote_spi, false, keys);
+    let effects = take_in(ike.session, cx, (spi, remote_spi), Originator::Peer, keys);
     let lowest_nonce = LowestNonce::of(nonces);
     match &mut ike.state.active {
         Some(Active::Rekey(pending)) => pending.rival = Some(IkeRival { sa: spi, lowest_nonce }),
@@ -160,39 +163,40 @@ pub(super) fn complete(
 fn take_in(
     session: &mut Session,
     cx: &mut Context<'_>,
-    spi: IkeSpi,
-    remote_spi: IkeSpi,
-    initiator: bool,
+    (local_spi, remote_spi): (IkeSpi, IkeSpi),
+    originator: Originator,
     keys: Keys,
 ) -> Effects {
-    let spis = if initiator { (spi, remote_spi) } else { (remote_spi, spi) };
-    cx.out.log_keys(|| keys.logged(spis, initiator));
-    let lifetime = session.tunnel.lifetime.of(initiator);
+    let spis = originator.in_order(local_spi, remote_spi);
+    cx.out.log_keys(|| keys.logged(spis, originator));
+    let lifetime = session.tunnel().lifetime.of(originator.is_here());
     let established = Established {
         keys,
         active: None,
         awaited: Vec::new(),
         phase: Phase::Serving,
-        unproven: !initiator,
+        unproven: originator == Originator::Peer,
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
         expire_at: after(cx.now, lifetime.hard),
     };
     session.take_in(IkeSa {
-        local_spi: spi,
+        local_spi,
         remote_spi,
-        initiator,
+        originator,
         window: Window::default(),
         state: established,
     });
-    Effect::SpiTaken(spi).into()
+    Effect::SpiTaken(local_spi).into()
 }
 
 fn succeed(session: &mut Session, cx: &mut Context<'_>, old: IkeSpi, new: IkeSpi, suite: IkeSuite) {
-    session.rekeys += 1;
-    session.temporary_failures = 0;
-    session.supersede(cx, old, new);
-    cx.out.failures.overcome(cx.now, &session.tunnel.name, true);
-    cx.out.event(&session.tunnel.name, None, EventKind::Rekeyed { suite: Negotiated::Ike(suite) });
+    session.note_rekeyed(cx, old, new);
+    cx.out.failures.overcome(cx.now, &session.tunnel().name, Success::Renewal);
+    cx.out.event(
+        &session.tunnel().name,
+        None,
+        EventKind::Rekeyed { suite: Negotiated::Ike(suite) },
+    );
 }
 
 /// Settles for the peer's rekey where ours has come to nothing.
@@ -214,7 +218,7 @@ pub(crate) fn conclude(
     mut pending: PendingRekey,
     payloads: Vec<Payload>,
 ) -> Effects {
-    let ours = &ike.session.tunnel.proposals;
+    let ours = &ike.session.tunnel().proposals;
     let chosen = |parts: &Parts<'_>| {
         parts.sa.and_then(|sa| accept_ike(ours, sa)).map(|s| s.additional).unwrap_or_default()
     };
@@ -235,8 +239,8 @@ pub(crate) fn conclude(
     if ike.session.is_closing() {
         // The successor was not there when the session began to close, and has to go like the rest.
         if let Ok((keys, remote_spi, _)) = read(ike, &pending, &parts, additional) {
-            ike.session.tasks.push_front(Task::DeleteIke(pending.spi));
-            return take_in(ike.session, cx, pending.spi, remote_spi, true, keys);
+            ike.session.delete_ike_next(pending.spi);
+            return take_in(ike.session, cx, (pending.spi, remote_spi), Originator::ThisSide, keys);
         }
         return Effects::none();
     }
@@ -255,20 +259,20 @@ pub(crate) fn conclude(
             let rival = pending.rival.as_ref().filter(|r| ike.session.sa(r.sa).is_some());
             let survives =
                 rival.is_none_or(|r| lowest_nonce::ours_survives(lowest_nonce, r.lowest_nonce));
-            let effects = take_in(ike.session, cx, spi, remote_spi, true, keys);
+            let effects = take_in(ike.session, cx, (spi, remote_spi), Originator::ThisSide, keys);
             match rival {
                 // RFC 7296 §2.8.2: the side that made the redundant IKE SA deletes it; the peer deletes the old one.
                 Some(rival) if !survives => {
                     yield_to(ike.session, cx, old, rival);
                     ike.session.supersede(cx, spi, rival.sa);
-                    ike.session.tasks.push_front(Task::DeleteIke(spi));
+                    ike.session.delete_ike_next(spi);
                 }
                 rival => {
                     if let Some(rival) = rival {
                         ike.session.supersede(cx, rival.sa, spi);
                     }
                     succeed(ike.session, cx, old, spi, suite);
-                    ike.session.tasks.push_front(Task::DeleteIke(old));
+                    ike.session.delete_ike_next(old);
                 }
             }
             effects
@@ -280,7 +284,7 @@ pub(crate) fn conclude(
 /// The peer holds an IKE SA that we cannot use: there is no safe way on.
 fn break_off(session: &mut Session, cx: &mut Context<'_>, detail: String) -> Effects {
     let failure = Failure::new(FailureKind::ProtocolError, detail);
-    cx.out.fail(cx.now, &session.tunnel.name, None, failure);
+    cx.out.fail(cx.now, &session.tunnel().name, None, failure);
     session.close_and_reconnect(cx, CloseReason::RekeyFailed)
 }
 
@@ -295,7 +299,7 @@ fn read(
     else {
         return Err("the answer to the IKE SA's rekey has no SA, KE or nonce".into());
     };
-    let suite = accept_ike(&ike.session.tunnel.proposals, chosen)
+    let suite = accept_ike(&ike.session.tunnel().proposals, chosen)
         .filter(|s| group_of(sent) == Some(s.group) && s.group == pending.key_exchange.group())
         .ok_or_else(|| format!("the peer chose {}, which was not offered", describe(chosen)))?;
     if !prf::is_long_enough(suite.prf, nonce) {
@@ -308,8 +312,8 @@ fn read(
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let base = ppk::base_of(pending.base.as_ref(), parts)?;
     let spis = (pending.spi, remote_spi);
-    let keys = &ike.state.keys;
-    let keys = keys.successor(suite, &shared, nonces, spis, true, base);
+    let inputs = KeyInputs { nonces, spis, originator: Originator::ThisSide };
+    let keys = ike.state.keys.successor(suite, &shared, inputs, base);
     Ok((keys, remote_spi, LowestNonce::of(nonces)))
 }
 
@@ -327,7 +331,7 @@ fn conclude_error(
         }
         NotifyType::INVALID_KE_PAYLOAD if pending.restarts < RESTARTS => {
             let ours =
-                |g: &Group| ike.session.tunnel.proposals.iter().any(|p| p.groups.contains(g));
+                |g: &Group| ike.session.tunnel().proposals.iter().any(|p| p.groups.contains(g));
             match parts.wanted_group().and_then(group_of).filter(ours) {
                 Some(group) => send(ike, cx, group, pending.restarts + 1),
                 None => fail(ike, cx, &error),
@@ -351,8 +355,8 @@ pub(crate) fn replace_whole(
 
 /// Tells the operator. The IKE SA stays, and after half of the rest of its life the rekey is tried again.
 fn fail(ike: &mut Carrier<'_>, cx: &mut Context<'_>, error: &crate::wire::payload::Notify) {
-    let asked = Asked::ike(&ike.session.tunnel.proposals).again(true);
-    cx.out.fail(cx.now, &ike.session.tunnel.name, None, failure_of(error, asked));
+    let asked = Asked::ike(&ike.session.tunnel().proposals).again(true);
+    cx.out.fail(cx.now, &ike.session.tunnel().name, None, failure_of(error, asked));
     let now = cx.now;
     let left = ike.state.expire_at.saturating_duration_since(now);
     ike.state.rekey_at = now + (left / 2).max(Duration::from_secs(5));

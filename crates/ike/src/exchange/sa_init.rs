@@ -1,6 +1,5 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
-use super::auth::First;
 use super::auth::proving;
 use super::half_open::{Begun, HalfOpen, Stage, Unproven};
 use super::{address_update, intermediate, ppk};
@@ -9,7 +8,7 @@ use crate::close_reason::CloseReason;
 use crate::config::Config;
 use crate::config::Encap;
 use crate::context::Context;
-use crate::crypto::key_exchange::{PrivateKey, is_plausible, respond};
+use crate::crypto::key_exchange::{PrivateKey, Response, is_plausible, respond};
 use crate::crypto::prf;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
@@ -21,14 +20,15 @@ use crate::negotiation::description::{describe, describe_group};
 use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
 use crate::negotiation::suite::IkeSuite;
 use crate::negotiation::transforms::{group_id, group_of};
+use crate::originator::Originator;
 use crate::policy_index::Candidates;
 use crate::product::{Product, VENDOR_ID};
 use crate::proof::wishes::{Wanted, Wishes};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::IkeSa;
-use crate::sa::attempt::{Attempt, Handshake, InitSent};
+use crate::sa::attempt::{Attempt, Handshake, InitSent, Opening};
 use crate::sa::int_auth::IntAuth;
-use crate::sa::keys::{Keys, Nonces, PpkUse};
+use crate::sa::keys::{KeyInputs, Keys, Nonces, PpkUse};
 use crate::sa::message::Message;
 use crate::sa::path::{Path, announce, detect};
 use crate::sa::window::Window;
@@ -66,11 +66,11 @@ pub(crate) fn begin_childless(
     old: IkeSpi,
     child: Arc<ChildTunnel>,
 ) -> Effects {
-    session.path = session.path.for_another(cx.config.first_port());
-    session.path.pretended = cx.config.encap == Encap::Always;
-    let sa = new_sa(cx, &session.tunnel, child, true);
+    let mut path = session.path().for_another(cx.config.first_port());
+    path.pretended = cx.config.encap == Encap::Always;
+    let sa = new_sa(cx, session.tunnel(), child, true);
     let new = sa.local_spi;
-    session.current = new;
+    session.begin_again(new, path);
     ask(session, cx, sa);
     Effects::from(Effect::SpiGivenUp(old)).and(Effect::SpiTaken(new))
 }
@@ -96,7 +96,7 @@ fn new_sa(
     Box::new(IkeSa {
         local_spi,
         remote_spi: IkeSpi(0),
-        initiator: true,
+        originator: Originator::ThisSide,
         window: Window::default(),
         state: init,
     })
@@ -104,32 +104,32 @@ fn new_sa(
 
 fn ask(session: &mut Session, cx: &mut Context<'_>, mut sa: Box<IkeSa<InitSent>>) {
     sa.remote_spi = IkeSpi(0);
-    let header = sa.header(ExchangeType::IKE_SA_INIT, 0, false);
+    let header = sa.request_header(ExchangeType::IKE_SA_INIT, 0);
     let spis = sa.spis();
     let init = &mut sa.state;
     let mut payloads = Vec::new();
     payloads.extend(init.cookie.clone().map(|c| status(NotifyType::COOKIE, c)));
-    payloads.push(Payload::Sa(offer_ike(&session.tunnel.proposals, &[])));
+    payloads.push(Payload::Sa(offer_ike(&session.tunnel().proposals, &[])));
     payloads.push(Payload::KeyExchange {
         group: group_id(init.key_exchange.group()),
         data: init.key_exchange.public_value().to_vec(),
     });
     payloads.push(Payload::Nonce(init.nonce.clone()));
-    payloads.extend(announce(spis, &session.path, session.path.pretended));
+    payloads.extend(announce(spis, session.path(), session.path().pretended));
     payloads.extend(introduction(cx.config));
     payloads.extend(cx.config.fragment_size.map(|_| takes_fragments()));
-    payloads.extend(proving::announcement(Wanted::of(&session.tunnel)));
+    payloads.extend(proving::announcement(Wanted::of(session.tunnel())));
     let adds = |proposal: &IkeProposal| !proposal.additional.is_empty();
-    let ppk = ppk::announcements(&session.tunnel, cx.trust, cx.config);
-    let may_go_on = session.tunnel.proposals.iter().any(adds) || ppk.len() > 1;
+    let ppk = ppk::announcements(session.tunnel(), cx.trust, cx.config);
+    let may_go_on = session.tunnel().proposals.iter().any(adds) || ppk.len() > 1;
     payloads.extend(may_go_on.then(goes_on));
     payloads.extend(ppk);
     init.request = message::encode(&header, &payloads);
-    cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
+    cx.out.transmit(session.path().local, session.path().remote, init.request.clone());
     let request = Message::unprotected(init.request.clone());
     sa.window.restart(cx.now, cx.config, request);
-    cx.out.exchange(&session.tunnel.name, || sa.told(Step::Sent));
-    session.attempt = Some(Attempt::Init(sa));
+    cx.out.exchange(&session.tunnel().name, || sa.told(Step::Sent));
+    session.keep_attempt(Attempt::Init(sa));
 }
 
 /// Tells a peer of the same kind that ESP may go in UDP without a NAT.
@@ -192,77 +192,25 @@ pub(crate) fn answer(
     header: &Header,
     datagram: Datagram<'_>,
     payloads: &[Payload],
-    mut candidates: Candidates,
+    candidates: Candidates,
 ) -> Option<Answer> {
     let parts = Parts::of(payloads);
-    let (Some(theirs), Some((sent_group, public)), Some(nonce)) =
-        (parts.sa, parts.key_exchange, parts.nonce)
-    else {
-        cx.out.discard(Discard::Malformed);
-        return None;
-    };
-    // The group that was sent does not count: an attacker who forges INVALID_KE_PAYLOAD can have the initiator send any
-    // of its groups (RFC 7296 §1.2).
-    let goes_on_there = parts.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
-    let choose = |ours: &[IkeProposal], theirs: &[Proposal]| {
-        if goes_on_there || ours.iter().all(|p| p.additional.is_empty()) {
-            return choose_ike(ours, theirs, GroupId::NONE, &[]);
-        }
-        choose_ike(&without_additional(ours), theirs, GroupId::NONE, &[])
-    };
-    let chosen = candidates.proposals().find_map(|p| choose(p, theirs));
-    let Some((suite, proposal)) = chosen else {
-        let ours: Vec<IkeProposal> = candidates.proposals().flatten().take(KEPT).cloned().collect();
-        let rejection = Rejection::no_proposal_chosen(Asked::ike(&ours).offers.beside(theirs));
-        cx.out.turn_away(cx.now, datagram, &candidates, &rejection);
-        return Some(Answer::Stateless(rejection.payload()));
-    };
-    if !prf::is_long_enough(suite.prf, nonce) {
-        cx.out.discard(Discard::ShortNonce);
-        return None;
-    }
-    if group_of(sent_group) != Some(suite.group) {
-        return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
-    }
-    let only = std::slice::from_ref(&proposal);
-    candidates.retain(|ours| choose(ours, only).is_some());
-    // A public value that is obviously wrong costs no key.
-    if !is_plausible(suite.group, public) {
-        cx.out.discard(Discard::InvalidPublicValue);
-        return None;
-    }
-    let Ok(made) = respond(suite.group, public) else {
-        cx.out.discard(Discard::InvalidPublicValue);
-        return Some(Answer::Wasted);
+    let chosen = match Chosen::from(cx, datagram, &parts, candidates) {
+        Ok(chosen) => chosen,
+        Err(answer) => return answer,
     };
     let local_spi = cx.new_ike_spi();
     let spis = (header.initiator_spi, local_spi);
     let mut path = Path::new(datagram.local, datagram.remote);
-    let traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
-    path.traverses = traverses;
-    path.pretended = traverses && wants_udp(cx.config, &path, payloads);
+    path.traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
+    path.pretended = path.traverses && wants_udp(cx.config, &path, payloads);
     path.fragment_size = fragment_size(cx.config, &parts);
     let our_nonce = cx.rng.nonce();
-    let mut answer = vec![
-        Payload::Sa(vec![proposal.clone()]),
-        Payload::KeyExchange { group: group_id(suite.group), data: made.public_value },
-        Payload::Nonce(our_nonce.clone()),
-    ];
-    if traverses {
-        answer.extend(announce(spis, &path, cx.config.encap == Encap::Always));
-    }
-    answer.extend(introduction(cx.config));
-    answer.extend(path.fragment_size.map(|_| takes_fragments()));
-    answer.push(sets_up_without_child());
-    answer.extend(proving::announcement(candidates.wanted()));
-    answer.extend(proving::request(candidates.wanted(), cx.trust));
-    let (ppk, announced) = ppk::agree(candidates.wanted().ppk, cx.config, &parts);
-    let will_go_on = !suite.additional.is_empty() || ppk == PpkUse::BeforeProofs;
-    answer.extend(will_go_on.then(goes_on));
-    answer.extend(announced);
-    let nonces = Nonces { initiator: nonce, responder: &our_nonce };
+    let (granted, ppk) = chosen.granted(cx, &parts, &path, spis, &our_nonce);
+    let nonces = Nonces { initiator: chosen.nonce, responder: &our_nonce };
+    let inputs = KeyInputs { nonces, spis, originator: Originator::Peer };
     let (keys, proof_keys) =
-        Keys::initial(&cx.config.crypto, suite, &made.shared, nonces, spis, false);
+        Keys::initial(&cx.config.crypto, chosen.suite, &chosen.made.shared, inputs);
     let mut begun = Begun {
         local_spi,
         remote_spi: header.initiator_spi,
@@ -273,16 +221,16 @@ pub(crate) fn answer(
         begun_at: cx.now,
         expires_at: cx.now + HALF_OPEN_FOR,
     };
-    begun.response = message::encode(&begun.answer_header(ExchangeType::IKE_SA_INIT, 0), &answer);
+    begun.response = message::encode(&begun.answer_header(ExchangeType::IKE_SA_INIT, 0), &granted);
     let unproven = Unproven {
-        candidates,
-        proposal,
+        candidates: chosen.candidates,
+        proposal: chosen.proposal,
         window: Window::of_stranger(),
         proof_keys,
         done: 0,
         before: None,
         int_auth: IntAuth::default(),
-        initiator_nonce: nonce.to_vec(),
+        initiator_nonce: chosen.nonce.to_vec(),
         responder_nonce: our_nonce,
         wishes: Wishes::of(payloads),
         ppk,
@@ -291,6 +239,105 @@ pub(crate) fn answer(
     };
     let stage = Stage::Waiting(Box::new(unproven));
     Some(Answer::HalfOpen(Box::new(HalfOpen { begun, stage })))
+}
+
+/// A responder's choice from an initiator's offers, and its half of the key exchange.
+struct Chosen<'a> {
+    /// The tunnels that may take the proposal.
+    candidates: Candidates,
+    suite: IkeSuite,
+    proposal: Proposal,
+    made: Response,
+    /// The initiator's.
+    nonce: &'a [u8],
+}
+
+impl<'a> Chosen<'a> {
+    /// Chooses. The checks that cost least come first, and the key last. Otherwise there is a refusal or nothing to
+    /// answer.
+    fn from(
+        cx: &mut Context<'_>,
+        datagram: Datagram<'_>,
+        parts: &Parts<'a>,
+        mut candidates: Candidates,
+    ) -> Result<Self, Option<Answer>> {
+        let (Some(theirs), Some((sent_group, public)), Some(nonce)) =
+            (parts.sa, parts.key_exchange, parts.nonce)
+        else {
+            cx.out.discard(Discard::Malformed);
+            return Err(None);
+        };
+        // The group that was sent does not count: an attacker who forges INVALID_KE_PAYLOAD can have the initiator send
+        // any of its groups (RFC 7296 §1.2).
+        let goes_on_there = parts.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
+        let choose = |ours: &[IkeProposal], theirs: &[Proposal]| {
+            if goes_on_there || ours.iter().all(|p| p.additional.is_empty()) {
+                return choose_ike(ours, theirs, GroupId::NONE, &[]);
+            }
+            choose_ike(&without_additional(ours), theirs, GroupId::NONE, &[])
+        };
+        let chosen = candidates.proposals().find_map(|p| choose(p, theirs));
+        let Some((suite, proposal)) = chosen else {
+            let ours: Vec<IkeProposal> =
+                candidates.proposals().flatten().take(KEPT).cloned().collect();
+            let rejection = Rejection::no_proposal_chosen(Asked::ike(&ours).offers.beside(theirs));
+            cx.out.turn_away(cx.now, datagram, &candidates, &rejection);
+            return Err(Some(Answer::Stateless(rejection.payload())));
+        };
+        if !prf::is_long_enough(suite.prf, nonce) {
+            cx.out.discard(Discard::ShortNonce);
+            return Err(None);
+        }
+        if group_of(sent_group) != Some(suite.group) {
+            let rejection = Rejection::invalid_ke(group_id(suite.group));
+            return Err(Some(Answer::Stateless(rejection.payload())));
+        }
+        let only = std::slice::from_ref(&proposal);
+        candidates.retain(|ours| choose(ours, only).is_some());
+        // A public value that is obviously wrong costs no key.
+        if !is_plausible(suite.group, public) {
+            cx.out.discard(Discard::InvalidPublicValue);
+            return Err(None);
+        }
+        let Ok(made) = respond(suite.group, public) else {
+            cx.out.discard(Discard::InvalidPublicValue);
+            return Err(Some(Answer::Wasted));
+        };
+        Ok(Self { candidates, suite, proposal, made, nonce })
+    }
+
+    /// The payloads of the answer, and what it agrees to about postquantum preshared keys.
+    fn granted(
+        &self,
+        cx: &Context<'_>,
+        parts: &Parts<'_>,
+        path: &Path,
+        spis: (IkeSpi, IkeSpi),
+        our_nonce: &[u8],
+    ) -> (Vec<Payload>, PpkUse) {
+        let (suite, wanted) = (&self.suite, self.candidates.wanted());
+        let mut granted = vec![
+            Payload::Sa(vec![self.proposal.clone()]),
+            Payload::KeyExchange {
+                group: group_id(suite.group),
+                data: self.made.public_value.clone(),
+            },
+            Payload::Nonce(our_nonce.to_vec()),
+        ];
+        if path.traverses {
+            granted.extend(announce(spis, path, cx.config.encap == Encap::Always));
+        }
+        granted.extend(introduction(cx.config));
+        granted.extend(path.fragment_size.map(|_| takes_fragments()));
+        granted.push(sets_up_without_child());
+        granted.extend(proving::announcement(wanted));
+        granted.extend(proving::request(wanted, cx.trust));
+        let (ppk, announced) = ppk::agree(wanted.ppk, cx.config, parts);
+        let will_go_on = !suite.additional.is_empty() || ppk == PpkUse::BeforeProofs;
+        granted.extend(will_go_on.then(goes_on));
+        granted.extend(announced);
+        (granted, ppk)
+    }
 }
 
 /// The meaning of an answer.
@@ -329,14 +376,14 @@ pub(crate) fn conclude(
     let payloads = match read {
         Ok(payloads) => payloads,
         Err(reason) => {
-            session.attempt = Some(Attempt::Init(sa));
+            session.keep_attempt(Attempt::Init(sa));
             return cx.discard(reason);
         }
     };
     let parts = Parts::of(&payloads);
-    match judge(&session.tunnel, cx, &mut sa.state, header, &parts) {
+    match judge(session.tunnel(), cx, &mut sa.state, header, &parts) {
         Outcome::Agreed(agreed) => {
-            cx.out.products.note(&session.tunnel.name, Product::of(&payloads));
+            cx.out.products.note(&session.tunnel().name, Product::of(&payloads));
             sa.remote_spi = header.responder_spi;
             return go_on(session, cx, *sa, agreed, datagram, &payloads);
         }
@@ -355,7 +402,7 @@ pub(crate) fn conclude(
             sa.state.refusal.get_or_insert_with(|| (failure.unauthenticated(), cx.now));
         }
     }
-    session.attempt = Some(Attempt::Init(sa));
+    session.keep_attempt(Attempt::Init(sa));
     Effects::none()
 }
 
@@ -445,22 +492,24 @@ fn go_on(
 ) -> Effects {
     let Agreed { suite, shared, responder_nonce, ppk } = agreed;
     let parts = Parts::of(payloads);
-    cx.out.exchange(&session.tunnel.name, || sa.told(Step::Answered));
+    cx.out.exchange(&session.tunnel().name, || sa.told(Step::Answered));
     let (mut sa, init) = sa.part();
     sa.window.concluded();
     let spis = sa.spis();
-    let traverses = detect(spis, &mut session.path, payloads);
-    session.path.traverses = traverses;
+    let path = session.path_mut();
+    let traverses = detect(spis, path, payloads);
+    path.traverses = traverses;
+    path.pretended = traverses && wants_udp(cx.config, path, payloads);
+    path.fragment_size = fragment_size(cx.config, &parts);
     address_update::note_first_mapping(session, spis, payloads);
-    session.path.pretended = traverses && wants_udp(cx.config, &session.path, payloads);
-    session.path.fragment_size = fragment_size(cx.config, &parts);
     // RFC 4555 §3.3: with MOBIKE even where there is no NAT, since there may be one on a later path.
-    if session.path.in_udp() || (traverses && session.may_be_mobile(cx)) {
-        session.path.float(cx.config.natt_port);
+    if session.path().in_udp() || (traverses && session.may_be_mobile(cx)) {
+        session.path_mut().float(cx.config.natt_port);
     }
     let nonces = Nonces { initiator: &init.nonce, responder: &responder_nonce };
-    let (keys, proof_keys) = Keys::initial(&cx.config.crypto, suite, &shared, nonces, spis, true);
-    cx.out.log_keys(|| keys.logged(spis, true));
+    let inputs = KeyInputs { nonces, spis, originator: Originator::ThisSide };
+    let (keys, proof_keys) = Keys::initial(&cx.config.crypto, suite, &shared, inputs);
+    cx.out.log_keys(|| keys.logged(spis, Originator::ThisSide));
     let handshake = Handshake {
         initiator_nonce: init.nonce,
         responder_nonce,
@@ -472,13 +521,13 @@ fn go_on(
         childless: parts.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
         ppk,
     };
-    let first = First { child: init.child, childless: init.childless };
-    intermediate::ask(session, cx, sa, keys, first, handshake, 0)
+    let InitSent { child, childless, .. } = init;
+    intermediate::ask(session, cx, Opening { sa, keys, child, childless, handshake }, 0)
 }
 
 /// Believes a refusal that has stood long enough.
 pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Context<'_>) -> Effects {
-    let Some(Attempt::Init(sa)) = &session.attempt else { return Effects::none() };
+    let Some(Attempt::Init(sa)) = session.attempt() else { return Effects::none() };
     let init = &sa.state;
     let believed =
         init.refusal.as_ref().filter(|_| init.refused_at(cx.config).is_some_and(|at| at <= cx.now));

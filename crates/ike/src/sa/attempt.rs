@@ -160,6 +160,17 @@ impl Handshake {
     }
 }
 
+/// An IKE SA that has keys, as initiator, before its proofs: what IKE_INTERMEDIATE and IKE_AUTH go on with.
+pub(crate) struct Opening {
+    pub sa: IkeSa<()>,
+    pub keys: Keys,
+    /// The first Child SA.
+    pub child: Arc<ChildTunnel>,
+    /// Whether it is asked for after IKE_AUTH only (RFC 6023).
+    pub childless: bool,
+    pub handshake: Handshake,
+}
+
 /// An initiator that sends its proof, or has sent it.
 pub(crate) struct AuthSent {
     pub keys: Keys,

@@ -8,6 +8,7 @@ use crate::event::Negotiated;
 use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::selectors::{covered, describe};
 use crate::negotiation::suite::ChildChoice;
+use crate::originator::Originator;
 use crate::sa::keys::ChildKeys;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::path::Path;
@@ -36,8 +37,8 @@ pub(crate) struct ChildSa {
     pub state: ChildState,
     /// The outbound half waits for the peer to have the SA.
     pub standby: bool,
-    /// This side asked for it.
-    pub created_here: bool,
+    /// The side that asked for it.
+    pub originator: Originator,
     /// Decides between Child SAs of crossing requests. A successor has that of its predecessor.
     pub lowest_nonce: LowestNonce,
     pub rekey_at: Instant,
@@ -140,7 +141,10 @@ impl ChildSa {
         let whole =
             covered(&tunnel.local, &agreed.local) && covered(&tunnel.remote, &agreed.remote);
         if !whole {
-            let by = if self.created_here { NarrowedBy::Answer } else { NarrowedBy::Request };
+            let by = match self.originator {
+                Originator::ThisSide => NarrowedBy::Answer,
+                Originator::Peer => NarrowedBy::Request,
+            };
             let (local, remote) = (tunnel.local.clone(), tunnel.remote.clone());
             return Some(Narrowed { local, remote, by });
         }
@@ -182,6 +186,14 @@ impl ChildSa {
     }
 }
 
+/// What becomes of the packets of a Child SA that are still on their way when it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LatePackets {
+    /// Its inbound half receives for a while.
+    Received,
+    Dropped,
+}
+
 /// Everything a new Child SA is made of.
 pub(crate) struct Blueprint<'a> {
     pub tunnel: &'a Arc<ChildTunnel>,
@@ -193,8 +205,8 @@ pub(crate) struct Blueprint<'a> {
     pub spi_in: Spi,
     pub spi_out: Spi,
     pub keys: ChildKeys,
-    /// This side asked for it.
-    pub initiator: bool,
+    /// The side that asked for it.
+    pub originator: Originator,
     /// The outbound half must wait until the peer has the SA.
     pub standby: bool,
     pub path: &'a Path,
@@ -219,10 +231,8 @@ impl Blueprint<'_> {
         let soft_bytes = lifetime.soft_bytes();
         let soft_bytes = soft_bytes.map(|s| cx.jitter_volume(s, hard_bytes.unwrap_or(s)));
         let limits = Limits { soft_bytes, hard_bytes };
-        let (in_key, out_key) = match self.initiator {
-            true => (self.keys.to_initiator, self.keys.to_responder),
-            false => (self.keys.to_responder, self.keys.to_initiator),
-        };
+        let ChildKeys { to_initiator, to_responder, .. } = self.keys;
+        let (in_key, out_key) = self.originator.in_order(to_initiator, to_responder);
         let (inbound, outbound) = (cx.out.next_sa_id(), cx.out.next_sa_id());
         let path = self.path.of_plane(suite);
         // Before the first packet.
@@ -281,7 +291,7 @@ impl Blueprint<'_> {
             is_quantum_safe,
             state: ChildState::Established,
             standby: self.standby,
-            created_here: self.initiator,
+            originator: self.originator,
             lowest_nonce: self.lowest_nonce,
             rekey_at,
             expire_at: after(cx.now, lifetime.hard),

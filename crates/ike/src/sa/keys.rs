@@ -5,7 +5,8 @@ use crate::crypto::rng::Rng;
 use crate::crypto::tally::{self, Operation};
 use crate::key_log::{DirectionKeys, IkeKeys, LoggedKeys};
 use crate::negotiation::suite::IkeSuite;
-use crate::wire::fragment::{self, Fragment};
+use crate::originator::Originator;
+use crate::wire::fragment::{self, Cut, Fragment};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::protected::{self, Content, OpenError};
 use ::crypto::{Cipher, CryptoProviders, Function, Provider, Suite, integrity_key_len};
@@ -116,6 +117,15 @@ pub(crate) struct Nonces<'a> {
     pub responder: &'a [u8],
 }
 
+/// The parts of an exchange that the keys of an IKE SA are derived with, beside its secrets.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyInputs<'a> {
+    pub nonces: Nonces<'a>,
+    /// The original initiator's, the original responder's.
+    pub spis: (IkeSpi, IkeSpi),
+    pub originator: Originator,
+}
+
 /// Keys of a Child SA by direction as the exchange's initiator sees it.
 pub(crate) struct ChildKeys {
     pub to_responder: Secret,
@@ -138,15 +148,13 @@ impl Keys {
         crypto: &Arc<CryptoProviders>,
         suite: IkeSuite,
         shared: &Secret,
-        nonces: Nonces<'_>,
-        spis: (IkeSpi, IkeSpi),
-        ours: bool,
+        inputs: KeyInputs<'_>,
     ) -> (Self, ProofKeys) {
-        let pair = [nonces.initiator, nonces.responder];
+        let pair = [inputs.nonces.initiator, inputs.nonces.responder];
         let by = prf::provider(crypto, suite.prf);
         let seed = prf_of_nonces(by, suite.prf, pair, &[shared.expose()]);
         let shield = Shield::of(suite.group.is_quantum_safe());
-        Self::expand(crypto, (suite, shield), &seed, nonces, spis, ours)
+        Self::expand(crypto, (suite, shield), &seed, inputs)
     }
 
     /// Keys of an IKE SA that replaces this one: SKEYSEED = prf(SK_d, g^ir | Ni | Nr | SK(1) | …) with the old PRF
@@ -155,15 +163,13 @@ impl Keys {
         &self,
         suite: IkeSuite,
         shared: &[Secret],
-        nonces: Nonces<'_>,
-        spis: (IkeSpi, IkeSpi),
-        ours: bool,
+        inputs: KeyInputs<'_>,
         base: Option<&Base>,
     ) -> Self {
         let sk_d = base.map_or(self.sk_d(), |base| base.sk_d.expose());
         let safe = self.shield.derived || base.is_some() || suite.is_quantum_safe();
         let suite = (suite, Shield::of(safe));
-        let mut keys = self.renewed(suite, sk_d, shared, nonces, spis, ours).0;
+        let mut keys = self.renewed(suite, sk_d, shared, inputs).0;
         keys.ppk = base.map(|base| &base.ppk).or(self.ppk.as_ref()).cloned();
         keys
     }
@@ -173,13 +179,11 @@ impl Keys {
     pub fn after_additional(
         &self,
         (method, shared): (Group, &Secret),
-        nonces: Nonces<'_>,
-        spis: (IkeSpi, IkeSpi),
-        ours: bool,
+        inputs: KeyInputs<'_>,
     ) -> (Self, ProofKeys) {
         let shared = std::slice::from_ref(shared);
         let suite = (self.suite, Shield::of(self.shield.derived || method.is_quantum_safe()));
-        self.renewed(suite, self.sk_d(), shared, nonces, spis, ours)
+        self.renewed(suite, self.sk_d(), shared, inputs)
     }
 
     fn renewed(
@@ -187,23 +191,19 @@ impl Keys {
         suite: (IkeSuite, Shield),
         sk_d: &[u8],
         shared: &[Secret],
-        nonces: Nonces<'_>,
-        spis: (IkeSpi, IkeSpi),
-        ours: bool,
+        inputs: KeyInputs<'_>,
     ) -> (Self, ProofKeys) {
-        let seed = prf(self.prf_provider(), self.suite.prf, sk_d, &seed(shared, nonces));
-        Self::expand(&self.crypto, suite, &seed, nonces, spis, ours)
+        let seed = prf(self.prf_provider(), self.suite.prf, sk_d, &seed(shared, inputs.nonces));
+        Self::expand(&self.crypto, suite, &seed, inputs)
     }
 
-    /// `ours`: whether this side is the original initiator. `spis`: initiator's, responder's.
     fn expand(
         crypto: &Arc<CryptoProviders>,
         (suite, shield): (IkeSuite, Shield),
         seed: &Secret,
-        nonces: Nonces<'_>,
-        spis: (IkeSpi, IkeSpi),
-        ours: bool,
+        inputs: KeyInputs<'_>,
     ) -> (Self, ProofKeys) {
+        let KeyInputs { nonces, spis, originator } = inputs;
         let protection = suite
             .protection()
             .expect("a negotiated suite has cipher and integrity that go together");
@@ -229,8 +229,10 @@ impl Keys {
         let (ai, ar) = (take(integrity), take(integrity));
         let (ei, er) = (take(encryption), take(encryption));
         let (pi, pr) = (take(proof), take(proof));
-        let secrets =
-            if ours { [sk_d, ei, ai, er, ar].concat() } else { [sk_d, er, ar, ei, ai].concat() };
+        let secrets = match originator {
+            Originator::ThisSide => [sk_d, ei, ai, er, ar].concat(),
+            Originator::Peer => [sk_d, er, ar, ei, ai].concat(),
+        };
         let (secrets, crypto) = (Secret::new(secrets), Arc::clone(crypto));
         let keys = Self { suite, protection, secrets, ppk: None, shield, sealed: 0, crypto };
         let proofs =
@@ -257,17 +259,10 @@ impl Keys {
     }
 
     /// Keys after a PPK before the proofs: SKEYSEED' = prf+(PPK, SK_d) (RFC 9867 §3.1.1).
-    pub fn after_ppk(
-        &self,
-        id: &str,
-        ppk: &Secret,
-        nonces: Nonces<'_>,
-        spis: (IkeSpi, IkeSpi),
-        ours: bool,
-    ) -> (Self, ProofKeys) {
+    pub fn after_ppk(&self, id: &str, ppk: &Secret, inputs: KeyInputs<'_>) -> (Self, ProofKeys) {
         let Base { ppk, sk_d } = self.base(id, ppk);
         let suite = (self.suite, Shield::of(true));
-        let (keys, proofs) = Self::expand(&self.crypto, suite, &sk_d, nonces, spis, ours);
+        let (keys, proofs) = Self::expand(&self.crypto, suite, &sk_d, inputs);
         (Self { ppk: Some(ppk), ..keys }, proofs)
     }
 
@@ -292,10 +287,9 @@ impl Keys {
         self.shield.derived = true;
     }
 
-    /// A copy for a sink. `spis` and `ours` as the keys were made with.
-    pub fn logged(&self, spis: (IkeSpi, IkeSpi), ours: bool) -> LoggedKeys {
-        let (here, there) = (self.ours(), self.theirs());
-        let (initiator, responder) = if ours { (here, there) } else { (there, here) };
+    /// A copy for a sink. `spis` and `originator` as the keys were made with.
+    pub fn logged(&self, spis: (IkeSpi, IkeSpi), originator: Originator) -> LoggedKeys {
+        let (initiator, responder) = originator.in_order(self.ours(), self.theirs());
         let split = |keys| DirectionKeys::split(&keys, self.suite.integrity);
         LoggedKeys::Ike(IkeKeys {
             initiator_spi: spis.0,
@@ -370,14 +364,12 @@ impl Keys {
         self.cipher(self.theirs(), Operation::Decrypt)
     }
 
-    /// Protects a message of ours, in as many fragments as it takes for none to exceed `room` octets; of fragments
-    /// there are at least `least`.
+    /// Protects a message of ours, in as many datagrams as `cut` asks for.
     pub fn seal(
         &mut self,
         header: &Header,
         content: &Content,
-        room: usize,
-        least: usize,
+        cut: Cut,
         rng: &mut Rng,
     ) -> Vec<Vec<u8>> {
         let cipher = self.cipher(self.ours(), Operation::Encrypt);
@@ -393,7 +385,7 @@ impl Keys {
             *sealed += 1;
             iv
         };
-        fragment::seal(header, content, room, least, *protection, cipher.as_ref(), next_iv)
+        fragment::seal(header, content, cut, *protection, cipher.as_ref(), next_iv)
     }
 
     /// Checks and opens a message of the peer.
@@ -430,7 +422,9 @@ mod tests {
         };
         let nonces = Nonces { initiator: &[1; 32], responder: &[2; 32] };
         let shared = Secret::new(vec![3; 32]);
-        Keys::initial(crypto, suite, &shared, nonces, (IkeSpi(1), IkeSpi(2)), true).0
+        let spis = (IkeSpi(1), IkeSpi(2));
+        let inputs = KeyInputs { nonces, spis, originator: Originator::ThisSide };
+        Keys::initial(crypto, suite, &shared, inputs).0
     }
 
     #[test]

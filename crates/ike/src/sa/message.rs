@@ -3,6 +3,7 @@
 use super::keys::Keys;
 use super::path::{FRAGMENT_SIZES, Path};
 use crate::crypto::rng::Rng;
+use crate::wire::fragment::Cut;
 use crate::wire::header::Header;
 use crate::wire::payload::Payload;
 use crate::wire::protected::Content;
@@ -34,11 +35,9 @@ impl Message {
     ) -> Self {
         let content = Content::of(&header, payloads);
         match path.fragment_size {
-            None => {
-                Self { datagrams: keys.seal(&header, &content, usize::MAX, 1, rng), source: None }
-            }
+            None => Self { datagrams: keys.seal(&header, &content, Cut::WHOLE, rng), source: None },
             Some(size) => {
-                let datagrams = keys.seal(&header, &content, path.room(size), 1, rng);
+                let datagrams = keys.seal(&header, &content, Cut::to(path.room(size)), rng);
                 // Datagrams that fit every path are never made smaller.
                 let small = datagrams.iter().all(|d| d.len() <= SMALL);
                 Self { datagrams, source: (!small).then(|| Box::new((header, content))) }
@@ -59,8 +58,8 @@ impl Message {
         let below = FRAGMENT_SIZES.into_iter().filter(|s| *s < now);
         let size = std::iter::once(now).chain(below).find(|s| path.room(*s) < largest)?;
         // RFC 7383 §2.5.2: Total Fragments must grow, so that the sets can be told apart.
-        let least = self.datagrams.len() + 1;
-        let datagrams = keys.seal(header, content, path.room(size), least, rng);
+        let cut = Cut { room: path.room(size), least: self.datagrams.len() + 1 };
+        let datagrams = keys.seal(header, content, cut, rng);
         let content = Content { first: content.first, octets: content.octets.clone() };
         Some((size, Self { datagrams, source: Some(Box::new((*header, content))) }))
     }

@@ -202,7 +202,9 @@ mod tests {
     use super::*;
     use crate::crypto::rng::Rng;
     use crate::negotiation::suite::IkeSuite;
-    use crate::sa::keys::Nonces;
+    use crate::originator::Originator;
+    use crate::sa::keys::{KeyInputs, Nonces};
+    use crate::wire::fragment::Cut;
     use crate::wire::header::IkeSpi;
     use policy::{Group, IkeEncryption, KeyBits, Prf, Secret};
     use std::net::SocketAddr;
@@ -225,16 +227,22 @@ mod tests {
             group: Group::Curve25519,
             additional: Default::default(),
         };
-        let keys = |ours| {
+        let keys = |originator| {
             let nonces = Nonces { initiator: &[1; 32], responder: &[2; 32] };
             let shared = Secret::new(vec![3; 32]);
-            Keys::initial(&Default::default(), suite, &shared, nonces, (IkeSpi(1), IkeSpi(2)), ours)
-                .0
+            let inputs = KeyInputs { nonces, spis: (IkeSpi(1), IkeSpi(2)), originator };
+            Keys::initial(&Default::default(), suite, &shared, inputs).0
         };
         let address = SocketAddr::from(([192, 0, 2, 1], 500));
         let path = Path { fragment_size: Some(1280), ..Path::new(address, address) };
         let rng = Rng::from_seed([5; 32]);
-        Peer { theirs: keys(true), ours: keys(false), rng, path, now: Instant::now() }
+        Peer {
+            theirs: keys(Originator::ThisSide),
+            ours: keys(Originator::Peer),
+            rng,
+            path,
+            now: Instant::now(),
+        }
     }
 
     impl Peer {
@@ -256,7 +264,7 @@ mod tests {
         fn cut(&mut self, id: u32, octets: usize, least: usize) -> Vec<Vec<u8>> {
             let header = Self::header(id);
             let content = Content::of(&header, &[Payload::VendorId(vec![7; octets])]);
-            self.theirs.seal(&header, &content, 60_000, least, &mut self.rng)
+            self.theirs.seal(&header, &content, Cut { room: 60_000, least }, &mut self.rng)
         }
 
         fn give(&self, to: &mut Reassembly, datagram: &[u8]) -> Result<Received, Discard> {

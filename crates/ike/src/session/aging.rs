@@ -8,10 +8,9 @@ use crate::deadlines::after;
 use crate::effect::Effects;
 use crate::sa::Phase;
 use crate::sa::attempt::Attempt;
-use crate::sa::child::ChildState;
+use crate::sa::child::{ChildState, LatePackets};
 use crate::task::Task;
 use esp::plane::Spi;
-use std::time::Instant;
 
 impl Session {
     pub fn release_lingering(&mut self, cx: &mut Context<'_>) {
@@ -44,7 +43,7 @@ impl Session {
         if let ChildState::Replaced(successor) = state {
             self.promote_child(cx, successor);
         }
-        let (_, effects) = self.remove_child(cx, spi_in, false);
+        let (_, effects) = self.remove_child(cx, spi_in, LatePackets::Dropped);
         if self.serving_child(&name).is_none() {
             let reason = CloseReason::LifetimeEnded;
             cx.out.close(cx.now, &self.tunnel, Some(&name), reason);
@@ -80,46 +79,6 @@ impl Session {
             return self.close_and_reconnect(cx, CloseReason::LifetimeEnded);
         }
         Effects::none()
-    }
-
-    /// Asks for a sign of life after silence (RFC 7296 §2.4) and keeps NAT mappings (RFC 3948 §4).
-    pub fn keep_alive(&mut self, cx: &mut Context<'_>) {
-        if !self.is_established() {
-            return;
-        }
-        if let Some(at) = self.liveness_at(cx.config)
-            && at <= cx.now
-        {
-            let used =
-                self.children.iter().filter_map(|c| cx.plane.usage(c.inbound)?.last_used).max();
-            self.liveness.last_heard =
-                used.map_or(self.liveness.last_heard, |u| u.max(self.liveness.last_heard));
-            if self.liveness_at(cx.config).is_some_and(|at| at <= cx.now) {
-                self.liveness.last_heard = cx.now;
-                self.tasks.push_back(Task::Liveness);
-            }
-        }
-        if self.path.nat_local && self.liveness.keepalive_at <= cx.now {
-            // RFC 3948 §4: only if nothing else was sent.
-            let used =
-                self.children.iter().filter_map(|c| cx.plane.usage(c.outbound)?.last_used).max();
-            let due = used.map_or(cx.now, |u| after(u, cx.config.nat_keepalive));
-            if due > cx.now {
-                self.liveness.keepalive_at = due;
-            } else {
-                self.liveness.keepalive_at = after(cx.now, cx.config.nat_keepalive);
-                cx.out.keepalive(self.path.local, self.path.remote);
-            }
-        }
-    }
-
-    fn liveness_at(&self, config: &crate::config::Config) -> Option<Instant> {
-        let idle =
-            self.each_sa().all(|s| s.window.is_free()) && !self.tasks.contains(&Task::Liveness);
-        config
-            .liveness_interval
-            .filter(|_| self.is_established() && idle)
-            .map(|i| after(self.liveness.last_heard, i))
     }
 
     /// The earliest moment at which [`Session::handle_timeout`] has something to do.

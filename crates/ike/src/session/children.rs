@@ -234,6 +234,7 @@ impl Drop for Changing<'_> {
 mod tests {
     use super::*;
     use crate::negotiation::suite::{ChildChoice, ChildSuite};
+    use crate::originator::Originator;
     use crate::sa::child::{ChildState, History};
     use crate::sa::lowest_nonce::LowestNonce;
     use esp::plane::{SaId, TrafficSelectors};
@@ -269,7 +270,7 @@ mod tests {
             spi_out: Spi(spi_out),
             state: ChildState::Established,
             standby: false,
-            created_here: true,
+            originator: Originator::ThisSide,
             lowest_nonce: LowestNonce::default(),
             rekey_at: now + Duration::from_secs(due),
             expire_at: now + Duration::from_secs(due + 5),

@@ -1,6 +1,7 @@
 //! The end of IKE SAs, Child SAs and whole sessions.
 
-use super::{Ending, Life, Session, most_children};
+use super::outcome::{Ending, Outcome};
+use super::{Life, Session, most_children};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::deadlines::after;
@@ -9,7 +10,7 @@ use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;
 use crate::sa::attempt::Attempt;
-use crate::sa::child::{ChildSa, ChildState, History};
+use crate::sa::child::{ChildSa, ChildState, History, LatePackets};
 use crate::sa::follow_up::Awaited;
 use crate::sa::{IkeSa, Phase};
 use crate::task::Task;
@@ -17,12 +18,45 @@ use crate::wire::header::IkeSpi;
 use esp::plane::Spi;
 use policy::ChildTunnel;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time for which a superseded IKE SA waits for the peer to delete it.
 const SUPERSEDED_FOR: Duration = Duration::from_secs(60);
 
 impl Session {
+    /// What it leaves behind, once it is over.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    /// The time for which it has been up; nothing if no Child SA of it ever was.
+    pub fn served_for(&self, now: Instant) -> Duration {
+        let since = self.established_at.filter(|_| self.has_served);
+        since.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+    }
+
+    /// The first Child SA cannot be set up: the IKE SA that was to carry it is refused.
+    pub fn note_failed(&mut self, child: &str) {
+        self.outcome.failed.push(child.to_owned());
+    }
+
+    /// Ends it because the peer has ended it.
+    pub fn end_by_peer(
+        &mut self,
+        cx: &mut Context<'_>,
+        reason: CloseReason,
+        failure: Option<Failure>,
+    ) -> Effects {
+        self.outcome.ending = Ending::ByPeer;
+        self.end(cx, reason, failure)
+    }
+
+    /// Ends it because the peer knows nothing of it any more.
+    pub fn end_unknown(&mut self, cx: &mut Context<'_>, reason: CloseReason) -> Effects {
+        self.outcome.ending = Ending::Unanswered;
+        self.end(cx, reason, None)
+    }
+
     /// Puts an IKE SA in the place of another: it carries what comes next.
     pub fn supersede(&mut self, cx: &mut Context<'_>, old: IkeSpi, new: IkeSpi) {
         self.current = new;
@@ -241,19 +275,19 @@ impl Session {
         effects
     }
 
-    /// Forgets a Child SA; with `linger` packets that are still on their way are received for a while.
+    /// Forgets a Child SA.
     pub fn remove_child(
         &mut self,
         cx: &mut Context<'_>,
         spi_in: Spi,
-        linger: bool,
+        late: LatePackets,
     ) -> (Option<ChildSa>, Effects) {
         let Some(child) = self.children.remove(spi_in) else { return (None, Effects::none()) };
         let effects = child.forgotten();
         let sent = cx.plane.remove(child.outbound);
-        let received = match linger {
-            true => cx.plane.usage(child.inbound),
-            false => cx.plane.remove(child.inbound),
+        let received = match late {
+            LatePackets::Received => cx.plane.usage(child.inbound),
+            LatePackets::Dropped => cx.plane.remove(child.inbound),
         };
         let mut heir = None;
         if let ChildState::Replaced(successor) = child.state {
@@ -263,7 +297,7 @@ impl Session {
             let later = self.lingering.iter_mut().filter_map(|lingering| lingering.heir.as_mut());
             later.filter(|(of, _)| *of == spi_in).for_each(|(of, _)| *of = successor);
         }
-        if linger {
+        if late == LatePackets::Received {
             let counted = received.unwrap_or_default();
             let lingering = Lingering {
                 until: child.lingers(after(cx.now, cx.config.linger)),

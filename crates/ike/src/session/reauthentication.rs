@@ -28,19 +28,44 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// Where a session stands between its predecessor and its successor.
 #[derive(Debug, Default)]
-pub(crate) struct Reauthentication {
+pub(super) struct Reauthentication {
     /// When this side begins a successor.
-    pub at: Option<Instant>,
+    at: Option<Instant>,
     /// When this side gives up the session: nobody has proved again by then who the sides are.
     by: Option<Instant>,
     /// The session whose Child SAs it takes over; that is deleted once all of them are there.
-    pub succeeds: Option<SessionId>,
+    succeeds: Option<SessionId>,
     /// The peer began it beside another session. Until the peer is known to have them, its Child SAs leave sending to
     /// those of the other one: when to ask the peer next.
-    pub relieves_at: Option<Instant>,
+    relieves_at: Option<Instant>,
 }
 
 impl Session {
+    /// The session whose Child SAs this one takes over, until it has done so.
+    pub fn predecessor(&self) -> Option<SessionId> {
+        self.reauthentication.succeeds
+    }
+
+    /// It takes over the Child SAs of another session.
+    pub fn succeed(&mut self, predecessor: SessionId) {
+        self.reauthentication.succeeds = Some(predecessor);
+    }
+
+    /// It has taken over what its predecessor served.
+    pub fn end_succession(&mut self) {
+        self.reauthentication.succeeds = None;
+    }
+
+    /// Returns `true` if it is a successor that has not taken over yet.
+    pub fn is_taking_over(&self) -> bool {
+        self.reauthentication.succeeds.is_some() || self.waits_for_predecessor()
+    }
+
+    /// Returns `true` if its Child SAs leave sending to those of the session before.
+    pub fn waits_for_predecessor(&self) -> bool {
+        self.reauthentication.relieves_at.is_some()
+    }
+
     /// Sets the time of the next authentication for the side that begins it; the peer's answer may ask for an earlier
     /// one. The end of the session, if there is none, follows from this side's configuration alone.
     pub fn plan_reauthentication(&mut self, cx: &mut Context<'_>, parts: &Parts<'_>) {
@@ -49,7 +74,7 @@ impl Session {
             theirs.and_then(|n| Some(u32::from_be_bytes(n.data.as_slice().try_into().ok()?)));
         let theirs = theirs.map(|seconds| Duration::from_secs(seconds.into()).max(SHORTEST));
         let within = [cx.config.reauthenticate, theirs].into_iter().flatten().min();
-        if let Some(within) = within.filter(|_| self.begun_here) {
+        if let Some(within) = within.filter(|_| self.begun_here()) {
             let at = cx.jittered(within - within / 10, within);
             self.reauthentication.at =
                 Some(self.reauthentication.at.map_or(at, |before| before.min(at)));
@@ -60,13 +85,13 @@ impl Session {
     /// Returns `true` if this side can begin a successor, whose IKE_SA_INIT takes the path in use.
     pub fn may_begin_successor(&self) -> bool {
         let IkeTunnel { role, remote, .. } = &*self.tunnel;
-        self.begun_here || role.may_initiate() && remote.address.is_some()
+        self.begun_here() || role.may_initiate() && remote.address.is_some()
     }
 
     /// An attempt to begin a successor has come to nothing. A peer that began the session itself may take none, so it
     /// is not asked again before it refuses another rekey.
     pub fn put_off_reauthentication(&mut self, now: Instant) {
-        if self.begun_here {
+        if self.begun_here() {
             self.reauthentication.at = Some(after(now, PAUSE));
         }
     }
@@ -123,7 +148,7 @@ impl Session {
         }
         if self.reauthentication.by.is_some_and(|by| by <= cx.now) {
             self.reauthentication.by = None;
-            return match self.begun_here {
+            return match self.begun_here() {
                 true => self.close_and_reconnect(cx, CloseReason::NotReauthenticated),
                 false => self.close(cx, CloseReason::NotReauthenticated),
             };

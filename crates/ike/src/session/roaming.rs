@@ -7,7 +7,7 @@ use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::sa::IkeSa;
 use crate::sa::child::ChildSa;
-use crate::sa::mobility::PEER_ADDRESSES;
+use crate::sa::mobility::{PEER_ADDRESSES, SeenAs};
 use crate::sa::path::Path;
 use crate::task::Task;
 use policy::{ChildTunnel, Mode};
@@ -23,6 +23,39 @@ const TRIES_OF_ONE_PATH: u32 = 2;
 const PATHS: usize = 8;
 
 impl Session {
+    /// Takes note of whether both sides support MOBIKE, and of the peer's other addresses.
+    pub fn agree_on_mobility(&mut self, supported: bool, peer: Vec<IpAddr>) {
+        self.mobility.supported = supported;
+        self.mobility.peer = peer.into();
+    }
+
+    /// The peer has been told of these other addresses of this side.
+    pub fn note_told(&mut self, addresses: Vec<IpAddr>) {
+        self.mobility.told = addresses.into();
+    }
+
+    /// Takes note of how the peer sees this side's address.
+    pub fn note_seen_as(&mut self, seen: Option<SeenAs>) {
+        self.mobility.seen_as = seen;
+    }
+
+    /// The peer did not carry out an update.
+    pub fn note_update_refused(&mut self) {
+        self.mobility.refusals += 1;
+    }
+
+    /// The peer has shown how it sees this side: Child SAs take the path.
+    pub fn take_path_as_seen(&mut self, cx: &mut Context<'_>, seen: Option<SeenAs>, path: Path) {
+        self.mobility.seen_as = seen;
+        self.path = path;
+        self.confirm_path(cx);
+    }
+
+    /// A request has come once more, perhaps by another path.
+    pub fn note_repeated(&mut self, request: Datagram<'_>) {
+        self.mobility.also_from(request.local, request.remote, &self.path);
+    }
+
     /// Returns `true` if MOBIKE decides about the addresses of both sides.
     pub fn is_mobile(&self) -> bool {
         self.mobility.supported && self.is_established() && !self.is_closing()
@@ -65,7 +98,7 @@ impl Session {
         if !self.is_mobile() || here.is_loopback() {
             return;
         }
-        let wanted = match self.begun_here {
+        let wanted = match self.begun_here() {
             true => self.choose(cx, source_for),
             // RFC 4555 §3.5: a responder moves only where its address is gone.
             false if cx.addresses.contains(&here) => None,
@@ -134,7 +167,7 @@ impl Session {
             self.relocate_children(cx);
         }
         self.repeat_requests(cx);
-        let task = if self.begun_here { Task::UpdateAddresses } else { Task::TellAddresses };
+        let task = if self.begun_here() { Task::UpdateAddresses } else { Task::TellAddresses };
         self.queue_first(task);
     }
 
@@ -178,7 +211,7 @@ impl Session {
         {
             return;
         }
-        match (self.is_mobile() && cx.config.return_routability, self.begun_here) {
+        match (self.is_mobile() && cx.config.return_routability, self.begun_here()) {
             (false, _) => self.move_to(cx, remote),
             (true, true) => self.take_path(cx, self.path.local.ip(), remote),
             (true, false) => self.follow_update(cx, Path { remote, ..self.path }),
@@ -233,7 +266,7 @@ impl Session {
         if !self.is_mobile() || retransmissions < TRIES_OF_ONE_PATH {
             return Vec::new();
         }
-        if !self.begun_here {
+        if !self.begun_here() {
             let alternatives = self.mobility.alternatives().iter();
             return alternatives.map(|p| (p.local, p.remote)).collect();
         }
@@ -272,7 +305,7 @@ impl Session {
         if came == (self.path.local, self.path.remote) || !tried.contains(&came) {
             return;
         }
-        if self.begun_here {
+        if self.begun_here() {
             self.take_path(cx, datagram.local.ip(), datagram.remote);
         } else {
             self.mobility.exchange(datagram.local, datagram.remote, &mut self.path);
@@ -292,7 +325,7 @@ impl Session {
     pub fn learn_addresses(&mut self, cx: &mut Context<'_>, from: SocketAddr, list: Vec<IpAddr>) {
         let gone = self.path.remote.ip() != from.ip() && !list.contains(&self.path.remote.ip());
         self.mobility.peer = list.into();
-        if gone && self.begun_here {
+        if gone && self.begun_here() {
             self.take_path(cx, self.path.local.ip(), from);
         }
     }

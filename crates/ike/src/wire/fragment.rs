@@ -62,20 +62,39 @@ fn split(body: &[u8]) -> Result<(Place, &[u8]), OpenError> {
     Ok((Place { number, total }, reader.rest()))
 }
 
-/// Writes a message in as many datagrams of at most `room` octets as it takes: one with SK where that is enough, else
-/// fragments of about the same size, and of these at least `least`. `next_iv` gives a fresh IV for each.
+/// The datagrams that a message is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The most octets of each.
+    pub room: usize,
+    /// Their least number.
+    pub least: usize,
+}
+
+impl Cut {
+    /// A single datagram, whatever its length.
+    pub const WHOLE: Self = Self { room: usize::MAX, least: 1 };
+
+    /// As few datagrams of at most `room` octets as possible.
+    pub fn to(room: usize) -> Self {
+        Self { room, least: 1 }
+    }
+}
+
+/// Writes a message in as many datagrams as `cut` asks for: one with SK where that is enough, else fragments of about
+/// the same size. `next_iv` gives a fresh IV for each.
 ///
 /// # Panics
 /// If an IV has not `suite.iv_len()` octets: a bug of the caller.
 pub fn seal(
     header: &Header,
     content: &Content,
-    room: usize,
-    least: usize,
+    cut: Cut,
     suite: Suite,
     cipher: &dyn Cipher,
     mut next_iv: impl FnMut() -> Vec<u8>,
 ) -> Vec<Vec<u8>> {
+    let Cut { room, least } = cut;
     let whole = Envelope { kind: PayloadType::SK, first: content.first, place: None };
     if least <= 1 && whole.message_len(content.octets.len(), suite) <= room {
         return vec![seal_envelope(header, &whole, &content.octets, suite, cipher, &next_iv())];

@@ -2,7 +2,7 @@
 //! panic.
 
 use crypto::{Cipher, Provider, Suite};
-use ike::wire::fragment::{Place, open, place, seal};
+use ike::wire::fragment::{Cut, Place, open, place, seal};
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::payload::{Notify, Payload};
 use ike::wire::protected::{self, Content, OpenError};
@@ -50,7 +50,7 @@ fn cut(octets: &[u8], room: usize, least: usize, suite: Suite) -> Vec<Vec<u8>> {
         vec![count; suite.iv_len()]
     };
     let content = Content::of(&header(), &payloads(octets));
-    seal(&header(), &content, room, least, suite, cipher(suite).as_ref(), next_iv)
+    seal(&header(), &content, Cut { room, least }, suite, cipher(suite).as_ref(), next_iv)
 }
 
 fn join(datagrams: &[Vec<u8>], suite: Suite) -> Vec<Payload> {

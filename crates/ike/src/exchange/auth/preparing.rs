@@ -4,13 +4,9 @@
 use super::responder::{self, Answer, path_of, refuse, still_there};
 use crate::context::Context;
 use crate::exchange::child_sa::{self, Asker};
-use crate::exchange::half_open::{Begun, HalfOpen, Preparing, Request, Stage, Unproven};
-use crate::proof::Evidence;
+use crate::exchange::half_open::{Begun, HalfOpen, Preparing, Proven, Stage, Unproven};
 use crate::wire::parts::Parts;
-use crate::wire::payload::Payload;
-use policy::IkeTunnel;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest wait for the plane. Peers give up sooner.
@@ -21,19 +17,15 @@ pub(super) fn establish(
     cx: &mut Context<'_>,
     mut begun: Begun,
     unproven: Box<Unproven>,
-    request: Request,
-    tunnel: Arc<IkeTunnel>,
-    payloads: Vec<Payload>,
-    proof: Evidence,
+    proven: Proven,
 ) -> Answer {
-    let path = path_of(cx, &begun, &request);
-    let asker = Asker { tunnel: &tunnel, path: &path };
-    let Some(child) = child_sa::unprepared(asker, cx, &Parts::of(&payloads)) else {
-        return responder::establish(cx, begun, *unproven, &request, tunnel, &payloads, &proof);
+    let path = path_of(cx, &begun, &proven.request);
+    let asker = Asker { tunnel: &proven.tunnel, path: &path };
+    let Some(child) = child_sa::unprepared(asker, cx, &Parts::of(&proven.payloads)) else {
+        return responder::establish(cx, begun, *unproven, proven);
     };
     begun.expires_at = begun.expires_at.max(cx.now + PREPARE_FOR);
-    let preparing = Box::new(Preparing { tunnel, payloads, request, proof, child });
-    let stage = Stage::Preparing(unproven, preparing);
+    let stage = Stage::Preparing(unproven, Box::new(Preparing { proven, child }));
     Answer::Waits(Box::new(HalfOpen { begun, stage }))
 }
 
@@ -48,11 +40,11 @@ pub(crate) fn resume(
         Stage::Preparing(unproven, preparing) => (unproven, preparing),
         stage => return Err(Box::new(HalfOpen { begun, stage })),
     };
-    let Preparing { tunnel, payloads, request, proof, child: _child } = *preparing;
-    let ends = request.ends;
-    let answer = match still_there(&unproven, &tunnel) {
-        Ok(tunnel) => establish(cx, begun, unproven, request, tunnel, payloads, proof),
-        Err(rejection) => refuse(cx, begun, &unproven, request, &rejection),
+    let Preparing { proven, child: _child } = *preparing;
+    let ends = proven.request.ends;
+    let answer = match still_there(&unproven, &proven.tunnel) {
+        Ok(tunnel) => establish(cx, begun, unproven, Proven { tunnel, ..proven }),
+        Err(rejection) => refuse(cx, begun, &unproven, proven.request, &rejection),
     };
     Ok((ends, answer))
 }

@@ -10,10 +10,13 @@ use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::exchange::address_update;
 use crate::exchange::child_sa::{self, ChildRequest};
-use crate::exchange::half_open::{Begun, Checking, HalfOpen, Init, Request, Stage, Unproven};
+use crate::exchange::half_open::{
+    Begun, Checking, HalfOpen, Init, Proven, Request, Stage, Unproven,
+};
 use crate::failure::facts::{Facts, Identities, KEPT, Parties};
 use crate::failure::{Failure, FailureKind};
-use crate::proof::{Claim, Evidence, Proved, SignedOctets};
+use crate::originator::Originator;
+use crate::proof::{Claim, Proved, SignedOctets};
 use crate::rejection::Rejection;
 use crate::sa::IkeSa;
 use crate::sa::keys::{Mixed, PpkUse};
@@ -104,7 +107,8 @@ pub(crate) fn answer(
     unproven.wishes.add(&payloads);
     match (prove(&begun, &unproven, &tunnel, header.message_id), claim) {
         (Ok(Proving::Ready(proof)), None) => {
-            preparing::establish(cx, begun, unproven, request, tunnel, payloads, proof)
+            let proven = Proven { tunnel, payloads, request, proof };
+            preparing::establish(cx, begun, unproven, proven)
         }
         (Ok(Proving::Signing(signing)), Some(claim)) => {
             proving::hand_out(cx, begun.local_spi, Some(claim), Some(signing));
@@ -142,7 +146,8 @@ pub(crate) fn resume_answer(
             if let Some(warning) = warning {
                 cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
             }
-            preparing::establish(cx, begun, unproven, request, tunnel, payloads, proof)
+            let proven = Proven { tunnel, payloads, request, proof };
+            preparing::establish(cx, begun, unproven, proven)
         }
         Ok(Proved { proof: None, .. }) => {
             cx.out.bug("a job that was to make a proof made none");
@@ -327,20 +332,18 @@ pub(super) fn establish(
     cx: &mut Context<'_>,
     begun: Begun,
     unproven: Unproven,
-    request: &Request,
-    tunnel: Arc<IkeTunnel>,
-    payloads: &[Payload],
-    proof: &Evidence,
+    proven: Proven,
 ) -> Answer {
-    let (init, path) = (begun.init(), path_of(cx, &begun, request));
+    let Proven { tunnel, payloads, request, proof } = proven;
+    let (init, path) = (begun.init(), path_of(cx, &begun, &request));
     let Begun { local_spi, remote_spi, keys, begun_at, .. } = begun;
-    let parts = Parts::of(payloads);
+    let parts = Parts::of(&payloads);
     let (suite, has_ppk) = (keys.suite, keys.ppk.is_some());
     let in_proofs = has_ppk && unproven.ppk == PpkUse::InProofs;
     let sa = IkeSa {
         local_spi,
         remote_spi,
-        initiator: false,
+        originator: Originator::Peer,
         window: Window::default(),
         state: established(cx, tunnel.lifetime.of(false), keys),
     };
@@ -357,7 +360,7 @@ pub(super) fn establish(
     }
     let mut effects = session.establish(cx, suite, nonces);
     let mut ike = session.take_in(sa);
-    let (certificates, proof) = proving::payloads(proof);
+    let (certificates, proof) = proving::payloads(&proof);
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
     answer.push(proof);
@@ -366,7 +369,7 @@ pub(super) fn establish(
     if path.traverses && ike.session.may_be_mobile(cx) {
         address_update::agree(ike.session, &parts);
     }
-    if ike.session.mobility.supported {
+    if ike.session.mobility().supported {
         answer.extend(address_update::introduction(ike.session, cx));
     }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };

@@ -27,7 +27,7 @@ pub(crate) struct Asker<'a> {
 
 impl<'a> From<&'a Session> for Asker<'a> {
     fn from(session: &'a Session) -> Self {
-        Self { tunnel: &session.tunnel, path: &session.path }
+        Self { tunnel: session.tunnel(), path: session.path() }
     }
 }
 

@@ -16,7 +16,7 @@ use esp::plane::Spi;
 /// then. OpenIKED does. It handles one message after the other, so that its answer to the next request shows that it
 /// can receive.
 pub(super) fn waits(session: &Session, cx: &Context<'_>) -> bool {
-    let product = cx.out.products.of(&session.tunnel.name);
+    let product = cx.out.products.of(&session.tunnel().name);
     product.is_some_and(|product| product.kind == ProductKind::OpenIked)
 }
 
@@ -24,14 +24,15 @@ pub(super) fn waits(session: &Session, cx: &Context<'_>) -> bool {
 pub(super) fn retire(session: &mut Session, cx: &Context<'_>, old: Spi, waits: bool) {
     session.delete_when_drained(cx, old);
     if waits {
-        session.tasks.push_front(Task::Liveness);
+        session.queue_next(Task::Liveness);
     }
 }
 
 /// The peer has answered a sign of life: it can receive on the Child SAs that this side has made in place of others.
 pub(crate) fn conclude_waiting(session: &mut Session, cx: &mut Context<'_>) {
-    let waits = |spi| session.child_by_inbound(spi).is_some_and(|c| c.standby && c.created_here);
-    let replaced = session.children.iter().filter_map(|child| match child.state {
+    let waits =
+        |spi| session.child_by_inbound(spi).is_some_and(|c| c.standby && c.originator.is_here());
+    let replaced = session.children().iter().filter_map(|child| match child.state {
         ChildState::Replaced(successor) if waits(successor) => Some(child.spi_in),
         _ => None,
     });

@@ -35,7 +35,7 @@ pub(super) fn refused(
     let failure = failure_of(error, asked);
     let warn = |cx: &mut Context<'_>, session: &Session, what: &str| {
         let warning = EventKind::Warning(format!("the peer refuses {what}"));
-        cx.out.event(&session.tunnel.name, Some(&tunnel.name), warning);
+        cx.out.event(&session.tunnel().name, Some(&tunnel.name), warning);
     };
     let algorithms =
         matches!(error.kind, NotifyType::NO_PROPOSAL_CHOSEN | NotifyType::INVALID_KE_PAYLOAD);
@@ -47,7 +47,7 @@ pub(super) fn refused(
     });
     if let Some(wish) = wish {
         // The tunnel stays up: this is no failure yet.
-        let name = &ike.session.tunnel.name;
+        let name = &ike.session.tunnel().name;
         cx.out.failures.note_child(cx.now, name, &tunnel.name, failure);
         warn(
             cx,
