@@ -14,6 +14,8 @@
 mod error;
 mod files;
 mod index;
+mod issuer;
+mod key;
 mod making;
 
 pub use error::PkiError;

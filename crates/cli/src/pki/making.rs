@@ -2,14 +2,14 @@
 
 use super::error::PkiError;
 use super::index::Index;
-use aws_lc_rs::signature::Ed25519KeyPair;
+use super::issuer;
+use super::key::Key;
 use clap::ValueEnum;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
-    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    RevokedCertParams, RsaKeySize, SanType, SerialNumber,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose, RevokedCertParams, SanType,
+    SerialNumber,
 };
-use rustls_pki_types::PrivatePkcs8KeyDer;
 use std::fmt::Write;
 use std::fs;
 use std::net::IpAddr;
@@ -124,30 +124,13 @@ fn making(what: impl Into<String>) -> impl FnOnce(rcgen::Error) -> PkiError {
 }
 
 /// Makes a key; returns it and its file's text.
-pub(super) fn key(kind: KeyKind) -> Result<(KeyPair, Zeroizing<String>), PkiError> {
-    let made = match kind {
-        KeyKind::Ecdsa256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
-        KeyKind::Ecdsa384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
-        KeyKind::Ed25519 => ed25519(),
-        KeyKind::Rsa3072 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072),
-        KeyKind::Rsa4096 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_4096),
-    };
-    let key = made.map_err(making("making a private key"))?;
-    let text = Zeroizing::new(key.serialize_pem());
-    Ok((key, text))
-}
-
-/// A key in the first version of PKCS#8. OpenSSL 3.0 and strongSwan do not read the second one, with the public key in
-/// it.
-fn ed25519() -> Result<KeyPair, rcgen::Error> {
-    let unusable = |_| rcgen::Error::CouldNotParseKeyPair;
-    let made = Ed25519KeyPair::generate().and_then(|key| key.to_pkcs8v1()).map_err(unusable)?;
-    let octets = PrivatePkcs8KeyDer::from(made.as_ref());
-    KeyPair::from_pkcs8_der_and_sign_algo(&octets, &rcgen::PKCS_ED25519)
+pub(super) fn key(kind: KeyKind) -> Result<(Key, Zeroizing<String>), PkiError> {
+    let made = Key::generate(kind).and_then(|key| key.to_pem().map(|text| (key, text)));
+    made.map_err(making("making a private key"))
 }
 
 /// The authority's key and name, which sign.
-pub(super) struct Maker(Issuer<'static, KeyPair>);
+pub(super) struct Maker(Issuer<'static, Key>);
 
 impl Maker {
     /// Makes an authority; returns it, and the text of its certificate's and of its key's file.
@@ -157,7 +140,7 @@ impl Maker {
         validity: [SystemTime; 2],
     ) -> Result<(Self, String, Zeroizing<String>), PkiError> {
         let (key, key_text) = key(kind)?;
-        let mut params = params(name, &serial(), validity);
+        let mut params = params(name, &key, &serial(), validity);
         // It certifies ends, and no other authority.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -175,8 +158,8 @@ impl Maker {
                 PkiError::System { what: "read", path, source }
             })
         };
-        let pair = KeyPair::from_pem(&read(key)?).map_err(making(key.display().to_string()))?;
-        let issuer = Issuer::from_ca_cert_pem(&read(certificate)?, pair);
+        let pair = Key::from_pem(&read(key)?).map_err(making(key.display().to_string()))?;
+        let issuer = issuer::read(&read(certificate)?, pair);
         issuer.map(Self).map_err(making(certificate.display().to_string()))
     }
 
@@ -184,11 +167,11 @@ impl Maker {
     pub fn issue(
         &self,
         wanted: &Wanted,
-        key: &KeyPair,
+        key: &Key,
         serial: &Serial,
         validity: [SystemTime; 2],
     ) -> Result<String, PkiError> {
-        let mut params = params(&wanted.name, serial, validity);
+        let mut params = params(&wanted.name, key, serial, validity);
         params.subject_alt_names = wanted.alternatives.names()?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
@@ -229,7 +212,7 @@ impl Maker {
             crl_number: SerialNumber::from(index.crl_number),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect::<Result<_, PkiError>>()?,
-            key_identifier_method: KeyIdMethod::Sha256,
+            key_identifier_method: self.0.key().identifier(),
         };
         let list = params.signed_by(&self.0).and_then(|list| list.pem());
         list.map_err(making("the revocation list"))
@@ -239,11 +222,17 @@ impl Maker {
 /// id-kp-ipsecIKE (RFC 4945 §5.1.3.12).
 const IPSEC_IKE: [u64; 9] = [1, 3, 6, 1, 5, 5, 7, 3, 17];
 
-fn params(name: &str, serial: &Serial, [from, until]: [SystemTime; 2]) -> CertificateParams {
+fn params(
+    name: &str,
+    key: &Key,
+    serial: &Serial,
+    [from, until]: [SystemTime; 2],
+) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     params.serial_number = Some(SerialNumber::from_slice(serial));
+    params.key_identifier_method = key.identifier();
     params.not_before = date(from);
     params.not_after = date(until);
     params

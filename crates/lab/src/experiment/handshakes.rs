@@ -2,6 +2,7 @@
 //! machine they take, with a preshared key and with certificates.
 
 mod certificates;
+mod key;
 mod sessions;
 mod token;
 mod wave;

@@ -1,10 +1,12 @@
 //! Certificates for both ends of every tunnel that wants them.
 
+use super::key::Key;
 use super::token;
 use crate::site::{Authentication, Tunnels};
+use aws_lc_rs::error::Unspecified;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyIdMethod,
+    KeyUsagePurpose, SerialNumber,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -34,13 +36,11 @@ pub(super) fn write(all: &[Tunnels]) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-fn key(authentication: Authentication) -> Option<fn() -> Result<KeyPair, rcgen::Error>> {
+fn key(authentication: Authentication) -> Option<fn() -> Result<Key, Unspecified>> {
     match authentication {
         Authentication::PresharedKey => None,
-        Authentication::EcdsaP256 => Some(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)),
-        Authentication::Rsa2048 | Authentication::RsaToken => {
-            Some(|| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048))
-        }
+        Authentication::EcdsaP256 => Some(Key::ecdsa_p256),
+        Authentication::Rsa2048 | Authentication::RsaToken => Some(Key::rsa_2048),
     }
 }
 
@@ -49,32 +49,40 @@ fn key(authentication: Authentication) -> Option<fn() -> Result<KeyPair, rcgen::
 fn authority(
     directory: &Path,
     tunnels: &Tunnels,
-    key: fn() -> Result<KeyPair, rcgen::Error>,
+    key: fn() -> Result<Key, Unspecified>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let label = tunnels.authentication.label();
-    let mut params = named(&format!("authority {label}"), vec![])?;
+    let root = key()?;
+    let mut params = named(&format!("authority {label}"), vec![], &root)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let root = key()?;
     put(directory, &format!("ca/{label}.der"), params.self_signed(&root)?.der())?;
     let issuer = Issuer::new(params, root);
     for end in [0, 1] {
         let own = key()?;
         match tunnels.authentication {
             Authentication::RsaToken => token::import(directory, &format!("{label}{end}"), &own)?,
-            _ => put(directory, &format!("private/{label}{end}.der"), &own.serialize_der())?,
+            _ => put(directory, &format!("private/{label}{end}.der"), own.der())?,
         }
         for n in 0..tunnels.number {
             let identity = tunnels.identity(n, end);
-            let certificate = named(&identity, vec![identity.clone()])?.signed_by(&own, &issuer)?;
+            let params = named(&identity, vec![identity.clone()], &own)?;
+            let certificate = params.signed_by(&own, &issuer)?;
             put(directory, &format!("certs/{identity}.der"), certificate.der())?;
         }
     }
     Ok(())
 }
 
-fn named(name: &str, alternatives: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
+fn named(
+    name: &str,
+    alternatives: Vec<String>,
+    key: &Key,
+) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(alternatives)?;
+    let identifier = key.identifier();
+    params.serial_number = Some(SerialNumber::from_slice(&identifier));
+    params.key_identifier_method = KeyIdMethod::PreSpecified(identifier);
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
     Ok(params)

@@ -1,7 +1,7 @@
 //! A PKCS#11 token for the private keys of both ends: SoftHSM's, which is software behind the interface of hardware.
 
 use super::certificates::{DIRECTORY, put};
-use rcgen::KeyPair;
+use super::key::Key;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -49,9 +49,9 @@ pub(super) fn make(directory: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Puts a private key into the token, and its URI in the place of the key.
-pub(super) fn import(directory: &Path, name: &str, key: &KeyPair) -> Result<(), Box<dyn Error>> {
+pub(super) fn import(directory: &Path, name: &str, key: &Key) -> Result<(), Box<dyn Error>> {
     let path = directory.join("import.pem");
-    put(directory, "import.pem", key.serialize_pem().as_bytes())?;
+    put(directory, "import.pem", key.pem().as_bytes())?;
     // The name ends with the number of its end.
     let id = format!("0{}", &name[name.len() - 1..]);
     let file = path.display().to_string();
