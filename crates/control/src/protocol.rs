@@ -34,7 +34,9 @@ pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo}
 pub use happening::{AlgorithmsInfo, Happening};
 pub use manual::{KeyedText, ManualSaInfo, SaList, SaName, SaRemoved};
 pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
-pub use overview::{ConfinementInfo, Fallback, Fleet, GuardInfo, Overview, PlaneInfo, Unrouted};
+pub use overview::{
+    ConfinementInfo, Fallback, Fleet, GuardInfo, Overview, PlaneInfo, RemarkInfo, Unrouted,
+};
 pub use refusal::{Refusal, RefusalCode};
 pub use reload::{Change, Reloaded};
 pub use request::parse;

@@ -9,11 +9,7 @@ use policy::{ChildTunnel, IkeTunnel, Selector};
 use std::time::Duration;
 
 /// The reason why a phase 2 tunnel may not be up; `None`: it may.
-pub(crate) fn off(
-    families: Families,
-    tunnel: &IkeTunnel,
-    child: &ChildTunnel,
-) -> Option<FamilyOff> {
+pub fn off(families: Families, tunnel: &IkeTunnel, child: &ChildTunnel) -> Option<FamilyOff> {
     between_off(families, tunnel).or_else(|| traffic_off(families, child))
 }
 

@@ -112,7 +112,7 @@ mod engine;
 pub mod event;
 mod exchange;
 pub mod failure;
-mod families;
+pub mod families;
 mod impossible;
 pub mod key_log;
 pub mod negotiation;

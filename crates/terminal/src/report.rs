@@ -5,7 +5,7 @@
 mod certificates;
 mod counters;
 mod crypto;
-pub mod families;
+mod families;
 mod fields;
 mod fitting;
 pub mod list;

@@ -1,6 +1,7 @@
 //! Certificates as the operator meets them: read from where `vpnd.toml` says, with everything worth a remark.
 
 use crate::config::{Certificates as Settings, WithoutCrl};
+use crate::remark::Told;
 use control::protocol::CertificateInfo;
 use control::protocol::certificate::{NOTICE, notice_of_list};
 use ike::proof::trust::{Listed, Role, Trust};
@@ -22,7 +23,7 @@ pub struct Certificates {
 
 impl Certificates {
     /// All that is worth a remark, also of what the policy wants.
-    pub fn remarks(&self, policy: &Policy) -> Vec<String> {
+    pub(crate) fn remarks(&self, policy: &Policy) -> Vec<Told> {
         each_once(self.warnings.clone(), missing(policy, &self.trust))
     }
 }
@@ -63,10 +64,10 @@ impl Keeper {
         trust.listing().iter().filter_map(|listed| validity(listed, now())).collect()
     }
 
-    /// Everything about the certificates in force that keeps tunnels down, or will soon.
-    pub fn remarks(&self) -> Vec<String> {
-        let (policy, trust) = self.in_force();
-        each_once(self.expiring(), missing(&policy, &trust))
+    /// The certificates in force, with what has become worth a remark since they were read.
+    pub fn current(&self) -> Certificates {
+        let (_, trust) = self.in_force();
+        Certificates { trust, errors: Vec::new(), warnings: self.expiring() }
     }
 
     fn in_force(&self) -> (Arc<Policy>, Arc<Trust>) {
@@ -101,47 +102,47 @@ pub fn read(settings: &Settings) -> Certificates {
 }
 
 /// The remarks about files, and those about tunnels. One about tunnels tells the remark about the file, too.
-fn each_once(files: Vec<String>, tunnels: Vec<String>) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+fn each_once(files: Vec<String>, tunnels: Vec<Told>) -> Vec<Told> {
+    let mut all: Vec<Told> = Vec::new();
     for remark in files {
-        let is_told = tunnels.iter().any(|tunnel| tunnel.ends_with(&remark));
-        if !is_told && !all.contains(&remark) {
-            all.push(remark);
+        let is_told = tunnels.iter().any(|tunnel| tunnel.text.ends_with(&remark));
+        if !is_told && !all.iter().any(|told| told.text == remark) {
+            all.push(Told::of_daemon(remark));
         }
     }
     all.extend(tunnels);
     all
 }
 
-/// The reasons why tunnels cannot authenticate with these certificates, one text each.
-fn missing(policy: &Policy, trust: &Trust) -> Vec<String> {
+/// The reasons why tunnels cannot authenticate with these certificates, one remark each.
+fn missing(policy: &Policy, trust: &Trust) -> Vec<Told> {
     let mut missing = Vec::new();
     let mut late: Vec<(String, Vec<&str>)> = Vec::new();
     for tunnel in &policy.tunnels {
-        missing.extend(without_ppk(tunnel, trust));
+        let name = &tunnel.name;
+        let told = |text: String| Told::of_tunnels(&[name], format!("tunnel {name}: {text}"));
+        missing.extend(without_ppk(tunnel, trust).map(told));
         let Credential::Signature(Signature { keys, .. }) = &tunnel.credential else { continue };
         if let Err(why) = trust.check_own(&tunnel.local.identity, keys) {
-            missing.push(format!("tunnel {}: {why}", tunnel.name));
+            missing.push(told(why));
         }
         if let Some(problem) = out_of_time(tunnel, keys, trust) {
             match late.iter_mut().find(|(known, _)| *known == problem) {
-                Some((_, tunnels)) => tunnels.push(&tunnel.name),
-                None => late.push((problem, vec![&tunnel.name])),
+                Some((_, tunnels)) => tunnels.push(name),
+                None => late.push((problem, vec![name])),
             }
         }
         if !trust.listing().iter().any(|listed| listed.role == Role::Authority) {
-            missing.push(format!(
-                "tunnel {}: no authority is trusted, so that no certificate of the peer can be valid; put the \
-                 certificate of its authority into /etc/vpnd/ca, or where [certificates] of vpnd.toml says",
-                tunnel.name
-            ));
+            let text = "no authority is trusted, so that no certificate of the peer can be valid; put the certificate of \
+                        its authority into /etc/vpnd/ca, or where [certificates] of vpnd.toml says";
+            missing.push(told(text.to_owned()));
         }
     }
-    let kept_down = |(problem, tunnels): (String, Vec<&str>)| {
+    missing.extend(late.into_iter().map(|(problem, tunnels)| {
         let word = if tunnels.len() == 1 { "tunnel" } else { "tunnels" };
-        format!("{word} {} cannot come up: {problem}", tunnels.join(", "))
-    };
-    missing.extend(late.into_iter().map(kept_down));
+        let text = format!("{word} {} cannot come up: {problem}", tunnels.join(", "));
+        Told::of_tunnels(&tunnels, text)
+    }));
     missing
 }
 
@@ -156,9 +157,8 @@ fn without_ppk(tunnel: &policy::IkeTunnel, trust: &Trust) -> Option<String> {
         false => "the tunnel comes up without one",
     };
     Some(format!(
-        "tunnel {}: this side has no PPK by the names in its policy ({}): {effect}; put one into /etc/vpnd/ppk/{}, or \
-         where [certificates] of vpnd.toml says, then: vpnctl reload",
-        tunnel.name,
+        "this side has no PPK by the names in its policy ({}): {effect}; put one into /etc/vpnd/ppk/{}, or where \
+         [certificates] of vpnd.toml says, then: vpnctl reload",
         ppk.ids.join(", "),
         ppk.ids[0]
     ))
@@ -350,9 +350,10 @@ mod tests {
         let text = |text: &str| text.to_owned();
         let expired = text("left.pem: the certificate has expired");
         let other = text("old.pem: the certificate has expired");
-        let tunnels = vec![format!("tunnels a, b cannot come up: {expired}")];
-        let all = each_once(vec![expired, other.clone(), other.clone()], tunnels.clone());
-        assert_eq!(all, [other, tunnels[0].clone()]);
+        let tunnels =
+            Told::of_tunnels(&["a", "b"], format!("tunnels a, b cannot come up: {expired}"));
+        let all = each_once(vec![expired, other.clone(), other.clone()], vec![tunnels.clone()]);
+        assert_eq!(all, [Told::of_daemon(other), tunnels]);
     }
 
     #[test]

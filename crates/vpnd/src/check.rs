@@ -4,7 +4,6 @@ mod findings;
 
 use crate::config::Config;
 use crate::daemon::SourceError;
-use crate::kernel_traffic;
 use crate::preflight;
 use crate::view::mode_name;
 use host::policy_file;
@@ -49,7 +48,7 @@ pub fn check(request: &Request<'_>) -> Outcome {
     let read = policy_file::read_with(file, lenient, &config.planes().bindings())
         .map_err(SourceError::from)
         .and_then(|read| {
-            kernel_traffic::check(&read, config)?;
+            preflight::refuse(&read, config)?;
             Ok(read)
         });
     let mut remarks = Vec::new();

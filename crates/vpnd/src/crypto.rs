@@ -5,7 +5,6 @@ pub mod kernel;
 pub mod machine;
 mod of_ike;
 pub mod plot;
-pub mod remarks;
 pub mod report;
 pub mod service;
 pub mod tunables;

@@ -19,6 +19,8 @@ pub struct FamilySettings {
     defaults: Families,
     file: PathBuf,
     persistent: Mutex<Persistent>,
+    /// A remark about the file, which cannot be used.
+    ignored: Mutex<Option<String>>,
 }
 
 /// The family of a name.
@@ -53,7 +55,8 @@ impl FamilySettings {
             }
         };
         let (defaults, file) = (section.families(), section.file.clone());
-        (Self { defaults, file, persistent: Mutex::new(persistent) }, remark)
+        let ignored = Mutex::new(remark.clone());
+        (Self { defaults, file, persistent: Mutex::new(persistent), ignored }, remark)
     }
 
     /// The families that are on at the start.
@@ -71,6 +74,11 @@ impl FamilySettings {
     /// The setting of a family that outlives a restart.
     pub fn persistent_of(&self, family: Family) -> Option<bool> {
         self.persistent().of(family)
+    }
+
+    /// A remark, if the file cannot be used, and nothing was written to it since.
+    pub(crate) fn ignored(&self) -> Option<String> {
+        self.ignored.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The file of the settings that outlive a restart.
@@ -91,6 +99,7 @@ impl FamilySettings {
         }
         replace(&self.file, wanted)?;
         *persistent = wanted;
+        *self.ignored.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())
     }
 

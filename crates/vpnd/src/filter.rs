@@ -1,4 +1,4 @@
-//! The filter in words: what it shuts out, and what another one would change.
+//! The filter in words: what another one would change.
 
 mod settings;
 
@@ -7,32 +7,6 @@ pub use settings::{FilterSettings, KeptDefaults};
 use control::protocol::FilterChange;
 use esp::filter::{DefaultAction, Filter, FilterAction, FilterRule};
 use policy::Selector;
-
-/// A warning, if the filter denies packets that no tunnel and no rule covers.
-pub fn warning(filter: &Filter, device: &str) -> Option<String> {
-    let denied: Vec<&str> = [("IPv4", filter.ipv4), ("IPv6", filter.ipv6)]
-        .iter()
-        .filter(|(_, action)| *action == DefaultAction::Deny)
-        .map(|(family, _)| *family)
-        .collect();
-    let options: Vec<String> =
-        denied.iter().map(|family| format!("--{} permit", family.to_lowercase())).collect();
-    (!denied.is_empty()).then(|| {
-        format!(
-            "the filter denies {}: what no tunnel{} covers is dropped, ssh to this host as well; \
-             to undo it: vpnctl filter {}, or stop vpnd; \
-             should vpnd have crashed: nft delete table inet vpn_filter_{}",
-            denied.join(" and "),
-            match filter.rules.len() {
-                0 => String::new(),
-                1 => " and not its 1 rule".to_owned(),
-                n => format!(" and none of its {n} rules"),
-            },
-            options.join(" "),
-            device.replace(|c: char| !c.is_ascii_alphanumeric(), "_"),
-        )
-    })
-}
 
 /// The differences between two filters.
 pub fn changes(before: &Filter, after: &Filter) -> Vec<FilterChange> {
@@ -142,17 +116,5 @@ mod tests {
         let tcp = format!("{discard}protocol = \"tcp\"\nlocal_port = \"1-1023\"\n");
         assert_eq!(marked("", &tcp), [true]);
         assert_eq!(marked(&format!("{SSH}{tcp}"), &format!("{tcp}{SSH}")), [true], "reordered");
-    }
-
-    #[test]
-    fn a_denying_filter_is_warned_of_with_its_undoing() {
-        assert_eq!(warning(&filter(SSH), "vpn0"), None);
-        let text = warning(&filter("[filter]\nipv4 = \"deny\"\nipv6 = \"deny\"\n"), "v.0");
-        let text = text.expect("a warning");
-        for part in
-            ["IPv4 and IPv6", "ssh", "vpnctl filter --ipv4 permit --ipv6 permit", "vpn_filter_v_0"]
-        {
-            assert!(text.contains(part), "{part}: {text}");
-        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat, LogLevel};
 use crate::daemon::{StartupError, logging, memory};
+use crate::preflight;
 use host::policy_file::{self, PolicyFileError};
 use policy::{Bindings, Policy};
 use std::net::IpAddr;
@@ -83,7 +84,10 @@ impl Opened {
     pub fn builder(&self, options: &Options) -> Builder<InProcess> {
         let keeper = Keeper::new(self.config.certificates.clone());
         let certificates = keeper.read();
-        for remark in certificates.errors.iter().chain(&certificates.remarks(&self.policy)) {
+        for error in &certificates.errors {
+            warn!("{error}");
+        }
+        for remark in preflight::in_process(&self.policy, &self.config, &certificates) {
             warn!("{remark}");
         }
         let builder = Gateway::builder(Arc::clone(&self.policy))

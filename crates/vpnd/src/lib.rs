@@ -31,13 +31,13 @@
 //! |---|---|
 //! | Where is a command, and where does a new one go? | `commands/` |
 //! | Where does the daemon answer a command? | the table in `daemon/service.rs`; `daemon/`, one file per subject |
-//! | Where does the daemon start, reload and stop? | `daemon.rs`, `daemon/reload.rs` |
+//! | Where does the daemon start, reload and stop? | `daemon.rs`, `daemon/startup.rs`, `daemon/reload.rs` |
 //! | Who may connect, and what may the daemon do? | `daemon/server.rs`, `daemon/privilege.rs`, `daemon/confinement.rs` |
 //! | Where are the settings of `vpnd.toml`? | `config/` |
 //! | Where are policy and certificates read? | `daemon/source.rs`, `store.rs`, `certificates.rs`; the policy file: `host::policy_file` |
 //! | Where does an answer get its fields? | `view.rs`, `view/` |
 //! | Where is a state explained? | `why/`, `support/`; `src/findings/` of crate `vpn` |
-//! | Who warns of settings that do nothing? | the table in `preflight.rs`; `*_advice.rs`, `kernel_traffic.rs` |
+//! | Where are the remarks about a policy, at every entrance? | the table in `preflight.rs`; `preflight/`, one file per subject; their fields: `remark.rs` |
 //! | Where do events, numbers and keys leave it? | `daemon/`, files of their names; `wireshark.rs` |
 //! | What does `vpnctl` leave to this program? | `commands/vpnctl.rs`, `commands/offline.rs` |
 //! | Where is the gateway without a device of the host? | `in_process.rs`, `proxy.rs`, `exec.rs` |
@@ -55,15 +55,12 @@ pub mod demo;
 pub mod exec;
 pub mod families;
 pub mod filter;
-mod filter_advice;
-mod guard_advice;
 pub mod in_process;
 pub mod install;
 mod kept;
-mod kernel_traffic;
-mod offload_advice;
 mod preflight;
 pub mod proxy;
+mod remark;
 pub mod sa_file;
 pub mod store;
 mod support;

@@ -6,6 +6,7 @@ use control::protocol::{
     Command, GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Refusal, RefusalCode, Reply,
     Stored,
 };
+use host::policy_file::PolicyFile;
 use policy::database::{DatabaseError, Object, PutOptions, Selection};
 use policy::{Bindings, Database, Policy};
 use std::path::Path;
@@ -98,19 +99,31 @@ pub fn without_daemon(
         prepared.warnings.extend(preflight::before_the_start(policy, config));
         Reply::Stored(prepared.describe(directory, dry_run))
     };
+    let runnable = |file: &PolicyFile| {
+        preflight::refuse(file, config)
+            .map_err(|refused| Refusal::new(RefusalCode::BadPolicy, refused.to_string()))
+    };
     let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
     if dry_run {
         let database = Store::look(directory).map_err(unusable)?;
         let prepared = prepare(&database, command, &bindings).ok_or_else(wrong)??;
         let loaded = prepared.database.load(&directory.display().to_string());
-        let policy = loaded.map(|loaded| loaded.policy).unwrap_or_default();
+        let policy = match loaded.map(PolicyFile::from) {
+            Ok(file) => {
+                runnable(&file)?;
+                file.policy
+            }
+            Err(_) => Policy::default(),
+        };
         return Ok(described(prepared, &policy));
     }
     let mut store = Store::open(directory).map_err(unusable)?;
     let prepared = prepare(store.database(), command, &bindings).ok_or_else(wrong)??;
     let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
+    let file = PolicyFile::from(loaded);
+    runnable(&file)?;
     store.commit(checked).map_err(unusable)?;
-    Ok(described(prepared, &loaded.policy))
+    Ok(described(prepared, &file.policy))
 }
 
 impl Prepared {

@@ -9,6 +9,7 @@ mod filter;
 mod finding;
 mod manual;
 mod offload;
+mod remark;
 mod tunnel;
 mod workers;
 
@@ -18,6 +19,7 @@ pub use filter::{default_action, filter};
 pub use finding::findings;
 pub use manual::manual_sa;
 pub use offload::{offload, placed};
+pub(crate) use remark::remark;
 pub use tunnel::{activation, change, failure, tunnel};
 pub use workers::{workers, workers_change};
 

@@ -24,9 +24,13 @@ pub struct Overview {
     pub tunnels: Fleet,
     /// Phase 2 tunnels.
     pub children: Fleet,
-    /// The reasons why tunnels cannot come up, in words: missing addresses and routes, and certificates.
+    /// The reasons why tunnels cannot come up, in words: missing addresses and routes, certificates, and address
+    /// families that are off. These are the remarks of the severity `warning`.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// All remarks about the policy, the configuration and this host.
+    #[serde(default)]
+    pub remarks: Vec<RemarkInfo>,
     /// The planes, which protect packets.
     pub planes: Vec<PlaneInfo>,
     /// The locations of the kernel plane's SAs, in words; `null`: it has none.
@@ -61,6 +65,22 @@ pub struct Overview {
     pub esp_discarded: u64,
     /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
     pub keys_exported_to: Option<String>,
+}
+
+/// A remark about the policy, the configuration or this host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemarkInfo {
+    /// A stable name, such as `certificates`.
+    pub kind: String,
+    /// `warning`: tunnels cannot come up, or soon will not. `note`: something is less safe or slower than it could be, or
+    /// has no effect.
+    pub severity: String,
+    /// The tunnels that it is about; none: it is about the daemon.
+    pub tunnels: Vec<String>,
+    /// For people.
+    pub message: String,
+    /// What to do about it; `null`: the message says it.
+    pub help: Option<String>,
 }
 
 /// The guard.

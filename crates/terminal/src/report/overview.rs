@@ -5,7 +5,7 @@ use super::why::wrapped;
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{
     ConfinementInfo, Count, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, OneWayTraceInfo,
-    Overview, TraceInfo, Unrouted,
+    Overview, RemarkInfo, TraceInfo, Unrouted,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -29,6 +29,9 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
     );
     for warning in &daemon.warnings {
         fields.add("", colour.bad(&plain(warning)));
+    }
+    for note in notes(daemon) {
+        fields.add("", colour.notice(&plain(&note)));
     }
     for plane in &daemon.planes {
         let mut text = plain(&plane.kind).into_owned();
@@ -87,6 +90,16 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
         text.push_str(&self::filter(filter, colour));
     }
     text
+}
+
+/// The remarks that are in no other field of the overview.
+fn notes(daemon: &Overview) -> impl Iterator<Item = String> {
+    let told = daemon.warnings.iter().chain(&daemon.offload_advice);
+    let text = |remark: &RemarkInfo| match &remark.help {
+        Some(help) => format!("{}; {help}", remark.message),
+        None => remark.message.clone(),
+    };
+    daemon.remarks.iter().map(text).filter(move |text| !told.clone().any(|told| told == text))
 }
 
 fn guard(guard: &GuardInfo) -> String {

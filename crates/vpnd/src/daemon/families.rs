@@ -8,7 +8,6 @@ use esp::families::Family;
 use ike::failure::FailureKind;
 use ike::failure::facts::Facts;
 use ike::status::IkeStatus;
-use terminal::report::families::remark;
 use tracing::info;
 
 /// Packets that were dropped because a family is off.
@@ -60,12 +59,6 @@ impl Daemon {
             })?;
         }
         self.families().await
-    }
-
-    /// Warnings for the operator about families that are off.
-    pub(super) async fn family_warnings(&self) -> Result<Vec<String>, Refusal> {
-        let families = self.families().await?.families;
-        Ok(families.iter().filter_map(remark).collect())
     }
 }
 

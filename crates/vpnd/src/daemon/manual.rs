@@ -3,11 +3,12 @@
 use super::Daemon;
 use super::refusal::refusal;
 use crate::config::Sa;
+use crate::preflight;
 use crate::sa_file::tables;
 use crate::view;
 use control::protocol::{KeyedText, ManualSaInfo, Refusal, RefusalCode, SaList, SaName, SaRemoved};
 use std::path::Path;
-use vpn::manual::{ManualSa, ManualSas, Removed};
+use vpn::manual::{ManualSa, Removed};
 
 impl Daemon {
     pub(super) async fn manual_sas(&self) -> Result<Vec<ManualSaInfo>, Refusal> {
@@ -29,7 +30,7 @@ impl Daemon {
         let offload = tables.iter().filter_map(offload).collect();
         let sas: Vec<ManualSa> =
             tables.iter().map(|sa| sa.manual(config.esp.replay_window)).collect();
-        let warnings = warnings(sas.iter(), "were added by hand");
+        let warnings = preflight::manual::judge(sas.iter(), "were added by hand");
         let names: Vec<SaName> = sas.iter().map(name_of).collect();
         self.gateway().manual().add(sas, offload).await.map_err(refusal)?;
         for warning in warnings {
@@ -57,32 +58,4 @@ impl Daemon {
 fn name_of(sa: &ManualSa) -> SaName {
     let (name, direction) = (sa.name.clone(), sa.direction.name().to_owned());
     SaName { name, direction, spi: sa.spi.to_string() }
-}
-
-/// The warnings about them at the start.
-pub(super) fn at_start(manual: &ManualSas) -> Vec<String> {
-    warnings(manual.iter(), "are keyed by hand in vpnd.toml")
-}
-
-fn warnings<'a>(
-    manual: impl ExactSizeIterator<Item = &'a ManualSa> + Clone,
-    what: &str,
-) -> Vec<String> {
-    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.direction.name());
-    let mut warnings = Vec::new();
-    let count = manual.len();
-    if count > 0 {
-        warnings.push(format!(
-            "{count} SAs {what}: their keys never change, and whoever learns one reads everything that was ever sent with it; \
-             where both sides can, let IKE make the keys (RFC 8221 §3)"
-        ));
-    }
-    let shared: Vec<_> = manual.filter(|sa| sa.shared_key).map(called).collect();
-    if !shared.is_empty() {
-        warnings.push(format!(
-            "INSECURE: manual SAs {} may share a key, and with it nonces: what they encrypt can be read, and packets forged",
-            shared.join(", ")
-        ));
-    }
-    warnings
 }

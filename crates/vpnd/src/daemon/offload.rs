@@ -2,7 +2,6 @@
 
 use super::Daemon;
 use super::refusal::refusal;
-use crate::offload_advice;
 use crate::view;
 use control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
 use host::Devices;
@@ -12,15 +11,6 @@ use xfrm::placement::Placed;
 use zeroize::Zeroizing;
 
 impl Daemon {
-    /// Changes of the policy in force with which network cards could offload more.
-    pub(super) fn offload_advice(&self) -> Vec<String> {
-        offload_advice::of(
-            &self.current(),
-            &self.started_with.config.planes(),
-            &offload_advice::drivers(),
-        )
-    }
-
     pub(super) fn offload(&self) -> OffloadInfo {
         view::offload(&self.gateway().offload().report())
     }

@@ -5,8 +5,9 @@ use super::refusal::refusal;
 use crate::config::Config;
 use crate::counters::{UNSERVED, explanation};
 use crate::filter::KeptDefaults;
-use crate::view;
-use crate::{filter, trace};
+use crate::preflight;
+use crate::remark::{Remark, Severity};
+use crate::{filter, trace, view};
 use control::protocol::DefaultAction;
 use control::protocol::{
     Fallback, FilterChange, FilterInfo, Fleet, GuardInfo, Overview, PlaneInfo, Refusal,
@@ -30,6 +31,12 @@ impl Daemon {
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().status().await.map_err(refusal)?;
         let config = &self.started_with.config;
+        let in_force = filter.as_ref().map(|status| Arc::clone(&status.filter)).unwrap_or_default();
+        let remarks = self.remarks(&in_force).await?;
+        let texts = |counts: &dyn Fn(&Remark) -> bool| {
+            let counted = remarks.iter().filter(|remark| counts(remark));
+            counted.map(ToString::to_string).collect::<Vec<String>>()
+        };
         let (found, offload) = (self.gateway().offload().planes(), self.offload());
         Ok(Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -46,7 +53,7 @@ impl Daemon {
                 defined: children().count(),
                 up: children().filter(|child| child.is_up()).count(),
             },
-            warnings: self.warnings().await?,
+            warnings: texts(&|remark| remark.severity == Severity::Warning),
             planes: planes(&found, &config.esp.device),
             fallbacks: found
                 .fallbacks
@@ -58,7 +65,8 @@ impl Daemon {
                 .into_values()
                 .map(|u| Unrouted { tunnel: u.tunnel, network: u.network, command: u.command })
                 .collect(),
-            offload_advice: self.offload_advice(),
+            offload_advice: texts(&|remark| remark.kind == preflight::OFFLOAD),
+            remarks: remarks.iter().map(view::remark).collect(),
             not_offloaded: terminal::report::not_offloaded(&offload),
             offload: Some(offload)
                 .filter(|info| !info.sas.is_empty())
@@ -154,7 +162,7 @@ impl Daemon {
             rules: before.rules.clone(),
         };
         if *before != after {
-            self.set_filter(Arc::new(after)).await?;
+            self.change_filter(Arc::new(after)).await?;
         }
         if persist && undo_after.is_none() {
             self.persist_defaults(kept)?;
@@ -183,7 +191,7 @@ impl Daemon {
         let Filter { ipv4, ipv6, .. } = configured.filter.filter();
         let after = Filter { ipv4, ipv6, rules: before.rules.clone() };
         if *before != after {
-            self.set_filter(Arc::new(after)).await?;
+            self.change_filter(Arc::new(after)).await?;
         }
         self.described_filter().await
     }
@@ -224,6 +232,7 @@ impl Daemon {
         if *status.filter != after {
             self.set_filter(Arc::new(after)).await?;
         }
+        self.keep_filter_section(config.filter);
         Ok((changes, remark))
     }
 
@@ -243,7 +252,17 @@ impl Daemon {
         Some(format!("{}: {text}", file.display()))
     }
 
-    pub(super) async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), Refusal> {
+    /// Puts a filter in force that no reload has brought, whose remarks would say what it denies.
+    pub(super) async fn change_filter(&self, filter: Arc<Filter>) -> Result<(), Refusal> {
+        self.set_filter(Arc::clone(&filter)).await?;
+        let device = &self.started_with.config.esp.device;
+        if let Some(told) = preflight::filter::denial(&filter, device) {
+            warn!("{told}");
+        }
+        Ok(())
+    }
+
+    async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), Refusal> {
         self.gateway().filter().replace(Arc::clone(&filter)).await.map_err(refusal)?;
         info!(
             rules = filter.rules.len(),
@@ -251,9 +270,6 @@ impl Daemon {
             ipv6 = filter.ipv6.name(),
             "filter replaced"
         );
-        if let Some(warning) = filter::warning(&filter, &self.started_with.config.esp.device) {
-            warn!("{warning}");
-        }
         Ok(())
     }
 }

@@ -2,11 +2,11 @@
 
 use super::Daemon;
 use super::refusal::{refusal, usable};
+use super::remarks::lacking;
 use super::service_manager::tell;
 use crate::certificates::Certificates;
-use crate::config::Config;
-use crate::preflight::{self, Surroundings};
-use crate::{kernel_traffic, view};
+use crate::config::{Config, FilterSection};
+use crate::{preflight, view};
 use control::protocol::{Refusal, RefusalCode, Reloaded};
 use esp::filter::Filter;
 use host::policy_file::PolicyFile;
@@ -65,10 +65,13 @@ impl Daemon {
         let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         let config = config
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
-        kernel_traffic::check(&file, &self.started_with.config)
+        preflight::refuse(&file, &self.started_with.config)
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         usable(&certificates)?;
-        let wanted = config.as_ref().map(|c| Arc::new(self.filter_settings.filter(&c.filter)));
+        let filter_of = |config: &Config| {
+            (Arc::new(self.filter_settings.filter(&config.filter)), config.filter.clone())
+        };
+        let wanted = config.as_ref().map(filter_of);
         // First, since it alone may be refused.
         let (filter, remark) = self.reconfigure(config, dry_run, undo_after).await?;
         let mut reloaded = self.put_in_force(file, certificates, wanted, dry_run).await?;
@@ -78,33 +81,30 @@ impl Daemon {
     }
 
     /// Gives the gateway another policy with what it is to trust, unless `dry_run`. `filter`: the one that will be in
-    /// force with it, if that changes.
+    /// force with it, and its section of the configuration, if they change.
     pub(super) async fn put_in_force(
         &self,
         file: PolicyFile,
         certificates: Certificates,
-        filter: Option<Arc<Filter>>,
+        filter: Option<(Arc<Filter>, FilterSection)>,
         dry_run: bool,
     ) -> Result<Reloaded, Refusal> {
-        let filter = match filter {
-            Some(filter) => filter,
+        let (filter, section) = match filter {
+            Some(wanted) => wanted,
             None => {
                 let status = self.gateway.filter().status().await.map_err(refusal)?;
-                status.map(|status| status.filter).unwrap_or_default()
+                let filter = status.map(|status| status.filter).unwrap_or_default();
+                (filter, self.filter_section())
             }
         };
-        let with = Surroundings {
-            config: &self.started_with.config,
-            filter: &filter,
-            providers: self.crypto.facility(),
-            certificates: Some(&certificates),
-        };
+        let families = self.gateway.tunnels().families().await.map_err(refusal)?;
+        let with = self.surroundings((&*filter, &section), families, &certificates);
         let mut warnings = file.warnings;
-        warnings.extend(preflight::remarks(&file.policy, &with));
+        warnings.extend(preflight::texts(preflight::preflight(&file.policy, &with)));
         let policy = Arc::new(file.policy);
         let changes = self.current().changes(&policy).into_iter().map(view::change).collect();
         let (tunnels, filter) = (policy.tunnels.len(), Vec::new());
-        let reloaded = Reloaded { tunnels, warnings, dry_run, changes, filter };
+        let mut reloaded = Reloaded { tunnels, warnings, dry_run, changes, filter };
         if dry_run {
             return Ok(reloaded);
         }
@@ -112,6 +112,8 @@ impl Daemon {
         self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
         self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
         self.keep_in_force(Arc::clone(&policy), file.definitions);
+        let lacking = lacking(&self.gateway, &policy).await;
+        reloaded.warnings.extend(preflight::texts(preflight::of_gateway(&lacking)));
         if policy.tunnels.is_empty() {
             self.numbers.restart();
         }

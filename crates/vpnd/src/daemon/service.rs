@@ -6,7 +6,7 @@ use super::server::Service;
 use super::undo::Pending;
 use super::{LevelControl, Source};
 use crate::certificates::Keeper;
-use crate::config::{Config, Found, OnStop};
+use crate::config::{Config, FilterSection, Found, OnStop};
 use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
 use crate::filter::FilterSettings;
@@ -32,6 +32,8 @@ pub struct Daemon {
     pub(super) crypto: Tunables,
     pub(super) families: FamilySettings,
     pub(super) filter_settings: FilterSettings,
+    /// The section `[filter]` that the last reload has put in force; `None`: that of the start.
+    reloaded_filter: std::sync::Mutex<Option<FilterSection>>,
     pub(super) keys_exported_to: Option<PathBuf>,
     pub(super) confinement: Option<ConfinementInfo>,
     /// The configuration that the daemon was started with, and its file.
@@ -64,6 +66,7 @@ impl Daemon {
             crypto: Tunables::default(),
             families: FamilySettings::default(),
             filter_settings: FilterSettings::default(),
+            reloaded_filter: std::sync::Mutex::default(),
             keys_exported_to: None,
             confinement: None,
             started_with: Found::default(),
@@ -153,6 +156,17 @@ impl Daemon {
 
     pub(super) fn keep_in_force(&self, policy: Arc<Policy>, definitions: Definitions) {
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, definitions);
+    }
+
+    /// Notes the section `[filter]` that a reload has put in force.
+    pub(super) fn keep_filter_section(&self, section: FilterSection) {
+        *self.reloaded_filter.lock().unwrap_or_else(PoisonError::into_inner) = Some(section);
+    }
+
+    /// The section `[filter]` in force.
+    pub(super) fn filter_section(&self) -> FilterSection {
+        let reloaded = self.reloaded_filter.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        reloaded.unwrap_or_else(|| self.started_with.config.filter.clone())
     }
 
     pub(super) fn current(&self) -> Arc<Policy> {

@@ -1,7 +1,7 @@
 //! The source of the daemon's policy.
 
 use crate::config::Config;
-use crate::kernel_traffic::NotInKernel;
+use crate::preflight::Refused;
 use host::policy_file::{self, PolicyFile, PolicyFileError};
 use policy::Bindings;
 use std::fmt;
@@ -18,9 +18,9 @@ pub enum SourceError {
     /// The policy store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The kernel is to serve tunnels whose traffic its policies cannot express.
+    /// The policy and the configuration do not go together.
     #[error(transparent)]
-    NotInKernel(#[from] NotInKernel),
+    Refused(#[from] Refused),
 }
 
 /// The source from which the daemon reads its policy at the start and at each reload.

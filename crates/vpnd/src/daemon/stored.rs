@@ -3,7 +3,7 @@
 use super::refusal::usable;
 use super::source::lock;
 use super::{Daemon, Source};
-use crate::kernel_traffic;
+use crate::preflight;
 use crate::store::{get, prepare, unusable};
 use control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, Refusal, RefusalCode, Stored};
 use host::policy_file::{self, PolicyFile};
@@ -54,7 +54,7 @@ impl Daemon {
             usable(&certificates)?;
             let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
             let file = PolicyFile::from(loaded);
-            kernel_traffic::check(&file, &config)
+            preflight::refuse(&file, &config)
                 .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
             if !dry_run {
                 store.commit(checked).map_err(unusable)?;

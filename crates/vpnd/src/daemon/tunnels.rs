@@ -6,8 +6,6 @@ use crate::view;
 use crate::why::explain;
 use control::protocol::{Activation, Explanation, Refusal, Tunnel};
 use ike::CommandError;
-use ike::failure::Failure;
-use ike::failure::facts::Unsendable;
 use ike::status::IkeStatus;
 use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
@@ -96,14 +94,6 @@ impl Daemon {
         self.known(self.gateway.tunnel(name).start_deactivate().await).await
     }
 
-    /// Everything that keeps tunnels from coming up, as far as it is known before anyone tries.
-    pub(super) async fn warnings(&self) -> Result<Vec<String>, Refusal> {
-        let lacking = self.gateway.tunnels().lacking().await.map_err(refusal)?;
-        let lacking = lacking.into_iter().map(|(tunnel, lack)| cannot_send(&tunnel, lack));
-        let families = self.family_warnings().await?;
-        Ok(families.into_iter().chain(lacking).chain(self.certificates.remarks()).collect())
-    }
-
     pub(super) async fn deactivate(&self, name: &str) -> Result<(), Refusal> {
         self.known(self.gateway.tunnel(name).deactivate().await).await
     }
@@ -148,11 +138,6 @@ fn selection(names: Vec<String>) -> Selection {
         true => Selection::All,
         false => Selection::Named(names),
     }
-}
-
-/// A tunnel that this host cannot set up, for people.
-pub(super) fn cannot_send(tunnel: &str, lack: Unsendable) -> String {
-    format!("tunnel {tunnel} cannot come up: {}", Failure::from(lack))
 }
 
 fn has_child(tunnel: &Tunnel, name: &str) -> bool {

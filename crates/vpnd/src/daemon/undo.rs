@@ -85,7 +85,7 @@ impl Daemon {
             let before = self.pending_filter.due().await;
             let _guard = self.reloading.lock().await;
             let (ipv4, ipv6, rules) = (before.ipv4.name(), before.ipv6.name(), before.rules.len());
-            match self.set_filter(before).await {
+            match self.change_filter(before).await {
                 Ok(()) => warn!(
                     "the change of the filter was not confirmed and is undone: IPv4 {ipv4}, IPv6 {ipv6}, rules: {rules}"
                 ),

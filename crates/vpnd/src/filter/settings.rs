@@ -2,6 +2,7 @@
 
 use crate::config::FilterSection;
 use crate::kept;
+use crate::remark::Told;
 use crate::view;
 use control::protocol::DefaultAction;
 use esp::filter::{self, Filter};
@@ -19,6 +20,8 @@ const HEADER: &str = "\
 pub struct FilterSettings {
     file: PathBuf,
     kept: Mutex<KeptDefaults>,
+    /// A remark about the file, which cannot be used.
+    ignored: Mutex<Option<String>>,
 }
 
 /// The file: the action for packets that no rule and no tunnel covers. `None`: that of `vpnd.toml`.
@@ -51,7 +54,8 @@ impl FilterSettings {
                 (KeptDefaults::default(), Some(remark))
             }
         };
-        (Self { file, kept: Mutex::new(kept) }, remark)
+        let ignored = Mutex::new(remark.clone());
+        (Self { file, kept: Mutex::new(kept), ignored }, remark)
     }
 
     /// The filter of a configuration, with the defaults that outlive a restart.
@@ -75,19 +79,25 @@ impl FilterSettings {
     }
 
     /// A remark for each default that differs from the configuration's.
-    pub fn remarks(&self, section: &FilterSection) -> Vec<String> {
+    pub(crate) fn remarks(&self, section: &FilterSection) -> Vec<Told> {
         let KeptDefaults { ipv4, ipv6 } = self.kept();
         let families = [("IPv4", ipv4, section.ipv4), ("IPv6", ipv6, section.ipv6)];
         let differs = |(family, kept, written): (&str, Option<DefaultAction>, DefaultAction)| {
             let kept = kept.filter(|kept| *kept != written)?;
             let [kept, written] = [kept, written].map(|action| view::default_action(action).name());
-            Some(format!(
-                "[filter]: the default of {family} is {kept}, as {} keeps it, and not {written}; to have that of vpnd.toml \
-                 count again: vpnctl filter --forget",
+            let text = format!(
+                "[filter]: the default of {family} is {kept}, as {} keeps it, and not {written}",
                 self.file.display()
-            ))
+            );
+            let cure = "to have that of vpnd.toml count again: vpnctl filter --forget";
+            Some(Told::of_daemon(text).with_cure(cure))
         };
         families.into_iter().filter_map(differs).collect()
+    }
+
+    /// A remark, if the file cannot be used, and nothing was written to it since.
+    pub(crate) fn ignored(&self) -> Option<String> {
+        self.ignored.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The file.
@@ -126,7 +136,9 @@ impl FilterSettings {
             None => String::new(),
         };
         let lines = [("ipv4", kept.ipv4), ("ipv6", kept.ipv6)].map(line);
-        kept::replace(&self.file, &(HEADER.to_owned() + &lines.concat()))
+        kept::replace(&self.file, &(HEADER.to_owned() + &lines.concat()))?;
+        *self.ignored.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
     }
 
     fn kept(&self) -> KeptDefaults {
@@ -142,7 +154,7 @@ impl FilterSettings {
 impl Default for FilterSettings {
     /// None, and no file.
     fn default() -> Self {
-        Self { file: PathBuf::new(), kept: Mutex::default() }
+        Self { file: PathBuf::new(), kept: Mutex::default(), ignored: Mutex::default() }
     }
 }
 
@@ -178,14 +190,15 @@ mod tests {
         assert_eq!(defaults(&again, &section), [Action::Permit, Action::Deny]);
         let remarks = again.remarks(&section);
         assert_eq!(remarks.len(), 1, "{remarks:?}");
-        assert!(remarks[0].starts_with("[filter]: the default of IPv6 is deny"), "{remarks:?}");
+        let told = remarks[0].to_string();
+        assert!(told.starts_with("[filter]: the default of IPv6 is deny"), "{told}");
 
         let denied = FilterSection { ipv4: DefaultAction::Deny, ..section.clone() };
         assert_eq!(defaults(&again, &denied), [Action::Permit, Action::Deny]);
         again.forget().expect("writable");
         let (without, _) = FilterSettings::read(&section);
         assert_eq!(defaults(&without, &denied), [Action::Deny, Action::Permit]);
-        assert_eq!(without.remarks(&denied), [""; 0]);
+        assert_eq!(without.remarks(&denied), []);
     }
 
     #[test]
@@ -198,6 +211,12 @@ mod tests {
             let (settings, remark) = FilterSettings::read(&section);
             assert_eq!(defaults(&settings, &section), [Action::Permit, Action::Permit]);
             assert!(remark.expect("a remark").contains("are ignored: "));
+            assert!(settings.ignored().is_some());
+            settings.forget().expect("writable");
+            assert!(settings.ignored().is_some(), "nothing was written");
+            let deny = KeptDefaults { ipv4: Some(DefaultAction::Deny), ipv6: None };
+            settings.persist(deny).expect("writable");
+            assert_eq!(settings.ignored(), None);
         }
     }
 }

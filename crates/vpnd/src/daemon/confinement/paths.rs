@@ -1,7 +1,7 @@
 //! The daemon's own files and directories.
 
 use crate::config::Config;
-use crate::daemon::Options;
+use crate::daemon::options::Options;
 use ::metrics::Address;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};

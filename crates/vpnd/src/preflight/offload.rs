@@ -1,7 +1,8 @@
 //! Changes of a policy with which network cards could offload more. The order of the proposals decides which suite is
 //! taken (RFC 7296 §2.7), so that only a change of the policy can prefer a suite that the cards support.
 
-use crate::crypto::remarks::named;
+use super::algorithms::{SuiteRemark, by_remark};
+use crate::remark::Told;
 use ::crypto::Suite;
 use esp::plane::Encapsulation;
 use policy::{ChildTunnel, KeyBits, Policy};
@@ -12,7 +13,7 @@ use xfrm::nic::Device;
 use xfrm::placement::{self, Need, Wanted};
 
 /// The drivers of this host's cards with ESP offload.
-pub fn drivers() -> Vec<String> {
+pub(super) fn drivers() -> Vec<String> {
     let devices = xfrm::nic::devices().unwrap_or_default();
     let offloads = |d: &Device| d.features.iter().any(|f| f.name == "esp-hw-offload");
     devices.into_iter().filter(offloads).filter_map(|device| device.driver).collect()
@@ -20,8 +21,8 @@ pub fn drivers() -> Vec<String> {
 
 /// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it, or none of those
 /// with these drivers.
-pub fn of(policy: &Policy, planes: &PlaneSettings, drivers: &[String]) -> Vec<String> {
-    let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+pub(super) fn judge(policy: &Policy, planes: &PlaneSettings, drivers: &[String]) -> Vec<Told> {
+    let mut remarks: BTreeMap<SuiteRemark, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     let wanted = |child: &&ChildTunnel| {
         planes.choice_of(&child.name) != Choice::Userspace
@@ -32,10 +33,10 @@ pub fn of(policy: &Policy, planes: &PlaneSettings, drivers: &[String]) -> Vec<St
             remarks.entry(remark).or_default().push(&child.name);
         }
     }
-    remarks.into_iter().map(|(remark, tunnels)| format!("{}: {remark}", named(&tunnels))).collect()
+    by_remark(remarks)
 }
 
-fn remark(child: &ChildTunnel, drivers: &[String]) -> Option<String> {
+fn remark(child: &ChildTunnel, drivers: &[String]) -> Option<SuiteRemark> {
     let known = |suite: &Suite| {
         let encapsulation = Encapsulation::Native;
         Need { suite: *suite, encapsulation }.obstacle().is_none()
@@ -56,7 +57,8 @@ fn remark(child: &ChildTunnel, drivers: &[String]) -> Option<String> {
             format!("they do {like}: put it first if the peer has it")
         }
     };
-    Some(format!("no network card {whose}does {first}, so offload is not possible; {cure}"))
+    let text = format!("no network card {whose}does {first}, so offload is not possible");
+    Some(SuiteRemark { text, cure: Some(cure) })
 }
 
 /// The suite of equal strength that cards support.
@@ -80,7 +82,7 @@ mod tests {
         wanted: Wanted,
         drivers: &[&str],
     ) -> Vec<String> {
-        let sample = include_str!("../../../tests/policies/site/left.xml");
+        let sample = include_str!("../../../../tests/policies/site/left.xml");
         let mut policy = policy::xml::read("left.xml", sample).expect("the sample is valid").policy;
         let tunnel = Arc::make_mut(&mut policy.tunnels[0]);
         let proposals = &mut Arc::make_mut(&mut tunnel.children[0]).proposals;
@@ -92,7 +94,8 @@ mod tests {
         let choice_of_card = placement::Choice { wanted, device };
         let offload = OffloadSettings { choice: choice_of_card, ..OffloadSettings::default() };
         let drivers: Vec<String> = drivers.iter().map(ToString::to_string).collect();
-        of(&policy, &PlaneSettings { choice, offload, ..PlaneSettings::default() }, &drivers)
+        let planes = PlaneSettings { choice, offload, ..PlaneSettings::default() };
+        judge(&policy, &planes, &drivers).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Remarks about rules of the filter: those that are never used, and tunnels that a rule leaves nothing.
+//! Remarks about the filter: rules that are never used, tunnels that a rule leaves nothing, and families that it denies.
 
-use esp::filter::{Direction, Filter, FilterRule};
+use crate::remark::Told;
+use esp::filter::{DefaultAction, Direction, Filter, FilterRule};
 use policy::selector::covered;
 use policy::{Policy, Selector};
 
 /// A remark for each rule, and for each phase 2 tunnel, whose traffic an earlier rule covers.
-pub fn of(policy: &Policy, filter: &Filter) -> Vec<String> {
+pub(super) fn order(policy: &Policy, filter: &Filter) -> Vec<Told> {
     let mut remarks = Vec::new();
     for (place, rule) in filter.rules.iter().enumerate() {
         let earlier = filter.rules[..place].iter().position(|earlier| {
@@ -14,9 +15,9 @@ pub fn of(policy: &Policy, filter: &Filter) -> Vec<String> {
         });
         if let Some(by) = earlier {
             let (name, by) = (title(filter, place), title(filter, by));
-            remarks.push(format!(
+            remarks.push(Told::of_daemon(format!(
                 "[filter]: {name} is never used: covered by {by}, which stands before it"
-            ));
+            )));
         }
     }
     for child in policy.tunnels.iter().flat_map(|tunnel| &tunnel.children) {
@@ -24,14 +25,44 @@ pub fn of(policy: &Policy, filter: &Filter) -> Vec<String> {
             rule.direction.includes(Direction::Both) && has(rule, &child.local, &child.remote)
         });
         if let Some(by) = by {
-            remarks.push(format!(
+            let text = format!(
                 "{} is never used: covered by {} of [filter], and its rules come before the tunnels",
                 child.name,
                 title(filter, by)
-            ));
+            );
+            remarks.push(Told::of_tunnels(&[&child.name], text));
         }
     }
     remarks
+}
+
+/// A remark, if the filter denies packets that no tunnel and no rule covers.
+pub(crate) fn denial(filter: &Filter, device: &str) -> Option<Told> {
+    let denied: Vec<&str> = [("IPv4", filter.ipv4), ("IPv6", filter.ipv6)]
+        .iter()
+        .filter(|(_, action)| *action == DefaultAction::Deny)
+        .map(|(family, _)| *family)
+        .collect();
+    if denied.is_empty() {
+        return None;
+    }
+    let rules = match filter.rules.len() {
+        0 => String::new(),
+        1 => " and not its 1 rule".to_owned(),
+        n => format!(" and none of its {n} rules"),
+    };
+    let text = format!(
+        "the filter denies {}: what no tunnel{rules} covers is dropped, ssh to this host as well",
+        denied.join(" and ")
+    );
+    let options: Vec<String> =
+        denied.iter().map(|family| format!("--{} permit", family.to_lowercase())).collect();
+    let cure = format!(
+        "to undo it: vpnctl filter {}, or stop vpnd; should vpnd have crashed: nft delete table inet vpn_filter_{}",
+        options.join(" "),
+        device.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+    );
+    Some(Told::of_daemon(text).with_cure(cure))
 }
 
 fn title(filter: &Filter, place: usize) -> String {
@@ -49,9 +80,10 @@ mod tests {
 
     fn remarks(rules: &str) -> Vec<String> {
         let config: Config = toml::from_str(rules).expect("a configuration");
-        let text = include_str!("../../../tests/policies/site/left.xml");
+        let text = include_str!("../../../../tests/policies/site/left.xml");
         let policy = policy::xml::read("left.xml", text).expect("the sample is valid").policy;
-        of(&policy, &config.filter.filter())
+        let told = order(&policy, &config.filter.filter());
+        told.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -80,5 +112,20 @@ mod tests {
         );
         let in_only = all.replace("remote", "direction = \"in\"\nremote");
         assert_eq!(remarks(&in_only), [""; 0]);
+    }
+
+    #[test]
+    fn a_denying_filter_is_warned_of_with_its_undoing() {
+        let filter = |text: &str| {
+            Config::parse("vpnd.toml".as_ref(), text).expect("a configuration").filter.filter()
+        };
+        assert_eq!(denial(&filter("[[filter.rule]]\naction = \"bypass\"\n"), "vpn0"), None);
+        let told = denial(&filter("[filter]\nipv4 = \"deny\"\nipv6 = \"deny\"\n"), "v.0");
+        let text = told.expect("a remark").to_string();
+        for part in
+            ["IPv4 and IPv6", "ssh", "vpnctl filter --ipv4 permit --ipv6 permit", "vpn_filter_v_0"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
     }
 }

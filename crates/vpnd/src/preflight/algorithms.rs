@@ -1,5 +1,6 @@
 //! Remarks about a policy's algorithms on this machine.
 
+use crate::remark::Told;
 use ::crypto::{CryptoProviders, Function, Suite};
 use policy::{AhIntegrity, ChildTunnel, KeyBits, Policy, Protection};
 use std::collections::BTreeMap;
@@ -9,15 +10,16 @@ const NAMED: usize = 3;
 
 /// A remark for each suite that the policy prefers although this CPU does it without instructions made for it, and for
 /// each that the chosen provider lacks.
-pub fn of(policy: &Policy, facility: &CryptoProviders) -> Vec<String> {
-    let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+pub(super) fn judge(policy: &Policy, facility: &CryptoProviders) -> Vec<Told> {
+    let mut remarks: BTreeMap<SuiteRemark, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     for child in children {
         let suites = || child.proposals.iter().filter_map(|p| Suite::of(p.protection));
         for suite in suites() {
             let wanted = facility.choice().wanted(suite);
             if !wanted.supports(suite) {
-                let remark = format!("the crypto provider {wanted} has no {suite}: aws-lc does it");
+                let text = format!("the crypto provider {wanted} has no {suite}: aws-lc does it");
+                let remark = SuiteRemark { text, cure: None };
                 remarks.entry(remark).or_default().push(&child.name);
             }
         }
@@ -25,11 +27,27 @@ pub fn of(policy: &Policy, facility: &CryptoProviders) -> Vec<String> {
             remarks.entry(remark).or_default().push(&child.name);
         }
     }
-    remarks.into_iter().map(|(remark, tunnels)| format!("{}: {remark}", named(&tunnels))).collect()
+    by_remark(remarks)
+}
+
+/// A remark about a suite, which several tunnels may share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SuiteRemark {
+    pub text: String,
+    pub cure: Option<String>,
+}
+
+/// Each remark once, with the tunnels that share it.
+pub(super) fn by_remark(remarks: BTreeMap<SuiteRemark, Vec<&str>>) -> Vec<Told> {
+    let told = |(SuiteRemark { text, cure }, tunnels): (SuiteRemark, Vec<&str>)| Told {
+        cure,
+        ..Told::of_tunnels(&tunnels, format!("{}: {text}", named(&tunnels)))
+    };
+    remarks.into_iter().map(told).collect()
 }
 
 /// A remark, if the first suite of a tunnel is slow on this machine and a faster one could take its place.
-fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option<String> {
+fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option<SuiteRemark> {
     // The CPU's abilities count here: whether they are to be used is said once, and not for each tunnel.
     let in_software = |suite: Suite| {
         let accelerated = |f: &Function| {
@@ -49,7 +67,8 @@ fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option
         }
         None => return None,
     };
-    Some(format!("{function} is done in software, as this CPU has no instructions for it; {cure}"))
+    let text = format!("{function} is done in software, as this CPU has no instructions for it");
+    Some(SuiteRemark { text, cure: Some(cure) })
 }
 
 /// The suite of equal strength with AES-GCM.
@@ -68,7 +87,7 @@ fn hides(suite: Suite) -> bool {
 }
 
 /// The first tunnels of several.
-pub(crate) fn named(tunnels: &[&str]) -> String {
+fn named(tunnels: &[&str]) -> String {
     let shown = tunnels[..tunnels.len().min(NAMED)].join(", ");
     match tunnels.len().saturating_sub(NAMED) {
         0 => shown,
@@ -104,7 +123,8 @@ mod tests {
                 policy::ChildProposal { protection, ..template.clone() }
             })
             .collect();
-        of(&policy, &CryptoProviders::on(Cpu::with(cpu), choice))
+        let told = judge(&policy, &CryptoProviders::on(Cpu::with(cpu), choice));
+        told.iter().map(ToString::to_string).collect()
     }
 
     fn encryption(

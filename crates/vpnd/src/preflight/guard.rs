@@ -2,12 +2,13 @@
 //! kernel.
 
 use crate::config::Config;
+use crate::remark::Told;
 use policy::Policy;
 use vpn::planes::Choice;
 use xfrm::placement::Wanted;
 
 /// A remark for each phase 2 tunnel that can send in the clear although the guard is in force.
-pub fn of(policy: &Policy, config: &Config) -> Vec<String> {
+pub(super) fn judge(policy: &Policy, config: &Config) -> Vec<Told> {
     let planes = config.planes();
     let unguarded = |name: &str| {
         let tunnel = planes.tunnels.get(name)?;
@@ -29,7 +30,8 @@ pub fn of(policy: &Policy, config: &Config) -> Vec<String> {
             ),
             _ => return None,
         };
-        Some(format!("{name}: the guard does not know this tunnel ({setting}): {loss}; {cure}"))
+        let text = format!("{name}: the guard does not know this tunnel ({setting}): {loss}");
+        Some(Told::of_tunnels(&[name], text).with_cure(cure))
     };
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     children.filter_map(|child| unguarded(&child.name)).collect()
@@ -42,9 +44,9 @@ mod tests {
     fn remarks(tunnel: &str) -> Vec<String> {
         let text = format!("[esp]\ndataplane = \"auto\"\n[tunnel.site_lan]\n{tunnel}");
         let config: Config = toml::from_str(&text).expect("a configuration");
-        let text = include_str!("../../../tests/policies/site/left.xml");
+        let text = include_str!("../../../../tests/policies/site/left.xml");
         let policy = policy::xml::read("left.xml", text).expect("the sample is valid").policy;
-        of(&policy, &config)
+        judge(&policy, &config).iter().map(ToString::to_string).collect()
     }
 
     #[test]

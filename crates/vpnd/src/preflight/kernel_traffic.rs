@@ -1,49 +1,40 @@
 //! Traffic that the kernel's policies cannot express, of tunnels that are to use the kernel's IPsec.
 
 use crate::config::Config;
+use crate::remark::Told;
 use esp::plane::TrafficSelectors;
 use host::policy_file::PolicyFile;
 use vpn::planes::Choice;
 use xfrm::Flow;
 
-/// Tunnels whose traffic the kernel cannot express, one text for all.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NotInKernel(String);
-
-/// Checks that the kernel can express the traffic of each tunnel with `dataplane = "xfrm"`. With `"auto"`, the
-/// userspace plane serves the others.
-///
-/// # Errors
-/// With each tunnel that it cannot express, its place in the file, and a cure.
-pub fn check(file: &PolicyFile, config: &Config) -> Result<(), NotInKernel> {
+/// A remark for each tunnel with `dataplane = "xfrm"` whose traffic the kernel cannot express, with its place in the
+/// file. With `"auto"`, the userspace plane serves these tunnels.
+pub(super) fn judge(file: &PolicyFile, config: &Config) -> Vec<Told> {
     let planes = config.planes();
-    let is_in_kernel = |name: &str| planes.choice_of(name) == Choice::Xfrm;
     let children = file.policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
-    let refused = children.filter(|child| is_in_kernel(&child.name)).filter_map(|child| {
-        let traffic =
-            TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() };
+    let of_kernel = children.filter(|child| planes.choice_of(&child.name) == Choice::Xfrm);
+    let remarks = of_kernel.filter_map(|child| {
+        let traffic = TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() };
         let why = Flow::leaving(&traffic).err()?;
         let place = file.definitions.of(&child.name).first();
         let line = place.map(|place| format!(":{}", place.line)).unwrap_or_default();
-        Some(format!(
-            "{}{line}: error: phase 2 tunnel {}: {why}\n  = help: change the ranges, or set dataplane = \"auto\" or \
-             \"userspace\" for it in vpnd.toml",
-            file.definitions.file(),
-            child.name
-        ))
+        let file = file.definitions.file();
+        let text = format!("{file}{line}: error: phase 2 tunnel {}: {why}", child.name);
+        let cure =
+            "change the ranges, or set dataplane = \"auto\" or \"userspace\" for it in vpnd.toml";
+        Some(Told::of_tunnels(&[&child.name], text).with_cure(cure))
     });
-    let refused: Vec<String> = refused.collect();
-    if refused.is_empty() { Ok(()) } else { Err(NotInKernel(refused.join("\n"))) }
+    remarks.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remark::{Remark, Severity};
 
     #[test]
     fn traffic_that_the_kernel_cannot_express_is_refused_with_its_line() {
-        let sample = include_str!("../../../tests/policies/site/left.xml");
+        let sample = include_str!("../../../../tests/policies/site/left.xml");
         // Thirty prefixes on either side.
         let many = sample
             .replace("\"10.1.0.0\"", "\"10.1.0.1\"")
@@ -54,7 +45,8 @@ mod tests {
         let refused = |text: &str, settings: &str| {
             let config: Config = toml::from_str(settings).expect("a configuration");
             let loaded = policy::xml::read("left.xml", text).expect("the policy itself is valid");
-            check(&loaded.into(), &config).err().map(|error| error.to_string())
+            let told = judge(&loaded.into(), &config).pop()?;
+            Some(Remark::of("kernel_traffic", Severity::Refusal, told).to_string())
         };
         let kernel = "[esp]\ndataplane = \"xfrm\"\n";
         let told = refused(&many, kernel).expect("it takes 900 policies");
