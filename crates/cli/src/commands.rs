@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A new command is a file with its arguments and its [`Run`], and a line in the table of [`Command`]. A question that
-//! the daemon cannot answer yet is a variant of [`control::protocol::Command`] with an arm in `daemon/service.rs`, and
-//! a method of a view of [`vpn::Gateway`] behind it.
+//! the daemon cannot answer yet is a variant of [`control::protocol::Command`] with an arm in
+//! `crates/vpnd/src/daemon/service.rs`, and a method of a view of `vpn::Gateway` behind it.
 
 pub use reference::reference;
 pub use session::{Failure, Run, Session};

@@ -217,7 +217,7 @@ impl ExperimentRun {
     pub fn arguments(&self) -> Vec<OsString> {
         let Self { name, quick, rehearsal, output, raw } = self;
         let set = [(*quick, "--quick"), (*rehearsal, "--rehearsal"), (*raw, "--raw")];
-        let flags = set.into_iter().filter_map(|(is_set, flag)| is_set.then(|| flag.into()));
+        let flags = set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
         let output = output.iter().flat_map(|path| ["--output".into(), path.into()]);
         [name.into()].into_iter().chain(flags).chain(output).collect()
     }
