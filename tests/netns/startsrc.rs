@@ -75,6 +75,8 @@ already active
 5
 The tmd Subsystem has been started
 0513-044 The tmd Subsystem was requested to stop.
+tunnel site cannot come up: the local address is missing: this host does not have 192.0.2.1, the address of this side in \
+         the policy; add it to an interface, or correct IKELocalIdentity
 "
     );
     assert_eq!(told, expected);

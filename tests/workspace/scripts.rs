@@ -222,7 +222,7 @@ fn the_tests_of_each_file_that_differs_are_chosen() {
     }
     for (file, expected) in [
         ("crates/vpnd/src/main.rs", "--bins --test=control --test=texts"),
-        ("crates/cli/src/main.rs", "--bins --test=delegated"),
+        ("crates/cli/src/main.rs", "--bins --test=delegated --test=libraries"),
         ("tests/kernel/guest/init", "--test=scripts"),
         (
             "crates/net/tests/ends/mod.rs",

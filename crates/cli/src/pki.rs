@@ -21,7 +21,8 @@ mod making;
 pub use error::PkiError;
 pub use files::Issued;
 pub use index::{Entry, Index, Moment, State};
-pub use making::{Alternatives, KeyKind, Wanted};
+pub use key::KeyKind;
+pub use making::{Alternatives, Wanted};
 
 use files::Files;
 use host::lock::FileLock;

@@ -1,9 +1,13 @@
 //! The programs beside this one: `vpnd`, which does what needs the daemon's code where no daemon runs, and `vpn-lab`.
 
 use control::client::Client;
+use host::writers::{Changeable, check_code, check_mode};
 use std::env;
+use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +35,9 @@ pub enum ProgramError {
         .0.display()
     )]
     NoLaboratory(PathBuf),
+    /// Others could have put it there.
+    #[error("vpnctl does not run the vpnd beside it: {0}")]
+    Changeable(Changeable),
     /// The system refuses to start it.
     #[error("cannot start {}: {source}", .program.display())]
     Start {
@@ -70,9 +77,23 @@ fn directory() -> Option<PathBuf> {
     env::current_exe().ok()?.parent().map(Path::to_owned)
 }
 
+/// Checks that no other user has made or can change a program beside this one. Whoever owns this program may: they could
+/// change this one, too.
+fn check(program: &Path) -> Result<(), ProgramError> {
+    let Ok(metadata) = fs::metadata(program) else { return Ok(()) };
+    let own = env::current_exe().and_then(fs::metadata).map(|own| own.uid());
+    if own.is_ok_and(|own| own == metadata.uid()) {
+        return check_mode(program, &metadata).map_err(ProgramError::Changeable);
+    }
+    check_code(program).map_err(ProgramError::Changeable)
+}
+
 /// Becomes `vpnd vpnctl`, which carries out what this program was asked for. Returns only if that fails.
 pub fn become_vpnd() -> ProgramError {
     let program = vpnd();
+    if let Err(error) = check(&program) {
+        return error;
+    }
     let mut command = Command::new(&program);
     command.arg(delegated::COMMAND).args(env::args_os().skip(1));
     let error = command.exec();
@@ -82,6 +103,9 @@ pub fn become_vpnd() -> ProgramError {
 /// Becomes `vpn-lab`, for an experiment. Returns only if that fails.
 pub fn become_vpn_lab(experiment: &delegated::ExperimentRun) -> ProgramError {
     let program = program(VPN_LAB);
+    if let Err(error) = check(&program) {
+        return error;
+    }
     let error = Command::new(&program).args(experiment.arguments()).exec();
     ProgramError::new(program, error)
 }
@@ -106,6 +130,7 @@ impl Offline<'_> {
     /// As [`ProgramError`].
     pub fn start(self) -> Result<Client, ProgramError> {
         let program = vpnd();
+        check(&program)?;
         let options = [
             ("--config", self.config),
             ("--directory", self.directory),
@@ -116,7 +141,11 @@ impl Offline<'_> {
         command.arg("offline").stdout(Stdio::null());
         for (option, value) in options {
             if let Some(value) = value {
-                command.arg(option).arg(value);
+                // One word: a value may begin with a dash.
+                let mut argument = OsString::from(option);
+                argument.push("=");
+                argument.push(value);
+                command.arg(argument);
             }
         }
         let started = UnixStream::pair().and_then(|(ours, theirs)| {

@@ -75,8 +75,23 @@ fn a_vpnd_that_ends_without_an_answer_is_told() {
     let output = run(directory.path(), &PUT);
     let error = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "3 would say that no daemon answers: {error}");
-    assert!(error.contains("offline --directory store\n"), "{error}");
+    assert!(error.contains("offline --directory=store\n"), "{error}");
     let told = error.lines().find(|line| line.starts_with("vpnctl: ")).unwrap_or_default();
     assert!(told.contains("/vpnd ended without an answer: "), "{error}");
     assert!(error.ends_with("\n  use the vpnd that came with this program\n"), "{error}");
+}
+
+#[test]
+fn a_vpnd_that_others_could_have_changed_is_not_run() {
+    let directory = alone();
+    let vpnd = directory.path().join("vpnd");
+    fs::write(&vpnd, "#!/bin/sh\necho run\n").expect("writable");
+    fs::set_permissions(&vpnd, Permissions::from_mode(0o757)).expect("ours");
+    for arguments in [&PUT[..], &["policy", "check", "site.xml"]] {
+        let output = run(directory.path(), arguments);
+        let error = String::from_utf8(output.stderr).expect("text");
+        assert_eq!((output.status.code(), output.stdout), (Some(1), Vec::new()), "{error}");
+        assert!(error.starts_with("vpnctl: vpnctl does not run the vpnd beside it: "), "{error}");
+        assert!(error.contains("chmod"), "it has a cure: {error}");
+    }
 }

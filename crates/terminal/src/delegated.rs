@@ -218,7 +218,12 @@ impl ExperimentRun {
         let Self { name, quick, rehearsal, output, raw } = self;
         let set = [(*quick, "--quick"), (*rehearsal, "--rehearsal"), (*raw, "--raw")];
         let flags = set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag.into());
-        let output = output.iter().flat_map(|path| ["--output".into(), path.into()]);
+        // One word: a value may begin with a dash.
+        let output = output.iter().map(|path| {
+            let mut argument = OsString::from("--output=");
+            argument.push(path);
+            argument
+        });
         [name.into()].into_iter().chain(flags).chain(output).collect()
     }
 }

@@ -15,7 +15,7 @@
 //! use terminal::report::{Colour, Table};
 //!
 //! let mut table = Table::new(["TUNNEL", "STATE"]);
-//! table.row(["site", "established"]);
+//! table.row(["site".to_owned(), "established".to_owned()]);
 //! assert_eq!(table.render(Colour(false)), "TUNNEL  STATE\nsite    established\n");
 //! ```
 //!

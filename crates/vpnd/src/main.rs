@@ -1,4 +1,4 @@
-//! The IKEv2 and ESP gateway daemon. Each command is a file in `vpnd/`.
+//! The IKEv2 and ESP gateway daemon. Each command is a file in `commands/`.
 #![forbid(unsafe_code)]
 
 use clap::{CommandFactory, Parser};

@@ -99,18 +99,25 @@ pub fn without_daemon(
         prepared.warnings.extend(preflight::before_the_start(policy, config));
         Reply::Stored(prepared.describe(directory, dry_run))
     };
-    let runnable = |file: &PolicyFile| {
-        preflight::refuse(file, config)
-            .map_err(|refused| Refusal::new(RefusalCode::BadPolicy, refused.to_string()))
+    let name = directory.display().to_string();
+    // What was refused before is only told: otherwise no single change could repair it.
+    let refused = |before: &Database, file: &PolicyFile| match preflight::refuse(file, config) {
+        Ok(()) => Ok(None),
+        Err(refused) => {
+            let before = before.load(&name).map(PolicyFile::from);
+            match before.is_ok_and(|before| preflight::refuse(&before, config).is_err()) {
+                true => Ok(Some(refused.to_string())),
+                false => Err(Refusal::new(RefusalCode::BadPolicy, refused.to_string())),
+            }
+        }
     };
     let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
     if dry_run {
         let database = Store::look(directory).map_err(unusable)?;
-        let prepared = prepare(&database, command, &bindings).ok_or_else(wrong)??;
-        let loaded = prepared.database.load(&directory.display().to_string());
-        let policy = match loaded.map(PolicyFile::from) {
+        let mut prepared = prepare(&database, command, &bindings).ok_or_else(wrong)??;
+        let policy = match prepared.database.load(&name).map(PolicyFile::from) {
             Ok(file) => {
-                runnable(&file)?;
+                prepared.warnings.extend(refused(&database, &file)?);
                 file.policy
             }
             Err(_) => Policy::default(),
@@ -118,10 +125,10 @@ pub fn without_daemon(
         return Ok(described(prepared, &policy));
     }
     let mut store = Store::open(directory).map_err(unusable)?;
-    let prepared = prepare(store.database(), command, &bindings).ok_or_else(wrong)??;
+    let mut prepared = prepare(store.database(), command, &bindings).ok_or_else(wrong)??;
     let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
     let file = PolicyFile::from(loaded);
-    runnable(&file)?;
+    prepared.warnings.extend(refused(store.database(), &file)?);
     store.commit(checked).map_err(unusable)?;
     Ok(described(prepared, &file.policy))
 }

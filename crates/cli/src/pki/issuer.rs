@@ -2,7 +2,7 @@
 //!
 //! rcgen has this with a feature that compiles only together with its feature `crypto`.
 
-use super::key::Key;
+use super::key::{Key, first};
 use rcgen::string::BmpString;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, DnValue, Error, Issuer, KeyIdMethod,
@@ -17,7 +17,7 @@ use x509_cert::name::Name;
 /// Reads the text of the certificate's file.
 pub(super) fn read(text: &str, key: Key) -> Result<Issuer<'static, Key>, Error> {
     let unreadable = |_| Error::CouldNotParseCertificate;
-    let (_, document) = Document::from_pem(text).map_err(unreadable)?;
+    let (_, document) = Document::from_pem(first(text)).map_err(unreadable)?;
     let certificate = Certificate::from_der(document.as_bytes()).map_err(unreadable)?;
     let certificate = certificate.tbs_certificate();
     let mut params = CertificateParams::default();

@@ -3,7 +3,7 @@
 //! The algorithms are RustCrypto's: `vpnctl` has no AWS-LC, and needs no C compiler. They take the place of those that
 //! rcgen has with its feature `crypto`.
 
-use super::making::KeyKind;
+use clap::ValueEnum;
 use ed25519_dalek::Signer;
 use ed25519_dalek::pkcs8::KeypairBytes;
 use getrandom::SysRng;
@@ -22,6 +22,22 @@ const RSA_BITS: RangeInclusive<u32> = 2048..=8192;
 
 /// Octets of a key identifier (RFC 7093 §2).
 const IDENTIFIER_LEN: usize = 20;
+
+/// Kinds of keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum KeyKind {
+    /// ECDSA with P-256
+    #[default]
+    Ecdsa256,
+    /// ECDSA with P-384
+    Ecdsa384,
+    /// RSA with 3072 bits, for peers without ECDSA
+    Rsa3072,
+    /// RSA with 4096 bits
+    Rsa4096,
+    /// Ed25519 (RFC 8420), which AIX and some other peers lack
+    Ed25519,
+}
 
 /// A private key, and its public key as a certificate has it.
 pub(super) struct Key {
@@ -80,8 +96,8 @@ impl Key {
 
     /// Reads the text of a file: PKCS#8 of both versions, SEC 1 or PKCS#1.
     pub(super) fn from_pem(text: &str) -> Result<Self, Error> {
-        let (_, document) =
-            SecretDocument::from_pem(text).map_err(|error| Error::PemError(error.to_string()))?;
+        let (_, document) = SecretDocument::from_pem(first(text))
+            .map_err(|error| Error::PemError(error.to_string()))?;
         Self::from_der(document.as_bytes())
     }
 
@@ -123,6 +139,15 @@ impl Key {
         let digest = Sha256::digest(self.subject_public_key_info());
         KeyIdMethod::PreSpecified(digest[..IDENTIFIER_LEN].to_vec())
     }
+}
+
+/// The first block of a file in PEM: others, such as the certificate beside a key, may follow it.
+pub(super) fn first(text: &str) -> &str {
+    let start = text.find("-----BEGIN ").unwrap_or_default();
+    let text = &text[start..];
+    let end = text.find("\n-----END ").map(|end| end + 1);
+    let end = end.and_then(|end| Some(end + text[end..].find('\n')?));
+    end.map_or(text, |end| &text[..end])
 }
 
 impl PublicKeyData for Key {

@@ -3,8 +3,7 @@
 use super::error::PkiError;
 use super::index::Index;
 use super::issuer;
-use super::key::Key;
-use clap::ValueEnum;
+use super::key::{Key, KeyKind};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose, RevokedCertParams, SanType,
@@ -17,22 +16,6 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
-
-/// Kinds of keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum KeyKind {
-    /// ECDSA with P-256
-    #[default]
-    Ecdsa256,
-    /// ECDSA with P-384
-    Ecdsa384,
-    /// RSA with 3072 bits, for peers without ECDSA
-    Rsa3072,
-    /// RSA with 4096 bits
-    Rsa4096,
-    /// Ed25519 (RFC 8420), which AIX and some other peers lack
-    Ed25519,
-}
 
 /// The identities of a certificate, beside its subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

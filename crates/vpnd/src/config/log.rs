@@ -90,7 +90,16 @@ impl std::str::FromStr for LogLevel {
         }
         let directives: Vec<String> = text.split(',').map(of_today).collect();
         let parsed = directives.join(",").parse::<Targets>();
-        let targets = parsed.map_err(|_| BadLevel(text.to_owned()))?;
+        let mut targets = parsed.map_err(|_| BadLevel(text.to_owned()))?;
+        // A target covers all whose names begin with it; `vpn`, the library, is not to cover this program.
+        let names = |target: &str| {
+            let mut named = directives.iter().filter_map(|directive| directive.split_once('='));
+            named.any(|(name, _)| name == target)
+        };
+        if names("vpn") && !names("vpnd") {
+            let level = targets.default_level().unwrap_or(LevelFilter::OFF);
+            targets = targets.with_target("vpnd", level);
+        }
         // The library for tokens also logs what it returns as an error, and that a session has ended.
         let wants_all = targets.default_level() >= Some(LevelFilter::DEBUG);
         let targets = match wants_all || text.contains(TOKENS) {

@@ -3,6 +3,7 @@ use ::crypto::{Provider, Suite};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
+use tracing::Level;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("vpnd.toml"), text).map_err(|error| error.to_string())
@@ -171,6 +172,9 @@ fn levels() {
     let level = |text: &str| text.parse::<LogLevel>().expect("a level");
     assert_eq!(level("info,cli=debug").targets(), level("info,vpnd=debug").targets());
     assert_eq!(level("info,cli=debug").to_string(), "info,cli=debug");
+    let warns = |text: &str| level(text).targets().would_enable("vpnd::daemon", &Level::WARN);
+    assert!(warns("info,vpn=error"), "the library is another part");
+    assert!(!warns("info,vpnd=error") && !warns("info,vpn=debug,vpnd=error"));
     for bad in ["", "loud", "info,", "ike", "ike=", "info,ike=loud", "info ike=debug"] {
         assert!(bad.parse::<LogLevel>().is_err(), "{bad}");
     }

@@ -2,7 +2,8 @@
 
 use control::client::{Client, ClientError};
 use control::protocol::{
-    Command as Ask, DefaultAction, GetPolicy, Outcome, RefusalCode, Reply, Response,
+    Command as Ask, DefaultAction, GetPolicy, Objects, Outcome, PolicyText, PutPolicy, RefusalCode,
+    Reply, Response,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -128,4 +129,46 @@ fn settings_for_the_next_start_are_shown_and_kept() {
     );
     assert_eq!(told.matches("mkfilt: ").count(), 1, "{told}");
     assert!(vpnd.wait().expect("our child").success());
+}
+
+/// Two tunnels whose traffic the kernel cannot express, under a configuration that wants both there.
+#[test]
+fn a_policy_that_is_refused_can_be_repaired_step_by_step() {
+    let many = include_str!("../../../../tests/policies/site/left.xml")
+        .replace("\"10.1.0.0\"", "\"10.1.0.1\"")
+        .replace("\"10.1.0.255\"", "\"10.1.255.254\"")
+        .replace("\"10.2.0.0\"", "\"10.2.0.1\"")
+        .replace("\"10.2.0.255\"", "\"10.2.255.254\"");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = directory.path().join("store").display().to_string();
+    let config = directory.path().join("vpnd.toml").display().to_string();
+    fs::write(&config, "[esp]\ndataplane = \"xfrm\"\n").expect("writable");
+    let ask = |config: &str, command: Ask| {
+        let (mut vpnd, stream) = start(&["--config", config, "--directory", &store]);
+        let outcome = Client::over(stream, "vpnd".into()).ask(command);
+        assert!(vpnd.wait().expect("our child").success());
+        outcome
+    };
+    let put = || {
+        let text = PolicyText(many.clone().into());
+        Ask::PolicyPut(PutPolicy {
+            file: "many.xml".into(),
+            text,
+            force: true,
+            ..PutPolicy::default()
+        })
+    };
+    let refusal = ask(&config, put()).expect_err("it was good before").to_string();
+    assert!(refusal.contains("more than 256"), "{refusal}");
+    assert!(matches!(ask("none", put()), Ok(Reply::Stored(_))));
+    match ask(&config, put()) {
+        Ok(Reply::Stored(stored)) => {
+            let told = stored.warnings.iter().any(|warning| warning.contains("more than 256"));
+            assert!(told, "{:?}", stored.warnings);
+        }
+        other => panic!("{other:?}"),
+    }
+    let name = Some("site_lan".to_owned());
+    let tunnel = Objects { kind: Some("IPSecTunnel".to_owned()), name, id_type: None };
+    assert!(matches!(ask(&config, Ask::PolicyDelete(tunnel)), Ok(Reply::Stored(_))));
 }

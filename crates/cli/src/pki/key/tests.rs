@@ -8,7 +8,7 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256,
     UnparsedPublicKey, VerificationAlgorithm,
 };
-use clap::ValueEnum;
+
 use rcgen::KeyPair;
 use rsa::pkcs1::EncodeRsaPrivateKey;
 use std::fs;
@@ -255,4 +255,16 @@ fn a_key_that_cannot_be_used_is_named_with_its_file() {
         let error = error.to_string();
         assert!(error.starts_with(&format!("{}: {why}", path.display())), "{error}");
     }
+}
+
+#[test]
+fn only_the_first_block_of_a_file_counts() {
+    let key = include_str!("../../../tests/authorities/ecdsa256/ca.key");
+    let certificate = include_str!("../../../tests/authorities/ecdsa256/ca.pem");
+    let alone = Key::from_pem(key).expect("a key");
+    let text = format!("of our authority\n{key}{certificate}");
+    let followed = Key::from_pem(&text).expect("the first block is the key");
+    assert_eq!(alone.der_bytes(), followed.der_bytes());
+    let chain = format!("{certificate}{certificate}");
+    super::super::issuer::read(&chain, alone).expect("the first certificate");
 }
