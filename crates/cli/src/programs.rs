@@ -36,8 +36,13 @@ pub enum ProgramError {
     )]
     NoLaboratory(PathBuf),
     /// Others could have put it there.
-    #[error("vpnctl does not run the vpnd beside it: {0}")]
-    Changeable(Changeable),
+    #[error("vpnctl does not run the {name} beside it: {problem}")]
+    Changeable {
+        /// The name of the program.
+        name: &'static str,
+        /// The users who can change it, and the cure.
+        problem: Changeable,
+    },
     /// The system refuses to start it.
     #[error("cannot start {}: {source}", .program.display())]
     Start {
@@ -62,14 +67,21 @@ impl ProgramError {
 }
 
 /// The `vpnd` beside this program; otherwise the one that the shell would find.
-pub fn vpnd() -> PathBuf {
+///
+/// # Errors
+/// If another user could have put it there.
+pub fn vpnd() -> Result<PathBuf, ProgramError> {
     program(VPND)
 }
 
 /// The program of this name beside this one; otherwise the one that the shell would find.
-fn program(name: &str) -> PathBuf {
+fn program(name: &'static str) -> Result<PathBuf, ProgramError> {
     let beside = directory().map(|directory| directory.join(name));
-    beside.filter(|path| path.exists()).unwrap_or_else(|| name.into())
+    let Some(program) = beside.filter(|path| path.exists()) else { return Ok(name.into()) };
+    match check(&program) {
+        Ok(()) => Ok(program),
+        Err(problem) => Err(ProgramError::Changeable { name, problem }),
+    }
 }
 
 /// The directory of this program's file, also if a link led to it.
@@ -79,35 +91,37 @@ fn directory() -> Option<PathBuf> {
 
 /// Checks that no other user has made or can change a program beside this one. Whoever owns this program may: they could
 /// change this one, too.
-fn check(program: &Path) -> Result<(), ProgramError> {
+fn check(program: &Path) -> Result<(), Changeable> {
     let Ok(metadata) = fs::metadata(program) else { return Ok(()) };
     let own = env::current_exe().and_then(fs::metadata).map(|own| own.uid());
     if own.is_ok_and(|own| own == metadata.uid()) {
-        return check_mode(program, &metadata).map_err(ProgramError::Changeable);
+        return check_mode(program, &metadata);
     }
-    check_code(program).map_err(ProgramError::Changeable)
+    check_code(program)
 }
 
 /// Becomes `vpnd vpnctl`, which carries out what this program was asked for. Returns only if that fails.
 pub fn become_vpnd() -> ProgramError {
-    let program = vpnd();
-    if let Err(error) = check(&program) {
-        return error;
-    }
-    let mut command = Command::new(&program);
-    command.arg(delegated::COMMAND).args(env::args_os().skip(1));
-    let error = command.exec();
-    ProgramError::new(program, error)
+    let arguments = [OsString::from(delegated::COMMAND)].into_iter().chain(env::args_os().skip(1));
+    become_program(VPND, arguments)
 }
 
 /// Becomes `vpn-lab`, for an experiment. Returns only if that fails.
 pub fn become_vpn_lab(experiment: &delegated::ExperimentRun) -> ProgramError {
-    let program = program(VPN_LAB);
-    if let Err(error) = check(&program) {
-        return error;
+    become_program(VPN_LAB, experiment.arguments())
+}
+
+fn become_program(
+    name: &'static str,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> ProgramError {
+    match program(name) {
+        Ok(program) => {
+            let error = Command::new(&program).args(arguments).exec();
+            ProgramError::new(program, error)
+        }
+        Err(error) => error,
     }
-    let error = Command::new(&program).args(experiment.arguments()).exec();
-    ProgramError::new(program, error)
 }
 
 /// The settings of `vpnd offline`.
@@ -129,8 +143,7 @@ impl Offline<'_> {
     /// # Errors
     /// As [`ProgramError`].
     pub fn start(self) -> Result<Client, ProgramError> {
-        let program = vpnd();
-        check(&program)?;
+        let program = vpnd()?;
         let options = [
             ("--config", self.config),
             ("--directory", self.directory),

@@ -95,3 +95,18 @@ fn a_vpnd_that_others_could_have_changed_is_not_run() {
         assert!(error.contains("chmod"), "it has a cure: {error}");
     }
 }
+
+#[test]
+fn a_file_of_the_working_directory_is_not_the_vpnd_of_the_search_path() {
+    let directory = alone();
+    let [here, path] = ["here", "path"].map(|name| directory.path().join(name));
+    for (place, mode) in [(&here, 0o757), (&path, 0o755)] {
+        fs::create_dir(place).expect("writable");
+        fs::write(place.join("vpnd"), "#!/bin/sh\necho run\n").expect("writable");
+        fs::set_permissions(place.join("vpnd"), Permissions::from_mode(mode)).expect("ours");
+    }
+    let mut vpnctl = Command::new(directory.path().join("vpnctl"));
+    vpnctl.args(["crypto", "info"]).current_dir(&here).env("PATH", &path);
+    let output = vpnctl.output().expect("vpnctl is built");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "run\n", "{output:?}");
+}

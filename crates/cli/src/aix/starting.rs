@@ -63,7 +63,7 @@ fn detached() -> Result<String, Trouble> {
     options.read(true).append(true).create(true).mode(0o600);
     let mut log = options.open(LOG).map_err(|error| cannot(&format!("write {LOG}"), error))?;
     let begun = log.seek(SeekFrom::End(0)).unwrap_or(0);
-    let program = programs::vpnd();
+    let program = programs::vpnd()?;
     let mut command = Command::new(&program);
     command.arg("start");
     let stored = match policy_file() {
