@@ -1,4 +1,4 @@
-//! Which side began something.
+//! The side that began an IKE SA, a session or an exchange.
 
 /// The side that began something: an IKE SA (the original initiator of RFC 7296 §2.2), a session, an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ impl Originator {
         self == Self::ThisSide
     }
 
-    /// What belongs to the initiator, then what belongs to the responder.
+    /// Puts the value of the initiator before that of the responder.
     pub fn in_order<T>(self, ours: T, theirs: T) -> (T, T) {
         match self {
             Self::ThisSide => (ours, theirs),

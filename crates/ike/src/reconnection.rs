@@ -22,7 +22,7 @@ pub(crate) struct Losses {
     pub unserved: Vec<String>,
 }
 
-/// What is known of phase 2 tunnels that are not up, by name.
+/// The state of phase 2 tunnels that are not up, by name.
 #[derive(Default)]
 pub(crate) struct Reconnection {
     /// Those that are to be tried again, or were.

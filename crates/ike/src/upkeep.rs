@@ -12,7 +12,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(8);
 /// The shortest time between two looks at the host, which may change many times at once.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What is known of the data plane's parts on the host.
+/// The state of the data plane's parts on the host.
 #[derive(Default)]
 pub(crate) struct Upkeep {
     /// When the data plane looked at its parts last.
@@ -46,7 +46,7 @@ impl Upkeep {
         outcome.is_err().then(|| after(now, pause))
     }
 
-    /// What there is to tell of an attempt.
+    /// The event that tells of an attempt, if there is news.
     pub fn news(&mut self, outcome: Result<Restored, PlaneError>) -> Option<EventKind> {
         let fault = outcome.as_ref().err().map(ToString::to_string);
         let before = std::mem::replace(&mut self.fault, fault);

@@ -1,4 +1,4 @@
-//! What an authority's certificate says of it as an issuer.
+//! Reads name, key identifier and usages of an authority from its certificate.
 //!
 //! rcgen has this with a feature that compiles only together with its feature `crypto`.
 

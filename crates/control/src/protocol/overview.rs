@@ -79,7 +79,7 @@ pub struct RemarkInfo {
     pub tunnels: Vec<String>,
     /// For people.
     pub message: String,
-    /// What to do about it; `null`: the message says it.
+    /// The cure; `null`: the message says it.
     pub help: Option<String>,
 }
 

@@ -186,7 +186,7 @@ impl ChildSa {
     }
 }
 
-/// What becomes of the packets of a Child SA that are still on their way when it goes.
+/// The fate of packets of a Child SA that are still on their way when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LatePackets {
     /// Its inbound half receives for a while.

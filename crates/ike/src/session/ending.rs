@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const SUPERSEDED_FOR: Duration = Duration::from_secs(60);
 
 impl Session {
-    /// What it leaves behind, once it is over.
+    /// The facts that a session leaves behind, once it is over.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }

@@ -1,4 +1,4 @@
-//! What a session leaves behind when it is over.
+//! The facts that a session leaves behind when it is over.
 
 use crate::effect::Lost;
 

@@ -69,7 +69,7 @@ impl Session {
         self.liveness.forget_obstacles();
     }
 
-    /// What keeps messages from the peer, as far as this host or ICMP says.
+    /// The obstacle that keeps messages from the peer, as far as this host or ICMP says.
     pub fn obstacle(&self) -> Option<String> {
         self.liveness.obstacle(self.path.remote)
     }
