@@ -93,29 +93,40 @@ pub fn available() -> bool {
 
 /// Returns `true` if this host has the program, and a kernel that takes its tables.
 pub fn works() -> bool {
-    let table = "table inet vpn_probe {\n}\n";
-    // A refusal may have any cause once.
-    check(table).or_else(|_| check(table)).is_ok()
+    takes(&probe(&[]))
 }
 
 /// Whether rules can tell packets that the kernel's IPsec protects from others. If nothing else works either, it is not
 /// known to be otherwise.
 pub fn knows_ipsec() -> bool {
-    let words = "table inet vpn_probe {\n  chain probe {\n    rt ipsec exists accept\n    meta ipsec exists accept\n  }\n}\n";
-    // A refusal may have any cause once.
-    check(words).or_else(|_| check(words)).is_ok() || !works()
+    takes(&probe(&IPSEC)) || !works()
 }
 
 /// Whether rules can log packets to a [group](Log).
 pub fn knows_log() -> bool {
-    let words = "table inet vpn_probe {\n  chain probe {\n    limit rate 1/second log group 1 snaplen 1 queue-threshold 1\n  }\n}\n";
-    // A refusal may have any cause once.
-    check(words).or_else(|_| check(words)).is_ok()
+    takes(&probe(&LOGGING))
 }
 
-/// Has the program and the kernel look at a script, and change nothing.
-fn check(script: &str) -> io::Result<()> {
-    start(&["-c", "-f", "-"], script).map(drop)
+/// Rules that a kernel without XFRM has no words for.
+const IPSEC: [&str; 2] = ["rt ipsec exists accept", "meta ipsec exists accept"];
+/// A rule that logs.
+const LOGGING: [&str; 1] = ["limit rate 1/second log group 1 snaplen 1 queue-threshold 1"];
+
+/// A table that is never put in force, with a chain of these rules if there are any.
+fn probe(rules: &[&str]) -> String {
+    let rules: String = rules.iter().map(|rule| format!("    {rule}\n")).collect();
+    let chain = match rules.is_empty() {
+        true => String::new(),
+        false => format!("  chain probe {{\n{rules}  }}\n"),
+    };
+    format!("table inet vpn_probe {{\n{chain}}}\n")
+}
+
+/// Whether the program and the kernel would take a script. Nothing is changed.
+fn takes(script: &str) -> bool {
+    let check = || start(&["-c", "-f", "-"], script);
+    // A refusal may have any cause once.
+    check().or_else(|_| check()).is_ok()
 }
 
 /// Carries out a script, all of it or nothing.
@@ -139,11 +150,16 @@ pub fn remove(name: &str) -> io::Result<()> {
     if !available() {
         return Ok(());
     }
-    // Naming the table before deleting it makes the deletion succeed where there is none.
-    match run(&format!("table inet {name}\ndelete table inet {name}\n")) {
+    match run(&removal(name)) {
         Err(error) if is_of_a_kernel_without_tables(&error) => Ok(()),
         outcome => outcome,
     }
+}
+
+/// The script that removes a table, if it is there.
+fn removal(name: &str) -> String {
+    // Naming the table before deleting it makes the deletion succeed where there is none.
+    format!("table inet {name}\ndelete table inet {name}\n")
 }
 
 /// Whether the kernel lacks nftables (EPROTONOSUPPORT), or its family inet (EOPNOTSUPP).
@@ -369,6 +385,7 @@ pub fn program() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::AddressRange;
 
     #[test]
     fn a_program_that_hangs_is_killed() {
@@ -398,6 +415,48 @@ mod tests {
             *end = if *id == process { Some(long_ago) } else { *end };
         }
         assert!(!is_own(process), "another process may have the number");
+    }
+
+    #[test]
+    fn the_scripts_of_probes_and_of_a_removal_are_as_expected() {
+        assert_eq!(probe(&[]), "table inet vpn_probe {\n}\n");
+        let ipsec = "table inet vpn_probe {\n  chain probe {\n    rt ipsec exists accept\n    meta ipsec exists accept\n  }\n}\n";
+        assert_eq!(probe(&IPSEC), ipsec);
+        let log = "table inet vpn_probe {\n  chain probe {\n    limit rate 1/second log group 1 snaplen 1 queue-threshold 1\n  }\n}\n";
+        assert_eq!(probe(&LOGGING), log);
+        assert_eq!(removal("t"), "table inet t\ndelete table inet t\n");
+    }
+
+    #[test]
+    fn the_expressions_of_flows_are_as_expected() {
+        let selector = |start: &str, end: &str, protocol, (first, last)| {
+            let (start, end) = (start.parse().expect("address"), end.parse().expect("address"));
+            Selector {
+                protocol,
+                addresses: AddressRange::new(start, end).expect("range"),
+                ports: PortRange::new(first, last).expect("range"),
+            }
+        };
+        let any = (0, u16::MAX);
+        let from = [
+            selector("192.0.2.1", "192.0.2.1", 6, (22, 22)),
+            selector("10.1.0.0", "10.1.0.9", 0, any),
+            selector("2001:db8::1", "2001:db8::ffff", 58, (128 << 8, (128 << 8) + 255)),
+        ];
+        let to = [
+            selector("198.51.100.0", "198.51.100.2", 0, any),
+            selector("10.2.0.0", "10.2.255.255", 17, (53, 54)),
+            selector("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 0, any),
+        ];
+        let expected = [
+            "ip saddr 192.0.2.1 ip daddr 198.51.100.0-198.51.100.2 meta l4proto 6 th sport 22-22",
+            "ip saddr 10.1.0.0-10.1.0.9 ip daddr 198.51.100.0-198.51.100.2",
+            "ip saddr 10.1.0.0-10.1.0.9 ip daddr 10.2.0.0-10.2.255.255 meta l4proto 17 th dport 53-54",
+            "ip6 saddr 2001:db8::1-2001:db8::ffff ip6 daddr ::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff meta l4proto 58",
+        ];
+        assert_eq!(flows(&from, &to), expected);
+        let rules = expected.map(|flow| format!("add rule inet t c {flow} drop\n")).concat();
+        assert_eq!(verdicts(["t", "c"], (&from, &to), "drop"), rules);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -144,21 +144,15 @@ impl Process {
 
     fn carry_out(&mut self, script: &str, whole: bool) -> io::Result<()> {
         let ended = || io::Error::other("it has ended");
-        let (table, number) = (&self.table, self.number);
+        let table = &self.table;
         // The counter is there once the script has been carried out.
-        let mark = format!("script_{number}");
-        let former = match whole {
-            true => String::new(),
-            false => format!("delete counter inet {table} script_{}\n", self.mark),
-        };
-        let text = format!("{script}{former}add counter inet {table} {mark}\n");
+        let mark = mark(self.number);
+        let text = marked(script, table, (!whole).then_some(self.mark), self.number);
         let file = &*self.script.0;
         file.set_len(0)?;
         file.write_all_at(text.as_bytes(), 0)?;
         let commands = self.commands.as_mut().ok_or_else(ended)?;
-        // The answer to the second command has the mark in any case.
-        let file = file.as_raw_fd();
-        write!(commands, "include \"/proc/self/fd/{file}\"\nlist counter inet {table} {mark}\n")?;
+        commands.write_all(request(file.as_raw_fd(), table, &mark).as_bytes())?;
         commands.flush()?;
         let (shown, asked) = (format!("counter {mark} {{"), format!("list counter inet {table}"));
         let mut complaint = None;
@@ -169,7 +163,7 @@ impl Process {
             }
             let line = line.trim();
             if line == shown {
-                self.mark = number;
+                self.mark = self.number;
                 return Ok(());
             }
             // A complaint about a command repeats it. Some builds of nft also repeat it as they read it, after a
@@ -183,6 +177,25 @@ impl Process {
             }
         }
     }
+}
+
+/// The counter that tells that a script has been carried out.
+fn mark(number: u64) -> String {
+    format!("script_{number}")
+}
+
+/// A script with the commands that put its mark in the place of the former one, if the table has one.
+fn marked(script: &str, table: &str, former: Option<u64>, number: u64) -> String {
+    let former = former.map_or_else(String::new, |number| {
+        format!("delete counter inet {table} {}\n", mark(number))
+    });
+    format!("{script}{former}add counter inet {table} {}\n", mark(number))
+}
+
+/// The commands for the process: the script in a file, and a question about its mark. The answer to the question has
+/// the mark in any case.
+fn request(file: RawFd, table: &str, mark: &str) -> String {
+    format!("include \"/proc/self/fd/{file}\"\nlist counter inet {table} {mark}\n")
 }
 
 impl Owner for Process {
@@ -224,6 +237,20 @@ mod tests {
         let first = number(&Memory::take().expect("the system makes it"));
         // Nobody else takes it meanwhile: no other test of this program starts an owner.
         assert_eq!(number(&Memory::take().expect("it was left")), first);
+    }
+
+    #[test]
+    fn the_commands_for_an_owner_are_as_expected() {
+        let preamble = preamble("t");
+        assert_eq!(preamble, "table inet t {\n  flags owner\n}\ndelete table inet t\n");
+        let whole = marked(&preamble, "t", None, 1);
+        assert_eq!(whole, format!("{preamble}add counter inet t script_1\n"));
+        let change = "add set inet t s { type mark; }\n";
+        let expected =
+            format!("{change}delete counter inet t script_1\nadd counter inet t script_2\n");
+        assert_eq!(marked(change, "t", Some(1), 2), expected);
+        let expected = "include \"/proc/self/fd/7\"\nlist counter inet t script_2\n";
+        assert_eq!(request(7, "t", &mark(2)), expected);
     }
 
     #[test]
