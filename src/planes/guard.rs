@@ -57,42 +57,24 @@
 
 mod hold;
 mod sets;
+mod tables;
 mod writer;
 
 pub(crate) use hold::Hold;
 pub(super) use writer::{OnLoss, Written};
 
-use esp::filter::{Direction, Filter};
+use esp::filter::Filter;
 use esp::plane::{PlaneError, Rule, RuleId};
 use host::nft;
-use sets::{
-    HANDED, LOST, Layer, Member, OWN_BY_DEVICE, PROTECTED, PacketClass, SEEN, SENT_HERE, Script,
-    Sets, TRANSLATED,
-};
+use sets::{Layer, Member, PacketClass, Script, Sets, TRANSLATED};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
+use tables::base;
 use writer::{State, Writer};
-
-/// Priorities of the chains in postrouting: before the translation of source addresses, and after it.
-const BEFORE_NAT: i32 = 90;
-const AFTER_NAT: i32 = 300;
-/// The priority of the held table's chain.
-const AFTER_GUARD: i32 = AFTER_NAT + 1;
 
 /// The group to which the guard logs some of the packets that it drops instead of letting them leave.
 pub(super) const LOG_GROUP: u16 = 4500;
-
-/// The chain for claimed packets between the ports of DHCP: those of other users than root pass only to all servers of a
-/// link.
-const DHCP: &str = "dhcp";
-
-const MULTICAST_V4: &str = "224.0.0.0/4";
-const MULTICAST_V6: &str = "ff00::/8";
-
-/// No user has this number: every socket of a program has another one.
-const NOBODY: u32 = u32::MAX;
 
 /// The process that has the held table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -542,212 +524,6 @@ fn section<'a>(text: &'a str, table: &str) -> Option<&'a str> {
 fn packets(text: &str, counter: &str) -> Option<u64> {
     let (_, rest) = text.split_once(&format!("counter {counter} {{"))?;
     rest.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
-}
-
-/// A table without members: the packets that pass in any case, and the claimed packets that are dropped.
-fn base(
-    name: &str,
-    layer: Layer,
-    surroundings: &Surroundings,
-    filter: &Filter,
-    dropped: &Dropped,
-    logs: bool,
-) -> String {
-    let Surroundings { device, natt_port, kernel, .. } = surroundings;
-    // Another user can have these ports while this daemon does not run: port 4500 on any host, and port 500 where
-    // net.ipv4.ip_unprivileged_port_start is lowered, as in containers. With the kernel's own ESP in UDP, `skuid` is
-    // the user who sent the packet inside.
-    let ike = match kernel {
-        true => format!(
-            "udp sport 500 meta skuid 0 fib saddr type local accept\n    \
-             udp sport {natt_port} fib saddr type local accept"
-        ),
-        false => {
-            format!("udp sport {{ 500, {natt_port} }} meta skuid 0 fib saddr type local accept")
-        }
-    };
-    let [_, handed] = HANDED;
-    let out = PacketClass::Leaving;
-    let (out_claims, out_drop) = (out.claims(), out.unprotected());
-    let own = PacketClass::Own.claims();
-    let bypass_out = bypass(filter, Direction::Out);
-    let log = match logs {
-        true => format!(
-            "    limit rate 1/second burst 5 packets log group {LOG_GROUP} snaplen 128 queue-threshold 1\n"
-        ),
-        false => String::new(),
-    };
-    let (begin, only_guard) = match layer {
-        Layer::Guard => {
-            // Naming the table before deleting it makes the deletion succeed where there is none yet.
-            let former = nft::table("kernel", device);
-            let begin = format!(
-                "table inet {former}\ndelete table inet {former}\ntable inet {name}\ndelete table inet {name}\n\
-                 table inet {name} {{\n"
-            );
-            (begin, only_guard(surroundings, filter, dropped))
-        }
-        Layer::Held => {
-            let begin = nft::preamble(name) + &format!("table inet {name} {{\n  flags owner\n");
-            (begin, String::new())
-        }
-    };
-    let hooks = hooks(layer, surroundings);
-    let leaving = dropped.leaving;
-    // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses
-    // that protected packets need. Of those that have come by no device, this host has sent the ones with its
-    // addresses, and those of its programs: an IPv6 socket keeps its address after this host has lost it. Frames that a
-    // bridge forwards have neither.
-    format!(
-        "{begin}  counter {out_drop} {{ packets {leaving} bytes 0 }}
-  chain {handed} {{
-  }}
-  chain {DHCP} {{
-    meta skuid 0 accept
-    fib daddr type broadcast accept
-    ip6 daddr {MULTICAST_V6} accept
-  }}
-  chain {out_drop} {{
-    meta l4proto {{ 50, 51 }} fib saddr type local accept
-    {ike}
-    ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
-    ip6 daddr {MULTICAST_V6} ip6 hoplimit 1 icmpv6 type {{ 130, 131, 132, 143 }} accept
-    ip daddr {MULTICAST_V4} ip ttl 1 meta l4proto 2 accept
-    meta nfproto ipv4 udp sport . udp dport {{ 68 . 67, 67 . 67, 67 . 68 }} fib saddr type local jump {DHCP}
-    meta nfproto ipv6 udp sport . udp dport {{ 546 . 547, 547 . 547, 547 . 546 }} fib saddr type local jump {DHCP}
-{bypass_out}{log}    counter name {out_drop} drop
-  }}
-  chain {out_claims} {{
-  }}
-  chain {SENT_HERE} {{
-    fib saddr type local goto {out_drop}
-    meta nfproto ipv6 meta skuid != {NOBODY} goto {out_drop}
-  }}
-  chain {own} {{
-  }}
-{only_guard}{hooks}}}
-"
-    )
-}
-
-/// The chains by which the kernel shows a table the packets that leave.
-fn hooks(layer: Layer, surroundings: &Surroundings) -> String {
-    let Surroundings { device, mark, kernel, .. } = surroundings;
-    let out_claims = PacketClass::Leaving.claims();
-    let own = PacketClass::Own.claims();
-    let hook = |chain: &str, priority: i32, protected: &str, handed: &str, rest: &str| {
-        let transformed = match (kernel, layer) {
-            (true, Layer::Guard) => format!("    rt ipsec exists goto {protected}\n"),
-            (true, Layer::Held) => "    rt ipsec exists accept\n".to_owned(),
-            (false, _) => String::new(),
-        };
-        format!(
-            "  chain {chain} {{
-    type filter hook postrouting priority {priority}; policy accept;
-    oifname \"{device}\" accept
-    meta mark {mark:#x} accept
-    oifname \"lo\" accept
-{transformed}    jump {handed}
-{rest}  }}
-"
-        )
-    };
-    // A packet of this host has come by no device, unless a device has made it.
-    let before = format!("    jump {out_claims}\n    iif != 0 goto {OWN_BY_DEVICE}\n");
-    let after = format!("    jump {out_claims}\n    iif 0 goto {own}\n");
-    let [protected_before, protected_after] = PROTECTED;
-    let [handed_before, handed_after] = HANDED;
-    match layer {
-        Layer::Guard => {
-            let after = format!("    {} jump translated\n{after}", has_been_seen());
-            hook("before_translation", BEFORE_NAT, protected_before, handed_before, &before)
-                + &hook("after_translation", AFTER_NAT, protected_after, handed_after, &after)
-        }
-        Layer::Held => hook("after_translation", AFTER_GUARD, "", handed_after, &after),
-    }
-}
-
-/// The part of the guard that the held table does not have: the marks of packets, and packets that arrive.
-fn only_guard(surroundings: &Surroundings, filter: &Filter, dropped: &Dropped) -> String {
-    let Surroundings { device, natt_port, inbound, kernel, .. } = surroundings;
-    let Dropped { arriving, translated, .. } = dropped;
-    let [protected_before, protected_after] = PROTECTED;
-    let [handed, _] = HANDED;
-    let (in_claims, in_drop) =
-        (PacketClass::Arriving.claims(), PacketClass::Arriving.unprotected());
-    let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
-    // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the
-    // packets that it has opened itself.
-    let hook = if *inbound {
-        format!(
-            "  chain prerouting {{
-    type filter hook prerouting priority -350; policy accept;
-    iifname \"{device}\" accept
-    iifname \"lo\" accept
-{opened}    goto {in_claims}
-  }}
-"
-        )
-    } else {
-        String::new()
-    };
-    let bypass_in = bypass(filter, Direction::In);
-    let (seen, clear) = (has_been_seen(), !SEEN);
-    // Claimed packets that pass: as those that leave; and fragments other than the first, which show no ports and never
-    // become a packet if their first one is dropped.
-    format!(
-        "  counter {in_drop} {{ packets {arriving} bytes 0 }}
-  counter {TRANSLATED} {{ packets {translated} bytes 0 }}
-  chain {protected_before} {{
-  }}
-  chain {protected_after} {{
-    {seen} meta mark set meta mark and {clear:#x}
-  }}
-  chain {handed} {{
-  }}
-  chain {OWN_BY_DEVICE} {{
-  }}
-  chain {LOST} {{
-  }}
-  chain translated {{
-    meta mark set meta mark and {clear:#x}
-    jump {LOST}
-    meta mark set meta mark or {SEEN:#x}
-  }}
-  chain {in_drop} {{
-    meta l4proto {{ 50, 51 }} fib daddr type local accept
-    udp dport {{ 500, {natt_port} }} fib daddr type local accept
-    ip frag-off & 0x1fff != 0 accept
-    frag frag-off != 0 accept
-    ip6 hoplimit 255 icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
-{bypass_in}    counter name {in_drop} drop
-  }}
-  chain {in_claims} {{
-  }}
-{hook}"
-    )
-}
-
-/// The expression for packets with the bit of [`SEEN`].
-fn has_been_seen() -> String {
-    format!("meta mark and {SEEN:#x} == {SEEN:#x}")
-}
-
-/// The rules that accept the traffic of the filter's bypass rules.
-fn bypass(filter: &Filter, direction: Direction) -> String {
-    let mut rules = String::new();
-    for rule in filter.bypasses(direction) {
-        let (local, remote) = (&rule.traffic.local, &rule.traffic.remote);
-        let flows = match direction {
-            Direction::In => nft::flows(remote, local),
-            Direction::Out | Direction::Both => nft::flows(local, remote),
-        };
-        for flow in flows {
-            // Writing to a String cannot fail.
-            let _ = writeln!(rules, "    {flow} accept");
-        }
-    }
-    rules
 }
 
 #[cfg(test)]

@@ -30,8 +30,12 @@
 //! assert_eq!(found, ["10.2.0.1/32", "10.2.0.2/31", "10.2.0.4/31", "10.2.0.6/32"]);
 //!
 //! let (from, to) = (vec![Selector::all_of(range(1, 6))], vec![Selector::all_of(range(9, 9))]);
-//! let script = nft::verdicts(["vpn_guard_vpn0", "unprotected"], (&from, &to), "drop");
-//! assert!(script.starts_with("add rule inet vpn_guard_vpn0 unprotected ip saddr 10.2.0.1-10.2.0.6 "));
+//! let mut script = nft::Commands::default();
+//! for flow in nft::flows(&from, &to) {
+//!     script.add_rule(["vpn_guard_vpn0", "unprotected"], &flow.then(nft::Statement::Drop));
+//! }
+//! let rule = "ip saddr 10.2.0.1-10.2.0.6 ip daddr 10.2.0.9 drop";
+//! assert_eq!(&*script, format!("add rule inet vpn_guard_vpn0 unprotected {rule}\n"));
 //! ```
 //!
 //! # Where to change what
@@ -40,7 +44,7 @@
 //! |---|---|
 //! | What is undone at shutdown and after a crash? | `journal.rs` |
 //! | Where are links, routes and rules read and written? | `netlink.rs`, `netlink/`; for other crates `routes.rs` |
-//! | How is nftables told of traffic, owned and watched? | `nft.rs`, `nft/` |
+//! | How are scripts for nftables made, carried out, owned and watched? | `nft.rs`, `nft/` |
 //! | Who notices that an address or a route of the host changes? | `addresses.rs` |
 //! | How does ICMP about a socket's datagrams reach this program? | `error_queue.rs`, `icmp_listener.rs` |
 //! | How do sockets get their ports, and past the kernel's policies? | `bind.rs`, `holder.rs`, `socket_policy.rs` |

@@ -1,21 +1,34 @@
-//! nftables' program, and its language for traffic.
+//! nftables' program, and the scripts that it carries out.
+//!
+//! A script is made of values, so that no other file has to know how nftables writes them: [`Commands`] for [`Table`]s
+//! with [`Chain`]s, whose [`Rule`]s have conditions ([`Match`]) and [`Statement`]s. A [`Key`] says which fields of a
+//! packet are looked up in a set, and an [`Element`] has their values. Names come from this program, and are written as
+//! they are.
 
+mod commands;
 mod listener;
 mod log;
+mod matches;
 mod owner;
+mod rule;
+mod set;
+mod tables;
 mod watch;
 
+pub use commands::Commands;
 pub use log::Log;
-pub use owner::{End, Owner, Process, keep_script, preamble};
+pub use matches::{AddressType, Match, Matches};
+pub use owner::{End, Owner, Process, keep_script};
+pub use rule::{Rule, Statement};
+pub use set::{Element, Field, Key, Value};
+pub use tables::{Chain, Hook, Table};
 pub use watch::Watch;
 
 use policy::{PortRange, Selector};
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -93,33 +106,40 @@ pub fn available() -> bool {
 
 /// Returns `true` if this host has the program, and a kernel that takes its tables.
 pub fn works() -> bool {
-    takes(&probe(&[]))
+    takes(&probe([]))
 }
 
 /// Whether rules can tell packets that the kernel's IPsec protects from others. If nothing else works either, it is not
 /// known to be otherwise.
 pub fn knows_ipsec() -> bool {
-    takes(&probe(&IPSEC)) || !works()
+    takes(&probe(ipsec())) || !works()
 }
 
 /// Whether rules can log packets to a [group](Log).
 pub fn knows_log() -> bool {
-    takes(&probe(&LOGGING))
+    takes(&probe([logging()]))
 }
 
 /// Rules that a kernel without XFRM has no words for.
-const IPSEC: [&str; 2] = ["rt ipsec exists accept", "meta ipsec exists accept"];
-/// A rule that logs.
-const LOGGING: [&str; 1] = ["limit rate 1/second log group 1 snaplen 1 queue-threshold 1"];
+fn ipsec() -> [Rule; 2] {
+    [Match::ToBeProtected, Match::Opened].map(|protection| protection.then(Statement::Accept))
+}
+
+/// A rule that logs packets, some of them.
+fn logging() -> Rule {
+    let log = Statement::Log { group: 1, octets: 1 };
+    Rule::always(Statement::Limit { rate: 1, burst: None }).then(log)
+}
 
 /// A table that is never put in force, with a chain of these rules if there are any.
-fn probe(rules: &[&str]) -> String {
-    let rules: String = rules.iter().map(|rule| format!("    {rule}\n")).collect();
-    let chain = match rules.is_empty() {
-        true => String::new(),
-        false => format!("  chain probe {{\n{rules}  }}\n"),
-    };
-    format!("table inet vpn_probe {{\n{chain}}}\n")
+fn probe<const N: usize>(rules: [Rule; N]) -> Commands {
+    let table = Table::new("vpn_probe");
+    let mut commands = Commands::default();
+    commands.declare(&match rules.is_empty() {
+        true => table,
+        false => table.chain(&Chain::new("probe").rules(rules)),
+    });
+    commands
 }
 
 /// Whether the program and the kernel would take a script. Nothing is changed.
@@ -150,16 +170,12 @@ pub fn remove(name: &str) -> io::Result<()> {
     if !available() {
         return Ok(());
     }
-    match run(&removal(name)) {
+    let mut removal = Commands::default();
+    removal.remove(name);
+    match run(&removal) {
         Err(error) if is_of_a_kernel_without_tables(&error) => Ok(()),
         outcome => outcome,
     }
-}
-
-/// The script that removes a table, if it is there.
-fn removal(name: &str) -> String {
-    // Naming the table before deleting it makes the deletion succeed where there is none.
-    format!("table inet {name}\ndelete table inet {name}\n")
 }
 
 /// Whether the kernel lacks nftables (EPROTONOSUPPORT), or its family inet (EOPNOTSUPP).
@@ -188,8 +204,8 @@ pub fn ruleset() -> io::Result<String> {
     start(&["-j", "-t", "list", "ruleset"], "")
 }
 
-/// Expressions for what goes from any of `from` to any of `to`, one for each pair that can meet.
-pub fn flows(from: &[Selector], to: &[Selector]) -> Vec<String> {
+/// Conditions for what goes from any of `from` to any of `to`: one for each pair that can meet.
+pub fn flows(from: &[Selector], to: &[Selector]) -> Vec<Matches> {
     let family = |s: &Selector| s.addresses.start().is_ipv4();
     let protocols =
         |a: &Selector, b: &Selector| a.protocol == 0 || b.protocol == 0 || a.protocol == b.protocol;
@@ -199,48 +215,23 @@ pub fn flows(from: &[Selector], to: &[Selector]) -> Vec<String> {
     pairs.map(|(from, to)| flow(from, to)).collect()
 }
 
-/// Commands that add rules to the chain of a table, by which what goes from any of `from` to any of `to` has this
-/// verdict.
-pub fn verdicts(
-    [table, chain]: [&str; 2],
-    (from, to): (&[Selector], &[Selector]),
-    verdict: &str,
-) -> String {
-    let flows = flows(from, to).into_iter();
-    flows.map(|flow| format!("add rule inet {table} {chain} {flow} {verdict}\n")).collect()
-}
-
-fn flow(from: &Selector, to: &Selector) -> String {
-    let family = if from.addresses.start().is_ipv4() { "ip" } else { "ip6" };
-    format!(
-        "{family} saddr {} {family} daddr {}{}",
-        addresses(from),
-        addresses(to),
-        upper_layer(from, to)
-    )
-}
-
-fn addresses(selector: &Selector) -> String {
-    let (start, end): (IpAddr, IpAddr) = (selector.addresses.start(), selector.addresses.end());
-    if start == end { start.to_string() } else { format!("{start}-{end}") }
-}
-
-/// Protocol and ports, which for ICMP are type and code.
-fn upper_layer(from: &Selector, to: &Selector) -> String {
+/// Addresses, protocol and ports; types and codes of ICMP are not told.
+fn flow(from: &Selector, to: &Selector) -> Matches {
+    let flow = Match::Source(from.addresses).and(Match::Destination(to.addresses));
     let protocol = from.protocol.max(to.protocol);
     if protocol == 0 {
-        return String::new();
+        return flow;
     }
-    let mut text = format!(" meta l4proto {protocol}");
+    let mut flow = flow.and(Match::Protocol(&[protocol]));
     if matches!(protocol, 6 | 17 | 33 | 132 | 136) {
-        for (name, ports) in [("sport", from.ports), ("dport", to.ports)] {
-            if ports != PortRange::ANY {
-                // Writing to a String cannot fail.
-                let _ = write!(text, " th {name} {}-{}", ports.start(), ports.end());
-            }
+        if from.ports != PortRange::ANY {
+            flow = flow.and(Match::SourcePort(from.ports));
+        }
+        if to.ports != PortRange::ANY {
+            flow = flow.and(Match::DestinationPort(to.ports));
         }
     }
-    text
+    flow
 }
 
 fn start(arguments: &[&str], input: &str) -> io::Result<String> {
@@ -419,12 +410,14 @@ mod tests {
 
     #[test]
     fn the_scripts_of_probes_and_of_a_removal_are_as_expected() {
-        assert_eq!(probe(&[]), "table inet vpn_probe {\n}\n");
+        assert_eq!(&*probe([]), "table inet vpn_probe {\n}\n");
         let ipsec = "table inet vpn_probe {\n  chain probe {\n    rt ipsec exists accept\n    meta ipsec exists accept\n  }\n}\n";
-        assert_eq!(probe(&IPSEC), ipsec);
+        assert_eq!(&*probe(super::ipsec()), ipsec);
         let log = "table inet vpn_probe {\n  chain probe {\n    limit rate 1/second log group 1 snaplen 1 queue-threshold 1\n  }\n}\n";
-        assert_eq!(probe(&LOGGING), log);
-        assert_eq!(removal("t"), "table inet t\ndelete table inet t\n");
+        assert_eq!(&*probe([logging()]), log);
+        let mut removal = Commands::default();
+        removal.remove("t");
+        assert_eq!(&*removal, "table inet t\ndelete table inet t\n");
     }
 
     #[test]
@@ -454,9 +447,14 @@ mod tests {
             "ip saddr 10.1.0.0-10.1.0.9 ip daddr 10.2.0.0-10.2.255.255 meta l4proto 17 th dport 53-54",
             "ip6 saddr 2001:db8::1-2001:db8::ffff ip6 daddr ::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff meta l4proto 58",
         ];
-        assert_eq!(flows(&from, &to), expected);
+        let flows = flows(&from, &to);
+        assert_eq!(flows.iter().map(Matches::to_string).collect::<Vec<_>>(), expected);
+        let mut commands = Commands::default();
+        for flow in flows {
+            commands.add_rule(["t", "c"], &flow.then(Statement::Drop));
+        }
         let rules = expected.map(|flow| format!("add rule inet t c {flow} drop\n")).concat();
-        assert_eq!(verdicts(["t", "c"], (&from, &to), "drop"), rules);
+        assert_eq!(&*commands, rules);
     }
 
     #[test]

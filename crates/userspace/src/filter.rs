@@ -16,11 +16,10 @@ use esp::filter::{
 use esp::plane::{FilterWork, PlaneError};
 use host::journal::{self, Journal};
 use host::netlink::{Exception, Family, Netlink};
-use host::nft;
+use host::nft::{self, Chain, Commands, Hook, Match, Rule, Statement, Table};
 use host::{lacks_family, prefixes};
 use policy::Selector;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
 
@@ -261,96 +260,115 @@ fn counts(host: &Host, filter: &Filter, installed: bool) -> FilterCounts {
 /// Names of the counters of what no rule covers.
 const DENIED: [&str; 2] = ["denied_ipv4", "denied_ipv6"];
 
+/// The chain for packets that pass before any rule is asked.
+const ALWAYS: &str = "always";
+const IKE_PORT: u16 = 500;
+const ESP_AND_AH: [u8; 2] = [50, 51];
+
 fn rule_counter(place: usize) -> String {
     format!("rule_{}", place + 1)
 }
 
 /// The whole table, in place of the former.
-fn script(host: &Host, filter: &Filter, counts: &FilterCounts) -> String {
-    let Host { table, device, mark, natt_port, beside_kernel } = host;
-    // Packets that the kernel has opened, is going to protect, and has protected.
-    let [opened, protected] = match beside_kernel {
-        true => [
-            "    meta ipsec exists accept\n".to_owned(),
-            format!(
-                "    rt ipsec exists accept\n    meta l4proto {{ 50, 51 }} accept\n    udp sport {natt_port} accept\n"
-            ),
-        ],
-        false => Default::default(),
-    };
-    let mut counters = String::new();
+fn script(host: &Host, filter: &Filter, counts: &FilterCounts) -> Commands {
+    let Host { device, mark, natt_port, .. } = host;
+    let accept = |packet: Match<'_>| packet.then(Statement::Accept);
+    let always = || Rule::always(Statement::Jump(ALWAYS));
+    let Verdicts { opened, protected, denied } = Verdicts::of(host, filter);
+    let by_device = [accept(Match::CameBy(device)), accept(Match::LeavesBy(device))];
+    let [came_by_device, leaves_by_device] = by_device.clone();
+    let incoming = Chain::at(Hook::Input, 0, "incoming")
+        .rules([
+            accept(Match::CameBy("lo")),
+            accept(Match::Protocol(&ESP_AND_AH)),
+            accept(Match::UdpTo(&[IKE_PORT, *natt_port])),
+            always(),
+        ])
+        .rules(verdicts(filter, &[Direction::In]))
+        .rules(opened.clone())
+        .rules([came_by_device])
+        .rules(denied.clone());
+    let outgoing = Chain::at(Hook::Output, 0, "outgoing")
+        .rules([accept(Match::LeavesBy("lo")), accept(Match::Mark(*mark)), always()])
+        .rules(verdicts(filter, &[Direction::Out]))
+        .rules(protected.clone())
+        .rules([leaves_by_device])
+        .rules(denied.clone());
+    let passing = Chain::at(Hook::Forward, 0, "passing")
+        .rules([always()])
+        .rules(verdicts(filter, &[Direction::Out, Direction::In]))
+        .rules(opened)
+        .rules(protected)
+        .rules(by_device)
+        .rules(denied);
+    let table = counters(Table::new(&host.table), filter, counts).empty_line();
+    let table = table.chain(&chain_of_always()).chain(&incoming).chain(&outgoing).chain(&passing);
+    let mut commands = Commands::default();
+    commands.replace(&table);
+    commands
+}
+
+/// Adds the counters, which go on from these numbers.
+fn counters(table: Table, filter: &Filter, counts: &FilterCounts) -> Table {
     let names = (0..filter.rules.len()).map(rule_counter).chain(DENIED.map(str::to_owned));
     let tallies = counts.rules.iter().chain([&counts.denied_ipv4, &counts.denied_ipv6]);
-    for (name, Tally { packets, bytes }) in names.zip(tallies) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(counters, "  counter {name} {{ packets {packets} bytes {bytes} }}");
-    }
-    let neighbours = NEIGHBOURS.map(|kind| kind.to_string()).join(", ");
+    names.zip(tallies).fold(table, |table, (name, Tally { packets, bytes })| {
+        table.counter(&name, *packets, *bytes)
+    })
+}
+
+fn chain_of_always() -> Chain {
+    let kinds: Vec<u8> = [PACKET_TOO_BIG].into_iter().chain(NEIGHBOURS).collect();
     let [kind, code] = FRAGMENTATION_NEEDED.to_be_bytes();
-    let (incoming, outgoing) =
-        (verdicts(filter, &[Direction::In]), verdicts(filter, &[Direction::Out]));
-    let passing = verdicts(filter, &[Direction::Out, Direction::In]);
-    let mut denied = String::new();
-    for (family, action, counter) in
-        [("ipv4", filter.ipv4, DENIED[0]), ("ipv6", filter.ipv6, DENIED[1])]
-    {
-        if action == DefaultAction::Deny {
-            let _ = writeln!(denied, "    meta nfproto {family} counter name {counter} drop");
+    let packets = [Match::Icmpv6(&kinds), Match::Icmp(kind, code)];
+    Chain::new(ALWAYS).rules(packets.map(|packet| packet.then(Statement::Accept)))
+}
+
+/// Rules that several chains have.
+struct Verdicts {
+    /// About packets that the kernel has opened.
+    opened: Option<Rule>,
+    /// About packets that the kernel is going to protect, and has protected.
+    protected: Vec<Rule>,
+    /// About packets that no rule of the filter covers.
+    denied: Vec<Rule>,
+}
+
+impl Verdicts {
+    fn of(host: &Host, filter: &Filter) -> Self {
+        let by_kernel =
+            [Match::ToBeProtected, Match::Protocol(&ESP_AND_AH), Match::UdpFrom(&[host.natt_port])]
+                .map(|packet| packet.then(Statement::Accept));
+        let defaults = [(Family::V4, filter.ipv4, DENIED[0]), (Family::V6, filter.ipv6, DENIED[1])];
+        let denied = defaults.into_iter().filter(|(_, action, _)| *action == DefaultAction::Deny);
+        let denied = denied.map(|(family, _, counter)| {
+            Match::Family(family).then(Statement::Count(counter)).then(Statement::Drop)
+        });
+        Self {
+            opened: host.beside_kernel.then(|| Match::Opened.then(Statement::Accept)),
+            protected: if host.beside_kernel { by_kernel.into() } else { Vec::new() },
+            denied: denied.collect(),
         }
     }
-    // Naming the table before deleting it makes the deletion succeed where there is none yet.
-    format!(
-        "table inet {table}
-delete table inet {table}
-table inet {table} {{
-{counters}
-  chain always {{
-    icmpv6 type {{ {PACKET_TOO_BIG}, {neighbours} }} accept
-    icmp type {kind} icmp code {code} accept
-  }}
-  chain incoming {{
-    type filter hook input priority 0; policy accept;
-    iifname \"lo\" accept
-    meta l4proto {{ 50, 51 }} accept
-    udp dport {{ 500, {natt_port} }} accept
-    jump always
-{incoming}{opened}    iifname \"{device}\" accept
-{denied}  }}
-  chain outgoing {{
-    type filter hook output priority 0; policy accept;
-    oifname \"lo\" accept
-    meta mark {mark:#x} accept
-    jump always
-{outgoing}{protected}    oifname \"{device}\" accept
-{denied}  }}
-  chain passing {{
-    type filter hook forward priority 0; policy accept;
-    jump always
-{passing}{opened}{protected}    iifname \"{device}\" accept
-    oifname \"{device}\" accept
-{denied}  }}
-}}
-"
-    )
 }
 
 /// The verdicts of the rules, one by one, about packets in one of these directions.
-fn verdicts(filter: &Filter, ways: &[Direction]) -> String {
-    let mut text = String::new();
+fn verdicts(filter: &Filter, ways: &[Direction]) -> Vec<Rule> {
+    let mut verdicts = Vec::new();
     for (place, rule) in filter.rules.iter().enumerate() {
         let verdict = match rule.action {
-            FilterAction::Bypass => "accept",
-            FilterAction::Discard => "drop",
+            FilterAction::Bypass => Statement::Accept,
+            FilterAction::Discard => Statement::Drop,
         };
+        let counter = rule_counter(place);
         for way in ways.iter().filter(|way| rule.direction.includes(**way)) {
             let (local, remote) = (&rule.traffic.local, &rule.traffic.remote);
             let (from, to) = if *way == Direction::In { (remote, local) } else { (local, remote) };
-            for flow in nft::flows(from, to) {
-                let _ = writeln!(text, "    {flow} counter name {} {verdict}", rule_counter(place));
-            }
+            let flows = nft::flows(from, to).into_iter();
+            verdicts.extend(flows.map(|flow| flow.then(Statement::Count(&counter)).then(verdict)));
         }
     }
-    text
+    verdicts
 }
 
 /// The routing rules for what leaves unprotected.

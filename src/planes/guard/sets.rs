@@ -10,7 +10,10 @@
 
 use super::GuardedTraffic;
 use esp::plane::TrafficSelectors;
-use host::nft;
+use host::netlink::Family;
+use host::nft::{
+    self, AddressType, Commands, Element, Field, Key, Match, Matches, Rule, Statement, Value,
+};
 use policy::{AddressRange, Selector};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -54,13 +57,13 @@ pub(super) enum Layer {
 /// The same commands for both tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Script {
-    pub guard: String,
-    pub held: String,
+    pub guard: Commands,
+    pub held: Commands,
 }
 
 impl Script {
-    pub(super) fn of(text: impl Fn(Layer) -> String) -> Self {
-        Self { guard: text(Layer::Guard), held: text(Layer::Held) }
+    pub(super) fn of(commands: impl Fn(Layer) -> Commands) -> Self {
+        Self { guard: commands(Layer::Guard), held: commands(Layer::Held) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -71,8 +74,8 @@ impl Script {
 impl Extend<Self> for Script {
     fn extend<I: IntoIterator<Item = Self>>(&mut self, scripts: I) {
         for Self { guard, held } in scripts {
-            self.guard += &guard;
-            self.held += &held;
+            self.guard.extend([guard]);
+            self.held.extend([held]);
         }
     }
 }
@@ -114,19 +117,22 @@ impl PacketClass {
         }
     }
 
-    /// The chains that look for claimed packets, and their rules.
-    fn rules(self, layer: Layer) -> Vec<(&'static str, String)> {
-        let goto = format!("goto {}", self.unprotected());
-        // Last: it is asked of claimed packets alone.
-        let local = format!("fib saddr type local {goto}");
-        let lost = format!("counter name {TRANSLATED} drop");
-        let sent_here = format!("goto {SENT_HERE}");
+    /// The rules for packets that meet these conditions, with their chains, which look for claimed packets.
+    fn rules(self, layer: Layer, claimed: &Matches) -> Vec<(&'static str, Rule)> {
+        let then = |statement| claimed.clone().then(statement);
+        let unprotected = Statement::Goto(self.unprotected());
         match (self, layer) {
             (Self::Own, Layer::Guard) => {
-                vec![(OWN_BY_DEVICE, local), (LOST, lost), (self.claims(), sent_here)]
+                // Last: it is asked of claimed packets alone.
+                let local = claimed.clone().and(Match::SourceIs(AddressType::Local));
+                vec![
+                    (OWN_BY_DEVICE, local.then(unprotected)),
+                    (LOST, then(Statement::Count(TRANSLATED)).then(Statement::Drop)),
+                    (self.claims(), then(Statement::Goto(SENT_HERE))),
+                ]
             }
-            (Self::Own, Layer::Held) => vec![(self.claims(), sent_here)],
-            (Self::Leaving | Self::Arriving, _) => vec![(self.claims(), goto)],
+            (Self::Own, Layer::Held) => vec![(self.claims(), then(Statement::Goto(SENT_HERE)))],
+            (Self::Leaving | Self::Arriving, _) => vec![(self.claims(), then(unprotected))],
         }
     }
 
@@ -161,18 +167,18 @@ pub(super) struct Shape {
 /// A part of a rule's traffic, as nftables knows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Member {
-    /// A flow: its shape, and the values of the shape's bits, written as an element of the shape's set.
-    Element(Shape, String),
-    /// A rule's expression, for traffic that takes too many flows.
-    Expression(PacketClass, String),
+    /// A flow: its shape, and the values of the shape's bits as an element of the shape's set.
+    Element(Shape, Element),
+    /// The conditions of a rule, for traffic that takes too many flows.
+    Conditions(PacketClass, Matches),
 }
 
 /// All members, each with the number of rules that have it.
 pub(super) struct Sets {
     /// The names of both tables.
     tables: [String; 2],
-    elements: BTreeMap<Shape, BTreeMap<String, usize>>,
-    expressions: BTreeMap<(PacketClass, String), usize>,
+    elements: BTreeMap<Shape, BTreeMap<Element, usize>>,
+    conditions: BTreeMap<(PacketClass, Matches), usize>,
 }
 
 impl Member {
@@ -193,7 +199,7 @@ impl Member {
             ];
             let classes = all.into_iter().take(if arriving { 3 } else { 2 });
             let all = classes.flat_map(|(class, from, to)| {
-                nft::flows(from, to).into_iter().map(move |text| Self::Expression(class, text))
+                nft::flows(from, to).into_iter().map(move |flow| Self::Conditions(class, flow))
             });
             return all.collect();
         };
@@ -230,19 +236,19 @@ impl Member {
             mark: mask,
             by_card: class == PacketClass::Leaving && properties.by_card,
         };
-        let mut element = match class {
-            PacketClass::Own => destination.address.to_string(),
+        let addresses = match class {
+            PacketClass::Own => vec![destination.address],
             PacketClass::Leaving | PacketClass::Arriving => {
-                format!("{} . {}", source.address, destination.address)
+                vec![source.address, destination.address]
             }
         };
-        // Writing to a String cannot fail.
-        for port in ports.iter().filter(|port| port.mask != 0) {
-            let _ = write!(element, " . {}", port.value & port.mask);
-        }
-        if mask != 0 {
-            let _ = write!(element, " . {:#x}", mark & mask);
-        }
+        let ports = ports.into_iter().filter(|port| port.mask != 0);
+        let element = addresses
+            .into_iter()
+            .map(Value::Address)
+            .chain(ports.map(|port| Value::Port(port.value & port.mask)))
+            .chain((mask != 0).then_some(Value::Mark(mark & mask)))
+            .collect();
         Self::Element(shape, element)
     }
 }
@@ -252,7 +258,7 @@ impl Sets {
         Self {
             tables: tables.map(str::to_owned),
             elements: BTreeMap::new(),
-            expressions: BTreeMap::new(),
+            conditions: BTreeMap::new(),
         }
     }
 
@@ -265,7 +271,7 @@ impl Sets {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.elements.values().all(BTreeMap::is_empty) && self.expressions.is_empty()
+        self.elements.values().all(BTreeMap::is_empty) && self.conditions.is_empty()
     }
 
     /// One more rule has this member. Returns the commands for nftables.
@@ -277,16 +283,16 @@ impl Sets {
                 let count = elements.entry(element.clone()).or_default();
                 *count += 1;
                 match (first, *count) {
-                    (true, _) => self.set(shape, element),
-                    (false, 1) => Script::of(|layer| self.elements(layer, shape, element)),
+                    (true, _) => self.set(shape, &[element]),
+                    (false, 1) => Script::of(|layer| self.elements(layer, shape, &[element])),
                     (false, _) => Script::default(),
                 }
             }
-            Member::Expression(class, text) => {
-                let count = self.expressions.entry((*class, text.clone())).or_default();
+            Member::Conditions(class, claimed) => {
+                let count = self.conditions.entry((*class, claimed.clone())).or_default();
                 *count += 1;
                 match *count {
-                    1 => Script::of(|layer| self.expression(layer, *class, text)),
+                    1 => Script::of(|layer| self.rules(layer, *class, claimed)),
                     _ => Script::default(),
                 }
             }
@@ -305,14 +311,14 @@ impl Sets {
     fn remove(&mut self, member: &Member) -> Option<Script> {
         let (shape, element) = match member {
             Member::Element(shape, element) => (shape, element),
-            Member::Expression(class, text) => {
-                let key = (*class, text.clone());
-                let count = self.expressions.get_mut(&key)?;
+            Member::Conditions(class, claimed) => {
+                let key = (*class, claimed.clone());
+                let count = self.conditions.get_mut(&key)?;
                 *count -= 1;
                 if *count > 0 {
                     return Some(Script::default());
                 }
-                self.expressions.remove(&key);
+                self.conditions.remove(&key);
                 return None;
             }
         };
@@ -324,83 +330,92 @@ impl Sets {
         }
         // Should it be the last one, the empty set stays until the table is built again.
         elements.remove(element);
-        Some(Script::of(|layer| self.elements_are("delete", layer, shape, element)))
+        Some(Script::of(|layer| {
+            let mut commands = Commands::default();
+            if shape.class.is_in(layer) {
+                commands.delete_elements([self.table(layer), &shape.name()], [element]);
+            }
+            commands
+        }))
     }
 
     /// The commands for all members, in a table without any.
     pub(super) fn all(&mut self) -> Script {
         self.elements.retain(|_, elements| !elements.is_empty());
-        let whole = |(shape, elements): (&Shape, &BTreeMap<String, usize>)| {
-            let elements: Vec<&str> = elements.keys().map(String::as_str).collect();
-            self.set(shape, &elements.join(", "))
-        };
-        let expression = |(class, text): &(PacketClass, String)| {
-            Script::of(|layer| self.expression(layer, *class, text))
-        };
-        let expressions = self.expressions.keys().map(expression);
-        self.elements.iter().map(whole).chain(expressions).collect()
+        let sets = self
+            .elements
+            .iter()
+            .map(|(shape, elements)| self.set(shape, &Vec::from_iter(elements.keys())));
+        let rules = self
+            .conditions
+            .keys()
+            .map(|(class, claimed)| Script::of(|layer| self.rules(layer, *class, claimed)));
+        sets.chain(rules).collect()
     }
 
     /// A new set with its rules and elements.
-    fn set(&self, shape: &Shape, elements: &str) -> Script {
-        Script::of(|layer| self.shape(layer, shape) + &self.elements(layer, shape, elements))
+    fn set(&self, shape: &Shape, elements: &[&Element]) -> Script {
+        Script::of(|layer| {
+            let parts = [self.shape(layer, shape), self.elements(layer, shape, elements)];
+            parts.into_iter().collect()
+        })
     }
 
-    fn elements(&self, layer: Layer, shape: &Shape, elements: &str) -> String {
-        self.elements_are("add", layer, shape, elements)
-    }
-
-    /// `done`: add or delete.
-    fn elements_are(&self, done: &str, layer: Layer, shape: &Shape, elements: &str) -> String {
-        let (table, set) = (self.table(layer), shape.name());
-        match shape.class.is_in(layer) {
-            true => format!("{done} element inet {table} {set} {{ {elements} }}\n"),
-            false => String::new(),
+    /// Adds elements.
+    fn elements(&self, layer: Layer, shape: &Shape, elements: &[&Element]) -> Commands {
+        let mut commands = Commands::default();
+        if shape.class.is_in(layer) {
+            let set = shape.name();
+            commands.add_elements([self.table(layer), &set], elements.iter().copied());
         }
+        commands
     }
 
-    fn expression(&self, layer: Layer, class: PacketClass, text: &str) -> String {
-        let table = self.table(layer);
-        let rules = class.rules(layer).into_iter().filter(|_| class.is_in(layer));
-        rules
-            .map(|(chain, then)| format!("add rule inet {table} {chain} {text} {then}\n"))
-            .collect()
+    /// Adds the rules for packets that meet these conditions.
+    fn rules(&self, layer: Layer, class: PacketClass, claimed: &Matches) -> Commands {
+        let mut commands = Commands::default();
+        if class.is_in(layer) {
+            for (chain, rule) in class.rules(layer, claimed) {
+                commands.add_rule([self.table(layer), chain], &rule);
+            }
+        }
+        commands
     }
 
-    /// A set, and the rules that look into it.
-    fn shape(&self, layer: Layer, shape: &Shape) -> String {
+    /// Adds a set, and the rules that look into it.
+    fn shape(&self, layer: Layer, shape: &Shape) -> Commands {
+        let mut commands = Commands::default();
         if !shape.class.is_in(layer) {
-            return String::new();
+            return commands;
         }
-        let (table, set) = (self.table(layer), shape.name());
-        let (kinds, key) = shape.key();
-        let rule = |chain: &str, then: &str| {
-            format!("add rule inet {table} {chain} {key} @{set} {then}\n")
-        };
-        let mut script = format!("add set inet {table} {set} {{ type {kinds}; }}\n");
-        let set = format!("meta mark set meta mark or {SEEN:#x}");
+        let (table, set, key) = (self.table(layer), shape.name(), shape.key());
+        let claimed = shape.conditions(&key, &set);
+        let then = |statement| claimed.clone().then(statement);
+        commands.add_set([table, &set], &key);
         let [protected_before, protected_after] = PROTECTED;
         // Where the mark decides which tunnel a packet takes, its bit is not available.
         if layer == Layer::Guard && shape.class == PacketClass::Leaving && shape.mark & SEEN == 0 {
-            script += &rule(protected_before, &set);
+            commands.add_rule([table, protected_before], &then(Statement::SetMarkBits(SEEN)));
         }
         if shape.by_card {
-            let clear = !SEEN;
-            let seen = format!("meta mark and {SEEN:#x} == {SEEN:#x}");
             let [before, after] = HANDED;
-            script += &match layer {
+            match layer {
                 Layer::Guard => {
-                    let cleared = format!("{seen} meta mark set meta mark and {clear:#x} accept");
-                    let before = rule(before, &format!("{seen} accept"));
-                    rule(protected_after, &set) + &before + &rule(after, &cleared)
+                    let seen = || claimed.clone().and(Match::MarkBits(SEEN));
+                    let passes = seen().then(Statement::Accept);
+                    let passes_without =
+                        seen().then(Statement::ClearMarkBits(SEEN)).then(Statement::Accept);
+                    let mark = then(Statement::SetMarkBits(SEEN));
+                    commands.add_rule([table, protected_after], &mark);
+                    commands.add_rule([table, before], &passes);
+                    commands.add_rule([table, after], &passes_without);
                 }
                 // The guard has cleared the bit by then: nothing tells them from others.
-                Layer::Held => rule(after, "accept"),
-            };
+                Layer::Held => commands.add_rule([table, after], &then(Statement::Accept)),
+            }
         }
-        let claims = shape.class.rules(layer).into_iter();
-        script.extend(claims.map(|(chain, then)| rule(chain, &then)));
-        script
+        commands.extend([self.rules(layer, shape.class, &claimed)]);
+        commands
     }
 }
 
@@ -440,38 +455,27 @@ impl Shape {
         name
     }
 
-    /// The types of the set's fields, and the fields of a packet that are looked up.
-    fn key(&self) -> (String, String) {
-        let (family, address, fragment) = match self.ipv4 {
-            true => ("ip", "ipv4_addr", "ip frag-off & 0x1fff != 0"),
-            false => ("ip6", "ipv6_addr", "frag frag-off != 0"),
-        };
+    /// The fields of a packet that are looked up in the set.
+    fn key(&self) -> Key {
         let [source, destination] = self.lengths.map(|length| mask(self.ipv4, length));
-        let (mut kinds, mut key) = match self.class {
-            PacketClass::Own => (address.to_owned(), format!("{family} daddr & {destination}")),
-            PacketClass::Leaving | PacketClass::Arriving => (
-                format!("{address} . {address}"),
-                format!("{family} saddr & {source} . {family} daddr & {destination}"),
-            ),
-        };
-        let [sport, dport] = self.ports.map(u32::from);
-        for (kind, field, mask) in [
-            ("inet_service", "th sport", sport),
-            ("inet_service", "th dport", dport),
-            ("mark", "meta mark", self.mark),
-        ] {
-            if mask != 0 {
-                let _ = write!(kinds, " . {kind}");
-                let _ = write!(key, " . {field} & {mask:#x}");
-            }
-        }
-        if self.fragment {
-            key = format!("{fragment} {key}");
-        }
-        match self.protocol {
-            0 => (kinds, key),
-            protocol => (kinds, format!("meta l4proto {protocol} {key}")),
-        }
+        let source = (self.class != PacketClass::Own).then_some(Field::Source(source));
+        let [sport, dport] = self.ports;
+        let others = [
+            (sport != 0).then_some(Field::SourcePort(sport)),
+            (dport != 0).then_some(Field::DestinationPort(dport)),
+            (self.mark != 0).then_some(Field::Mark(self.mark)),
+        ];
+        let destination = Some(Field::Destination(destination));
+        [source, destination].into_iter().chain(others).flatten().collect()
+    }
+
+    /// The conditions of a packet whose fields are in the set.
+    fn conditions(&self, key: &Key, set: &str) -> Matches {
+        let protocol = &[self.protocol];
+        let protocol = (self.protocol != 0).then_some(Match::Protocol(protocol));
+        let family = if self.ipv4 { Family::V4 } else { Family::V6 };
+        let fragment = self.fragment.then_some(Match::LaterFragment(family));
+        [protocol, fragment, Some(Match::Lookup(key, set))].into_iter().flatten().collect()
     }
 }
 

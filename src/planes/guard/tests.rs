@@ -1,5 +1,5 @@
 use super::*;
-use esp::filter::{FilterAction, FilterRule};
+use esp::filter::{Direction, FilterAction, FilterRule};
 use esp::plane::TrafficSelectors;
 use policy::{AddressRange, PortRange, Selector};
 use std::fs;

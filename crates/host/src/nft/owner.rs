@@ -4,7 +4,7 @@
 //! The process is an interactive `nft`. It reads commands from this one until this one ends, whichever way it ends.
 //! Each of them has it read a script from memory that both share.
 
-use super::{DEADLINE, Watchdog, program};
+use super::{Commands, DEADLINE, Watchdog, program};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, FdFlags, fcntl_setfd, retry_on_intr};
@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A process that owns a table. Dropping this removes the table.
 pub trait Owner: Send {
-    /// Carries out a script, all of it or nothing. `whole`: the script replaces the whole table, and begins with
-    /// [`preamble`]; otherwise it changes the table that is there.
+    /// Carries out a script, all of it or nothing. `whole`: the script [replaces](super::Commands::replace) the whole
+    /// table; otherwise it changes the table that is there.
     ///
     /// # Errors
     /// If nftables refuses the script, or the process has ended: then the table is gone.
@@ -58,12 +58,6 @@ impl End {
         retry_on_intr(|| poll(&mut [PollFd::new(descriptor, *sign)], None))?;
         Ok(())
     }
-}
-
-/// The commands by which a script begins that replaces an owned table, whether there is one or not. The declaration of
-/// the table that follows needs the flag, too.
-pub fn preamble(table: &str) -> String {
-    format!("table inet {table} {{\n  flags owner\n}}\ndelete table inet {table}\n")
 }
 
 /// Memory for the scripts of an owner that is started when this process can no longer make such memory.
@@ -147,10 +141,10 @@ impl Process {
         let table = &self.table;
         // The counter is there once the script has been carried out.
         let mark = mark(self.number);
-        let text = marked(script, table, (!whole).then_some(self.mark), self.number);
+        let marks = marks(table, (!whole).then_some(self.mark), self.number);
         let file = &*self.script.0;
         file.set_len(0)?;
-        file.write_all_at(text.as_bytes(), 0)?;
+        file.write_all_at(format!("{script}{marks}").as_bytes(), 0)?;
         let commands = self.commands.as_mut().ok_or_else(ended)?;
         commands.write_all(request(file.as_raw_fd(), table, &mark).as_bytes())?;
         commands.flush()?;
@@ -184,18 +178,23 @@ fn mark(number: u64) -> String {
     format!("script_{number}")
 }
 
-/// A script with the commands that put its mark in the place of the former one, if the table has one.
-fn marked(script: &str, table: &str, former: Option<u64>, number: u64) -> String {
-    let former = former.map_or_else(String::new, |number| {
-        format!("delete counter inet {table} {}\n", mark(number))
-    });
-    format!("{script}{former}add counter inet {table} {}\n", mark(number))
+/// The commands at the end of a script: its mark takes the place of the former one, if the table has one.
+fn marks(table: &str, former: Option<u64>, number: u64) -> Commands {
+    let mut commands = Commands::default();
+    if let Some(former) = former {
+        commands.delete_counter([table, &mark(former)]);
+    }
+    commands.add_counter([table, &mark(number)]);
+    commands
 }
 
 /// The commands for the process: the script in a file, and a question about its mark. The answer to the question has
 /// the mark in any case.
-fn request(file: RawFd, table: &str, mark: &str) -> String {
-    format!("include \"/proc/self/fd/{file}\"\nlist counter inet {table} {mark}\n")
+fn request(file: RawFd, table: &str, mark: &str) -> Commands {
+    let mut commands = Commands::default();
+    commands.include(file);
+    commands.list_counter([table, mark]);
+    commands
 }
 
 impl Owner for Process {
@@ -227,6 +226,7 @@ impl Drop for Process {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Table;
     use super::*;
     use std::os::unix::fs::MetadataExt;
     use std::os::unix::net::UnixStream;
@@ -241,16 +241,15 @@ mod tests {
 
     #[test]
     fn the_commands_for_an_owner_are_as_expected() {
-        let preamble = preamble("t");
-        assert_eq!(preamble, "table inet t {\n  flags owner\n}\ndelete table inet t\n");
-        let whole = marked(&preamble, "t", None, 1);
-        assert_eq!(whole, format!("{preamble}add counter inet t script_1\n"));
-        let change = "add set inet t s { type mark; }\n";
-        let expected =
-            format!("{change}delete counter inet t script_1\nadd counter inet t script_2\n");
-        assert_eq!(marked(change, "t", Some(1), 2), expected);
+        let mut whole = Commands::default();
+        whole.replace(&Table::owned("t"));
+        let declaration = "table inet t {\n  flags owner\n}\n";
+        assert_eq!(&*whole, format!("{declaration}delete table inet t\n{declaration}"));
+        assert_eq!(&*marks("t", None, 1), "add counter inet t script_1\n");
+        let expected = "delete counter inet t script_1\nadd counter inet t script_2\n";
+        assert_eq!(&*marks("t", Some(1), 2), expected);
         let expected = "include \"/proc/self/fd/7\"\nlist counter inet t script_2\n";
-        assert_eq!(request(7, "t", &mark(2)), expected);
+        assert_eq!(&*request(7, "t", &mark(2)), expected);
     }
 
     #[test]

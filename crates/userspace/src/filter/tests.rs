@@ -30,15 +30,16 @@ fn each_chain_has_the_rules_of_its_way() {
     ];
     let filter = Filter { rules, ipv4: DefaultAction::Deny, ..Filter::default() };
     let into =
-        "    ip saddr 198.51.100.0-198.51.100.2 ip daddr 192.0.2.1 meta l4proto 6 th dport 22-22";
-    let out =
-        "    ip saddr 192.0.2.1 ip daddr 198.51.100.0-198.51.100.2 meta l4proto 6 th sport 22-22";
-    let first = |flow| format!("{flow} counter name rule_1 accept\n");
-    let second = format!("{into} counter name rule_2 drop\n");
-    assert_eq!(verdicts(&filter, &[Direction::In]), first(into) + &second);
-    assert_eq!(verdicts(&filter, &[Direction::Out]), first(out));
-    let both = verdicts(&filter, &[Direction::Out, Direction::In]);
-    assert_eq!(both, first(out) + &first(into) + &second);
+        "ip saddr 198.51.100.0-198.51.100.2 ip daddr 192.0.2.1 meta l4proto 6 th dport 22-22";
+    let out = "ip saddr 192.0.2.1 ip daddr 198.51.100.0-198.51.100.2 meta l4proto 6 th sport 22-22";
+    let first = |flow| format!("{flow} counter name rule_1 accept");
+    let second = format!("{into} counter name rule_2 drop");
+    let texts = |ways: &[Direction]| {
+        verdicts(&filter, ways).iter().map(Rule::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&[Direction::In]), [first(into), second.clone()]);
+    assert_eq!(texts(&[Direction::Out]), [first(out)]);
+    assert_eq!(texts(&[Direction::Out, Direction::In]), [first(out), first(into), second]);
 
     let host = Host {
         table: "t".to_owned(),
@@ -134,7 +135,7 @@ fn the_tables_are_as_expected() {
         ("rules", host("a.b-c", 7, 4501, false), filter(sample_rules(), deny, permit), rules),
         ("both-planes", host("vpn0", 0x76, 4500, true), filter(sample_rules(), permit, deny), zero),
     ] {
-        let script = script(&host, &filter, &counts);
+        let script = script(&host, &filter, &counts).to_string();
         let path = directory.join(name).with_extension("nft");
         if std::env::var_os("UPDATE_EXPECTED").is_some() {
             fs::write(&path, &script).expect("writable");
