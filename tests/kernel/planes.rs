@@ -170,7 +170,7 @@ fn tunnel(encap: &str) {
     let number = message.split("priority ").nth(1).and_then(|rest| rest.split(')').next());
     let priority = format!("priority {}", number.unwrap_or("?"));
     assert!(left.space.ip("xfrm policy").contains(&priority), "{message}");
-    assert_eq!(of_userspace(left), [false; 2]);
+    assert_eq!(of_userspace(left), [false; 3]);
     assert!(!left.ctl_ok(&["status"]).contains("userspace"));
     // Without the tunnel its traffic is dropped.
     left.ctl_ok(&["deactivate", "site"]);
@@ -368,10 +368,12 @@ fn side_by_side() {
     stop(&mut gateways);
 }
 
-/// Whether the host has the userspace plane's device, and its routing rules.
-fn of_userspace(gateway: &Gateway) -> [bool; 2] {
+/// Whether the host has the userspace plane's device, its routing rules, and its sockets of ESP or AH without UDP.
+fn of_userspace(gateway: &Gateway) -> [bool; 3] {
     let has = |command: &str, what: &str| gateway.space.try_sh(command).1.contains(what);
-    [has("ip link", "vpn0"), has("ip rule", "4500")]
+    // The protocol of a raw socket stands where other sockets have their port: 50 or 51.
+    let raw = |protocol| has("cat /proc/net/raw /proc/net/raw6", protocol);
+    [has("ip link", "vpn0"), has("ip rule", "4500"), raw(":0032 ") || raw(":0033 ")]
 }
 
 /// A range with so many prefixes, to one with as many, takes too many policies: a side with the choice `auto` has the
@@ -396,12 +398,12 @@ fn fallback() {
     let [left, right] = &gateways;
     assert!(left.ctl_ok(&["status"]).contains("site_lan is in userspace: "));
     let shown = of_userspace(left);
-    assert_eq!(shown, [true; 2]);
+    assert_eq!(shown, [true; 3]);
 
     // With the last tunnel of userspace goes what the host has of it, and comes back with the next.
     let plain = policies::site();
     let ragged = plain.clone().map(ragged);
-    for (policies, of_left) in [(&plain, [false; 2]), (&ragged, shown)] {
+    for (policies, of_left) in [(&plain, [false; 3]), (&ragged, shown)] {
         for (gateway, policy) in [left, right].into_iter().zip(policies) {
             gateway.write_policy(policy);
             gateway.ctl_ok(&["reload"]);
