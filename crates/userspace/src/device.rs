@@ -56,6 +56,7 @@ impl Device {
     ) -> Result<Self, PlaneError> {
         // Another plane may have begun to use the table since this one has started.
         journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
+        let raw = port.raw()?;
         let tun =
             Tun::create(&config.device, !config.without.contains(&KernelOffload::DeviceOffload))?;
         let (netlink, index) = configure(&config.device, mtu)
@@ -66,7 +67,7 @@ impl Device {
             priority: config.rule_priority,
         };
         let routing = TunRoutes::start(netlink, index, numbers, journal)?;
-        let queue_pair = Arc::new(QueuePair::first(tun, port)?);
+        let queue_pair = Arc::new(QueuePair::first(tun, port, &raw)?);
         config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&queue_pair))?;
         shared.tun_writer.set_queue_pair(&queue_pair);
         Ok(Self { routing, _queue_pair: queue_pair })

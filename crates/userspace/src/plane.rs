@@ -83,8 +83,8 @@ impl fmt::Debug for Userspace {
 }
 
 impl Userspace {
-    /// Opens sockets, and creates device and routing, beside the kernel's plane with the first rule only. Until rules
-    /// are added no traffic is touched, and no thread runs before the first SA, or the first rule that waits for a
+    /// Opens the port of ESP in UDP, then the sockets of ESP and AH, device and routing; beside the kernel's plane, all
+    /// but the port come with the first rule and go with the last. Until rules are added no traffic is touched, and no thread runs before the first SA, or the first rule that waits for a
     /// packet.
     ///
     /// The calling thread's network namespace is the plane's. Needs CAP_NET_ADMIN and CAP_NET_RAW.

@@ -1,25 +1,25 @@
 //! The port of ESP in UDP: the sockets that all queue pairs share, and the steering of ESP to queue pairs by SPI.
 
 mod open;
+mod raw;
 
 pub(super) use open::{for_families, let_fragment, udp};
+pub(super) use raw::RawSockets;
 
 use super::datagrams::{Arena, Outgoing, set_option};
 use super::kernel_offload::KernelOffload;
 use super::refusal::refused;
-use super::steering::{self, SpiAt};
+use super::steering;
 use esp::plane::PlaneError;
 use host::decapsulate;
-use host::netlink::Family;
 use libc::SOL_UDP;
-use open::{ah, marked};
-use socket2::{Protocol, Socket, Type};
+use socket2::Socket;
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The port of ESP in UDP, and the sockets that all queue pairs share. Sockets of a family that the host lacks are
 /// absent.
@@ -28,11 +28,6 @@ pub(super) struct Port {
     pub(super) mark: u32,
     /// The sockets of datagrams that are not ESP.
     first: [Option<Socket>; 2],
-    pub(super) native: [Option<Socket>; 2],
-    /// The sockets of AH, which send whole IP packets.
-    pub(super) ah: [Option<Socket>; 2],
-    /// ESP of IPv4 that routers may fragment. It only sends, and is opened when it is needed first.
-    fragmenting: OnceLock<Option<Socket>>,
     /// The sockets by which the kernel takes ESP of its own SPIs.
     kernel: Option<[Option<Socket>; 2]>,
     steering: Mutex<Steering>,
@@ -49,6 +44,8 @@ struct Steering {
     queue_pairs: usize,
     /// SPIs of this plane's SAs; used only beside the kernel's plane.
     own: BTreeSet<u32>,
+    /// The receivers of ESP and AH without UDP, while this plane has a device.
+    raw: Option<Arc<RawSockets>>,
 }
 
 impl Port {
@@ -66,14 +63,6 @@ impl Port {
             socket.set_reuse_port(true)?;
             Ok(socket)
         })?;
-        let native = for_families("the socket of ESP", |family| {
-            let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)?;
-            if family == Family::V4 {
-                let_fragment(&socket, false)?;
-            }
-            Ok(socket)
-        })?;
-        let ah = for_families("the socket of AH", |family| ah(family, mark))?;
         let kernel = beside_kernel.then(|| {
             for_families("the kernel's socket of ESP in UDP", |family| {
                 let socket = udp(family, number, mark, true)?;
@@ -85,11 +74,8 @@ impl Port {
             number,
             mark,
             first,
-            native,
-            ah,
-            fragmenting: OnceLock::new(),
             kernel: kernel.transpose()?,
-            steering: Mutex::new(Steering { queue_pairs: 1, own: BTreeSet::new() }),
+            steering: Mutex::new(Steering { queue_pairs: 1, own: BTreeSet::new(), raw: None }),
             segments: AtomicBool::new(!without.contains(&KernelOffload::UdpSegmentation)),
             receives_runs: !without.contains(&KernelOffload::UdpGro),
             unsent: AtomicU64::new(0),
@@ -104,12 +90,6 @@ impl Port {
             }
             if let Err(error) = port.receive_runs(socket) {
                 tracing::info!(%error, "this kernel has no UDP GRO; throughput will be lower");
-            }
-        }
-        // Until somebody reads.
-        for (socket, loopback) in port.raw() {
-            if let Err(error) = steering::seclude(socket, loopback) {
-                tracing::debug!(%error, "what comes while no SA is up waits in the socket");
             }
         }
         if beside_kernel {
@@ -128,37 +108,24 @@ impl Port {
         &self.first
     }
 
-    /// The sockets of ESP without UDP, by family.
-    pub(super) fn native(&self) -> &[Option<Socket>; 2] {
-        &self.native
+    /// The sockets of ESP and AH without UDP. They are opened when they are needed first: while the kernel has all
+    /// tunnels, it would check each of its packets against them in vain.
+    pub(super) fn raw(&self) -> Result<Arc<RawSockets>, PlaneError> {
+        let mut steering = self.steering();
+        if let Some(raw) = &steering.raw {
+            return Ok(Arc::clone(raw));
+        }
+        let raw = Arc::new(RawSockets::open(self.mark)?);
+        if self.kernel.is_some() {
+            raw.sift(&steering.own)?;
+        }
+        steering.raw = Some(Arc::clone(&raw));
+        Ok(raw)
     }
 
-    /// The sockets of AH, by family.
-    pub(super) fn ah(&self) -> &[Option<Socket>; 2] {
-        &self.ah
-    }
-
-    /// The sockets of ESP and AH, and the loopback address of their family.
-    fn raw(&self) -> impl Iterator<Item = (&Socket, IpAddr)> {
-        let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        let sockets = self.native.iter().zip(loopback).chain(self.ah.iter().zip(loopback));
-        sockets.filter_map(|(socket, loopback)| Some((socket.as_ref()?, loopback)))
-    }
-
-    /// The socket of native ESP of IPv4 that routers may fragment.
-    pub(super) fn fragmenting(&self) -> Option<&Socket> {
-        let open = || {
-            let socket =
-                marked(Family::V4, Type::RAW, Protocol::from(libc::IPPROTO_ESP), self.mark)?;
-            let_fragment(&socket, true)?;
-            // Nothing comes there, and every packet says where it is from.
-            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-            Ok(socket)
-        };
-        let opened = self.fragmenting.get_or_init(|| {
-            open().inspect_err(|error: &io::Error| tracing::warn!(%error, "no fragmenting")).ok()
-        });
-        opened.as_ref()
+    /// Lets the sockets of ESP and AH go, which close with the last queue pair.
+    pub(super) fn release_raw(&self) {
+        self.steering().raw = None;
     }
 
     /// Steers ESP to the first so many of the sockets that have joined.
@@ -203,15 +170,7 @@ impl Port {
                 .map_err(|e| refused(format!("steering UDP port {} by SPI", self.number), &e))?;
         }
         let Some(own) = own else { return Ok(()) };
-        // Behind the header of IPv4; in AH behind four octets of its own (RFC 4302 §2).
-        for (sockets, offset) in [(&self.native, 0), (&self.ah, 4)] {
-            for (socket, behind_header) in sockets.iter().zip([true, false]) {
-                let Some(socket) = socket else { continue };
-                steering::sift(socket, SpiAt { behind_header, offset }, own)
-                    .map_err(|e| refused("leaving the kernel's packets to it".to_owned(), &e))?;
-            }
-        }
-        Ok(())
+        steering.raw.as_ref().map_or(Ok(()), |raw| raw.sift(own))
     }
 
     /// Filters packets of the kernel's SAs out again, after raw sockets were opened for all packets.

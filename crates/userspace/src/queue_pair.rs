@@ -1,7 +1,7 @@
 //! A way in and out of the kernel: a queue of the device, and sockets. One worker serves a queue pair at a time, and
 //! the queue pair outlives it: the next worker takes the packets that wait in it when a worker goes.
 
-use super::port::Port;
+use super::port::{Port, RawSockets};
 use super::socket::Sockets;
 use super::steering;
 use super::tun::Tun;
@@ -21,22 +21,26 @@ pub(super) struct QueuePair {
 }
 
 impl QueuePair {
-    pub(super) fn first(tun: Tun, port: &Arc<Port>) -> Result<Self, PlaneError> {
-        Ok(Self { tun, sockets: Sockets::join(port)?, reads_raw: true })
+    pub(super) fn first(
+        tun: Tun,
+        port: &Arc<Port>,
+        raw: &Arc<RawSockets>,
+    ) -> Result<Self, PlaneError> {
+        Ok(Self { tun, sockets: Sockets::join(port, raw)?, reads_raw: true })
     }
 
     /// One more beside `self`.
     pub(super) fn another(&self) -> Result<Self, PlaneError> {
-        let sockets = Sockets::join(self.sockets.port())?;
+        let sockets = Sockets::join(self.sockets.port(), self.sockets.raw())?;
         Ok(Self { tun: self.tun.another()?, sockets, reads_raw: false })
     }
 
     /// The sockets that are read.
     pub(super) fn readable(&self) -> impl Iterator<Item = (Wire, &Socket)> {
-        let port = self.sockets.port();
+        let raw = self.sockets.raw();
         let udp = self.sockets.udp().iter().zip([Wire::Udp, Wire::Udp]);
-        let native = port.native().iter().zip([Wire::Native4, Wire::Native6]);
-        let raw = native.chain(port.ah().iter().zip([Wire::Ah4, Wire::Ah6]));
+        let native = raw.esp().iter().zip([Wire::Native4, Wire::Native6]);
+        let raw = native.chain(raw.ah().iter().zip([Wire::Ah4, Wire::Ah6]));
         udp.chain(raw.filter(|_| self.reads_raw))
             .filter_map(|(socket, wire)| Some((wire, socket.as_ref()?)))
     }

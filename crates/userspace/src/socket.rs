@@ -8,7 +8,7 @@
 //! agrees on which of them an SA uses (`crates/ike/src/config.rs`, `Encap`).
 
 use super::datagrams::{Arena, BATCH, Batch, Outgoing};
-use super::port::{Port, for_families, let_fragment, udp};
+use super::port::{Port, RawSockets, for_families, let_fragment, udp};
 use esp::plane::{Encapsulation, Path, PlaneError};
 use esp::queue::{Run, SendQueue};
 use host::netlink::Family;
@@ -29,11 +29,12 @@ pub(super) struct Sockets {
     /// sends.
     fragmenting: AtomicBool,
     port: Arc<Port>,
+    raw: Arc<RawSockets>,
 }
 
 impl Sockets {
-    /// Joins the port.
-    pub(super) fn join(port: &Arc<Port>) -> Result<Self, PlaneError> {
+    /// Joins the port, and shares the sockets of ESP and AH without UDP.
+    pub(super) fn join(port: &Arc<Port>, raw: &Arc<RawSockets>) -> Result<Self, PlaneError> {
         let name = format!("another socket on UDP port {}", port.number);
         let udp = for_families(&name, |family| {
             let socket = udp(family, port.number, port.mark, true)?;
@@ -44,12 +45,18 @@ impl Sockets {
             let _ = port.receive_runs(&socket);
             Ok(socket)
         })?;
-        Ok(Self { udp, fragmenting: AtomicBool::new(false), port: Arc::clone(port) })
+        let fragmenting = AtomicBool::new(false);
+        Ok(Self { udp, fragmenting, port: Arc::clone(port), raw: Arc::clone(raw) })
     }
 
     /// The port joined.
     pub(super) fn port(&self) -> &Arc<Port> {
         &self.port
+    }
+
+    /// The sockets of ESP and AH without UDP.
+    pub(super) fn raw(&self) -> &Arc<RawSockets> {
+        &self.raw
     }
 
     /// Those of ESP in UDP, by family.
@@ -191,9 +198,9 @@ impl Sockets {
                 }
                 Some(socket)
             }
-            Encapsulation::Native if family == 0 && may_fragment => self.port.fragmenting(),
-            Encapsulation::Native => self.port.native[family].as_ref(),
-            Encapsulation::Ah => self.port.ah[family].as_ref(),
+            Encapsulation::Native if family == 0 && may_fragment => self.raw.fragmenting(),
+            Encapsulation::Native => self.raw.esp()[family].as_ref(),
+            Encapsulation::Ah => self.raw.ah()[family].as_ref(),
         }
     }
 }

@@ -152,7 +152,10 @@ impl Userspace {
         self.device = Some(device.inspect_err(|_| {
             config.workers.detach();
             match rules.is_empty() {
-                true => journal.undo_device(),
+                true => {
+                    port.release_raw();
+                    journal.undo_device();
+                }
                 // The routes that the device before has left hold their traffic.
                 false => journal.undo_settings(),
             }
@@ -225,6 +228,7 @@ impl Userspace {
         if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
             self.config.workers.rest();
             if self.config.beside_kernel && self.rules.is_empty() {
+                self.port.release_raw();
                 match self.device.take() {
                     Some(device) => self.lost += device.end(&self.config, &mut self.journal),
                     None => self.journal.undo_device(),
