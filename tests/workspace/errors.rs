@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates whose errors a program that embeds the library meets.
 const CRATES: &[&str] =
-    &["policy", "crypto", "esp", "ike", "net", "userspace", "xfrm", "host", "token"];
+    &["policy", "crypto", "esp", "ike", "net", "userspace", "xfrm", "floor", "host", "token"];
 
 #[test]
 fn public_errors_have_a_debug_for_readers() {

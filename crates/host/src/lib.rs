@@ -55,8 +55,8 @@
 //! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
 //! | How does a range of addresses become prefixes? | `prefix.rs` |
 //!
-//! The crate `userspace` decides which routes and rules a tunnel needs (`crates/userspace/src/tun_routes.rs` and
-//! `crates/userspace/src/filter.rs`).
+//! Others decide which routes and rules a tunnel and the filter need (`crates/userspace/src/tun_routes.rs` and
+//! `crates/floor/src/filter.rs`).
 
 #![deny(unsafe_code)]
 

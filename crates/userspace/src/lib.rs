@@ -92,7 +92,6 @@
 //! | Where are ESP, AH, IKE and keepalives told apart? | `arriving.rs`, `ah.rs`, `ike.rs` |
 //! | Where do many datagrams go in one system call? | `datagrams.rs`, `datagrams/` |
 //! | Where is the DF bit set, and where are MTUs asked and routers heard? | `port/open.rs`, `outer.rs` |
-//! | What happens to traffic of no tunnel? | `filter.rs`, `turns.rs` |
 //! | How do rules and SAs reach the plane, and whom does it call? | `plane.rs`, `plane/`, `hooks.rs` |
 //! | What are the settings and their defaults? | `config.rs`, `workers/settings.rs` |
 //! | Why is a start refused? | `refusal.rs` |
@@ -107,7 +106,6 @@ mod crypto_engine;
 mod datagrams;
 mod device;
 mod event_fd;
-mod filter;
 mod hooks;
 mod ike;
 mod kernel_offload;
@@ -128,7 +126,6 @@ mod sync;
 mod tun;
 pub mod tun_of_another;
 mod tun_routes;
-mod turns;
 mod under_way;
 mod waiting;
 mod watched;

@@ -2,7 +2,6 @@
 
 use super::config::Config;
 use super::device::{Device, Lost};
-use super::filter::Enforcement;
 use super::hooks::Hooks;
 use super::ike::{IkeReceiver, IkeSender};
 use super::outer::{Routers, Wayfinder};
@@ -17,6 +16,7 @@ use esp::discard::Discard;
 use esp::encap::inner_mtu;
 use esp::gso::Gso;
 use esp::plane::{Encapsulation, Filtering, PlaneError, Rule, RuleId, SaId, Spi};
+use floor::filter::{self, Enforcement};
 use host::journal::{DeviceLock, Journal};
 use policy::{KeyBits, Mode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,7 +117,14 @@ impl Userspace {
         let mut journal = Journal::open(lock).map_err(plane_error)?;
         journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
         // Before anything else: blocked traffic is blocked from the first moment on.
-        let enforcement = Enforcement::start(&config, &mut journal)?;
+        let settings = filter::Settings {
+            device: config.device.clone(),
+            mark: config.mark,
+            natt_port: config.natt_port,
+            beside_kernel: config.beside_kernel,
+            priority: config.rule_priority.saturating_sub(1),
+        };
+        let enforcement = Enforcement::start(settings, &config.filter, &mut journal)?;
         let port = Port::open(config.natt_port, config.mark, config.beside_kernel, &config.without);
         let port = Arc::new(port?);
         // The commonest suite, in UDP over IPv4; SAs that need more lower it.

@@ -1,9 +1,10 @@
 //! Refusals of the system, with a remedy for each.
 
+pub use floor::plane_error;
+pub(super) use floor::refused;
+
 use esp::plane::PlaneError;
-use host::SystemError;
 use rustix::thread::CapabilitySet;
-use std::io;
 
 /// Makes sure that this process may do what the plane must.
 pub(super) fn check_capabilities() -> Result<(), PlaneError> {
@@ -24,14 +25,4 @@ pub(super) fn check_capabilities() -> Result<(), PlaneError> {
             missing.join(" and ")
         ),
     })
-}
-
-/// An error of the system, with advice where the cause is a common one.
-pub(super) fn refused(what: String, error: &io::Error) -> PlaneError {
-    plane_error(host::refused(what, error))
-}
-
-/// A refusal of the system, as key management is told of it.
-pub fn plane_error(SystemError { what, why }: SystemError) -> PlaneError {
-    PlaneError::System { what, why }
 }

@@ -1,5 +1,5 @@
 //! The synchronisation types of the files that `tests/interleaving.rs` checks in every interleaving: loom's
 //! there, otherwise those of `std`.
 
+pub(crate) use std::sync::Mutex;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use std::sync::{Condvar, Mutex};

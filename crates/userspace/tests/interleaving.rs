@@ -1,7 +1,7 @@
 //! Values that the threads of the plane share, in every order in which the threads may come to them (loom): the in-order
 //! stage, its pools, requests to workers, and turns.
 //!
-//! The sources are those of the crate, compiled once more with loom's locks in place of the system's.
+//! The sources are those of this crate and of `floor`, compiled once more with loom's locks in place of the system's.
 
 #![allow(
     dead_code,
@@ -15,7 +15,7 @@ mod order;
 mod pool;
 #[path = "../src/requests.rs"]
 mod requests;
-#[path = "../src/turns.rs"]
+#[path = "../../floor/src/turns.rs"]
 mod turns;
 
 mod sync {

@@ -6,9 +6,8 @@
 //! Bypassed traffic is led past the device by routing rules, not by marks, so that its source address is chosen for the
 //! route it takes. The table also stays in force after a failed start.
 
-use super::config::Config;
-use super::refusal::{plane_error, refused};
-use super::turns::Turns;
+use crate::refusal::{plane_error, refused};
+use crate::turns::Turns;
 use esp::filter::{
     DefaultAction, Direction, FRAGMENTATION_NEEDED, Filter, FilterAction, FilterCounts, FilterRule,
     NEIGHBOURS, PACKET_TOO_BIG, Tally,
@@ -26,11 +25,25 @@ use std::sync::Arc;
 /// The most routing rules that one filter may need: a range that is no prefix takes several.
 const MAX_EXCEPTIONS: usize = 4096;
 
+/// The properties of the gateway that decide which packets are its own.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The device whose packets are those of tunnels.
+    pub device: String,
+    /// The mark of the gateway's own packets.
+    pub mark: u32,
+    /// The port of ESP in UDP.
+    pub natt_port: u16,
+    /// The kernel protects packets, too.
+    pub beside_kernel: bool,
+    /// Priority of the routing rules for bypassed traffic; that of the tunnels' follows.
+    pub priority: u32,
+}
+
 /// The filter in force.
-pub(super) struct Enforcement {
+pub struct Enforcement {
     netlink: Netlink,
     host: Arc<Host>,
-    /// Priority of the routing rules for bypassed traffic; that of the tunnels' follows.
     priority: u32,
     filter: Arc<Filter>,
     installed: bool,
@@ -46,7 +59,7 @@ struct Change {
     exceptions: Vec<Exception>,
 }
 
-/// The properties of the plane that the table depends on.
+/// The settings that the table depends on, with its name.
 struct Host {
     table: String,
     device: String,
@@ -57,19 +70,22 @@ struct Host {
 }
 
 impl Enforcement {
-    /// Puts the configured filter in force, and an end to what a crashed plane has left.
-    pub(super) fn start(config: &Config, journal: &mut Journal) -> Result<Self, PlaneError> {
+    /// Puts a filter in force, and an end to what a crashed gateway has left.
+    ///
+    /// # Errors
+    /// If the filter takes too many routing rules, the program `nft` is missing, or the system refuses something.
+    pub fn start(
+        settings: Settings,
+        filter: &Arc<Filter>,
+        journal: &mut Journal,
+    ) -> Result<Self, PlaneError> {
+        let Settings { device, mark, natt_port, beside_kernel, priority } = settings;
+        let table = nft::table("filter", &device);
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         let mut enforcement = Self {
             netlink,
-            host: Arc::new(Host {
-                table: nft::table("filter", &config.device),
-                device: config.device.clone(),
-                mark: config.mark,
-                natt_port: config.natt_port,
-                beside_kernel: config.beside_kernel,
-            }),
-            priority: config.rule_priority.saturating_sub(1),
+            host: Arc::new(Host { table, device, mark, natt_port, beside_kernel }),
+            priority,
             filter: Arc::default(),
             installed: false,
             exceptions: Vec::new(),
@@ -77,19 +93,22 @@ impl Enforcement {
             turns: Turns::default(),
         };
         journal.replace_exceptions();
-        let outcome = enforcement.begin(&config.filter, journal)?.run();
+        let outcome = enforcement.begin(filter, journal)?.run();
         enforcement.finish(outcome)?;
         Ok(enforcement)
     }
 
     /// The filter in force.
-    pub(super) fn filter(&self) -> &Arc<Filter> {
+    pub fn filter(&self) -> &Arc<Filter> {
         &self.filter
     }
 
     /// Begins to replace the filter: leads bypassed traffic past the device, and returns the work with nftables. On
     /// error the former filter stays in force.
-    pub(super) fn begin(
+    ///
+    /// # Errors
+    /// If another change is under way, and as of [`start`](Self::start).
+    pub fn begin(
         &mut self,
         filter: &Arc<Filter>,
         journal: &mut Journal,
@@ -114,10 +133,10 @@ impl Enforcement {
     }
 
     /// Ends the change that has begun; on error the former filter stays in force. Returns the filter in force.
-    pub(super) fn finish(
-        &mut self,
-        outcome: Result<(), PlaneError>,
-    ) -> Result<Arc<Filter>, PlaneError> {
+    ///
+    /// # Errors
+    /// With the error of `outcome`.
+    pub fn finish(&mut self, outcome: Result<(), PlaneError>) -> Result<Arc<Filter>, PlaneError> {
         let Some(Change { filter, exceptions }) = self.change.take() else {
             return outcome.map(|()| Arc::clone(&self.filter));
         };
@@ -133,15 +152,15 @@ impl Enforcement {
     }
 
     /// The work that puts the table back which others have changed; `None` if none is needed, or a change is under way.
-    pub(super) fn table_restoration(&mut self) -> Option<FilterWork> {
+    pub fn table_restoration(&mut self) -> Option<FilterWork> {
         (self.installed && self.change.is_none()).then(|| self.rewrite(&Arc::clone(&self.filter)))
     }
 
     /// Puts the routing rules for bypassed traffic back.
-    pub(super) fn restore_routing_rules(
-        &mut self,
-        journal: &mut Journal,
-    ) -> Result<(), PlaneError> {
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn restore_routing_rules(&mut self, journal: &mut Journal) -> Result<(), PlaneError> {
         let exceptions = std::mem::take(&mut self.exceptions);
         let restored = self.except(&[], &exceptions, journal);
         self.exceptions = exceptions;
@@ -149,7 +168,7 @@ impl Enforcement {
     }
 
     /// Reads the filter's counters, on any thread.
-    pub(super) fn counter_reader(&self) -> impl FnOnce() -> FilterCounts + Send + use<> {
+    pub fn counter_reader(&self) -> impl FnOnce() -> FilterCounts + Send + use<> {
         let (host, filter, installed) =
             (Arc::clone(&self.host), Arc::clone(&self.filter), self.installed);
         move || counts(&host, &filter, installed)

@@ -1,0 +1,4 @@
+//! The synchronisation types of the files that `crates/userspace/tests/interleaving.rs` checks in every interleaving:
+//! loom's there, otherwise those of `std`.
+
+pub(crate) use std::sync::{Condvar, Mutex};
