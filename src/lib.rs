@@ -85,7 +85,7 @@
 //! | Where can peers begin with a gateway in this process? | `src/listening.rs`; its sockets are `crates/net/src/datagrams/udp.rs` |
 //! | How does a gateway end, and its traffic? | the end of `Driver::run` in `src/driver.rs`, `src/closed.rs` |
 //! | Which plane serves a tunnel, and how do rules and SAs get there? | `src/planes.rs`, `src/planes/` |
-//! | What keeps traffic from leaving in the clear, also without a gateway? | `src/planes/guard/`; `src/guard/` |
+//! | What keeps traffic from leaving in the clear, also without a gateway? | `crates/floor/src/guard.rs`; `src/guard/` |
 //! | Who repairs what others remove? | `crates/ike/src/engine/restoration.rs`, `src/planes/capabilities.rs` |
 //! | How are certificates, keys, tokens and revocation lists read? | `src/certificates/`, `crates/token`, `src/revocation/` |
 //! | Where is the stored policy? | `src/store.rs`; its objects are `crates/policy/src/database.rs` |

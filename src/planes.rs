@@ -11,7 +11,6 @@ mod capabilities;
 mod choice;
 mod data_plane;
 mod definition;
-pub(crate) mod guard;
 mod restoration;
 mod route_check;
 mod table_watch;
@@ -19,7 +18,7 @@ mod table_watch;
 mod tests;
 
 pub(crate) use definition::{Definition, Held};
-pub(crate) use guard::Hold;
+pub(crate) use floor::guard::{self, Hold};
 
 pub(crate) use choice::bindings;
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};

@@ -1,12 +1,14 @@
 //! What the data planes have in common on a Linux host, whichever of them protects a tunnel's packets.
 //!
 //! A plane knows rules, SAs and how its packets get in and out. What holds for all planes of a gateway is here, so that
-//! none of them is needed for it.
+//! no plane is needed for it: tunnels are guarded while none runs, too.
 //!
 //! ```text
-//!  vpn (src/planes) ──► userspace ──► filter::Enforcement ──► host::nft: a table that drops
-//!                                         │                └► host::netlink: rules that lead bypassed traffic past
-//!                                         └────────────────► host::journal: what is undone at the end
+//!  vpn (src/planes) ──► guard::Guard ──► host::nft: the guard, and the held table beside it
+//!      └─► userspace ──► filter::Enforcement ──► host::nft: the filter's table
+//!                            │                └► host::netlink: rules that lead bypassed traffic past the device
+//!                            └────────────────► host::journal: what is undone at the end
+//!  xfrm ──► flow::Flow ◄── guard: traffic as prefixes and ports under masks
 //! ```
 //!
 //! # Example
@@ -40,7 +42,10 @@
 //!
 //! | question | file |
 //! |---|---|
+//! | What keeps traffic from leaving in the clear? | `guard.rs`, `guard/` |
+//! | Which packets pass the guard in any case? | `guard/tables.rs` |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
+//! | How does a rule's traffic become prefixes and ports? | `flow.rs` |
 //! | In which order are changes of nftables made? | `turns.rs` |
 //! | How is key management told that the system refuses something? | `refusal.rs` |
 //!
@@ -49,6 +54,8 @@
 #![forbid(unsafe_code)]
 
 pub mod filter;
+pub mod flow;
+pub mod guard;
 mod refusal;
 mod sync;
 mod turns;

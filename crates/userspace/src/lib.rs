@@ -21,8 +21,8 @@
 //! # Changes on the host
 //!
 //! All of these are undone at shutdown. If the kernel protects packets too ([`Config::beside_kernel`]), all but the
-//! last exist only while there is a rule. The nftables table that drops cleartext is not here, but in the crate `vpn`
-//! (`src/planes/guard.rs`):
+//! last exist only while there is a rule. The nftables table that drops cleartext and the filter are not this crate's,
+//! but those of `floor` (`crates/floor/src/guard.rs`, `crates/floor/src/filter.rs`):
 //!
 //! - a TUN device ([`Config::device`]) without addresses;
 //! - a routing table ([`Config::table`]) with a route to the device for the remote side of every rule, and a blackhole

@@ -69,7 +69,7 @@
 //! |---|---|
 //! | Where are the attributes of a state written? | `state.rs`, `algorithm.rs`, `offload.rs` |
 //! | Which policies has a rule, in which order? | `plane/policies.rs`, `spd.rs`, `policies.rs` |
-//! | How do selectors become prefixes and port masks? | `flow.rs` |
+//! | How do selectors become prefixes and port masks? | `crates/floor/src/flow.rs`; in messages `flow.rs` |
 //! | Where is a card's offload decided, tried and read back? | `placement.rs`, `placement/`, `plane/place.rs` |
 //! | Which devices have features for ESP; who waits for room in a card? | `nic.rs`; `waiting.rs`, `plane/room.rs` |
 //! | Which reports of the kernel become notices? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `config.rs` |

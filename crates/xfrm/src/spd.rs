@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::flow::{Flow, family};
+use super::flow::{Flow, family, wire};
 use super::offload::Offload;
 use super::ownership::PolicyName;
 use super::state::{binding_attributes, mode};
@@ -127,7 +127,7 @@ impl Change {
         match self {
             Self::Put(key, priority, action) => {
                 let info = UserPolicyInfo {
-                    selector: key.flow.wire(),
+                    selector: wire(&key.flow),
                     lifetime_cfg: LifetimeConfig::default(),
                     priority: *priority,
                     direction: key.direction.number(),
@@ -150,7 +150,7 @@ impl Change {
                 XfrmMessage::UpdatePolicy(ModifyMessage { user_policy_info: info, nlas })
             }
             Self::Delete(key) => {
-                let (selector, direction) = (key.flow.wire(), key.direction.number());
+                let (selector, direction) = (wire(&key.flow), key.direction.number());
                 let user_policy_id = UserPolicyId { selector, index: 0, direction };
                 let nlas = binding_attributes(key.binding);
                 XfrmMessage::DeletePolicy(DelGetMessage { user_policy_id, nlas })
@@ -163,7 +163,7 @@ impl Change {
     /// The fields by which the kernel finds the policy.
     pub(super) fn name(&self) -> PolicyName {
         let (Self::Put(key, ..) | Self::Delete(key)) = self;
-        PolicyName::new(key.flow.wire(), key.direction.number(), &binding_attributes(key.binding))
+        PolicyName::new(wire(&key.flow), key.direction.number(), &binding_attributes(key.binding))
     }
 }
 

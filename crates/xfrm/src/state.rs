@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::algorithm;
-use super::flow::{Flow, address, family};
+use super::flow::{Flow, address, family, wire};
 use super::offload::Offload;
 use crypto::Suite;
 use esp::plane::{Encapsulation, Limits, Path, PlaneError, Spi, Usage};
@@ -148,7 +148,7 @@ impl Form {
         // the packet leaves the tunnel.
         let by_card = self.offload.is_some_and(|offload| !offload.packet);
         match self.flow.filter(|_| self.mode == Mode::Transport || !by_card) {
-            Some(flow) => info.selector = flow.wire(),
+            Some(flow) => info.selector = wire(&flow),
             // Either family inside.
             None if self.mode == Mode::Tunnel => info.flags |= XFRM_STATE_AF_UNSPEC,
             None => {}

@@ -1,7 +1,7 @@
 //! Puts back what others have removed from the kernel.
 //!
 //! Policies and SAs are put back without a negotiation. Until the policies are there again, nftables drops the traffic
-//! that they protected (`src/planes/guard.rs` of the crate `vpn`).
+//! that they protected (`crates/floor/src/guard.rs`).
 
 #![forbid(unsafe_code)]
 

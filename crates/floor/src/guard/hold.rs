@@ -11,21 +11,21 @@ use std::time::SystemTime;
 
 /// The file. It is there while the guard is held.
 #[derive(Clone, Debug)]
-pub(crate) struct Hold(PathBuf);
+pub struct Hold(PathBuf);
 
 impl Hold {
     /// The hold on the guard of a device in the calling thread's network namespace.
-    pub(crate) fn of(state_dir: &Path, device: &str) -> Result<Self, SystemError> {
+    pub fn of(state_dir: &Path, device: &str) -> Result<Self, SystemError> {
         Ok(Self(file_of(state_dir, device, "guard")?))
     }
 
     /// The time since which the guard is held; `None` if it is not.
-    pub(crate) fn since(&self) -> Option<SystemTime> {
+    pub fn since(&self) -> Option<SystemTime> {
         fs::symlink_metadata(&self.0).and_then(|file| file.modified()).ok()
     }
 
     /// Holds the guard from now on, unless it is held already.
-    pub(crate) fn set(&self) -> Result<(), SystemError> {
+    pub fn set(&self) -> Result<(), SystemError> {
         if self.since().is_some() {
             return Ok(());
         }
@@ -37,7 +37,7 @@ impl Hold {
     }
 
     /// Ends the hold. Returns `true` if there was one.
-    pub(crate) fn clear(&self) -> Result<bool, SystemError> {
+    pub fn clear(&self) -> Result<bool, SystemError> {
         match fs::remove_file(&self.0) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -16,7 +16,7 @@
 //!
 //! Packets are looked at before and after the translation of their source address: masquerading neither hides nor makes
 //! a tunnel's traffic. A packet that the kernel was going to protect can lose its transformation there, as it has
-//! another source then. So the table sets the highest bit of the mark ([`sets`]) before the translation, and drops a
+//! another source then. So the table sets the highest bit of the mark (`sets.rs`) before the translation, and drops a
 //! packet to a remote network that has the bit and no transformation after it. It clears the bit of packets that have
 //! one.
 //!
@@ -60,8 +60,8 @@ mod sets;
 mod tables;
 mod writer;
 
-pub(crate) use hold::Hold;
-pub(super) use writer::{OnLoss, Written};
+pub use hold::Hold;
+pub use writer::{OnLoss, Written};
 
 use esp::filter::Filter;
 use esp::plane::{PlaneError, Rule, RuleId};
@@ -74,13 +74,14 @@ use tables::base;
 use writer::{State, Writer};
 
 /// The group to which the guard logs some of the packets that it drops instead of letting them leave.
-pub(super) const LOG_GROUP: u16 = 4500;
+pub const LOG_GROUP: u16 = 4500;
 
 /// The process that has the held table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
+pub enum Holder {
     /// None: the guard is put in force, and left.
     Nobody,
+    /// A gateway, while it runs.
     Gateway {
         /// It hears of the packets that the guard logs.
         logs: bool,
@@ -102,7 +103,7 @@ impl Holder {
 
 /// The properties of a tunnel, beside its selectors, that decide how the table recognises its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GuardedTraffic {
+pub struct GuardedTraffic {
     /// Value and mask of their mark.
     pub mark: Option<(u32, u32)>,
     /// A card may protect the packets (packet offload).
@@ -111,7 +112,7 @@ pub(super) struct GuardedTraffic {
 
 /// The parts of the configuration that decide which packets pass.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub struct Surroundings {
     /// The userspace plane's TUN device: packets that leave by it are protected there.
     pub device: String,
     /// The mark of this daemon's own packets.
@@ -126,7 +127,7 @@ pub(super) struct Surroundings {
 
 /// The guarded rules, and their table. Dropping it removes the table, unless it is to be [kept](Self::keep_on_drop), or
 /// the operator [holds](Hold) it.
-pub(super) struct Guard {
+pub struct Guard {
     surroundings: Surroundings,
     table: String,
     /// The name of the held table.
@@ -163,7 +164,7 @@ impl Guard {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub(super) fn start<'a>(
+    pub fn start<'a>(
         surroundings: Surroundings,
         hold: Hold,
         holder: Holder,
@@ -211,12 +212,12 @@ impl Guard {
     }
 
     /// Whether the guard can tell the packets that the kernel protects from others. If not, it drops them.
-    pub(super) fn knows_kernel(&self) -> bool {
+    pub fn knows_kernel(&self) -> bool {
         self.surroundings.kernel
     }
 
     /// Begins to guard rules that the engine is going to add, until [`Guard::stop_expecting`].
-    pub(super) fn expect<'a>(
+    pub fn expect<'a>(
         &mut self,
         rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
     ) -> Written {
@@ -226,7 +227,7 @@ impl Guard {
     }
 
     /// The engine has added the rules of the policy: from now on they alone are guarded. Returns all changes so far.
-    pub(super) fn stop_expecting(&mut self) -> Written {
+    pub fn stop_expecting(&mut self) -> Written {
         let defined = std::mem::take(&mut self.defined);
         let script = self.sets.remove_all(&defined);
         let _ = self.tell(script);
@@ -234,7 +235,7 @@ impl Guard {
     }
 
     /// If nftables has refused to guard expected rules, begins to build the table again.
-    pub(super) fn retry_preparation(&mut self) -> Option<Written> {
+    pub fn retry_preparation(&mut self) -> Option<Written> {
         (self.writer.state() == State::Outdated).then(|| {
             self.entering = self.replace();
             self.entering.clone()
@@ -243,7 +244,7 @@ impl Guard {
 
     /// Begins to guard a rule that is going to be added. Returns `true` once it is guarded, or nftables has refused the
     /// whole table. `false`: `ready` is called on another thread, and then this is to be called again.
-    pub(super) fn prepare(
+    pub fn prepare(
         &mut self,
         rule: &Rule,
         properties: Option<GuardedTraffic>,
@@ -275,10 +276,7 @@ impl Guard {
 
     /// Guards these rules; stops guarding a rule that comes without properties. Waits for nothing if the rules were
     /// expected or prepared. Once the planes have them, [`Guard::let_go`] is to be called.
-    pub(super) fn cover<'a>(
-        &mut self,
-        rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
-    ) {
+    pub fn cover<'a>(&mut self, rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>) {
         let mut script = Script::default();
         for (rule, properties) in rules {
             let members = self.members(rule, properties);
@@ -294,14 +292,14 @@ impl Guard {
     }
 
     /// Stops guarding, some time later, the traffic that the rules which were added last had before.
-    pub(super) fn let_go(&mut self) {
+    pub fn let_go(&mut self) {
         let superseded = std::mem::take(&mut self.superseded);
         let script = self.sets.remove_all(&superseded);
         let _later = self.tell(script);
     }
 
     /// Stops guarding these rules, some time later.
-    pub(super) fn uncover(&mut self, rules: &[RuleId]) {
+    pub fn uncover(&mut self, rules: &[RuleId]) {
         for rule in rules {
             self.preparing.remove(rule);
             self.superseded.extend(self.rules.remove(rule).unwrap_or_default());
@@ -310,7 +308,7 @@ impl Guard {
     }
 
     /// Gives a rule another name.
-    pub(super) fn rename(&mut self, rule: RuleId, to: RuleId) {
+    pub fn rename(&mut self, rule: RuleId, to: RuleId) {
         if let Some(members) = self.rules.remove(&rule) {
             self.rules.insert(to, members);
         }
@@ -320,7 +318,7 @@ impl Guard {
     }
 
     /// Begins to accept the traffic that the filter's bypass rules accept.
-    pub(super) fn set_filter(&mut self, filter: &Arc<Filter>) -> Written {
+    pub fn set_filter(&mut self, filter: &Arc<Filter>) -> Written {
         self.filter = Arc::clone(filter);
         match self.writer.state() {
             State::Unneeded => self.writer.nothing(),
@@ -330,7 +328,7 @@ impl Guard {
 
     /// Begins to build the table again that others have changed or removed. `ready` is called on another thread when
     /// [`Guard::take_restored`] has the result; it is not called if there is no table.
-    pub(super) fn begin_restoring(&mut self, ready: impl FnOnce() + Send + 'static) {
+    pub fn begin_restoring(&mut self, ready: impl FnOnce() + Send + 'static) {
         if self.writer.state() != State::Unneeded {
             self.restoring = Some(self.replace());
             self.writer.tell_when_done(ready);
@@ -338,7 +336,7 @@ impl Guard {
     }
 
     /// Takes the result of [`Guard::begin_restoring`], if it is there: whether there is a table.
-    pub(super) fn take_restored(&mut self) -> Option<Result<bool, PlaneError>> {
+    pub fn take_restored(&mut self) -> Option<Result<bool, PlaneError>> {
         let _done = self.restoring.take_if(|restoring| restoring.is_done())?;
         match self.writer.state() {
             // It was so before.
@@ -348,13 +346,13 @@ impl Guard {
     }
 
     /// Whether cleartext that should have been protected is dropped when it arrives.
-    pub(super) fn drops_cleartext(&self) -> bool {
+    pub fn drops_cleartext(&self) -> bool {
         let refused = matches!(self.writer.state(), State::Refused(_) | State::Unusable(_));
         self.surroundings.inbound && !refused && nft::available()
     }
 
     /// The name of the table, if it is in force.
-    pub(super) fn table_in_force(&self) -> Option<&str> {
+    pub fn table_in_force(&self) -> Option<&str> {
         matches!(self.writer.state(), State::InForce | State::Outdated).then_some(&self.table)
     }
 
@@ -362,7 +360,7 @@ impl Guard {
     ///
     /// # Errors
     /// If nftables has refused the table.
-    pub(super) fn in_force(&self) -> Result<bool, PlaneError> {
+    pub fn in_force(&self) -> Result<bool, PlaneError> {
         match self.writer.state() {
             State::Unneeded => Ok(false),
             State::InForce | State::Outdated => Ok(true),
@@ -377,13 +375,13 @@ impl Guard {
     ///
     /// # Errors
     /// If nftables refuses it.
-    pub(super) fn restore_now(&mut self) -> Result<bool, PlaneError> {
+    pub fn restore_now(&mut self) -> Result<bool, PlaneError> {
         self.replace().wait();
         self.in_force()
     }
 
     /// Decides whether dropping this leaves the table in force.
-    pub(super) fn keep_on_drop(&mut self, kept: bool) {
+    pub fn keep_on_drop(&mut self, kept: bool) {
         self.kept = kept;
     }
 
@@ -472,13 +470,13 @@ impl Drop for Guard {
 }
 
 /// Name of the table for a device.
-pub(crate) fn table(device: &str) -> String {
+pub fn table(device: &str) -> String {
     nft::table("guard", device)
 }
 
 /// The packets that a guard, and the tables that are held beside it, have dropped.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Dropped {
+pub struct Dropped {
     /// The guard is there. If not, the tables beside it count on.
     pub in_force: bool,
     /// Packets that were about to leave.
@@ -491,7 +489,7 @@ pub(crate) struct Dropped {
 
 impl Dropped {
     /// Asks nftables about the guard of this name.
-    pub(crate) fn of(table: &str) -> Self {
+    pub fn of(table: &str) -> Self {
         nft::all_counters().map_or_else(|_| Self::default(), |text| Self::read(&text, table))
     }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::GuardedTraffic;
+use crate::flow::Flow;
 use esp::plane::TrafficSelectors;
 use host::netlink::Family;
 use host::nft::{
@@ -18,7 +19,6 @@ use policy::{AddressRange, Selector};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use xfrm::Flow;
 
 /// The chains for packets whose policies are in force: before and after the translation of addresses.
 pub(super) const PROTECTED: [&str; 2] = ["protected_before", "protected_after"];

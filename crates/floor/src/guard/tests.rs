@@ -15,7 +15,7 @@ pub(super) fn selector(start: &str, end: &str, protocol: u8, ports: (u16, u16)) 
 
 /// Compares a script with the file of this name. `UPDATE_EXPECTED=1` writes the file, for review.
 pub(super) fn assert_expected(name: &str, script: &str) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/planes/guard/expected");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guard/expected");
     let path = directory.join(name);
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         fs::write(&path, script).expect("writable");
