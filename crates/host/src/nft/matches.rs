@@ -122,8 +122,8 @@ impl fmt::Display for Match<'_> {
             Self::OtherUser(user) => write!(f, "meta skuid != {user}"),
             Self::Mark(mark) => write!(f, "meta mark {mark:#x}"),
             Self::MarkBits(bits) => write!(f, "meta mark and {bits:#x} == {bits:#x}"),
-            Self::CameBy(device) => write!(f, "iifname \"{device}\""),
-            Self::LeavesBy(device) => write!(f, "oifname \"{device}\""),
+            Self::CameBy(device) => write!(f, "iifname {}", Name(device)),
+            Self::LeavesBy(device) => write!(f, "oifname {}", Name(device)),
             Self::HasDevice(true) => f.write_str("iif != 0"),
             Self::HasDevice(false) => f.write_str("iif 0"),
             Self::Opened => f.write_str("meta ipsec exists"),
@@ -192,6 +192,18 @@ impl<T: fmt::Display> fmt::Display for OneOf<'_, T> {
     }
 }
 
+/// The name of a device. nftables takes a star at its end for any end of a name, unless a backslash is before it.
+struct Name<'a>(&'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.strip_suffix('*') {
+            Some(begin) => write!(f, "\"{begin}\\*\""),
+            None => write!(f, "\"{}\"", self.0),
+        }
+    }
+}
+
 /// The addresses of a range, both ends of which nftables takes.
 struct Range(AddressRange);
 
@@ -219,5 +231,25 @@ pub(super) fn header_of(family: Family) -> &'static str {
     match family {
         Family::V4 => "ip",
         Family::V6 => "ip6",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_device_stands_for_no_other_device() {
+        let text = |condition: Match<'_>| condition.to_string();
+        assert_eq!(text(Match::LeavesBy("vpn0")), "oifname \"vpn0\"");
+        assert_eq!(text(Match::LeavesBy("vpn*")), "oifname \"vpn\\*\"");
+        assert_eq!(text(Match::CameBy("v*n")), "iifname \"v*n\"");
+    }
+
+    #[test]
+    fn one_value_has_no_braces() {
+        assert_eq!(Match::UdpTo(&[500]).to_string(), "udp dport 500");
+        assert_eq!(Match::UdpTo(&[500, 4500]).to_string(), "udp dport { 500, 4500 }");
+        assert_eq!(Match::UdpPorts(&[(68, 67)]).to_string(), "udp sport . udp dport 68 . 67");
     }
 }
