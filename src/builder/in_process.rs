@@ -196,6 +196,8 @@ fn start_tunnels(network: &Network, handle: &Handle, listener: Option<Arc<Listen
                     let obstacle = tunnel.and_then(|t| listener?.obstacle(&t.name));
                     obstacle.map_or(Ok(()), |why| Err(shared(Unreachable(why))))
                 }
+                // For those who look for the command among the causes.
+                Err(GatewayError::Command(error)) => Err(shared(error)),
                 Err(error) => Err(shared(error)),
             }
         })

@@ -158,7 +158,7 @@ fn nothing_but_ah_is_refused_behind_a_nat_and_the_reason_told() {
     };
     let words = told(&world, left);
     assert!(words.contains("net0 is protected with AH only, and between 10.0.0.5"), "{words}");
-    assert!(words.ends_with("use IPSecESPProtocol on both sides"), "{words}");
+    assert!(words.ends_with("AH covers the addresses"), "{words}");
     let (world, _, right) = behind_a_nat([vec![esp.clone()], vec![offer(GMAC, false)]]);
     let words = told(&world, right);
     assert!(words.contains("is a NAT"), "{words}");

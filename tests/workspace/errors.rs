@@ -1,5 +1,6 @@
 //! Errors of the library can be read wherever they are printed: a program prints the one that its `main` returns by
-//! `Debug`, which is to be its `Display`. Messages have only words that readers know.
+//! `Debug`, which is to be its `Display`. Messages have only words that readers know, and those of `ike` only words of its
+//! RFCs.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -91,6 +92,53 @@ fn stumbling(line: &str) -> Option<&'static str> {
         texts.iter().any(|text| format!(" {text}").contains(&words))
     };
     STUMBLING.iter().find(has).copied()
+}
+
+/// The crate of RFC 7296 keeps facts as values: the words of a policy and of programs are for the crate `diagnosis`.
+#[test]
+fn ike_names_no_program_and_no_element_of_a_policy() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let schema = fs::read_to_string(root.join("crates/policy/src/xml/schema.rs"));
+    let schema = schema.expect("the vocabulary of AIX_VPN");
+    let is_special = |word: &&str| {
+        let starts = ["IKE", "IPSec", "ESP_", "AH_", "vpn:"];
+        let is_name = word.chars().all(|c| c.is_ascii_alphanumeric() || "_:".contains(c));
+        is_name && starts.iter().any(|start| word.starts_with(start))
+    };
+    let words: Vec<&str> = schema
+        .split('"')
+        .filter(is_special)
+        .chain(["AIX_VPN", "vpnctl", "vpnd.toml", "(encap)"])
+        .collect();
+    assert!(words.len() > 60, "only {} words", words.len());
+    let (mut files, mut found) = (Vec::new(), Vec::new());
+    collect(&root.join("crates/ike/src"), &mut files);
+    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+        let text = fs::read_to_string(file).expect("readable");
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for line in text.lines() {
+            if let Some(word) = words.iter().find(|word| has_word(line, word)) {
+                found.push(format!("{}: {word:?} in {}", file.display(), line.trim()));
+            }
+        }
+    }
+    assert!(found.is_empty(), "tell it in crates/diagnosis: {found:#?}");
+}
+
+#[test]
+fn a_word_of_a_policy_is_told_from_one_of_the_protocol() {
+    assert!(has_word("correct IKELocalIdentity\"", "IKELocalIdentity"));
+    assert!(!has_word("ExchangeType::IKE_AUTH", "IKE_AuthenticationMethod"));
+    assert!(!has_word("ESP_TFC_PADDING_NOT_SUPPORTED", "ESP_TFC"));
+}
+
+/// Returns `true` if a line has this word, and not only as a part of another one.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + word.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    })
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {

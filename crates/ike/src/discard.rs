@@ -7,13 +7,13 @@ esp::discards! {
         MalformedHeader = "malformed_header",
         /// A message for an IKE SA that is not here: gone, of a former run, or never was.
         UnknownSpi = "unknown_spi",
-        /// Of another major version than IKEv2. `vpnctl why` names a peer of the policy that speaks IKEv1.
+        /// Of another major version than IKEv2.
         UnsupportedVersion = "unsupported_version",
         /// More than the gateway keeps up with: so many messages wait already that there is no room for another.
         TooManyWaiting = "too_many_waiting",
         /// A new peer while the gateway is stopping.
         Stopping = "stopping",
-        /// A new peer over an address family for which IPsec is switched off (vpnctl family).
+        /// A new peer over an address family for which IPsec is switched off.
         FamilyOff = "family_off",
         /// An IKE_SA_INIT with an SPI of our own: somebody sends our messages back.
         Reflected = "reflected",

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::negotiation::suite::{ChildSuite, IkeSuite};
 use crate::wire::header::IkeSpi;
 use crate::wire::registry::ExchangeType;
-use esp::plane::{Restored, Spi};
+use esp::plane::{PacketSummary, Restored, Spi};
 use policy::Mode;
 use std::fmt;
 use std::net::SocketAddr;
@@ -171,6 +171,8 @@ pub enum EventKind {
     Restored(Restored),
     /// Something worth the operator's attention.
     Warning(String),
+    /// The guard dropped a packet of the phase 2 tunnel that was about to leave in the clear.
+    Unprotected(PacketSummary),
     /// An exchange of this side has gone one step further. Only an engine that is asked to tells of these
     /// ([`Engine::tell_exchanges`](crate::Engine::tell_exchanges)).
     Exchange(ExchangeStep),
@@ -211,6 +213,12 @@ impl fmt::Display for EventKind {
                 write!(f, "put back after others had removed or changed it: {restored}")
             }
             Self::Warning(text) => f.write_str(text),
+            Self::Unprotected(packet) => {
+                write!(
+                    f,
+                    "the guard dropped a packet that was about to leave in the clear: {packet}"
+                )
+            }
             Self::Exchange(step) => step.fmt(f),
         }
     }

@@ -80,6 +80,10 @@ tells_of! {
     Modes: ModeMismatch,
     Addresses: NoMatchingTunnel,
     FamilyOff: FamilyOff,
+    AhAndNat: NoProposalChosen,
+    TooMuch: TsUnacceptable,
+    UnknownRevocation: BadCertificate,
+    NotWithSha2: BadCertificate,
 }
 
 /// The failures a person meets.

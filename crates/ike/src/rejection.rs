@@ -1,7 +1,7 @@
 //! Refusals that become a Notify: the one place that decides what the peer is told (RFC 7296 §2.21, §3.10.1).
 
 use crate::failure::facts::{
-    Addresses, Identities, Layer, Modes, Offers, Proof, Shadowed, Traffic, Wanted,
+    Addresses, Identities, Layer, Modes, Offers, Proof, Shadowed, TooMuch, Traffic, Wanted,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::description::describe_group;
@@ -71,8 +71,8 @@ impl Rejection {
     }
 
     /// A peer names more traffic than a generic policy gives it.
-    pub fn too_much_traffic(detail: String) -> Self {
-        Self::plain(NotifyType::TS_UNACCEPTABLE, FailureKind::TsUnacceptable, detail)
+    pub fn too_much_traffic(traffic: TooMuch) -> Self {
+        Self::because(NotifyType::TS_UNACCEPTABLE, traffic.into())
     }
 
     /// RFC 3948 §5.2: what another peer has is not given away.

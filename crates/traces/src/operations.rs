@@ -101,7 +101,8 @@ impl Operations {
                 self.succeed(event, Kind::Rekey, suite, now, &mut done);
             }
             EventKind::Failed(failure) => {
-                self.fail(event, failure.kind.name(), &failure.to_string(), now, &mut done);
+                let told = diagnosis::line::failure(failure);
+                self.fail(event, failure.kind.name(), &told, now, &mut done);
             }
             EventKind::Closed { reason } => {
                 self.fail(event, "closed", &reason.to_string(), now, &mut done);
@@ -110,7 +111,8 @@ impl Operations {
             EventKind::TurnedAway(failure) => {
                 let mut span = self.span(Kind::Negotiation, event, None, false, now);
                 span.set("error.type", failure.kind.name());
-                done.push(end(span, Outcome::Error(failure.to_string()), now));
+                let told = diagnosis::line::failure(failure);
+                done.push(end(span, Outcome::Error(told), now));
             }
             _ => {}
         }

@@ -11,9 +11,7 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
     }
     let (layer, name) = counter.split_once('.')?;
     match layer {
-        "ike" => {
-            ike::discard::Discard::ALL.iter().find(|d| d.name() == name).map(|d| d.explanation())
-        }
+        "ike" => of_ike(name),
         "esp" => esp::discard::Discard::ALL
             .iter()
             .find(|d| d.name() == name)
@@ -23,4 +21,19 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
         "xfrm" => xfrm::Statistic::ALL.iter().find(|s| s.name == name).map(|s| s.explanation),
         _ => None,
     }
+}
+
+/// The commands of `vpnctl` that tell more are known here only.
+fn of_ike(name: &str) -> Option<&'static str> {
+    use ike::discard::Discard;
+    let discard = *Discard::ALL.iter().find(|d| d.name() == name)?;
+    Some(match discard {
+        Discard::UnsupportedVersion => {
+            "Of another major version than IKEv2. `vpnctl why` names a peer of the policy that speaks IKEv1."
+        }
+        Discard::FamilyOff => {
+            "A new peer over an address family for which IPsec is switched off (vpnctl family)."
+        }
+        _ => discard.explanation(),
+    })
 }

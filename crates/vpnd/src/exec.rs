@@ -215,6 +215,7 @@ async fn start_tunnels(gateway: &Gateway) -> Result<(), ExecError> {
     let mut failures = String::new();
     for tunnel in &started {
         if let Err(failure) = &tunnel.outcome {
+            let failure = diagnosis::line::failure(failure);
             failures.push_str(&format!("\n  {}: {failure}", tunnel.name));
         }
     }

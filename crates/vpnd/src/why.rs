@@ -7,6 +7,7 @@ use advice::Advice;
 use control::protocol::{
     Defined, Down, ExplainedFailure, Explanation, Renewal, Row, Sent, Unanswered, Waits,
 };
+use diagnosis::line;
 use ike::CloseReason;
 use ike::failure::facts::{
     Addresses, Facts, Identities, Layer, Offer, Offers, Ppk, PpkLack, Shadowed, Silence, Traffic,
@@ -331,7 +332,7 @@ fn message(failure: &Failure) -> String {
         }
         Facts::Modes(_) => kind.to_string(),
         Facts::Addresses(_) => format!("{kind}: no tunnel is between these two addresses"),
-        _ => failure.to_string(),
+        _ => line::failure(failure),
     }
 }
 

@@ -22,10 +22,7 @@ impl<P: DataPlane> Engine<P> {
         let told = self.out.unprotected.get(&child).map(|last| last.told);
         let told = told.filter(|told| now.saturating_duration_since(*told) < PAUSE);
         if told.is_none() {
-            let text = format!(
-                "the guard dropped a packet that was about to leave in the clear: {packet}; for its way: vpnctl trace {packet}"
-            );
-            self.out.event(&tunnel.name, Some(&child), EventKind::Warning(text));
+            self.out.event(&tunnel.name, Some(&child), EventKind::Unprotected(packet));
         }
         let told = told.unwrap_or(now);
         self.out.unprotected.insert(child, Dropped { packet, at: now, told });

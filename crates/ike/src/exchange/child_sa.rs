@@ -8,7 +8,7 @@ use super::{Granted, follow_up, ppk};
 use crate::context::Context;
 use crate::crypto::key_exchange::{PrivateKey, respond};
 use crate::effect::Effects;
-use crate::failure::facts::{KEPT, Offers, Shadowed, Traffic, Wanted};
+use crate::failure::facts::{AhAndNat, KEPT, Offers, Shadowed, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{ChildKeyExchange, Offered, choose_child};
 use crate::negotiation::selectors;
@@ -188,13 +188,8 @@ fn claimed(
 /// The failure of a tunnel that offers AH only, if ESP has to travel in UDP.
 pub(crate) fn ah_and_nat(session: &Session, tunnel: &ChildTunnel) -> Failure {
     let path = session.child_path();
-    let detail = format!(
-        "{} is protected with AH only, and between {} and {} is a NAT, or one side has ESP in UDP without one (encap): AH covers the addresses; use IPSecESPProtocol on both sides",
-        tunnel.name,
-        path.local.ip(),
-        path.remote.ip()
-    );
-    Failure::new(FailureKind::NoProposalChosen, detail)
+    let (local, remote) = (path.local.ip(), path.remote.ip());
+    AhAndNat { child: tunnel.name.clone(), local, remote }.into()
 }
 
 fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], request: &ChildRequest<'_>) -> Rejection {

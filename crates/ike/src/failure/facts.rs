@@ -1,8 +1,15 @@
 //! The facts of a failure as values, such as the offers of both sides, so that a reader can put them side by side.
+//!
+//! The text of each is one line that names no program, no setting and no element of a policy: the crate `diagnosis` tells
+//! the cures in those words.
 
+mod certificate;
 mod ppk;
+mod refused;
 
+pub use certificate::{NotWithSha2, UnknownRevocation};
 pub use ppk::{Ppk, PpkLack};
+pub use refused::{AhAndNat, TooMuch};
 
 use crate::negotiation::description::offers;
 use crate::unreachable::{Lack, UNPROTECTED, Unreachable};
@@ -45,6 +52,14 @@ pub enum Facts {
     Modes(Modes),
     /// Addresses between which there is no tunnel.
     Addresses(Addresses),
+    /// A NAT in the way of AH.
+    AhAndNat(AhAndNat),
+    /// More traffic than a peer is given.
+    TooMuch(TooMuch),
+    /// A certificate of which nothing says whether it is revoked.
+    UnknownRevocation(UnknownRevocation),
+    /// A signature that is with none of SHA-2.
+    NotWithSha2(NotWithSha2),
 }
 
 /// A request that was not answered.
@@ -340,6 +355,10 @@ impl fmt::Display for Facts {
             Self::Shadowed(claim) => claim.fmt(f),
             Self::Modes(modes) => modes.fmt(f),
             Self::Addresses(addresses) => addresses.fmt(f),
+            Self::AhAndNat(ah_and_nat) => ah_and_nat.fmt(f),
+            Self::TooMuch(too_much) => too_much.fmt(f),
+            Self::UnknownRevocation(unknown) => unknown.fmt(f),
+            Self::NotWithSha2(signature) => signature.fmt(f),
         }
     }
 }
@@ -372,10 +391,9 @@ impl fmt::Display for Unsendable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lack, local, remote } = self;
         match lack {
-            Lack::Address => write!(
-                f,
-                "this host does not have {local}, the address of this side in the policy; add it to an interface, or correct IKELocalIdentity"
-            ),
+            Lack::Address => {
+                write!(f, "this host does not have {local}, the address of this side in the policy")
+            }
             Lack::Route => write!(
                 f,
                 "this host has no route to {remote}; bring up the interface that leads there, or add a route"
@@ -388,11 +406,7 @@ impl fmt::Display for FamilyOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { family, of_traffic } = self;
         let part = if *of_traffic { "all of its traffic is" } else { "its addresses are" };
-        write!(
-            f,
-            "IPsec of {family} is switched off, and {part} {family}; to switch it on: vpnctl family {} on",
-            family.name()
-        )
+        write!(f, "IPsec of {family} is switched off, and {part} {family}")
     }
 }
 
@@ -530,10 +544,7 @@ fn listed(selectors: &[Selector]) -> String {
 impl fmt::Display for Modes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { child, ours, theirs } = self;
-        write!(
-            f,
-            "{child} is in {ours} mode, the peer wants {theirs} mode; set ESP_EncapsulationMode alike on both sides"
-        )
+        write!(f, "{child} is in {ours} mode, the peer wants {theirs} mode")
     }
 }
 

@@ -11,9 +11,10 @@ use super::outside::{self, Order, OutsideKey, Unsigned};
 use super::path::{Judge, Link, Path, out_of_time};
 use super::revocation::Statements;
 use super::scheme::{Hash, Scheme};
-use super::signature::{self, Plan};
+use super::signature::{self, Flaw, Plan};
 use super::trust::{KeyHash, Own, Trust};
 use crate::crypto::tally::{self, Operation};
+use crate::failure::facts::{NotWithSha2, UnknownRevocation};
 use crate::failure::{Facts, Failure, FailureKind, facts};
 use crate::wire::header::IkeSpi;
 use crate::wire::registry::{AuthMethod, HashId};
@@ -235,9 +236,7 @@ impl Job {
                 Ok(Verdict::Unknown(wanted)) => {
                     return Step::Fetch(Box::new(Fetch { wanted, job: self }));
                 }
-                Err(detail) => {
-                    return self.done(Err(Failure::new(FailureKind::BadCertificate, detail)));
-                }
+                Err(failure) => return self.done(Err(failure)),
             }
         }
         if let Some(signing) = &self.signing {
@@ -270,34 +269,40 @@ enum Verdict {
 }
 
 impl Claim {
-    fn check(&self, trust: &Trust, unix_time: Duration) -> Result<Verdict, String> {
+    fn check(&self, trust: &Trust, unix_time: Duration) -> Result<Verdict, Failure> {
         let of_peer = |what: &str| format!("{what} that {} sent", self.identity);
         let read = |der: &Vec<u8>| {
-            Certificate::read(der).map_err(|e| format!("{} {e}", of_peer("the certificate")))
+            Certificate::read(der)
+                .map_err(|e| not_accepted(format!("{} {e}", of_peer("the certificate"))))
         };
         let Some((first, rest)) = self.certificates.split_first() else {
-            return Err(format!(
+            return Err(not_accepted(format!(
                 "{} sent no certificate; have it send the one that it signs with",
                 self.identity
-            ));
+            )));
         };
         let leaf = read(first)?;
         // Others may be of a kind that is of no use here.
         let others = few_alike(rest.iter().filter_map(|der| read(der).ok()));
         if !leaf.is_for(&self.identity) {
-            return Err(format!(
+            return Err(not_accepted(format!(
                 "the certificate {leaf} is not for {}: it is for {}; name the peer in the policy as its certificate \
                  does, or have one issued with this name as subject alternative name",
                 self.identity,
                 leaf.all_names()
-            ));
+            )));
         }
         let judge = Judge { trust, others: &others, unix_time };
-        let path = judge.path(&leaf)?;
+        let path = judge.path(&leaf).map_err(not_accepted)?;
         // Before anything is fetched: the one who asks has the key.
         let scheme =
             signature::verify(leaf.key(), &self.rules, self.method, &self.signature, &self.octets)
-                .map_err(|why| format!("the signature of {leaf} does not count: {why}"))?;
+                .map_err(|flaw| match flaw {
+                    Flaw::NotWithSha2 => NotWithSha2 { certificate: leaf.to_string() }.into(),
+                    Flaw::Other(why) => {
+                        not_accepted(format!("the signature of {leaf} does not count: {why}"))
+                    }
+                })?;
         let wanted = match self.rules.use_crl {
             true => self.check_revocation(trust, &path, unix_time)?,
             false => Vec::new(),
@@ -314,12 +319,12 @@ impl Claim {
         trust: &Trust,
         path: &Path,
         unix_time: Duration,
-    ) -> Result<Vec<Wanted>, String> {
+    ) -> Result<Vec<Wanted>, Failure> {
         let statements = self.statements(trust, unix_time);
         let mut wanted = Vec::new();
         let mut unknown = None;
         for link in path.links() {
-            let vouched_for = statements.vouch_for(link)?;
+            let vouched_for = statements.vouch_for(link).map_err(not_accepted)?;
             if !vouched_for {
                 unknown = unknown.or(Some(link));
             }
@@ -334,7 +339,7 @@ impl Claim {
         }
         match unknown {
             _ if self.fetched.is_none() && !wanted.is_empty() => Ok(wanted),
-            Some(link) if !trust.lenient_revocation => Err(self.unknown(&statements, link)),
+            Some(link) if !trust.lenient_revocation => Err(self.unknown(&statements, link).into()),
             _ => Ok(Vec::new()),
         }
     }
@@ -347,8 +352,8 @@ impl Claim {
         Statements { ocsp, crls, ocsp_max_age: trust.ocsp_max_age, unix_time }
     }
 
-    /// The text for a certificate of which nothing says whether it is revoked.
-    fn unknown(&self, statements: &Statements<'_>, link: Link<'_>) -> String {
+    /// The reasons for which nothing says whether a certificate is revoked.
+    fn unknown(&self, statements: &Statements<'_>, link: Link<'_>) -> UnknownRevocation {
         let issuer = link.certificate.issuer();
         let failed = self.fetched.iter().flatten().filter_map(|(of, result)| {
             let why = result.as_ref().err().filter(|_| of == issuer)?;
@@ -358,12 +363,7 @@ impl Claim {
         if reasons.is_empty() {
             reasons.push(format!("none of {issuer} is loaded"));
         }
-        format!(
-            "whether the certificate {} is revoked is not known, and the policy wants to know (IKE_Flags_UseCRL): {}; \
-             provide a current revocation list",
-            link.certificate,
-            reasons.join("; ")
-        )
+        UnknownRevocation { certificate: link.certificate.to_string(), reasons }
     }
 
     fn warning(&self, scheme: Scheme) -> Option<String> {
@@ -374,6 +374,11 @@ impl Claim {
             )
         })
     }
+}
+
+/// The failure of a peer whose proof is not accepted, for a reason that is known in words only.
+fn not_accepted(detail: String) -> Failure {
+    Failure::new(FailureKind::BadCertificate, detail)
 }
 
 /// Certificates of which no more than two have the same subject, as that of an authority which another one vouches for

@@ -178,25 +178,63 @@ impl Curve {
 
 // ---- verifying
 
+/// Why a signature proves nothing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// It is with none of SHA-2, and the policy does not name SHA-1.
+    NotWithSha2,
+    /// Another reason, which completes "the peer's signature does not count: …".
+    Other(String),
+}
+
 /// Verifies a signature that came with a method; tells how it was made.
 ///
 /// # Errors
-/// The reason for which the signature proves nothing. It completes "the peer's signature does not count: …".
+/// The reason for which the signature proves nothing.
 pub(crate) fn verify(
     key: &PublicKey,
     rules: &Rules,
     method: AuthMethod,
     data: &[u8],
     octets: &[u8],
-) -> Result<Scheme, String> {
+) -> Result<Scheme, Flaw> {
     if !rules.keys.contains(&key.kind) {
-        return Err(format!(
+        return Err(Flaw::Other(format!(
             "it is made with a key of the kind {}, the policy wants {}",
             key.kind,
             listed(&rules.keys)
-        ));
+        )));
     }
     tally::count(Operation::Verify(key.kind));
+    match (method, key.kind) {
+        (AuthMethod::RSA_DIGITAL_SIGNATURE, KeyKind::Rsa) => {
+            with_any_hash(key, rules, data, octets)
+        }
+        _ => with_named_hash(key, method, data, octets).map_err(Flaw::Other),
+    }
+}
+
+/// RFC 7296 §3.8: this method names no hash algorithm.
+fn with_any_hash(
+    key: &PublicKey,
+    rules: &Rules,
+    data: &[u8],
+    octets: &[u8],
+) -> Result<Scheme, Flaw> {
+    let hashes = SHA2.into_iter().chain(rules.sha1.then_some(Hash::Sha1));
+    let mut schemes = hashes.map(Scheme::Pkcs1);
+    schemes.find(|scheme| check(*scheme, key, octets, data)).ok_or_else(|| match rules.sha1 {
+        true => Flaw::Other("it is not that of its certificate's key".to_owned()),
+        false => Flaw::NotWithSha2,
+    })
+}
+
+fn with_named_hash(
+    key: &PublicKey,
+    method: AuthMethod,
+    data: &[u8],
+    octets: &[u8],
+) -> Result<Scheme, String> {
     let other = || format!("the method {method} is not for a key of the kind {}", key.kind);
     match method {
         AuthMethod::DIGITAL_SIGNATURE => {
@@ -214,18 +252,6 @@ pub(crate) fn verify(
                 });
             }
             check(scheme, key, octets, signature).then_some(scheme).ok_or_else(|| wrong(scheme))
-        }
-        AuthMethod::RSA_DIGITAL_SIGNATURE if key.kind == KeyKind::Rsa => {
-            let hashes = SHA2.into_iter().chain(rules.sha1.then_some(Hash::Sha1));
-            let fits = |hash: &Hash| check(Scheme::Pkcs1(*hash), key, octets, data);
-            hashes.map(Some).find(|h| h.as_ref().is_some_and(fits)).flatten().map(Scheme::Pkcs1).ok_or_else(
-                || match rules.sha1 {
-                    true => "it is not that of its certificate's key".to_owned(),
-                    false => "it is not that of its certificate's key with SHA-2; should the peer know only SHA-1, \
-                              the policy must name IKE_Hash SHA"
-                        .to_owned(),
-                },
-            )
         }
         _ => {
             let curve = Curve::of(key.kind).filter(|c| c.method == method).ok_or_else(other)?;

@@ -5,6 +5,7 @@ mod lines;
 use super::journald::{self, Journal};
 use crate::config::{BadLevel, Log, LogFormat, LogLevel};
 use crate::view::event_name;
+use diagnosis::line;
 use ike::event::{Event, EventKind, Negotiated};
 use lines::Lines;
 use nix::sys::stat::{FileStat as Stat, fstat};
@@ -206,6 +207,7 @@ fn is_warning(event: &Event) -> bool {
             | EventKind::TurnedAway(_)
             | EventKind::Restored(_)
             | EventKind::Warning(_)
+            | EventKind::Unprotected(_)
     )
 }
 
@@ -243,26 +245,27 @@ fn write_fields(event: &Event) {
     let (tunnel, child) = (event.tunnel.as_str(), event.child.as_deref());
     let peer = event.peer.map(|peer| peer.to_string());
     let (peer, kind) = (peer.as_deref(), event_name(event));
+    let told = line::event(event);
     match &event.kind {
         EventKind::Failed(failure) | EventKind::TurnedAway(failure) => {
-            warn!(tunnel, child, peer, event = kind, failure = failure.kind.name(), "{event}");
+            warn!(tunnel, child, peer, event = kind, failure = failure.kind.name(), "{told}");
         }
-        EventKind::Restored(_) | EventKind::Warning(_) => {
-            warn!(tunnel, child, peer, event = kind, "{event}");
+        EventKind::Restored(_) | EventKind::Warning(_) | EventKind::Unprotected(_) => {
+            warn!(tunnel, child, peer, event = kind, "{told}");
         }
         EventKind::Established { suite } | EventKind::Rekeyed { suite } => {
-            info!(tunnel, child, peer, event = kind, suite = suite.to_string(), "{event}");
+            info!(tunnel, child, peer, event = kind, suite = suite.to_string(), "{told}");
         }
         EventKind::Closed { reason } => {
-            info!(tunnel, child, peer, event = kind, reason = reason.to_string(), "{event}")
+            info!(tunnel, child, peer, event = kind, reason = reason.to_string(), "{told}")
         }
-        _ => info!(tunnel, child, peer, event = kind, "{event}"),
+        _ => info!(tunnel, child, peer, event = kind, "{told}"),
     }
 }
 
 /// The event in words, with the peer's address, unless that is among them.
 fn sentence(event: &Event) -> String {
-    let text = event.to_string();
+    let text = line::event(event);
     match event.peer {
         Some(peer) if !text.contains(&peer.ip().to_string()) => {
             let at = if peer.port() == 500 { peer.ip().to_string() } else { peer.to_string() };

@@ -2,13 +2,18 @@
 
 use crate::certificates::Certificates;
 use control::protocol::{Refusal, RefusalCode, Tunnel};
+use diagnosis::line;
 use ike::CommandError;
 use vpn::GatewayError;
 use vpn::manual::ManualSaError;
 
 /// The refusal for an error of the gateway.
 pub(super) fn refusal(error: GatewayError) -> Refusal {
-    let message = error.to_string();
+    let message = match &error {
+        GatewayError::Failed(failure) => line::failure(failure),
+        GatewayError::Command(refused) => line::refused(refused),
+        _ => error.to_string(),
+    };
     match error {
         GatewayError::Command(CommandError::NoSuchTunnel(..)) => {
             Refusal::new(RefusalCode::UnknownTunnel, message)

@@ -85,7 +85,8 @@ pub async fn tell(client: &mut impl Client, outcome: &Outcome) -> io::Result<()>
                 ConnectError::Exhausted { .. } | ConnectError::Stopped => "503 Service Unavailable",
                 _ => "502 Bad Gateway",
             };
-            client.write_all(answer(status, &format!("{error}\n")).as_bytes()).await
+            let text = diagnosis::line::error(error) + "\n";
+            client.write_all(answer(status, &text).as_bytes()).await
         }
     }
 }

@@ -131,7 +131,7 @@ impl Serving {
             () = relay::closed(client) => return None,
         };
         if let Err(error) = &outcome {
-            self.warnings.write(format_args!("{target}: {error}"));
+            self.warnings.write(format_args!("{target}: {}", diagnosis::line::error(error)));
         }
         Some(outcome)
     }

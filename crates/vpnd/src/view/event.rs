@@ -30,7 +30,7 @@ pub fn happening(event: &Event, at: SystemTime) -> Happening {
         failure,
         reason,
         missed: None,
-        message: event.kind.to_string(),
+        message: diagnosis::line::happening(&event.kind),
     }
 }
 
@@ -83,7 +83,7 @@ pub fn event_name(event: &Event) -> &'static str {
         EventKind::Moved { .. } => "moved",
         EventKind::Readdressed { .. } => "readdressed",
         EventKind::Restored(_) => "restored",
-        EventKind::Warning(_) => "warning",
+        EventKind::Warning(_) | EventKind::Unprotected(_) => "warning",
         _ => "other",
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 pub fn failure(failure: &Failure) -> FailureInfo {
     FailureInfo {
         kind: failure.kind.name().to_owned(),
-        message: failure.to_string(),
+        message: diagnosis::line::failure(failure),
         seconds_ago: None,
     }
 }

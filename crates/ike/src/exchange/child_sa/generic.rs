@@ -8,7 +8,7 @@
 use super::claimed;
 use super::matching::{Asker, Match, as_seen};
 use crate::context::Context;
-use crate::failure::facts::Modes;
+use crate::failure::facts::{Modes, TooMuch};
 use crate::negotiation::selectors::{covered, describe, known};
 use crate::rejection::Rejection;
 use crate::wire::payload::TrafficSelector;
@@ -82,12 +82,8 @@ fn admit(tunnel: &IkeTunnel, cx: &Context<'_>, child: &ChildTunnel) -> Result<()
             [first, ..] => format!("{first} and {} more", selectors.len() - 1),
             [] => String::new(),
         };
-        return Err(Rejection::too_much_traffic(format!(
-            "the peer asks for {} (ours) to {} (its own); a generic policy gives it no more addresses than a /8 of \
-             IPv4 and a /32 of IPv6 have, counted over all of its requests; write an IPSecTunnel for more",
-            named(&child.local),
-            named(&child.remote)
-        )));
+        let (local, remote) = (named(&child.local), named(&child.remote));
+        return Err(Rejection::too_much_traffic(TooMuch { local, remote }));
     }
     match cx.rules.overlapping_rule(&tunnel.remote.identity, child) {
         Some(other) => Err(claimed(child, &child.local, &child.remote, other)),
