@@ -22,6 +22,7 @@ use ike::durations::ExchangeDurations;
 use ike::proof::trust::Trust;
 use ike::status::{IkeStatus, State};
 use policy::Policy;
+use policy::xml::Definitions;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,6 +176,25 @@ impl Gateway {
     /// Dropping the future has no effect on the gateway.
     pub async fn exchange_durations(&self) -> Result<ExchangeDurations, GatewayError> {
         self.handle.ask(Command::ExchangeDurations).await
+    }
+
+    /// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only: why it is down, what it
+    /// waits for, what has failed and what helps. `None`: the policy has no tunnel of that name. The cures name elements
+    /// of a policy file without their lines: [`diagnosis::tunnel::explain`] takes a status and the file's
+    /// [`Definitions`], which tell them. [`findings`](Self::findings) looks for the reasons why no packets pass
+    /// through a tunnel that is up.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn why(&self, name: &str) -> Result<Option<diagnosis::Tunnel>, GatewayError> {
+        let status = self.tunnel(name).status().await?;
+        Ok(status.map(|status| {
+            let only = (status.name != name).then_some(name);
+            diagnosis::tunnel::explain(&status, only, &Definitions::default())
+        }))
     }
 
     /// Reasons why packets do not pass through the tunnels of a phase 1 tunnel that are up, or may not pass. `policy`

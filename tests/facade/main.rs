@@ -13,6 +13,7 @@ mod reload;
 mod responder;
 mod side;
 mod starting;
+mod why;
 
 fn main() -> std::process::ExitCode {
     let trials = [
@@ -25,6 +26,7 @@ fn main() -> std::process::ExitCode {
         reload::trials(),
         responder::trials(),
         starting::trials(),
+        why::trials(),
     ];
     testkit::run(trials.into_iter().flatten().collect())
 }
