@@ -94,7 +94,7 @@ impl TunnelDevice {
         match &*last {
             Some((at, firewall)) if at.elapsed() < age => firewall.clone(),
             _ => {
-                let firewall = Firewall::read();
+                let firewall = host::firewall::read();
                 *last = Some((Instant::now(), firewall.clone()));
                 firewall
             }
@@ -230,8 +230,10 @@ impl Gateway {
         let questions = findings::questions(&subjects, device.mark);
         // The engine's task is surely in the namespace of the plane.
         let namespace = self.handle.with_plane(|_| Namespace::current()).await?;
-        let look =
-            move || HostFacts { firewall: device.firewall(age), ..HostFacts::collect(&questions) };
+        let look = move || HostFacts {
+            firewall: device.firewall(age),
+            ..host::facts::collect(&questions)
+        };
         let collect = move || match namespace {
             Ok(namespace) => namespace.inside(look),
             // Most processes have one namespace.

@@ -50,10 +50,10 @@
 //! | How do sockets get their ports, and past the kernel's policies? | `bind.rs`, `holder.rs`, `socket_policy.rs` |
 //! | How does a thread act in the plane's network namespace? | `namespace.rs` |
 //! | What advice does an error of the system carry? | `system.rs`; of the file of TUN devices: `tun_file.rs` |
-//! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`, `firewall.rs`, `firewall/` |
+//! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`, `firewall.rs`; their values: `crates/host-facts/` |
 //! | How are files locked and replaced, sockets owned? Who may change a file? | `lock.rs`, `replace.rs`, `socket_file.rs`, `writers.rs`; of a policy file also `policy_file.rs` |
 //! | How does the kernel's log tell of a refused system call? | `seccomp.rs` |
-//! | How does a range of addresses become prefixes? | `prefix.rs` |
+//! | How does a range of addresses become prefixes? | `crates/host-facts/src/prefix.rs` |
 //!
 //! Others decide which routes and rules a tunnel and the filter need (`crates/userspace/src/tun_routes.rs` and
 //! `crates/floor/src/filter.rs`).
@@ -73,7 +73,6 @@ pub mod namespace;
 pub mod netlink;
 pub mod nft;
 pub mod policy_file;
-mod prefix;
 pub mod replace;
 mod routes;
 pub mod seccomp;
@@ -87,8 +86,8 @@ pub use addresses::{Announced, Host};
 pub use bind::bind_patiently;
 pub use error_queue::{IcmpError, keep_icmp_errors, take_icmp_error};
 pub use holder::{Process, udp_holder, udp_holder_at};
+pub use host_facts::{Prefix, prefixes};
 pub use icmp_listener::IcmpListener;
-pub use prefix::{Prefix, prefixes};
 pub use routes::{Devices, Routes};
 pub use socket_policy::{decapsulate, let_pass};
 pub use system::{SystemError, lacks_family, refused};

@@ -7,10 +7,9 @@ mod exception;
 mod route_lookup;
 
 pub use exception::Exception;
-pub use route_lookup::{Attachment, RouteLookup};
+pub use host_facts::{Attachment, Family, RouteLookup};
 
-use crate::prefix::Prefix;
-
+use host_facts::Prefix;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
     NetlinkMessage, NetlinkPayload,
@@ -31,29 +30,10 @@ use std::net::IpAddr;
 /// Marks the routes and rules of this program among those of other routing daemons (`ip route` shows `proto 86`).
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(86);
 
-/// A family of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Both, IPv4 first.
-    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
-
-    /// The family of an address.
-    pub fn of(address: IpAddr) -> Self {
-        if address.is_ipv4() { Self::V4 } else { Self::V6 }
-    }
-
-    fn number(self) -> AddressFamily {
-        match self {
-            Self::V4 => AddressFamily::Inet,
-            Self::V6 => AddressFamily::Inet6,
-        }
+fn number(family: Family) -> AddressFamily {
+    match family {
+        Family::V4 => AddressFamily::Inet,
+        Family::V6 => AddressFamily::Inet6,
     }
 }
 
@@ -283,7 +263,7 @@ impl Netlink {
         flags: RouteFlags,
     ) -> io::Result<Option<RouteMessage>> {
         let mut route = RouteMessage::default();
-        route.header.address_family = Family::of(remote).number();
+        route.header.address_family = number(Family::of(remote));
         route.header.destination_prefix_length = if remote.is_ipv4() { 32 } else { 128 };
         route.attributes.push(RouteAttribute::Destination(remote.into()));
         route.attributes.push(RouteAttribute::Mark(mark));
@@ -308,7 +288,7 @@ impl Netlink {
     /// Removes every route of ours from a table.
     pub fn flush(&mut self, family: Family, table: u32) -> io::Result<()> {
         let mut query = RouteMessage::default();
-        query.header.address_family = family.number();
+        query.header.address_family = number(family);
         for answer in self.exchange(Message::GetRoute(query), NLM_F_DUMP)? {
             let Message::NewRoute(route) = answer else { continue };
             let its_table = route
@@ -329,7 +309,7 @@ impl Netlink {
     /// The routes of this program in a table.
     pub fn routes(&mut self, family: Family, table: u32) -> io::Result<Vec<Route>> {
         let mut query = RouteMessage::default();
-        query.header.address_family = family.number();
+        query.header.address_family = number(family);
         query.attributes.push(RouteAttribute::Table(table));
         // The kernel then lists this table only, and not the routes of a whole internet.
         self.socket.set_netlink_get_strict_chk(true)?;
@@ -350,7 +330,7 @@ impl Netlink {
     /// Returns `true` if a routing rule is there.
     pub fn has_rule(&mut self, rule: &MarkRule) -> io::Result<bool> {
         let mut query = RuleMessage::default();
-        query.header.family = rule.family.number();
+        query.header.family = number(rule.family);
         let wanted = rule_message(rule);
         let answers = self.exchange(Message::GetRule(query), NLM_F_DUMP)?;
         let is_it = |found: &RuleMessage| {
@@ -430,7 +410,7 @@ fn route_message(route: &Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     let family = Family::of(route.prefix.address);
     message.header = RouteHeader {
-        address_family: family.number(),
+        address_family: number(family),
         destination_prefix_length: route.prefix.length,
         protocol: PROTOCOL,
         kind: RouteType::Unicast,
@@ -506,7 +486,7 @@ fn essence(route: RouteMessage) -> RouteMessage {
 
 fn rule_message(rule: &MarkRule) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = rule.family.number();
+    message.header.family = number(rule.family);
     message.header.action = RuleAction::ToTable;
     message.header.flags = RuleFlags::Invert;
     message.attributes = vec![

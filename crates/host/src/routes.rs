@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::netlink::Netlink;
-use crate::prefix::Prefix;
+use host_facts::Prefix;
 use std::io;
 use std::net::IpAddr;
 

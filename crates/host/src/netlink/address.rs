@@ -1,6 +1,6 @@
 //! Addresses of interfaces.
 
-use super::{Family, Netlink};
+use super::{Family, Netlink, number};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
@@ -14,7 +14,7 @@ impl Netlink {
     /// If the system refuses.
     pub fn add_address(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         let mut message = AddressMessage::default();
-        message.header.family = Family::of(address).number();
+        message.header.family = number(Family::of(address));
         message.header.prefix_len = if address.is_ipv4() { 32 } else { 128 };
         message.header.index = index;
         if address.is_ipv6() {

@@ -1,7 +1,7 @@
 //! Routing rules that lead some traffic past the rule for the tunnels.
 
 use super::{
-    Family, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, Netlink, PROTOCOL, Prefix, gone_is_fine,
+    Family, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, Netlink, PROTOCOL, Prefix, gone_is_fine, number,
 };
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange};
@@ -83,7 +83,7 @@ impl Netlink {
     /// Removes every exception of this priority, and where the search goes on.
     pub fn remove_exceptions(&mut self, family: Family, priority: u32) -> io::Result<()> {
         let mut query = RuleMessage::default();
-        query.header.family = family.number();
+        query.header.family = number(family);
         for answer in self.exchange(Message::GetRule(query), NLM_F_DUMP)? {
             let Message::NewRule(rule) = answer else { continue };
             let has = |attribute| rule.attributes.contains(&attribute);
@@ -110,7 +110,7 @@ fn landing(priority: u32) -> u32 {
 
 fn of_ours(family: Family, priority: u32, action: RuleAction) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = family.number();
+    message.header.family = number(family);
     message.header.action = action;
     message.attributes = vec![RuleAttribute::Priority(priority), RuleAttribute::Protocol(PROTOCOL)];
     message

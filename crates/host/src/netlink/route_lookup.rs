@@ -1,31 +1,9 @@
 //! Questions about single routes, and about addresses with their devices.
 
 use super::{
-    AddressAttribute, AddressMessage, Family, IpAddr, Message, NLM_F_DUMP, Netlink, Prefix,
-    RouteAttribute, RouteFlags, RouteMessage, RouteType, io,
+    AddressAttribute, AddressMessage, Attachment, IpAddr, Message, NLM_F_DUMP, Netlink, Prefix,
+    RouteAttribute, RouteFlags, RouteLookup, RouteMessage, RouteType, io,
 };
-
-/// The route that packets to an address take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteLookup {
-    /// The device by which they leave.
-    pub device: String,
-    /// The address is this host's own.
-    pub own: bool,
-    /// The route is a default route.
-    pub default: bool,
-}
-
-/// An address of this host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachment {
-    /// The address.
-    pub address: IpAddr,
-    /// Its network.
-    pub network: Prefix,
-    /// Its device.
-    pub device: String,
-}
 
 impl Netlink {
     /// The route that packets with that mark take to an address; `None`: no route leads there, or one that drops.
@@ -87,14 +65,4 @@ fn device_of(route: &RouteMessage) -> Option<u32> {
         RouteAttribute::Oif(index) => Some(*index),
         _ => None,
     })
-}
-
-impl Family {
-    /// `ipv4` or `ipv6`, as in `/proc/sys/net`.
-    pub fn directory(self) -> &'static str {
-        match self {
-            Self::V4 => "ipv4",
-            Self::V6 => "ipv6",
-        }
-    }
 }

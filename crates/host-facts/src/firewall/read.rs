@@ -2,7 +2,6 @@
 
 use super::{Base, Firewall, Hook, Rule};
 use serde_json::Value;
-use std::fs;
 
 /// The tables of this program: their drops are counted and told elsewhere.
 const OWN: [&str; 5] = ["vpn_guard_", "vpn_held_", "vpn_watch_", "vpn_filter_", "vpn_kernel_"];
@@ -64,19 +63,4 @@ fn hook(name: &str) -> Option<Hook> {
         "postrouting" => Hook::Postrouting,
         _ => return None,
     })
-}
-
-/// A remark, if the kernel has rules of the old `iptables`, which `nft` does not list.
-pub(super) fn legacy() -> Option<String> {
-    has_legacy_tables()
-        .then(|| "this host has tables of iptables-legacy, which nft does not list".to_owned())
-}
-
-/// Returns `true` if the kernel has tables of the old `iptables`, which `nft` does not list.
-pub fn has_legacy_tables() -> bool {
-    let has = |file: &str| {
-        fs::read_to_string(format!("/proc/thread-self/net/{file}"))
-            .is_ok_and(|tables| !tables.trim().is_empty())
-    };
-    has("ip_tables_names") || has("ip6_tables_names")
 }
