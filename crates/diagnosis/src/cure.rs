@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Something that helps against a cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Cure {
     /// The sentence for people. It names places in files, and alternatives.
@@ -14,6 +15,7 @@ pub struct Cure {
 
 /// The step of a [`Cure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Step {
     /// An element of this side's policy gets another value.

@@ -6,6 +6,7 @@ use std::fmt::Display;
 
 /// A cause, and what helps against it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Explanation {
     /// The cause in a sentence. It leaves out the values that the comparison has.
@@ -27,6 +28,7 @@ impl Explanation {
 
 /// Something of a tunnel's status, and its explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Explained<T> {
     /// The value, for programs.
@@ -43,6 +45,7 @@ impl<T> Explained<T> {
 
 /// One line of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Row {
     /// The compared item.
     pub item: String,
@@ -69,6 +72,7 @@ impl Row {
 
 /// An element of the policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Element {
     /// Its kind.
     pub kind: String,

@@ -8,6 +8,8 @@
 //!         (file and line)       end and silence     └─ cures: Cure { text, step: Set | Run | Ask }
 //!
 //! ike: Failure, Event, CommandError ──► line ──► log, answers of the daemon, spans
+//!
+//! ike: IkeStatus ──► subjects ──► questions ──► HostFacts ──► judge ──► Finding, of tunnels that are up
 //! ```
 //!
 //! `ike` keeps facts as values and knows no program and no format of policies. Here are the sentences and the cures. Each
@@ -38,12 +40,14 @@
 //! | Which cures has a failure? | `failure/advice.rs`; settings of other daemons: `failure/peer_settings.rs` |
 //! | What does a tunnel that is down wait for, and why did it end? | `tunnel.rs` |
 //! | What does the log say of a failure beside its facts? | `line.rs`; the facts: `crates/ike/src/failure/facts.rs` |
+//! | Why do no packets pass through a tunnel that is up? | `findings.rs`, `findings/`, one file per subject |
 //! | What is a cure to a program? | `cure.rs` |
 #![forbid(unsafe_code)]
 
 mod cure;
 mod explanation;
 mod failure;
+pub mod findings;
 pub mod line;
 pub mod tunnel;
 pub mod words;

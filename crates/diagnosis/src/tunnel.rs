@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// A phase 1 tunnel, or a phase 2 tunnel, explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Tunnel {
     /// Name in the policy.

@@ -3,7 +3,7 @@
 use super::finding::{Finding, FindingKind, sysctl};
 use super::subject::{Subject, is_bypassed, routes};
 use esp::filter::Filter;
-use host::facts::HostFacts;
+use host_facts::HostFacts;
 use policy::AddressRange;
 
 /// Packets for the remote network do not enter the tunnel.

@@ -4,9 +4,8 @@ use super::finding::{Finding, FindingKind};
 use super::firewall::between;
 use super::subject::Subject;
 use super::traffic::{is_one_way, is_quiet};
-use host::facts::HostFacts;
-use host::firewall::{Fate, Hook, Packet, Place};
-use host::prefixes;
+use host_facts::firewall::{Fate, Hook, Packet, Place};
+use host_facts::{HostFacts, prefixes};
 use policy::AddressRange;
 
 /// Commands of a cure that differ in the network alone.

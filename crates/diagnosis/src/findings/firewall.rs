@@ -5,8 +5,8 @@ use super::networks::{Behind, behind};
 use super::subject::Subject;
 use super::traffic::{is_one_way, is_quiet};
 use esp::plane::Encapsulation;
-use host::facts::HostFacts;
-use host::firewall::{Fate, Hook, Packet, Place};
+use host_facts::HostFacts;
+use host_facts::firewall::{Fate, Hook, Packet, Place};
 use policy::AddressRange;
 
 /// Packets of one kind that pass some hooks in one direction.

@@ -4,8 +4,7 @@
 use super::finding::{Finding, FindingKind, sysctl};
 use super::subject::{Subject, is_bypassed, is_whole, routes};
 use esp::filter::Filter;
-use host::facts::HostFacts;
-use host::netlink::Family;
+use host_facts::{Family, HostFacts};
 use policy::{AddressRange, Mode};
 
 /// The network behind this host in a range of its side.

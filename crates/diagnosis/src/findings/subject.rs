@@ -4,8 +4,7 @@
 use super::shadow::{self, Shadow};
 use esp::filter::{Filter, FilterAction};
 use esp::plane::{Encapsulation, PacketSummary};
-use host::facts::{HostFacts, Questions};
-use host::netlink::RouteLookup;
+use host_facts::{HostFacts, Questions, RouteLookup};
 use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, NarrowedBy};
 use policy::shadow::Traffic;
 use policy::{AddressRange, Binding, Bindings, IkeTunnel, Mode, Policy, Selector};
@@ -17,34 +16,34 @@ const RANGES: usize = 8;
 
 /// A phase 2 tunnel that is up.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
-    pub child: String,
-    pub mode: Mode,
+pub struct Subject {
+    pub(crate) child: String,
+    pub(crate) mode: Mode,
     /// The agreed traffic of this side.
-    pub local: Vec<Selector>,
+    pub(crate) local: Vec<Selector>,
     /// The agreed traffic of the peer.
-    pub remote: Vec<Selector>,
+    pub(crate) remote: Vec<Selector>,
     /// The traffic that the policy names, of both sides; `None`: the policy does not have the tunnel.
-    pub asked: Option<[Vec<Selector>; 2]>,
+    pub(crate) asked: Option<[Vec<Selector>; 2]>,
     /// The traffic that the peer asked for in this one Child SA, where the policy has more of it in other phase 2
     /// tunnels.
-    pub wanted: Option<[Vec<Selector>; 2]>,
+    pub(crate) wanted: Option<[Vec<Selector>; 2]>,
     /// The earlier phase 2 tunnel that covers all its traffic.
-    pub shadowed_by: Option<Shadow>,
+    pub(crate) shadowed_by: Option<Shadow>,
     /// The TUN device; `None`: the kernel protects the packets.
-    pub device: Option<String>,
+    pub(crate) device: Option<String>,
     /// Addresses and ports of this side and of the peer.
-    pub ends: [SocketAddr; 2],
-    pub encapsulation: Encapsulation,
+    pub(crate) ends: [SocketAddr; 2],
+    pub(crate) encapsulation: Encapsulation,
     /// Received packets.
-    pub inbound: Flow,
+    pub(crate) inbound: Flow,
     /// Sent packets.
-    pub outbound: Flow,
-    pub refused: u64,
+    pub(crate) outbound: Flow,
+    pub(crate) refused: u64,
     /// The last packet that the guard has dropped, and how long ago.
-    pub unprotected: Option<(PacketSummary, Duration)>,
+    pub(crate) unprotected: Option<(PacketSummary, Duration)>,
     /// The peer does not answer IKE.
-    pub is_peer_silent: bool,
+    pub(crate) is_peer_silent: bool,
 }
 
 /// The packets of one direction.
@@ -85,27 +84,27 @@ impl Subject {
     }
 
     /// The ranges of this side.
-    pub fn local_ranges(&self) -> Vec<AddressRange> {
+    pub(crate) fn local_ranges(&self) -> Vec<AddressRange> {
         ranges(&self.local)
     }
 
     /// The ranges of the peer's side.
-    pub fn remote_ranges(&self) -> Vec<AddressRange> {
+    pub(crate) fn remote_ranges(&self) -> Vec<AddressRange> {
         ranges(&self.remote)
     }
 
     /// The peer's address.
-    pub fn peer(&self) -> IpAddr {
+    pub(crate) fn peer(&self) -> IpAddr {
         self.ends[1].ip()
     }
 
     /// The device by which protected packets arrive once they are opened.
-    pub fn inner_device<'a>(&'a self, host: &'a HostFacts) -> Option<&'a str> {
+    pub(crate) fn inner_device<'a>(&'a self, host: &'a HostFacts) -> Option<&'a str> {
         self.device.as_deref().or_else(|| self.outer_device(host))
     }
 
     /// The device by which the packets to the peer leave.
-    pub fn outer_device<'a>(&self, host: &'a HostFacts) -> Option<&'a str> {
+    pub(crate) fn outer_device<'a>(&self, host: &'a HostFacts) -> Option<&'a str> {
         let route = host.routes.get(&(self.peer(), true))?.as_ref()?;
         Some(route.device.as_str()).filter(|device| !device.is_empty())
     }
@@ -123,7 +122,7 @@ fn wanted(tunnel: &IkeTunnel, child: &ChildStatus) -> Option<[Vec<Selector>; 2]>
 
 /// The children of a phase 1 tunnel that are up. `bindings`: the marks and interfaces of all phase 2 tunnels.
 /// `in_kernel` tells those whose packets the kernel protects.
-pub(crate) fn subjects(
+pub fn subjects(
     status: &IkeStatus,
     (policy, bindings): (&Policy, &Bindings),
     device: &str,
@@ -144,7 +143,7 @@ pub(crate) fn subjects(
 }
 
 /// The questions about the host for these tunnels.
-pub(crate) fn questions(subjects: &[Subject], mark: u32) -> Questions {
+pub fn questions(subjects: &[Subject], mark: u32) -> Questions {
     let mut questions = Questions { mark, ..Questions::default() };
     for subject in subjects {
         questions.destinations.insert(subject.peer());
