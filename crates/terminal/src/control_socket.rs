@@ -3,9 +3,10 @@
 //! It is the first of these: the option `--control`, the environment variable `VPND_CONTROL`, the setting `socket` of
 //! the configuration, and `/run/vpnd/control.sock`.
 
-use control::protocol::DEFAULT_SOCKET;
+use settings::{Control, Declared, Section};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use toml::{Table, Value};
 
 /// The environment variable that names the socket.
 pub const VARIABLE: &str = "VPND_CONTROL";
@@ -32,16 +33,23 @@ pub fn of_client_with(option: Option<&Path>, configuration: &Path) -> PathBuf {
     let configured = || {
         let is_file = configuration != Path::new(NO_CONFIGURATION);
         let text = is_file.then(|| std::fs::read_to_string(configuration).ok()).flatten();
-        let text = text.unwrap_or_default();
-        named_in(&text).unwrap_or_else(|| DEFAULT_SOCKET.into())
+        named_in(&text.unwrap_or_default())
     };
     choose(option, std::env::var_os(VARIABLE), configured)
 }
 
-/// The socket that a configuration names.
-fn named_in(text: &str) -> Option<PathBuf> {
-    let settings: toml::Table = text.parse().ok()?;
-    Some(settings.get("control")?.get("socket")?.as_str()?.into())
+/// The socket that a configuration names. A name that the section does not have is ignored, so that a running daemon
+/// is reached after such a mistake, too.
+fn named_in(text: &str) -> PathBuf {
+    let Section { name, keys, .. } = Control::SECTION;
+    let mut sections: Table = text.parse().unwrap_or_default();
+    let section = match sections.remove(name) {
+        Some(Value::Table(section)) => section,
+        _ => Table::new(),
+    };
+    let known = section.into_iter().filter(|(name, _)| keys.iter().any(|key| key.name == name));
+    let control: Control = Value::Table(known.collect()).try_into().unwrap_or_default();
+    control.socket
 }
 
 fn choose(
@@ -71,9 +79,10 @@ mod tests {
     #[test]
     fn a_configuration_names_the_socket() {
         let of = |text: &str| named_in(text);
-        assert_eq!(of("[control]\nsocket = \"/c\"\n[esp]\nx = 1"), Some("/c".into()));
+        assert_eq!(of("[control]\nsocket = \"/c\"\n[esp]\nx = 1"), Path::new("/c"));
+        assert_eq!(of("[control]\nsocket = \"/c\"\nsockets = 1"), Path::new("/c"));
         for text in ["", "[control]", "[control]\nsocket = 1", "control = 1", "[control", "x"] {
-            assert_eq!(of(text), None, "{text}");
+            assert_eq!(of(text), Control::default().socket, "{text}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
 use ::esp::path_mtu::Outer;
-use control::protocol::DEFAULT_SOCKET;
 use host::writers::{Changeable, check_file};
 use policy::Policy;
 use serde::Deserialize;
@@ -28,28 +27,31 @@ mod ike;
 mod log;
 mod manual;
 mod metrics;
+mod policy_store;
 mod ranges;
-mod span;
 mod traces;
 mod tunnel;
 mod workers;
+mod written;
 
 pub use self::esp::{Df, Encap, Esp};
 pub use self::ike::{Ike, RestartAction};
-pub use self::log::{BadLevel, Log, LogFormat, LogLevel};
+pub use self::log::{BadLevel, Log, LogFormat, LogLevel, Targeted};
 pub use self::metrics::Metrics;
 pub use self::traces::Traces;
 pub use certificates::{Certificates, WithoutCrl};
-pub use crypto::{Crypto, Named};
+pub use crypto::Crypto;
 pub use families::FamiliesSection;
 pub use file::{DEFAULT_FILE, Found, NO_FILE};
 pub use filter::{FilterSection, GuardNeed, OnStop};
 pub use manual::Sa;
 pub(crate) use manual::{NATT_PORT, read_key};
-pub use span::Span;
+pub use policy_store::PolicyStore;
+pub use settings::{Control, Named, Span};
 pub use tunnel::Tunnel;
+pub use written::SECTIONS;
 
-use ranges::OutOfRange;
+use settings::OutOfRange;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -69,10 +71,10 @@ pub struct Config {
     pub ike: Ike,
     /// `[esp]`
     pub esp: Esp,
-    /// `[filter]`
-    pub filter: FilterSection,
     /// `[families]`
     pub families: FamiliesSection,
+    /// `[filter]`
+    pub filter: FilterSection,
     /// `[certificates]`
     pub certificates: Certificates,
     /// `[crypto]`
@@ -81,34 +83,6 @@ pub struct Config {
     pub sa: Vec<Sa>,
     /// `[tunnel."NAME"]`, by the name of the phase 2 tunnel
     pub tunnel: BTreeMap<String, Tunnel>,
-}
-
-/// `[policy]`: where the policy is, unless the command line names a file.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PolicyStore {
-    /// The directory of the policy store.
-    pub directory: PathBuf,
-}
-
-/// `[control]`: how `vpnctl` reaches the daemon.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Control {
-    /// Path of the socket.
-    pub socket: PathBuf,
-}
-
-impl Default for PolicyStore {
-    fn default() -> Self {
-        Self { directory: PathBuf::from(vpn::store::DEFAULT_DIRECTORY) }
-    }
-}
-
-impl Default for Control {
-    fn default() -> Self {
-        Self { socket: PathBuf::from(DEFAULT_SOCKET) }
-    }
 }
 
 /// The configuration file cannot be used.

@@ -33,7 +33,7 @@
 //! | Where does the daemon answer a command? | the table in `daemon/service.rs`; `daemon/`, one file per subject |
 //! | Where does the daemon start, reload and stop? | `daemon.rs`, `daemon/startup.rs`, `daemon/reload.rs` |
 //! | Who may connect, and what may the daemon do? | `daemon/server.rs`, `daemon/privilege.rs`, `daemon/confinement.rs` |
-//! | Where are the settings of `vpnd.toml`? | `config/` |
+//! | Where are the settings of `vpnd.toml`, and where does a new one go? | `config/`, one file per section; what is declared there: crate `settings` |
 //! | Where are policy and certificates read? | `daemon/source.rs`, `store.rs`, `certificates.rs`; the policy file: `host::policy_file` |
 //! | Where does an answer get its fields? | `view.rs`, `view/` |
 //! | Where is a state explained? | `crates/diagnosis/src/`; its fields in an answer: `why.rs`; `support/` |

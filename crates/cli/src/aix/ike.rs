@@ -286,7 +286,7 @@ fn log() -> Result<(), Trouble> {
         None => configuration(&mut client)?,
     };
     let level = path.map_or_else(
-        || Ok(log_level::DEFAULT.to_owned()),
+        || Ok(log_level::default()),
         |path| {
             let help = "mend it, or use: vpnctl log LEVEL";
             log_level::read(&path).map_err(|why| Trouble::new(format!("{why}\n  {help}")))

@@ -2,13 +2,11 @@
 
 use host::writers::check_file;
 use serde::Deserialize;
+use settings::Log;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use zeroize::Zeroizing;
-
-/// The level of a configuration that names none.
-pub(super) const DEFAULT: &str = "info";
 
 /// The section that is read here; the daemon reads all of them.
 #[derive(Default, Deserialize)]
@@ -17,9 +15,9 @@ struct Sections {
     log: Log,
 }
 
-#[derive(Default, Deserialize)]
-struct Log {
-    level: Option<String>,
+/// The level of a configuration that names none.
+pub(super) fn default() -> String {
+    Log::default().level.to_string()
 }
 
 /// The level in a configuration file. The error is for the operator.
@@ -37,7 +35,7 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
         let line = 1 + before.matches('\n').count();
         format!("{}:{line}: {}", path.display(), error.message())
     })?;
-    Ok(sections.log.level.unwrap_or_else(|| DEFAULT.to_owned()))
+    Ok(sections.log.level.to_string())
 }
 
 #[cfg(test)]
@@ -56,6 +54,8 @@ mod tests {
         assert_eq!(of(""), Ok("info".to_owned()));
         assert_eq!(of("[log]\nformat = \"json\"\n[esp]\ndevice = \"v\""), Ok("info".to_owned()));
         assert_eq!(of("[log]\nlevel = \"info,ike=debug\""), Ok("info,ike=debug".to_owned()));
+        let error = of("[log]\nlevel = \"loud\"\n").expect_err("no level");
+        assert!(error.contains("vpnd.toml:2: \"loud\" is no log level"), "{error}");
         let error = of("[log]\nlevel = 5\n").expect_err("no text");
         assert!(error.contains("vpnd.toml:2: invalid type"), "{error}");
         let error = of("\n\nkey = \"000102\" x\n").expect_err("no TOML");

@@ -1,10 +1,10 @@
 //! `[crypto]`.
 
 use ::crypto::{Algorithm, Choice, Provider};
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
+use settings::Named;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// `[crypto]`: the providers of the ciphers of ESP and AH, and the tunables.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -23,10 +23,6 @@ pub struct Crypto {
     /// The file of tunables set with `--persist`, which take precedence over those above.
     pub tunables: PathBuf,
 }
-
-/// A value that the file writes by its name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Named<T>(pub T);
 
 impl Crypto {
     /// The chosen provider for each function.
@@ -48,12 +44,5 @@ impl Default for Crypto {
             min_sz: 1024,
             tunables: PathBuf::from("/var/lib/vpnd/crypto.toml"),
         }
-    }
-}
-
-impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Named<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        name.parse().map(Self).map_err(de::Error::custom)
     }
 }

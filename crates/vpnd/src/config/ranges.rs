@@ -1,25 +1,17 @@
 //! The ranges of values.
 //!
-//! Those of IKE's values are [`ike::Config::validate`]'s. The others are here.
+//! Those of IKE's values are [`ike::Config::validate`]'s. Sections that are declared have their own. The others are here.
 
 use super::{Config, Span};
 use ike::InvalidValue;
+use settings::{Declared, OutOfRange};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// A value that is out of range.
-pub(super) struct OutOfRange {
-    /// The field, as `section.key`.
-    pub field: String,
-    /// Its value.
-    pub value: String,
-    /// The rule that the value breaks.
-    pub rule: String,
-}
-
 /// Checks every value of a file.
 pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
-    let Config { ike, esp, certificates, metrics, .. } = config;
+    let Config { policy, control, log, metrics, traces, ike, esp, families, certificates, .. } =
+        config;
     required("ike.retransmit_after", ike.retransmit_after)?;
     required("ike.nat_keepalive", ike.nat_keepalive)?;
     required("ike.linger", ike.linger)?;
@@ -41,8 +33,13 @@ pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
     range("esp.outer_mtu", esp.outer_mtu, 576, u16::MAX)?;
     // RFC 1191 §6.3: not more than once in two minutes; ten are usual.
     or_off("esp.path_mtu_lifetime", esp.path_mtu_lifetime, s(120), s(86_400))?;
-    range("metrics.tunnels", metrics.tunnels, 0, 1_000_000)?;
-    device(&esp.device)
+    device(&esp.device)?;
+    policy.check()?;
+    control.check()?;
+    log.check()?;
+    metrics.check()?;
+    traces.check()?;
+    families.check()
 }
 
 /// The refusal of a value of [`ike::Config`], by the name that it has in the file.

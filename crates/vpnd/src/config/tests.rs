@@ -31,6 +31,15 @@ fn the_shipped_file_is_valid_and_states_the_defaults() {
 }
 
 #[test]
+fn the_shipped_file_has_the_sections_as_they_are_declared() {
+    let shipped = include_str!("../../../../config/vpnd.toml");
+    for section in SECTIONS {
+        let written = format!("\n\n{section}\n");
+        assert!(shipped.contains(&written), "config/vpnd.toml has another text than{written}");
+    }
+}
+
+#[test]
 fn every_field_reaches_the_gateway() {
     let config = parse(
         r#"

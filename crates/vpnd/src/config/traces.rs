@@ -1,19 +1,15 @@
 //! `[traces]`.
 
-use serde::{Deserialize, Deserializer, de};
+use settings::{optional, read_optional};
 use traces::Endpoint;
 
-/// `[traces]`: where spans of negotiations go.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Traces {
-    /// The place of the collector; `None`: no spans are made.
-    #[serde(deserialize_with = "place")]
-    pub endpoint: Option<Endpoint>,
-}
-
-/// Reads a place, or `""`.
-fn place<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Endpoint>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    (!text.is_empty()).then(|| text.parse().map_err(de::Error::custom)).transpose()
+settings::section! {
+    /// `[traces]`: where spans of negotiations go.
+    pub struct Traces = "traces" {
+        /// The OpenTelemetry collector to which vpnd sends a span of each negotiation and each rekey, by OTLP over plain HTTP
+        /// (docs/metrics.md), as in "http://127.0.0.1:4318/v1/traces". Empty: vpnd sends none. Spans have the names of tunnels,
+        /// addresses, SPIs and reasons of failures, and no keys. Tunnels do not wait for a collector that is slow or absent.
+        #[serde(deserialize_with = "read_optional")]
+        pub endpoint: Option<Endpoint> = None, written optional;
+    }
 }

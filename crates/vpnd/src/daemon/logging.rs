@@ -3,7 +3,7 @@
 mod lines;
 
 use super::journald::{self, Journal};
-use crate::config::{BadLevel, Log, LogFormat, LogLevel};
+use crate::config::{BadLevel, Log, LogFormat, LogLevel, Targeted};
 use crate::view::event_name;
 use diagnosis::line;
 use ike::event::{Event, EventKind, Negotiated};
