@@ -49,7 +49,7 @@ pub(crate) use manual::{NATT_PORT, read_key};
 pub use policy_store::PolicyStore;
 pub use settings::{Control, Named, Span};
 pub use tunnel::Tunnel;
-pub use written::SECTIONS;
+pub use written::{HEAD, REPEATED, SECTIONS, text};
 
 use settings::OutOfRange;
 

@@ -1,24 +1,10 @@
-//! The page vpnd.toml(5), made of the comments of `config/vpnd.toml`, so that it says what the file says.
+//! The page vpnd.toml(5), made of the declarations of the settings, so that it says what `config/vpnd.toml` says.
 
+use crate::config::{HEAD, REPEATED, SECTIONS};
 use clap_mangen::roff::{Roff, bold, roman};
+use settings::Section;
 use std::io;
 use terminal::manual::{Page, entries, named, verbatim};
-
-/// The file with every setting, its default and its explanation.
-const FILE: &str = include_str!("../../../../config/vpnd.toml");
-
-/// A part of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part<'t> {
-    /// `[name]`.
-    Section(&'t str),
-    /// Comments.
-    Words(String),
-    /// Comments that are indented, such as an example.
-    Example(Vec<&'t str>),
-    /// A setting and its default, in TOML.
-    Setting(&'t str, &'t str),
-}
 
 /// The page.
 ///
@@ -33,12 +19,11 @@ pub(super) fn page() -> io::Result<Page> {
     roff.control("SH", ["SYNOPSIS"]);
     roff.text([bold("vpnd start --config"), roman(" /etc/vpnd/vpnd.toml")]);
     roff.control("SH", ["DESCRIPTION"]);
-    let parts = parts(FILE);
-    let head = parts.iter().position(|part| matches!(part, Part::Section(_)));
-    let (head, settings) = parts.split_at(head.unwrap_or(parts.len()));
-    paragraphs(&mut roff, head);
+    comment(&mut roff, HEAD);
     roff.control("SH", ["OPTIONS"]);
-    write(&mut roff, settings);
+    SECTIONS.iter().for_each(|of| section(&mut roff, of));
+    roff.control("SS", ["Sections that can be repeated"]);
+    REPEATED.iter().for_each(|lines| comment(&mut roff, lines));
     roff.control("SH", ["EXIT STATUS"]);
     roff.text([roman(
         "vpnd start ends with 1 if the file has an error, and names the line. vpnd check POLICY --config FILE reads the file without starting anything.",
@@ -55,87 +40,39 @@ pub(super) fn page() -> io::Result<Page> {
     Ok(Page { name: "vpnd.toml".to_owned(), section: 5, text })
 }
 
-/// Writes settings with the comments that stand before them.
-fn write(roff: &mut Roff, parts: &[Part<'_>]) {
-    let mut comments: Vec<Part<'_>> = Vec::new();
-    let mut rest = parts;
-    while let [part, behind @ ..] = rest {
-        rest = behind;
-        match part {
-            Part::Section(name) => {
-                paragraphs(roff, &comments);
-                comments.clear();
-                roff.control("SS", [format!("[{name}]").as_str()]);
-            }
-            Part::Setting(..) => {
-                // Settings without a comment between them share the one before.
-                let more = rest.iter().take_while(|p| matches!(p, Part::Setting(..))).count();
-                for (n, setting) in std::iter::once(part).chain(&rest[..more]).enumerate() {
-                    let Part::Setting(name, default) = setting else { continue };
-                    roff.control(if n == 0 { "TP" } else { "TQ" }, []);
-                    roff.text([bold(*name), roman(format!(" = {default}"))]);
-                }
-                rest = &rest[more..];
-                paragraphs(roff, &comments);
-                comments.clear();
-            }
-            comment => comments.push(comment.clone()),
+/// Writes the settings of a section with their documentation.
+fn section(roff: &mut Roff, section: &Section) {
+    roff.control("SS", [format!("[{}]", section.name).as_str()]);
+    // Settings without documentation share the one before.
+    for group in section.keys.chunk_by(|_, next| next.doc.is_empty()) {
+        for (n, key) in group.iter().enumerate() {
+            roff.control(if n == 0 { "TP" } else { "TQ" }, []);
+            roff.text([bold(key.name), roman(format!(" = {}", (key.default)()))]);
         }
+        comment(roff, group[0].doc);
     }
-    // Examples of sections that have no defaults.
-    roff.control("SS", ["Sections that can be repeated"]);
-    paragraphs(roff, &comments);
+    comment(roff, section.after);
 }
 
-fn paragraphs(roff: &mut Roff, parts: &[Part<'_>]) {
-    for part in parts {
-        match part {
-            Part::Words(words) => {
-                roff.text([roman(words.as_str())]);
-                roff.control("br", []);
-            }
-            Part::Example(lines) => {
-                roff.control("RS", ["4"]);
-                verbatim(roff, lines.iter().copied());
-                roff.control("RE", []);
-            }
-            Part::Section(_) | Part::Setting(..) => {}
+/// Writes lines of documentation: those that are indented, such as an example, as they are, and others as a paragraph.
+fn comment(roff: &mut Roff, lines: &[&str]) {
+    let is_example = |line: &str| line.starts_with("   ");
+    for part in lines.chunk_by(|one, next| is_example(one) == is_example(next)) {
+        if is_example(part[0]) {
+            roff.control("RS", ["4"]);
+            verbatim(roff, part.iter().map(|line| &line[3..]));
+            roff.control("RE", []);
+        } else {
+            roff.text([roman(part.concat().trim_start())]);
+            roff.control("br", []);
         }
     }
-}
-
-fn parts(text: &str) -> Vec<Part<'_>> {
-    let mut parts: Vec<Part<'_>> = Vec::new();
-    let mut before = "";
-    for line in text.lines() {
-        match (line, line.strip_prefix('#')) {
-            ("", _) => {}
-            (_, Some(comment)) if comment.starts_with("   ") => match parts.last_mut() {
-                Some(Part::Example(lines)) if !before.is_empty() => lines.push(&comment[3..]),
-                _ => parts.push(Part::Example(vec![&comment[3..]])),
-            },
-            (_, Some(comment)) if comment.starts_with(' ') => match parts.last_mut() {
-                Some(Part::Words(words)) if !before.is_empty() => words.push_str(comment),
-                _ => parts.push(Part::Words(comment.trim_start().to_owned())),
-            },
-            (section, None) if section.starts_with('[') => {
-                parts.push(Part::Section(section.trim_matches(['[', ']'])));
-            }
-            (setting, _) => {
-                let setting = setting.trim_start_matches('#');
-                if let Some((name, default)) = setting.split_once('=') {
-                    parts.push(Part::Setting(name.trim(), default.trim()));
-                }
-            }
-        }
-        before = line;
-    }
-    parts
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config;
 
     /// The words of a page without its markup.
     fn words(roff: &str) -> Vec<String> {
@@ -153,7 +90,7 @@ mod tests {
         let page = page().expect("rendered").text;
         let found = words(&page);
         let mut settings = 0;
-        for line in FILE.lines() {
+        for line in config::text().lines() {
             let is_setting = line.strip_prefix('#').is_some_and(|l| !l.starts_with([' ', '\t']));
             if is_setting && line.contains('=') {
                 let (name, default) = line[1..].split_once('=').expect("a setting");
@@ -171,20 +108,44 @@ mod tests {
     }
 
     #[test]
-    fn comments_stand_with_their_settings() {
-        let text = "# Head.\n\n[a]\n# One\n# and more.\n#one = 1\n#two = 2\n# Three:\n#   [[x]]\n#   y = 1\n#three = []\n";
-        assert_eq!(
-            parts(text),
-            [
-                Part::Words("Head.".to_owned()),
-                Part::Section("a"),
-                Part::Words("One and more.".to_owned()),
-                Part::Setting("one", "1"),
-                Part::Setting("two", "2"),
-                Part::Words("Three:".to_owned()),
-                Part::Example(vec!["[[x]]", "y = 1"]),
-                Part::Setting("three", "[]"),
-            ]
-        );
+    fn documentation_stands_with_its_settings() {
+        settings::section! {
+            /// Three settings.
+            struct Sample = "a" {
+                /// One
+                /// and more.
+                one: u16 = 1;
+                two: u16 = 2;
+                /// Three:
+                ///   [[x]]
+                ///   y = 1
+                three: Vec<String> = Vec::new();
+            }
+        }
+        let mut roff = Roff::new();
+        section(&mut roff, &<Sample as settings::Declared>::SECTION);
+        let page = roff.render();
+        let places = [
+            ".SS [a]",
+            "one",
+            " = 1",
+            "two",
+            " = 2",
+            "One and more.",
+            "three",
+            " = []",
+            "Three:",
+            "[[x]]",
+            "y = 1",
+        ];
+        let mut rest = page.as_str();
+        for place in places {
+            let found = rest
+                .find(place)
+                .unwrap_or_else(|| panic!("{place:?} is not in its place:\n{page}"));
+            rest = &rest[found + place.len()..];
+        }
+        assert_eq!(page.matches(".TP").count(), 2, "{page}");
+        assert_eq!(page.matches(".TQ").count(), 1, "{page}");
     }
 }

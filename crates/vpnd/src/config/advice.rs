@@ -1,9 +1,8 @@
 //! The remedy for mistakes in `vpnd.toml` that the parser names by its own rules.
 
+use super::SECTIONS;
+use settings::Key;
 use std::ops::Range;
-
-/// The file with every setting, each as a comment in its section.
-const ALL: &str = include_str!("../../../../config/vpnd.toml");
 
 /// The least likeness of a misspelt name, between 0 and 1.
 const LIKENESS: f64 = 0.6;
@@ -29,10 +28,9 @@ pub(super) fn advice(text: &str, message: &str, span: Option<Range<usize>>) -> O
     let is_text = message.starts_with("string values must be quoted")
         || message.starts_with("invalid ") && !message.starts_with("invalid type");
     let own = section(text, number).map_or("", |(_, header)| inner(header));
-    let takes_text =
-        settings().any(|known| known.section == own && known.name == name && known.is_text);
-    (is_text && is_bare && takes_text)
-        .then(|| format!("write text in quotes: {name} = \"{value}\""))
+    let is_quoted =
+        settings().any(|known| known.section == own && known.name == name && takes_text(known));
+    (is_text && is_bare && is_quoted).then(|| format!("write text in quotes: {name} = \"{value}\""))
 }
 
 /// A header or a setting that stands in the file twice.
@@ -52,18 +50,18 @@ fn duplicate(text: &str, number: usize, line: &str) -> Option<String> {
 /// A name that its section does not have.
 fn unknown(text: &str, number: usize, line: &str, name: &str) -> Option<String> {
     if line.starts_with('[') {
-        let near = near(name, headers(ALL).map(|(_, header)| inner(header)))?;
+        let near = near(name, SECTIONS.iter().map(|section| section.name))?;
         return Some(format!("did you mean {near}?"));
     }
     let here = section(text, number);
     let own = here.map_or("", |(_, header)| inner(header));
     let mut elsewhere = settings().filter(|known| known.name == name && known.section != own);
-    if let Some(Setting { section: of, .. }) = elsewhere.next() {
+    if let Some(Key { section: of, .. }) = elsewhere.next() {
         let place = match here {
             Some((_, header)) => format!("this line belongs to {header}"),
             None => "this line stands before the first section".to_owned(),
         };
-        let there = headers(text).find(|(_, header)| inner(header) == of);
+        let there = headers(text).find(|(_, header)| inner(header) == *of);
         let there = match there {
             Some((at, _)) => format!("which begins in line {at}"),
             None => format!("so that a line [{of}] must stand before it"),
@@ -94,25 +92,14 @@ fn inner(header: &str) -> &str {
     header.trim_start_matches('[').split(']').next().unwrap_or_default()
 }
 
-/// A setting of the file with all of them.
-struct Setting {
-    section: &'static str,
-    name: &'static str,
-    /// Its value is text, or a list.
-    is_text: bool,
+/// Every setting.
+fn settings() -> impl Iterator<Item = &'static Key> {
+    SECTIONS.iter().flat_map(|section| section.keys)
 }
 
-/// Every setting.
-fn settings() -> impl Iterator<Item = Setting> {
-    let mut section = "";
-    ALL.lines().filter_map(move |line| {
-        if line.starts_with('[') {
-            section = inner(line);
-        }
-        let (name, value) = line.strip_prefix('#')?.split_once(" = ")?;
-        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        is_name.then_some(Setting { section, name, is_text: value.starts_with(['"', '[']) })
-    })
+/// Whether the value of a setting is text, or a list.
+fn takes_text(key: &Key) -> bool {
+    (key.default)().starts_with(['"', '['])
 }
 
 /// The name that is most like a misspelt one.

@@ -1,51 +1,69 @@
 //! `[certificates]`.
 
-use super::Span;
 use serde::Deserialize;
+use settings::{Span, Times, word};
 use std::path::PathBuf;
 use std::time::Duration;
 use vpn::certificates::tokens::Tokens;
 use vpn::certificates::{Source, Sources};
 
-/// The paths of certificates, private keys and revocation lists. A path that does not begin with `/`
-/// is below `directory`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Certificates {
-    /// The directory of all that is not named by a path from the root.
-    pub directory: PathBuf,
-    /// Files and directories of authorities.
-    pub authorities: Vec<PathBuf>,
-    /// Files and directories of certificates.
-    pub certificates: Vec<PathBuf>,
-    /// Files and directories of private keys.
-    pub private_keys: Vec<PathBuf>,
-    /// Files and directories of revocation lists.
-    pub crls: Vec<PathBuf>,
-    /// Files and directories of OCSP responses about this side's certificates.
-    pub ocsp: Vec<PathBuf>,
-    /// Files and directories of postquantum preshared keys.
-    pub ppks: Vec<PathBuf>,
-    /// PKCS#11 URIs of private keys in tokens.
-    pub token_keys: Vec<String>,
-    /// The PKCS#11 module of URIs that name none; empty: none.
-    pub token_module: PathBuf,
-    /// Files and directories that modules read and write.
-    pub token_files: Vec<PathBuf>,
-    /// The time that a token may do nothing while it is waited for.
-    pub token_timeout: Span,
-    /// The decision about a peer if the policy wants a revocation list and there is none.
-    pub without_crl: WithoutCrl,
-    /// The greatest age of an OCSP response; `off`: the response's own `nextUpdate` decides.
-    pub ocsp_max_age: Span,
-    /// Revocation lists are fetched from the addresses in the certificates.
-    pub fetch_crls: bool,
-    /// Time to fetch one.
-    pub fetch_timeout: Span,
-    /// Hosts that may be asked although they are in a network of this machine or of a tunnel.
-    pub crl_hosts: Vec<String>,
-    /// The directory in which fetched lists are kept across restarts; empty: none.
-    pub crl_cache: PathBuf,
+settings::section! {
+    /// `[certificates]`: the paths of certificates, private keys and revocation lists. A path that does not begin with `/`
+    /// is below `directory`.
+    pub struct Certificates = "certificates" {
+        /// Files with certificates, private keys and revocation lists (CRLs), in PEM or DER; docs/certificates.md shows how to make
+        /// them. "vpnctl reload" reads them again. In a directory, vpnd reads the files that end in pem, crt, cer, der, key, crl or
+        /// ocsp. A path below without a leading / is relative to this directory:
+        pub directory: PathBuf = PathBuf::from("/etc/vpnd");
+        /// Certificates of trusted authorities.
+        pub authorities: Vec<PathBuf> = vec!["ca".into()];
+        /// This side's certificates, and those of intermediate authorities.
+        pub certificates: Vec<PathBuf> = vec!["certs".into()];
+        /// Private keys of this side's certificates, without a password and with mode 0600.
+        pub private_keys: Vec<PathBuf> = vec!["private".into()];
+        /// Private keys in PKCS#11 tokens (docs/tokens.md), as URIs such as
+        /// "pkcs11:token=vpn;object=left?pin-source=file:/etc/vpnd/token.pin". A file of private keys may hold such a URI, too.
+        pub token_keys: Vec<String> = Vec::new();
+        /// The PKCS#11 module (a shared library) of URIs without module-path, as in "/usr/lib/softhsm/libsofthsm2.so".
+        pub token_module: PathBuf = PathBuf::new();
+        /// Files, devices and directories that the modules themselves read and write: vpnd is confined to these. If a module talks to a
+        /// service through a Unix socket, the socket belongs here, too ("/run/pcscd/pcscd.comm"); vpnd then may connect to all of them.
+        pub token_files: Vec<PathBuf> = Vec::new();
+        /// Time for which a token may give no answer ("1s" to "50s"). Then the tunnel fails, and others go on.
+        pub token_timeout: Span = Span::seconds(10), range TOKEN_TIMES;
+        /// Revocation lists.
+        pub crls: Vec<PathBuf> = vec!["crls".into()];
+        /// OCSP responses about this side's certificates, for peers that ask for them (RFC 4806).
+        pub ocsp: Vec<PathBuf> = vec!["ocsp".into()];
+        /// Postquantum preshared keys (RFC 8784, docs/post-quantum.md): a file has the name of its key, and mode 0600.
+        pub ppks: Vec<PathBuf> = vec!["ppk".into()];
+        /// If the policy says IKE_Flags_UseCRL="Yes" and no current CRL is available: "refuse" the certificate, or "accept" it as if
+        /// it were not revoked.
+        pub without_crl: WithoutCrl = WithoutCrl::Refuse, written word;
+        /// Maximum age of an OCSP response that a peer sends. "off": the response counts until its own nextUpdate.
+        pub ocsp_max_age: Span = Span(None), range AGES;
+        /// Whether vpnd downloads a CRL that is in no file, over HTTP, from the address in the certificate, and how long that may
+        /// take ("100ms" to "15s"). vpnd tries at most four addresses for one CRL; a peer waits at most a minute.
+        pub fetch_crls: bool = fetching().fetch;
+        pub fetch_timeout: Span = Span(Some(fetching().timeout)), range FETCH_TIMES;
+        /// vpnd refuses to download CRLs from an address of this machine, of a network that it is attached to, or of a network that a
+        /// tunnel protects, because the URL is in a certificate of somebody else. This setting names the hosts for which vpnd makes an
+        /// exception, as in the URL: ["crl.example.net", "192.0.2.7"].
+        pub crl_hosts: Vec<String> = Vec::new();
+        /// Directory that keeps downloaded CRLs over a restart, as in "/var/cache/vpnd". Empty: vpnd downloads them again.
+        pub crl_cache: PathBuf = PathBuf::new();
+    }
+}
+
+/// The peer waits meanwhile, and work with certificates may take a minute.
+const TOKEN_TIMES: Times = Times::between(Duration::from_secs(1), Duration::from_secs(50));
+/// Four addresses are tried within the minute that work with certificates may take.
+const FETCH_TIMES: Times = Times::between(Duration::from_millis(100), Duration::from_secs(15));
+const AGES: Times =
+    Times::between(Duration::from_secs(60), Duration::from_secs(365 * 86_400)).or_off();
+
+fn fetching() -> vpn::revocation::Settings {
+    vpn::revocation::Settings::default()
 }
 
 /// The decision about a certificate for which no valid revocation list is known.
@@ -59,35 +77,10 @@ pub enum WithoutCrl {
     Accept,
 }
 
-impl Default for Certificates {
-    fn default() -> Self {
-        let vpn::revocation::Settings { fetch, timeout, .. } = Default::default();
-        Self {
-            directory: PathBuf::from("/etc/vpnd"),
-            authorities: vec!["ca".into()],
-            certificates: vec!["certs".into()],
-            private_keys: vec!["private".into()],
-            crls: vec!["crls".into()],
-            ocsp: vec!["ocsp".into()],
-            ppks: vec!["ppk".into()],
-            token_keys: Vec::new(),
-            token_module: PathBuf::new(),
-            token_files: Vec::new(),
-            token_timeout: Span(Some(Duration::from_secs(10))),
-            without_crl: WithoutCrl::Refuse,
-            ocsp_max_age: Span(None),
-            fetch_crls: fetch,
-            fetch_timeout: Span(Some(timeout)),
-            crl_hosts: Vec::new(),
-            crl_cache: PathBuf::new(),
-        }
-    }
-}
-
 impl Certificates {
     /// The settings for fetching revocation lists.
     pub fn revocation(&self) -> vpn::revocation::Settings {
-        let defaults = vpn::revocation::Settings::default();
+        let defaults = fetching();
         vpn::revocation::Settings {
             fetch: self.fetch_crls,
             timeout: self.fetch_timeout.0.unwrap_or(defaults.timeout),

@@ -1,27 +1,28 @@
 //! `[crypto]`.
 
 use ::crypto::{Algorithm, Choice, Provider};
-use serde::Deserialize;
 use settings::Named;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// `[crypto]`: the providers of the ciphers of ESP and AH, and the tunables.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Crypto {
-    /// The provider of every function that is not named below.
-    pub provider: Named<Provider>,
-    /// Algorithms that come from another provider.
-    pub algorithms: BTreeMap<Named<Algorithm>, Named<Provider>>,
-    /// The CPU's instructions for cryptography are used.
-    pub in_core_enabled: bool,
-    /// Requests of `min_sz` octets and above go to an engine of threads.
-    pub nx_enabled: bool,
-    /// Octets of the smallest request that goes to the engine.
-    pub min_sz: u64,
-    /// The file of tunables set with `--persist`, which take precedence over those above.
-    pub tunables: PathBuf,
+settings::section! {
+    /// `[crypto]`: the providers of the ciphers of ESP and AH, and the tunables.
+    pub struct Crypto = "crypto" {
+        /// The provider of the ciphers of ESP, AH and IKE: "aws-lc", "ring" (without AES-192, and without suites that need a MAC) or
+        /// "portable" (software only). AWS-LC provides the algorithms that another provider lacks. docs/crypto.md has more.
+        pub provider: Named<Provider> = Named::default();
+        /// Other providers for single algorithms, as in { aes-gcm-256 = "ring", chacha20-poly1305 = "portable" }.
+        pub algorithms: BTreeMap<Named<Algorithm>, Named<Provider>> = BTreeMap::new();
+        /// Whether vpnd uses the CPU's instructions for cryptography. "vpnctl crypto set" changes this setting and the next one while
+        /// vpnd runs.
+        pub in_core_enabled: bool = true;
+        /// Whether packets and super-packets of min_sz octets and above go to an engine of threads, while the thread that reads them
+        /// goes on (docs/crypto.md). "vpnctl crypto set" changes both.
+        pub nx_enabled: bool = false;
+        pub min_sz: u64 = 1024;
+        /// File of "vpnctl crypto set --persist". Its values override the three above.
+        pub tunables: PathBuf = PathBuf::from("/var/lib/vpnd/crypto.toml");
+    }
 }
 
 impl Crypto {
@@ -31,18 +32,5 @@ impl Crypto {
         others.fold(Choice::of(self.provider.0), |choice, (algorithm, provider)| {
             choice.with(algorithm.0, provider.0)
         })
-    }
-}
-
-impl Default for Crypto {
-    fn default() -> Self {
-        Self {
-            provider: Named::default(),
-            algorithms: BTreeMap::new(),
-            in_core_enabled: true,
-            nx_enabled: false,
-            min_sz: 1024,
-            tunables: PathBuf::from("/var/lib/vpnd/crypto.toml"),
-        }
     }
 }

@@ -7,6 +7,7 @@ use esp::plane::TrafficSelectors;
 use policy::{AddressRange, PortRange, Selector};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
+use settings::word;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -14,22 +15,40 @@ use std::path::PathBuf;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// The section.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FilterSection {
-    /// The action for IPv4 packets that no rule and no tunnel covers.
-    pub ipv4: DefaultAction,
-    /// The same of IPv6.
-    pub ipv6: DefaultAction,
-    /// Whether the tunnels' traffic is blocked after SIGTERM has ended the daemon.
-    pub on_stop: OnStop,
-    /// Whether the daemon starts without the guard.
-    pub guard: GuardNeed,
-    /// The file of `mkfilt` and `vpnctl filter … --persist`, which takes precedence over `ipv4` and `ipv6`.
-    pub file: PathBuf,
-    /// `[[filter.rule]]`, in the order in which they are asked.
-    pub rule: Vec<Rule>,
+settings::section! {
+    /// `[filter]`: traffic outside of tunnels.
+    pub struct FilterSection = "filter" {
+        /// Traffic outside of tunnels (docs/filter.md). "vpnctl reload" puts a change of this section in force.
+        /// Packets that no rule below and no tunnel covers: "permit" (they pass in the clear) or "deny" (they are dropped, on all
+        /// interfaces of this host: give ssh a rule first).
+        pub ipv4: DefaultAction = DefaultAction::default(), written word, applies Reload;
+        pub ipv6: DefaultAction = DefaultAction::default(), written word, applies Reload;
+        /// File of "mkfilt" and "vpnctl filter ... --persist". Its values override the two above.
+        pub file: PathBuf = PathBuf::from("/var/lib/vpnd/filter.toml"), applies Reload;
+        /// The traffic of the tunnels when SIGTERM ends vpnd, as "systemctl stop" and "systemctl restart" do: "release" (it takes
+        /// the host's other routes, in the clear) or "block" (it stays blocked until the next start, or until "vpnd release").
+        pub on_stop: OnStop = OnStop::default(), written word, applies Reload;
+        /// Whether vpnd starts if nftables is missing, or refuses the guard that keeps the tunnels' traffic from leaving in the
+        /// clear: "wanted" (with a warning) or "required" (it does not start).
+        pub guard: GuardNeed = GuardNeed::default(), written word, applies Reload;
+    }
+    tables {
+        /// `[[filter.rule]]`, in the order in which they are asked.
+        pub rule: Vec<Rule>
+    }
+    after {
+        /// Rules come before the tunnels, in their order; the first rule that covers a packet decides. An example:
+        ///   [[filter.rule]]
+        ///   name = "ssh"
+        ///   action = "bypass"            # or "discard": dropped. Either counts even if a tunnel covers the packet.
+        ///   direction = "both"           # or "in", "out"
+        ///   local = "any"                # this side: an address, a prefix such as "10.1.0.0/16", "10.0.0.5-10.0.0.9", or "any"
+        ///   remote = "192.0.2.0/24"      # the other side
+        ///   protocol = "tcp"             # a name, a number, or "any"
+        ///   local_port = 22              # or "1000-2000", or "any"
+        ///   remote_port = "any"
+        /// Only "action" is required.
+    }
 }
 
 /// The way of the tunnels' traffic after SIGTERM has ended the daemon.
@@ -114,19 +133,6 @@ impl Ports {
 impl Default for Ports {
     fn default() -> Self {
         Self(PortRange::ANY)
-    }
-}
-
-impl Default for FilterSection {
-    fn default() -> Self {
-        Self {
-            ipv4: DefaultAction::default(),
-            ipv6: DefaultAction::default(),
-            on_stop: OnStop::default(),
-            guard: GuardNeed::default(),
-            file: PathBuf::from("/var/lib/vpnd/filter.toml"),
-            rule: Vec::new(),
-        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! `[[sa]]`: SAs that are keyed by hand, with the fields of `ip xfrm state`.
 
-use super::Named;
 use super::filter::{Addresses, Ports, Protocol, addresses_of, whole};
 use ::crypto::Suite;
 use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
@@ -9,6 +8,7 @@ use policy::{
 };
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
+use settings::Named;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -41,6 +41,28 @@ pub struct Sa {
 }
 
 impl Sa {
+    /// Its documentation in the file, line by line.
+    pub const DOC: &[&str] = &[
+        " SAs without IKE, whose keys never change: docs/manual-sas.md. Each SA has one direction; the inbound and the outbound SA of",
+        " the same traffic have the same name. If this file holds keys, its mode must be 0600. An example:",
+        "   [[sa]]",
+        "   name = \"lab\"",
+        "   direction = \"out\"            # or \"in\"",
+        "   source = \"192.0.2.1\"         # addresses of the ESP packets; the peer's for direction \"in\"",
+        "   destination = \"192.0.2.2\"",
+        "   spi = 0x1007",
+        "   mode = \"transport\"           # or \"tunnel\"",
+        "   aead = \"rfc4106(gcm(aes))\"   # or suite = \"AES-GCM-16-128\"; or encryption and integrity, each with its key",
+        "   key = \"0x000102030405060708090a0b0c0d0e0f10111213\"   # with its salt; or { file = \"/etc/vpnd/sa.key\" }",
+        "   esn = false                  # sequence numbers of 64 bits",
+        "   replay_window = 32",
+        "   reqid = 7                    # in the kernel; both SAs of a name have the same",
+        "   offload = \"crypto\"           # as in [esp], for this SA alone; so is the next line",
+        "   offload_device = \"eth2\"",
+        "   encap = \"native\"             # or \"udp\", with remote_port = 4500",
+        "   selector = { source = \"192.0.2.1\", destination = \"192.0.2.2\", protocol = \"tcp\", destination_port = 80 }",
+    ];
+
     /// The SA that this section describes; `replay_window` is the value in `[esp]`.
     pub fn manual(&self, replay_window: u32) -> ManualSa {
         let replay_window = self.replay_window.unwrap_or(replay_window);

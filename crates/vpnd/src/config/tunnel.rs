@@ -1,7 +1,7 @@
 //! `[tunnel."NAME"]`: what one phase 2 tunnel is to have that others have not.
 
-use super::Named;
 use serde::Deserialize;
+use settings::Named;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 use vpn::planes::{self, Choice};
@@ -22,6 +22,20 @@ pub struct Tunnel {
     pub mark: Option<Named<Mark>>,
     /// The identifier of the XFRM interface that they pass.
     pub if_id: Option<u32>,
+}
+
+impl Tunnel {
+    /// Its documentation in the file, line by line.
+    pub const DOC: &[&str] = &[
+        " Settings for a single phase 2 tunnel. An example:",
+        "   [tunnel.\"branch_1\"]",
+        "   dataplane = \"xfrm\"     # the first three are as in [esp]; the name may also be that of SAs without IKE",
+        "   offload = \"packet\"",
+        "   offload_device = \"eth4\"",
+        "   mark = \"0x11/0xff\"     # in the kernel: the tunnel takes only packets with this mark (and mask)",
+        "   if_id = 7              # in the kernel: the tunnel takes only packets of the XFRM interface with this identifier;",
+        "                          # tunnels with the same traffic need marks or interfaces of their own",
+    ];
 }
 
 /// A value, and which of its bits count.

@@ -1,7 +1,8 @@
-//! The values of `[esp]` that say how packets are carried.
+//! The values of `[esp]` that say how packets are carried: how they are read and written.
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, de::Unexpected};
+use settings::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -51,4 +52,31 @@ where
 /// Reads a list of CPUs.
 pub(super) fn affinity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Affinity, D::Error> {
     Vec::deserialize(deserializer).map(Affinity::new)
+}
+
+/// Writes a value by its name.
+pub(super) fn name_in_toml<T: fmt::Display>(value: &T) -> String {
+    value.to_string().toml()
+}
+
+/// Writes `"auto"` or a number.
+pub(super) fn count_in_toml(count: &Count) -> String {
+    match count {
+        Count::Auto => name_in_toml(count),
+        Count::Exactly(number) => number.to_string(),
+    }
+}
+
+/// Writes a list of what the kernel offers.
+pub(super) fn without_in_toml(without: &BTreeSet<KernelOffload>) -> String {
+    let names: Vec<String> = without.iter().map(ToString::to_string).collect();
+    names.toml()
+}
+
+/// Writes a list of CPUs.
+pub(super) fn affinity_in_toml(affinity: &Affinity) -> String {
+    if *affinity == Affinity::default() {
+        return "[]".to_owned();
+    }
+    format!("[{affinity}]")
 }
