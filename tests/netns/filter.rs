@@ -249,6 +249,7 @@ fn reload() {
         text.replace("[esp]", "[esp]\nreplay_window = 64")
     ));
     let warned = String::from_utf8(right.ctl(&["reload"]).stderr).expect("text");
-    assert!(warned.contains("restart vpnd for the other changes there"), "{warned}");
+    let settings = "restart vpnd for the other changes there: esp.replay_window";
+    assert!(warned.contains(settings), "{warned}");
     right.stop();
 }
