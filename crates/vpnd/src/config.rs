@@ -4,7 +4,7 @@ use ::esp::path_mtu::Outer;
 use host::writers::{Changeable, check_file};
 use policy::Policy;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -51,7 +51,7 @@ pub use settings::{Control, Named, Span};
 pub use tunnel::Tunnel;
 pub use written::{HEAD, REPEATED, SECTIONS, text};
 
-use settings::OutOfRange;
+use settings::{Declared, OutOfRange};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -226,6 +226,43 @@ impl Config {
             rule,
         })?;
         Ok(config)
+    }
+
+    /// The settings in which two configurations differ and which only a restart applies, as `section.key`, and the
+    /// tables that can stand more than once by their headers.
+    ///
+    /// The command line may have replaced `[control]` and `[log]`: they count as equal.
+    pub fn needs_restart(&self, other: &Self) -> Vec<String> {
+        let Self {
+            policy,
+            control: _,
+            log: _,
+            metrics,
+            traces,
+            ike,
+            esp,
+            families,
+            filter,
+            certificates,
+            crypto,
+            sa,
+            tunnel,
+        } = self;
+        let mut names = policy.needs_restart(&other.policy);
+        names.extend(metrics.needs_restart(&other.metrics));
+        names.extend(traces.needs_restart(&other.traces));
+        names.extend(ike.needs_restart(&other.ike));
+        names.extend(esp.needs_restart(&other.esp));
+        names.extend(families.needs_restart(&other.families));
+        names.extend(filter.needs_restart(&other.filter));
+        names.extend(certificates.needs_restart(&other.certificates));
+        names.extend(crypto.needs_restart(&other.crypto));
+        names.extend((*sa != other.sa).then(|| "[[sa]]".to_owned()));
+        let either: BTreeSet<&String> = tunnel.keys().chain(other.tunnel.keys()).collect();
+        let differing =
+            either.into_iter().filter(|name| tunnel.get(*name) != other.tunnel.get(*name));
+        names.extend(differing.map(|name| format!("[tunnel.{name:?}]")));
+        names
     }
 
     /// The SAs that are keyed by hand.

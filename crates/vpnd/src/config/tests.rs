@@ -113,6 +113,31 @@ fn every_field_reaches_the_gateway() {
 }
 
 #[test]
+fn settings_that_need_a_restart_are_named() {
+    let before = parse("[esp]\nouter_mtu = 1400\n[tunnel.a]\nif_id = 1\n[tunnel.b]\nif_id = 2\n");
+    let before = before.expect("valid");
+    let needs = |text: &str| parse(text).expect("valid").needs_restart(&before);
+    let same = "[esp]\nouter_mtu = 1400\n[tunnel.a]\nif_id = 1\n[tunnel.b]\nif_id = 2\n";
+    assert_eq!(needs(same), [""; 0]);
+    // The command line may have replaced the first two, and a reload applies the others.
+    let applied = "[log]\nlevel = \"debug\"\n[control]\nsocket = \"/c\"\n[filter]\nipv4 = \"deny\"\non_stop = \"block\"\n\
+                   [[filter.rule]]\naction = \"bypass\"\n";
+    assert_eq!(needs(&format!("{same}{applied}")), [""; 0]);
+    let changed = "[ike]\nlinger = \"6s\"\n[certificates]\ncrl_cache = \"/c\"\n[esp]\nouter_mtu = 1300\n\
+                   [tunnel.a]\nif_id = 1\n[tunnel.b]\nif_id = 3\n[tunnel.\"c d\"]\nif_id = 4\n";
+    assert_eq!(
+        needs(changed),
+        [
+            "ike.linger",
+            "esp.outer_mtu",
+            "certificates.crl_cache",
+            "[tunnel.\"b\"]",
+            "[tunnel.\"c d\"]"
+        ]
+    );
+}
+
+#[test]
 fn mistakes_are_named_with_their_place_and_cure() {
     for (text, fragments) in [
         ("[ike]\nretransmit = 3", &["vpnd.toml", "line 2", "retransmit", "retransmissions"][..]),

@@ -236,20 +236,13 @@ impl Daemon {
         Ok((changes, remark))
     }
 
-    /// A remark, if the configuration file has changed in settings that only a restart puts in force.
+    /// A remark, if the configuration file has changed in settings that only a restart puts in force. It names them,
+    /// without their values, which may be secret.
     fn needs_restart(&self, config: &Config) -> Option<String> {
-        let started_with = &self.started_with.config;
-        // The command line may have replaced the first two.
-        let same = |config: &Config| Config {
-            control: started_with.control.clone(),
-            log: started_with.log.clone(),
-            filter: Default::default(),
-            ..config.clone()
-        };
-        let changed = same(config) != same(started_with);
-        let file = self.started_with.file.as_ref().filter(|_| changed)?;
+        let changed = config.needs_restart(&self.started_with.config);
+        let file = self.started_with.file.as_ref().filter(|_| !changed.is_empty())?;
         let text = "a change of [filter] is in force now; restart vpnd for the other changes there";
-        Some(format!("{}: {text}", file.display()))
+        Some(format!("{}: {text}: {}", file.display(), changed.join(", ")))
     }
 
     /// Puts a filter in force that no reload has brought, whose remarks would say what it denies.
