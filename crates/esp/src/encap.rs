@@ -6,7 +6,7 @@
 use crate::ah;
 use crate::header::{Fragment, Header};
 use crate::ip::{TCP, adjust, put_word, word_at};
-use crate::path_mtu::DontFragment;
+use crate::path_mtu::Df;
 use crate::plane::{Encapsulation, Path};
 use crate::queue::RUN_OCTETS;
 use crypto::Suite;
@@ -81,7 +81,7 @@ pub(crate) struct Room {
     pub(crate) learned: bool,
     /// Octets of the longest packet that the device takes.
     pub(crate) device_mtu: usize,
-    pub(crate) dont_fragment: DontFragment,
+    pub(crate) df: Df,
 }
 
 /// The path of an SA's packets, and the lengths that inner packets may have on it.
@@ -99,7 +99,7 @@ pub(crate) struct PathLimits {
     pub(crate) learned: bool,
     /// Octets of the longest packet that comes from the device in one piece.
     pub(crate) device_mtu: usize,
-    pub(crate) dont_fragment: DontFragment,
+    pub(crate) df: Df,
 }
 
 impl PathLimits {
@@ -111,8 +111,8 @@ impl PathLimits {
             path_mtu => inner_mtu(path_mtu),
         };
         // AH makes a whole IP packet, which the kernel does not fragment.
-        let bound = match room.dont_fragment {
-            DontFragment::Clear if !suite.is_ah() => usize::MAX,
+        let bound = match room.df {
+            Df::Clear if !suite.is_ah() => usize::MAX,
             _ => fits,
         };
         let longest = RUN_OCTETS - overhead(suite, mode, path.encapsulation, ipv6);
@@ -124,7 +124,7 @@ impl PathLimits {
             path_mtu: room.path_mtu,
             learned: room.learned,
             device_mtu: room.device_mtu,
-            dont_fragment: room.dont_fragment,
+            df: room.df,
         }
     }
 }

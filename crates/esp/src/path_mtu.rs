@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The treatment of the Don't Fragment bit of the outer IPv4 header in tunnel mode (RFC 4301 §8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DontFragment {
+pub enum Df {
     /// Set: routers tell of what is too long, and packets are made to fit.
     #[default]
     Set,
@@ -31,7 +31,7 @@ pub struct Outer {
     /// Octets of the longest packet that every path carries; `None` is 1500.
     pub mtu: Option<u16>,
     /// The bit Don't Fragment.
-    pub dont_fragment: DontFragment,
+    pub df: Df,
     /// The time for which a path MTU from an ICMP message is used; `None`: such messages are ignored.
     pub learned_for: Option<Duration>,
 }
@@ -48,11 +48,7 @@ impl Outer {
 
 impl Default for Outer {
     fn default() -> Self {
-        Self {
-            mtu: None,
-            dont_fragment: DontFragment::default(),
-            learned_for: Some(Self::LEARNED_FOR),
-        }
+        Self { mtu: None, df: Df::default(), learned_for: Some(Self::LEARNED_FOR) }
     }
 }
 

@@ -247,7 +247,7 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
         crypto: Arc::clone(&config.crypto),
         outer_mtu,
         path_mtu: outer_mtu,
-        dont_fragment: config.outer.dont_fragment,
+        df: config.outer.df,
         learned_for: config.outer.learned_for,
         system_mtu: Some(Arc::new(move |peer| wayfinder.mtu(peer))),
         natt_port: config.natt_port,

@@ -338,7 +338,7 @@ impl Config {
         };
         let outer = Outer {
             mtu: Some(self.esp.outer_mtu),
-            dont_fragment: self.esp.df.into(),
+            df: self.esp.df.into(),
             learned_for: self.esp.path_mtu_lifetime.0,
         };
         vpn::Gateway::builder(policy)

@@ -142,7 +142,7 @@ impl Shared {
             path_mtu: known.min(settings.path_mtu),
             learned: learned && known < settings.path_mtu,
             device_mtu: self.device_mtu.load(Relaxed),
-            dont_fragment: settings.dont_fragment,
+            df: settings.df,
         }
     }
 

@@ -1,6 +1,6 @@
 //! The settings of the datapath.
 
-use crate::path_mtu::{DontFragment, Outer};
+use crate::path_mtu::{Df, Outer};
 use crate::plane::Notice;
 use crypto::CryptoProviders;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Settings {
     /// length is sent, until a path is known to carry less.
     pub path_mtu: usize,
     /// The Don't Fragment bit of the outer header.
-    pub dont_fragment: DontFragment,
+    pub df: Df,
     /// The time for which a path MTU from an ICMP message is used; `None`: such messages are ignored.
     pub learned_for: Option<Duration>,
     /// The MTU that the system knows for a peer's address: of the interface, or of the route.
@@ -45,7 +45,7 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("outer_mtu", &self.outer_mtu)
             .field("path_mtu", &self.path_mtu)
-            .field("dont_fragment", &self.dont_fragment)
+            .field("df", &self.df)
             .field("learned_for", &self.learned_for)
             .field("natt_port", &self.natt_port)
             .field("mss_clamp", &self.mss_clamp)
@@ -62,7 +62,7 @@ impl Default for Settings {
             crypto: Arc::default(),
             outer_mtu: 1500,
             path_mtu: usize::MAX,
-            dont_fragment: DontFragment::default(),
+            df: Df::default(),
             learned_for: Some(Outer::LEARNED_FOR),
             system_mtu: None,
             natt_port: 4500,

@@ -10,7 +10,7 @@ use crate::fragment::{self, dont_fragment};
 use crate::gso::{Gso, Segmentation};
 use crate::header::Header;
 use crate::icmp;
-use crate::path_mtu::{DontFragment, Fit};
+use crate::path_mtu::{Df, Fit};
 use crate::queue::RUN_OCTETS;
 use crate::segment::{Segments, complete_checksum};
 use policy::Mode;
@@ -55,9 +55,9 @@ pub(super) fn tells_dont_fragment(
     header: &Header,
     packet: &[u8],
 ) -> bool {
-    match (mode, path_limits.dont_fragment) {
-        (Mode::Tunnel, DontFragment::Set) => true,
-        (Mode::Tunnel, DontFragment::Clear) => false,
+    match (mode, path_limits.df) {
+        (Mode::Tunnel, Df::Set) => true,
+        (Mode::Tunnel, Df::Clear) => false,
         _ => header.ipv6 || dont_fragment(packet),
     }
 }
@@ -77,7 +77,7 @@ impl Outbound {
         if longest <= path_limits.fits {
             return Ok(MtuFit::Fits);
         }
-        let clear = path_limits.dont_fragment == DontFragment::Clear && !self.suite.is_ah();
+        let clear = path_limits.df == Df::Clear && !self.suite.is_ah();
         if clear || header.ipv6 && longest <= IPV6_MTU {
             return Ok(MtuFit::Outside);
         }
@@ -90,7 +90,7 @@ impl Outbound {
         }
         // In transport mode no fragment may go through ESP (RFC 4301 §7); where the outer packet takes over that it
         // may be fragmented, the network does it.
-        if self.mode == Mode::Transport || path_limits.dont_fragment == DontFragment::Copy {
+        if self.mode == Mode::Transport || path_limits.df == Df::Copy {
             return Ok(MtuFit::Outside);
         }
         let mtu = path_limits.fits;

@@ -1,7 +1,7 @@
 //! `[esp]`
 
 use super::workers;
-use ::esp::path_mtu::{DontFragment, Outer};
+use ::esp::path_mtu::{self, Outer};
 use serde::Deserialize;
 use settings::{Judged, Named, Span, Times, word};
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ pub enum Df {
     Copy,
 }
 
-impl From<Df> for DontFragment {
+impl From<Df> for path_mtu::Df {
     fn from(df: Df) -> Self {
         match df {
             Df::Set => Self::Set,

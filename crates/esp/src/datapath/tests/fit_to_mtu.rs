@@ -5,20 +5,20 @@ use crate::encap::inner_mtu;
 use crate::fragment::Fragments;
 use crate::header::ICMP;
 use crate::ip::{ICMPV6, put_word, word_at};
-use crate::path_mtu::{DontFragment, Fit};
+use crate::path_mtu::{Df, Fit};
 use policy::AhIntegrity;
 
 const OUTER: usize = 1500;
 
 /// A pair whose sender has been told that the path carries so much.
-fn told(kind: Kind, dont_fragment: DontFragment, mtu: u16) -> Pair {
-    let pair = untold(kind, dont_fragment);
+fn told(kind: Kind, df: Df, mtu: u16) -> Pair {
+    let pair = untold(kind, df);
     learn(&pair, mtu).expect("an SA's packet");
     pair
 }
 
-fn untold(kind: Kind, dont_fragment: DontFragment) -> Pair {
-    let settings = Settings { path_mtu: OUTER, dont_fragment, ..Settings::default() };
+fn untold(kind: Kind, df: Df) -> Pair {
+    let settings = Settings { path_mtu: OUTER, df, ..Settings::default() };
     let mut pair = Pair::new(kind);
     pair.send_by(Datapath::new(settings, pair.now));
     pair.sender.add_rule(rule(false)).expect("a new rule");
@@ -80,7 +80,7 @@ fn kinds() -> impl Iterator<Item = Kind> {
 #[test]
 fn senders_are_told_what_fits() {
     for kind in kinds() {
-        let pair = told(kind, DontFragment::Set, 1400);
+        let pair = told(kind, Df::Set, 1400);
         let largest = fits(kind, 1400);
         for ipv6 in [false, true] {
             let packet = inner(ipv6, true, largest);
@@ -107,7 +107,7 @@ fn senders_are_told_what_fits() {
 #[test]
 fn a_packet_that_may_be_fragmented_is_fragmented_before_esp() {
     for kind in kinds() {
-        let pair = told(kind, DontFragment::Set, 1000.max(if kind.ipv6 { 1280 } else { 0 }));
+        let pair = told(kind, Df::Set, 1000.max(if kind.ipv6 { 1280 } else { 0 }));
         let packet = inner(false, false, 4000);
         let sealed = pair.protect_all(&packet, Gso::NONE).expect("in fragments");
         let largest = pair.sender.clone().fit(OUT).expect("installed").inner_mtu;
@@ -128,7 +128,7 @@ fn a_packet_that_may_be_fragmented_is_fragmented_before_esp() {
 #[test]
 fn numbers_that_were_claimed_suffice_whatever_the_path_does_between() {
     let kind = Kind::PLAIN;
-    let pair = told(kind, DontFragment::Set, 1400);
+    let pair = told(kind, Df::Set, 1400);
     let mut first = inner(false, false, 3000);
     let mut second = inner(false, true, 60);
     let admit = |packet: &mut Vec<u8>| {
@@ -147,7 +147,7 @@ fn numbers_that_were_claimed_suffice_whatever_the_path_does_between() {
 
 #[test]
 fn super_packets_are_refused_or_cut_once_more() {
-    let pair = told(Kind::PLAIN, DontFragment::Set, 1400);
+    let pair = told(Kind::PLAIN, Df::Set, 1400);
     let gso = Gso {
         segmentation: Segmentation::Tcp,
         segment_len: 1380,
@@ -175,7 +175,7 @@ fn super_packets_are_refused_or_cut_once_more() {
 
 #[test]
 fn the_outer_packet_says_what_the_setting_wants() {
-    use DontFragment::{Clear, Copy, Set};
+    use Df::{Clear, Copy, Set};
     for (setting, inner_says, expected) in
         [(Set, false, false), (Set, true, false), (Clear, false, true), (Clear, true, true)]
             .into_iter()
@@ -199,12 +199,12 @@ fn the_outer_packet_says_what_the_setting_wants() {
 
 #[test]
 fn nothing_is_refused_where_routers_may_fragment() {
-    let clear = told(Kind::PLAIN, DontFragment::Clear, 1000);
+    let clear = told(Kind::PLAIN, Df::Clear, 1000);
     for says in [true, false] {
         assert_eq!(clear.protect_all(&inner(false, says, 1400), Gso::NONE).map(|p| p.len()), Ok(1));
     }
     assert!(clear.protect(&inner(true, true, 1400)).is_ok());
-    let copy = told(Kind::PLAIN, DontFragment::Copy, 1000);
+    let copy = told(Kind::PLAIN, Df::Copy, 1000);
     assert_eq!(copy.protect(&inner(false, true, 1400)), Err(Discard::TooBig));
     assert!(copy.protect(&inner(false, false, 1400)).is_ok(), "the outer packet says so, too");
     assert_eq!(copy.protect(&inner(true, true, 1400)), Err(Discard::TooBig));
@@ -212,7 +212,7 @@ fn nothing_is_refused_where_routers_may_fragment() {
 
 #[test]
 fn ipv6_is_never_told_of_less_than_it_needs() {
-    let pair = told(Kind::PLAIN, DontFragment::Set, 1280);
+    let pair = told(Kind::PLAIN, Df::Set, 1280);
     assert!(pair.protect(&inner(true, true, 1280)).is_ok(), "the outer packet is fragmented");
     assert_eq!(pair.protect(&inner(true, true, 1281)), Err(Discard::TooBig));
     let answers = pair.sender.take_answers();
@@ -223,7 +223,7 @@ fn ipv6_is_never_told_of_less_than_it_needs() {
 fn transport_mode_answers_for_its_own_host() {
     for ipv6 in [false, true] {
         let kind = Kind { mode: Mode::Transport, ipv6, ..Kind::PLAIN };
-        let pair = told(kind, DontFragment::Set, 1400);
+        let pair = told(kind, Df::Set, 1400);
         let largest = fits(kind, 1400);
         assert!(pair.protect(&inner(ipv6, true, largest)).is_ok());
         assert_eq!(pair.protect(&inner(ipv6, true, largest + 1)), Err(Discard::TooBig));
@@ -234,7 +234,7 @@ fn transport_mode_answers_for_its_own_host() {
     }
     // Fragments would have to be made after ESP, which the network layer does.
     let kind = Kind { mode: Mode::Transport, ..Kind::PLAIN };
-    let pair = told(kind, DontFragment::Set, 1000);
+    let pair = told(kind, Df::Set, 1000);
     let mut queue = SendQueue::new(0);
     let mut packet = inner(false, false, 1400);
     pair.sender.encapsulate(pair.now, &mut packet, Gso::NONE, &mut queue).expect("whole");
@@ -249,10 +249,10 @@ fn ah_asks_routers_as_esp_does_and_learns_of_them() {
         ..Kind::PLAIN
     };
     for (wanted, inner_says, says) in [
-        (DontFragment::Set, false, true),
-        (DontFragment::Clear, true, false),
-        (DontFragment::Copy, true, true),
-        (DontFragment::Copy, false, false),
+        (Df::Set, false, true),
+        (Df::Clear, true, false),
+        (Df::Copy, true, true),
+        (Df::Copy, false, false),
     ] {
         let pair = untold(kind, wanted);
         let packet = inner(false, inner_says, 600);
@@ -260,7 +260,7 @@ fn ah_asks_routers_as_esp_does_and_learns_of_them() {
         assert_eq!(sealed[6] & 0x40 != 0, says, "{wanted:?}");
         assert_eq!(pair.open(&sealed), Ok(packet));
     }
-    let pair = told(kind, DontFragment::Set, 1400);
+    let pair = told(kind, Df::Set, 1400);
     let largest = fits(kind, 1400);
     assert_eq!(pair.protect(&inner(false, true, largest)).map(|sealed| sealed.len()), Ok(1400));
     assert_eq!(pair.protect(&inner(false, true, largest + 1)), Err(Discard::TooBig));
@@ -270,7 +270,7 @@ fn ah_asks_routers_as_esp_does_and_learns_of_them() {
 
 #[test]
 fn a_learned_path_mtu_expires_and_is_learned_again() {
-    let mut pair = told(Kind::PLAIN, DontFragment::Set, 1400);
+    let mut pair = told(Kind::PLAIN, Df::Set, 1400);
     let packet = inner(false, true, fits(Kind::PLAIN, OUTER));
     assert_eq!(pair.protect(&packet), Err(Discard::TooBig));
     pair.now += Duration::from_secs(599);
@@ -288,7 +288,7 @@ fn a_learned_path_mtu_expires_and_is_learned_again() {
 
 #[test]
 fn tcp_is_held_to_what_was_learned() {
-    let pair = told(Kind::PLAIN, DontFragment::Set, 1400);
+    let pair = told(Kind::PLAIN, Df::Set, 1400);
     let syn = sample::tcp(false, 1, 0x02, &[2, 4, 0x23, 0x28], &[]);
     let opened = pair.open(&pair.protect(&syn).expect("an SA")).expect("authentic");
     assert_eq!(usize::from(word_at(&opened, 42)), fits(Kind::PLAIN, 1400) - 40);
@@ -297,7 +297,7 @@ fn tcp_is_held_to_what_was_learned() {
 #[test]
 fn an_unauthenticated_path_mtu_is_believed_within_bounds() {
     let kind = Kind::PLAIN;
-    let pair = untold(kind, DontFragment::Set);
+    let pair = untold(kind, Df::Set);
     let (peer, elsewhere) = (kind.path().remote.ip(), IpAddr::from([198, 51, 100, 1]));
     assert_eq!(said(&pair, peer, SPI + 1, 1000), Err(Discard::MtuUnknown));
     assert_eq!(said(&pair, elsewhere, SPI, 1000), Err(Discard::MtuUnknown));
@@ -305,7 +305,7 @@ fn an_unauthenticated_path_mtu_is_believed_within_bounds() {
     said(&pair, peer, SPI, 68).expect("believed in part");
     assert_eq!(pair.sender.clone().fit(OUT).expect("installed").path_mtu, 576);
     let settings = Settings { learned_for: None, ..Settings::default() };
-    let mut deaf = untold(kind, DontFragment::Set);
+    let mut deaf = untold(kind, Df::Set);
     deaf.send_by(Datapath::new(settings, deaf.now));
     deaf.sender.add_rule(rule(false)).expect("a new rule");
     deaf.sender.add_outbound(kind.outbound()).expect("a new SA");
@@ -315,7 +315,7 @@ fn an_unauthenticated_path_mtu_is_believed_within_bounds() {
 
 #[test]
 fn an_sa_that_moves_leaves_behind_what_its_path_carried() {
-    let pair = told(Kind::PLAIN, DontFragment::Set, 1000);
+    let pair = told(Kind::PLAIN, Df::Set, 1000);
     let mut path = Kind::PLAIN.path();
     path.remote = SocketAddr::from(([198, 51, 100, 7], 7));
     pair.sender.clone().relocate(OUT, path).expect("installed");
@@ -328,7 +328,7 @@ fn an_sa_that_moves_leaves_behind_what_its_path_carried() {
 
 #[test]
 fn answers_come_at_a_bounded_rate() {
-    let pair = told(Kind::PLAIN, DontFragment::Set, 1000);
+    let pair = told(Kind::PLAIN, Df::Set, 1000);
     let packet = inner(false, true, 1400);
     for _ in 0..1000 {
         assert!(pair.protect(&packet).is_err());
@@ -348,7 +348,7 @@ proptest! {
         mtus in proptest::collection::vec(500..1500u16, 1..4),
         packets in proptest::collection::vec((29..4000usize, any::<bool>()), 1..10),
     ) {
-        let pair = untold(Kind::PLAIN, DontFragment::Set);
+        let pair = untold(Kind::PLAIN, Df::Set);
         let mut next = 1u32;
         for (n, (len, says)) in packets.into_iter().enumerate() {
             let _ = learn(&pair, mtus[n % mtus.len()]);
