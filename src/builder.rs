@@ -10,7 +10,7 @@ mod runtime;
 mod start_error;
 
 pub use custom::{CustomPlane, PlaneInlet};
-pub use host::{HostPlane, OffloadSettings, OnDrop, PlaneSettings};
+pub use host::{HostSettings, OffloadSettings, OnDrop, PlaneSettings};
 pub use in_process::InProcess;
 pub use start_error::StartError;
 
@@ -27,10 +27,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The settings of a gateway. `D` is its data plane: [`HostPlane`], the planes that come with this crate, or
+/// The settings of a gateway. `D` is its data plane: [`HostSettings`], the planes that come with this crate, or
 /// [`CustomPlane`].
 #[must_use = "a builder does nothing before start()"]
-pub struct Builder<D = HostPlane> {
+pub struct Builder<D = HostSettings> {
     engine: EngineSettings,
     plane: D,
 }
@@ -57,7 +57,7 @@ impl Builder {
             key_log: None,
             events: driver::EventSenders::default(),
         };
-        Self { engine, plane: HostPlane::default() }
+        Self { engine, plane: HostSettings::default() }
     }
 
     /// Replaces the data planes of this crate by one of the caller's. The settings of the host (device, routes, workers

@@ -11,7 +11,7 @@ mod watch;
 
 pub use watch::{Watch, Watched};
 
-use crate::builder::{Builder, HostPlane, StartError};
+use crate::builder::{Builder, HostSettings, StartError};
 use crate::planes::guard::{Dropped, table};
 use crate::planes::{self, Hold};
 use host::SystemError;
@@ -149,7 +149,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Reads the definition that was in force last from the file of [`Builder::guard_file`], and the time of its last
+    /// Reads the definition that was in force last from the file of [`HostSettings::guard_file`], and the time of its last
     /// change.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Definition {
     }
 }
 
-impl Builder<HostPlane> {
+impl Builder<HostSettings> {
     /// Everything that the guard of these tunnels follows from: it can be held without starting a gateway.
     ///
     /// # Errors

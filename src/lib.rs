@@ -23,7 +23,9 @@
 //! let text = std::fs::read_to_string("policy.xml")?;
 //! let loaded = policy::xml::read("policy.xml", &text)?;
 //!
-//! let builder = vpn::Gateway::builder(loaded.policy).device("vpn1").table(4501);
+//! let defaults = vpn::HostSettings::default();
+//! let host = vpn::HostSettings { device: "vpn1".to_owned(), table: 4501, ..defaults };
+//! let builder = vpn::Gateway::builder(loaded.policy).host(host);
 //! let mut events = builder.subscribe();
 //! let gateway = builder.start().await?;
 //! tokio::spawn(async move {
@@ -113,8 +115,8 @@ mod listening;
 mod memory;
 
 pub use builder::{
-    Builder, CustomPlane, HostPlane, InProcess, OffloadSettings, OnDrop, PlaneInlet, PlaneSettings,
-    StartError,
+    Builder, CustomPlane, HostSettings, InProcess, OffloadSettings, OnDrop, PlaneInlet,
+    PlaneSettings, StartError,
 };
 pub use closed::Closed;
 pub use driver::{Activation, Begun, GatewayError, Selection, SocketError};

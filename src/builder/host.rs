@@ -24,33 +24,138 @@ use userspace::workers::{Settings as WorkerSettings, Workers};
 use userspace::{self, Hooks, IkeReceiver, KernelOffload};
 use xfrm::placement::{self, Placement};
 
-/// Settings of the data planes that come with this crate.
+/// Settings of the data planes that come with this crate, and of their traces on the host.
+///
+/// Two gateways in one network namespace need different devices and tables.
 #[derive(Clone, Debug)]
-pub struct HostPlane {
-    /// Without the handles, which are made at the start.
-    config: userspace::Config,
-    planes: PlaneSettings,
-    crypto: CryptoChoice,
-    workers: WorkerSettings,
-    manual: ManualSas,
-    on_drop: OnDrop,
-    inbound_guard: bool,
-    guard_file: Option<PathBuf>,
-    require_guard: bool,
+pub struct HostSettings {
+    /// Name of the TUN device. Default: [`userspace::DEFAULT_DEVICE`].
+    pub device: String,
+    /// MTU of the TUN device. Default: derived from the MTU of the networks between the peers and from the SAs.
+    pub mtu: Option<u16>,
+    /// The networks between the peers: their MTU, and whether they may fragment.
+    pub outer: Outer,
+    /// Mark (SO_MARK) of IKE's and ESP's own packets, by which they are led past the tunnels. Default: `0x76706e`.
+    pub mark: u32,
+    /// Routing table for the tunnels' routes, which no other program may use. Default: 4500.
+    pub table: u32,
+    /// Priority of the routing rule that leads to the table. Default: 4500.
+    pub rule_priority: u32,
+    /// Directory of the record of changes to the host, by which the next start cleans up after a crash. Default:
+    /// [`userspace::DEFAULT_STATE_DIR`].
+    pub state_dir: PathBuf,
+    /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them
+    /// (RFC 4301 §5.2). Default: yes.
+    pub inbound_guard: bool,
+    /// The file in which the definition of the guard in force is kept:
+    /// [`guard::Definition::last`](crate::guard::Definition::last) reads it, also after a reboot. It has no keys.
+    /// Default: none.
+    pub guard_file: Option<PathBuf>,
+    /// Whether a start fails if the guard against cleartext cannot be put in force. Default: no; only a warning is
+    /// logged, and routes and policies alone keep the traffic from leaving in the clear.
+    pub require_guard: bool,
+    /// Whether the MSS of TCP connections is lowered to what fits the tunnel. Default: yes.
+    pub mss_clamp: bool,
+    /// Features of the kernel for many packets at once that are not used. Default: all are used.
+    pub without: BTreeSet<KernelOffload>,
+    /// Rules for traffic that belongs to no tunnel. Default: such traffic is left alone.
+    pub filter: Arc<Filter>,
+    /// The crypto provider of each cipher. The choice can be changed while the gateway runs: [`Gateway::crypto`].
+    pub crypto: CryptoChoice,
+    /// The threads that carry packets. They can be changed while the gateway runs: [`Gateway::workers`].
+    pub workers: WorkerSettings,
+    /// Where packets are protected: in this process, which is the default, in the kernel, or in a network card.
+    pub planes: PlaneSettings,
+    /// SAs without IKE. Default: none.
+    pub manual: ManualSas,
+    /// Whether the tunnels' traffic stays blocked if the gateway is dropped without [`Gateway::stop`]. Default: yes.
+    pub on_drop: OnDrop,
 }
 
-impl Default for HostPlane {
+impl Default for HostSettings {
     fn default() -> Self {
+        let userspace::Config {
+            device,
+            mtu,
+            outer,
+            mark,
+            table,
+            rule_priority,
+            state_dir,
+            filter,
+            mss_clamp,
+            without,
+            ..
+        } = userspace::Config::default();
         Self {
-            config: userspace::Config::default(),
-            planes: PlaneSettings::default(),
-            crypto: CryptoChoice::default(),
-            workers: WorkerSettings::default(),
-            manual: ManualSas::empty(),
-            on_drop: OnDrop::default(),
+            device,
+            mtu,
+            outer,
+            mark,
+            table,
+            rule_priority,
+            state_dir,
             inbound_guard: true,
             guard_file: None,
             require_guard: false,
+            mss_clamp,
+            without,
+            filter,
+            crypto: CryptoChoice::default(),
+            workers: WorkerSettings::default(),
+            planes: PlaneSettings::default(),
+            manual: ManualSas::empty(),
+            on_drop: OnDrop::default(),
+        }
+    }
+}
+
+impl HostSettings {
+    /// Refuses values with which a start or an end would change what belongs to others.
+    fn check(&self) -> Result<(), StartError> {
+        let refused = |setting, value: u32, why| {
+            Err(StartError::Setting { setting, value: value.to_string(), why })
+        };
+        match self.table {
+            0 => return refused("table", 0, "the kernel reads 0 as the main table"),
+            table @ 253..=255 => return refused("table", table, "it belongs to the system"),
+            _ => {}
+        }
+        match self.mark {
+            0 => refused("mark", 0, "every packet has it that has no other"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The settings of the plane of TUN device, sockets and workers, without the handles, which are made at the start.
+    fn userspace(&self, natt_port: u16) -> userspace::Config {
+        userspace::Config {
+            device: self.device.clone(),
+            mtu: self.mtu,
+            outer: self.outer,
+            mark: self.mark,
+            table: self.table,
+            rule_priority: self.rule_priority,
+            natt_port,
+            state_dir: self.state_dir.clone(),
+            filter: Arc::clone(&self.filter),
+            mss_clamp: self.mss_clamp,
+            without: self.without.clone(),
+            ..userspace::Config::default()
+        }
+    }
+
+    /// The settings of both planes.
+    fn of_planes(&self) -> planes::Config {
+        let OffloadSettings { choice, tunnels, manual } = self.planes.offload.clone();
+        planes::Config {
+            choice: self.planes.choice,
+            tunnels: self.planes.tunnels.clone(),
+            placement: Placement::with_manual(choice, tunnels, manual),
+            inbound_guard: self.inbound_guard,
+            guard_file: self.guard_file.clone(),
+            require_guard: self.require_guard,
+            ..planes::Config::default()
         }
     }
 }
@@ -111,119 +216,10 @@ impl OffloadSettings {
     }
 }
 
-impl Builder<HostPlane> {
-    /// Name of the TUN device. Default: `vpn0`. Two gateways in one network namespace need different devices and
-    /// tables.
-    pub fn device(mut self, name: impl Into<String>) -> Self {
-        self.plane.config.device = name.into();
-        self
-    }
-
-    /// MTU of the TUN device. Default: derived from the MTU of the networks between the peers and from the SAs.
-    pub fn mtu(mut self, mtu: u16) -> Self {
-        self.plane.config.mtu = Some(mtu);
-        self
-    }
-
-    /// The networks between the peers: their MTU, and whether they may fragment.
-    pub fn outer(mut self, outer: Outer) -> Self {
-        self.plane.config.outer = outer;
-        self
-    }
-
-    /// Mark (SO_MARK) of IKE's and ESP's own packets, by which they are led past the tunnels. Default: `0x76706e`.
-    pub fn mark(mut self, mark: u32) -> Self {
-        self.plane.config.mark = mark;
-        self
-    }
-
-    /// Routing table for the tunnels' routes, which no other program may use. Default: 4500.
-    pub fn table(mut self, table: u32) -> Self {
-        self.plane.config.table = table;
-        self
-    }
-
-    /// Priority of the routing rule that leads to the table. Default: 4500.
-    pub fn rule_priority(mut self, priority: u32) -> Self {
-        self.plane.config.rule_priority = priority;
-        self
-    }
-
-    /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them
-    /// (RFC 4301 §5.2). Default: yes.
-    pub fn inbound_guard(mut self, wanted: bool) -> Self {
-        self.plane.inbound_guard = wanted;
-        self
-    }
-
-    /// The file in which the definition of the guard in force is kept:
-    /// [`guard::Definition::last`](crate::guard::Definition::last) reads it, also after a reboot. It has no keys.
-    /// Default: none.
-    pub fn guard_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.plane.guard_file = Some(file.into());
-        self
-    }
-
-    /// Whether a start fails if the guard against cleartext cannot be put in force. Default: no; only a warning is
-    /// logged, and routes and policies alone keep the traffic from leaving in the clear.
-    pub fn require_guard(mut self, required: bool) -> Self {
-        self.plane.require_guard = required;
-        self
-    }
-
-    /// Whether the MSS of TCP connections is lowered to what fits the tunnel. Default: yes.
-    pub fn mss_clamp(mut self, wanted: bool) -> Self {
-        self.plane.config.mss_clamp = wanted;
-        self
-    }
-
-    /// Directory of the record of changes to the host, by which the next start cleans up after a crash. Default:
-    /// `/run/vpnd`.
-    pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.plane.config.state_dir = directory.into();
-        self
-    }
-
-    /// Features of the kernel for many packets at once that are not used. Default: all are used.
-    pub fn without(mut self, offloads: BTreeSet<KernelOffload>) -> Self {
-        self.plane.config.without = offloads;
-        self
-    }
-
-    /// Rules for traffic that belongs to no tunnel. Default: such traffic is left alone.
-    pub fn filter(mut self, filter: impl Into<Arc<Filter>>) -> Self {
-        self.plane.config.filter = filter.into();
-        self
-    }
-
-    /// Chooses the crypto provider of each cipher. The choice can be changed while the gateway runs:
-    /// [`Gateway::crypto`].
-    pub fn crypto(mut self, choice: CryptoChoice) -> Self {
-        self.plane.crypto = choice;
-        self
-    }
-
-    /// The threads that carry packets. Can be changed while the gateway runs: [`Gateway::workers`].
-    pub fn workers(mut self, settings: WorkerSettings) -> Self {
-        self.plane.workers = settings;
-        self
-    }
-
-    /// Where packets are protected: in this process, which is the default, in the kernel, or in a network card.
-    pub fn planes(mut self, settings: PlaneSettings) -> Self {
-        self.plane.planes = settings;
-        self
-    }
-
-    /// SAs without IKE. Default: none.
-    pub fn manual(mut self, sas: ManualSas) -> Self {
-        self.plane.manual = sas;
-        self
-    }
-
-    /// Whether the tunnels' traffic stays blocked if the gateway is dropped without [`Gateway::stop`]. Default: yes.
-    pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
-        self.plane.on_drop = on_drop;
+impl Builder<HostSettings> {
+    /// The settings of the data planes, and of their traces on the host.
+    pub fn host(mut self, settings: HostSettings) -> Self {
+        self.plane = settings;
         self
     }
 
@@ -239,42 +235,17 @@ impl Builder<HostPlane> {
     /// The future completes the first time it is polled: it starts nothing, or all. It blocks the thread for some
     /// milliseconds while the kernel and nftables are set up.
     pub async fn start(self) -> Result<Gateway, StartError> {
-        let Self { mut engine, plane } = self;
+        let Self { mut engine, plane: settings } = self;
         engine.check()?;
-        check(&plane.config)?;
-        start(engine, plane)
+        settings.check()?;
+        start(engine, settings)
     }
 }
 
-/// Refuses values with which a start or an end would change what belongs to others.
-fn check(config: &userspace::Config) -> Result<(), StartError> {
-    let refused = |setting, value: u32, why| {
-        Err(StartError::Setting { setting, value: value.to_string(), why })
-    };
-    match config.table {
-        0 => return refused("table", 0, "the kernel reads 0 as the main table"),
-        table @ 253..=255 => return refused("table", table, "it belongs to the system"),
-        _ => {}
-    }
-    match config.mark {
-        0 => refused("mark", 0, "every packet has it that has no other"),
-        _ => Ok(()),
-    }
-}
-
-fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError> {
-    let HostPlane {
-        config,
-        planes,
-        crypto,
-        workers,
-        manual,
-        on_drop,
-        inbound_guard,
-        guard_file,
-        require_guard,
-    } = plane;
-    let planes = planes::Config { require_guard, ..choices(planes, inbound_guard, guard_file) };
+fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, StartError> {
+    let planes = settings.of_planes();
+    let config = settings.userspace(engine.ike.natt_port);
+    let HostSettings { crypto, workers, manual, on_drop, .. } = settings;
     let blocked = Arc::new(AtomicBool::new(false));
     let handles = Handles {
         workers: Workers::new(workers),
@@ -291,7 +262,6 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let config = userspace::Config {
         crypto: Arc::clone(&handles.crypto),
         workers: handles.workers.clone(),
-        natt_port: engine.ike.natt_port,
         ..config
     };
     let (inlet, inputs) = driver::inlet();
@@ -362,37 +332,19 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     Ok(Gateway::new(handle, handles))
 }
 
-impl Builder<HostPlane> {
+impl Builder<HostSettings> {
     /// Everything that the guard of these tunnels follows from, the state directory, and the file for the definition.
     pub(crate) fn of_guard(
         self,
     ) -> Result<(planes::Definition, PathBuf, Option<PathBuf>), StartError> {
-        let Self { engine, plane } = self;
+        let Self { engine, plane: settings } = self;
         engine.policy.validate().map_err(InvalidSettings::from)?;
-        check(&plane.config)?;
-        let HostPlane { config, planes, manual, inbound_guard, guard_file, .. } = plane;
+        settings.check()?;
         let natt_port = engine.natt_port.unwrap_or(engine.ike.natt_port);
-        let config = userspace::Config { natt_port, ..config };
-        let rules = planes::rules_of(&engine.policy).into_iter().chain(by_hand(&manual));
-        let planes = choices(planes, inbound_guard, guard_file.clone());
-        let definition = planes::definition_of(&planes, &config, rules);
-        Ok((definition, config.state_dir, guard_file))
-    }
-}
-
-fn choices(
-    planes: PlaneSettings,
-    inbound_guard: bool,
-    guard_file: Option<PathBuf>,
-) -> planes::Config {
-    let OffloadSettings { choice, tunnels, manual } = planes.offload;
-    planes::Config {
-        choice: planes.choice,
-        tunnels: planes.tunnels,
-        placement: Placement::with_manual(choice, tunnels, manual),
-        inbound_guard,
-        guard_file,
-        ..planes::Config::default()
+        let config = settings.userspace(natt_port);
+        let rules = planes::rules_of(&engine.policy).into_iter().chain(by_hand(&settings.manual));
+        let definition = planes::definition_of(&settings.of_planes(), &config, rules);
+        Ok((definition, settings.state_dir, settings.guard_file))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::side::{FAR, Side, TUNNEL};
 use ike::EventKind;
 use libtest_mimic::Trial;
 use testkit::{FILTERED, test};
-use vpn::{Closed, GatewayError, OnDrop};
+use vpn::{Closed, GatewayError, HostSettings, OnDrop};
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -99,7 +99,8 @@ fn dropped() {
 fn released() {
     let [mut left, _right] = Side::pair();
     let before = left.space.state();
-    let gateway = left.start(left.builder().on_drop(OnDrop::Release)).expect("started");
+    let host = HostSettings { on_drop: OnDrop::Release, ..left.host() };
+    let gateway = left.start(left.builder().host(host)).expect("started");
     assert!(!left.reaches(FAR), "blocked while the tunnel is down");
     left.end_runtime();
     drop(gateway);

@@ -2,14 +2,13 @@
 
 use policy::Policy;
 use std::future::Future;
-use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 use testkit::policies;
 use testkit::space::Space;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
-use vpn::{Builder as GatewayBuilder, Gateway, StartError};
+use vpn::{Builder as GatewayBuilder, Gateway, HostSettings, StartError};
 
 /// The name of the tunnel in the samples, and of its phase 2 tunnel.
 pub const TUNNEL: &str = "site";
@@ -48,12 +47,13 @@ impl Side {
 
     /// Describes its gateway, which is quick to give up.
     pub fn builder(&self) -> GatewayBuilder {
-        Gateway::builder(self.policy.clone()).ike(quick()).state_dir(self.directory.path())
+        Gateway::builder(self.policy.clone()).ike(quick()).host(self.host())
     }
 
-    /// Where its gateway keeps the record of its changes.
-    pub fn state_dir(&self) -> &Path {
-        self.directory.path()
+    /// The settings of its gateway on the host: the record of its changes has a directory of its own.
+    pub fn host(&self) -> HostSettings {
+        let state_dir = self.directory.path().to_owned();
+        HostSettings { state_dir, ..HostSettings::default() }
     }
 
     /// Does something in its runtime, and in its namespace.

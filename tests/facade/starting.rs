@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Once};
 use testkit::{FILTERED, test};
 use tokio::runtime::Builder;
-use vpn::{Closed, GatewayError, StartError};
+use vpn::{Closed, GatewayError, HostSettings, StartError};
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -38,9 +38,8 @@ fn first_events() {
     Arc::make_mut(&mut policy.tunnels[0]).auto_start = true;
     let peer = right.start(right.builder()).expect("started");
     for _ in 0..5 {
-        let builder = vpn::Gateway::builder(policy.clone())
-            .ike(crate::side::quick())
-            .state_dir(left.state_dir());
+        let builder =
+            vpn::Gateway::builder(policy.clone()).ike(crate::side::quick()).host(left.host());
         let mut events = builder.subscribe();
         let gateway = left.start(builder).expect("started");
         let first = left.run(async move {
@@ -122,12 +121,12 @@ fn without_reports<T>(work: impl FnOnce() -> T) -> T {
 fn harmful() {
     let [left, _right] = Side::pair();
     let before = left.space.state();
-    for (builder, setting) in [
-        (left.builder().table(0), "table"),
-        (left.builder().table(254), "table"),
-        (left.builder().mark(0), "mark"),
+    for (host, setting) in [
+        (HostSettings { table: 0, ..left.host() }, "table"),
+        (HostSettings { table: 254, ..left.host() }, "table"),
+        (HostSettings { mark: 0, ..left.host() }, "mark"),
     ] {
-        match left.start(builder) {
+        match left.start(left.builder().host(host)) {
             Err(StartError::Setting { setting: refused, .. }) => assert_eq!(refused, setting),
             other => panic!("{other:?}"),
         }
@@ -137,15 +136,16 @@ fn harmful() {
 
 fn settings() {
     let [left, _right] = Side::pair();
-    let builder = left
-        .builder()
-        .device("tunnel7")
-        .mtu(1300)
-        .mark(0x77)
-        .table(4777)
-        .rule_priority(777)
-        .inbound_guard(false);
-    let gateway = left.start(builder).expect("started");
+    let host = HostSettings {
+        device: "tunnel7".to_owned(),
+        mtu: Some(1300),
+        mark: 0x77,
+        table: 4777,
+        rule_priority: 777,
+        inbound_guard: false,
+        ..left.host()
+    };
+    let gateway = left.start(left.builder().host(host)).expect("started");
     let rules = left.space.ip("rule");
     let rule = rules.lines().find(|line| line.starts_with("777:")).unwrap_or_default();
     assert!(rule.contains("fwmark 0x77") && rule.contains("lookup 4777"), "{rules}");

@@ -9,6 +9,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Name of the TUN device, unless a setting says otherwise.
+pub const DEFAULT_DEVICE: &str = "vpn0";
+
+/// Directory of the record of what was changed on the host, unless a setting says otherwise. It is empty after a reboot.
+pub const DEFAULT_STATE_DIR: &str = "/run/vpnd";
+
 /// The settings of the plane on the host.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -46,14 +52,14 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            device: "vpn0".to_owned(),
+            device: DEFAULT_DEVICE.to_owned(),
             mtu: None,
             outer: Outer::default(),
             mark: 0x0076_706e,
             table: 4500,
             rule_priority: 4500,
             natt_port: 4500,
-            state_dir: "/run/vpnd".into(),
+            state_dir: DEFAULT_STATE_DIR.into(),
             filter: Arc::default(),
             mss_clamp: true,
             beside_kernel: false,

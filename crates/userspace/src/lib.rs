@@ -132,7 +132,7 @@ mod watched;
 mod worker;
 pub mod workers;
 
-pub use config::Config;
+pub use config::{Config, DEFAULT_DEVICE, DEFAULT_STATE_DIR};
 pub use crypto_engine::{CryptoEngineWork, Requests};
 pub use hooks::{Hooks, IkeDatagram};
 pub use ike::{IkeReceiver, IkeSender};

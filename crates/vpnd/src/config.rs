@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use userspace::workers::Settings;
 use vpn::manual::{ManualSaError, ManualSas};
-use vpn::{OffloadSettings, PlaneSettings};
+use vpn::{HostSettings, OffloadSettings, PlaneSettings};
 use xfrm::placement;
 use zeroize::Zeroizing;
 
@@ -328,32 +328,36 @@ impl Config {
         }
     }
 
+    /// The data planes, and their traces on the host.
+    pub fn host(&self) -> HostSettings {
+        HostSettings {
+            device: self.esp.device.clone(),
+            outer: Outer {
+                mtu: Some(self.esp.outer_mtu),
+                df: self.esp.df.into(),
+                learned_for: self.esp.path_mtu_lifetime.0,
+            },
+            state_dir: self.esp.state_dir.clone(),
+            guard_file: Some(self.esp.guard_file()),
+            require_guard: self.filter.guard == GuardNeed::Required,
+            without: self.esp.without.clone(),
+            filter: Arc::new(self.filter.filter()),
+            crypto: self.crypto.choice(),
+            workers: Settings {
+                workers: self.esp.workers,
+                schedule: self.esp.schedule,
+                wait: self.esp.wait,
+                affinity: self.esp.affinity.clone(),
+            },
+            planes: self.planes(),
+            manual: self.manual().unwrap_or_default(),
+            ..HostSettings::default()
+        }
+    }
+
     /// A gateway with this policy, as the configuration wants it.
     pub fn gateway(&self, policy: impl Into<Arc<Policy>>) -> vpn::Builder {
-        let workers = Settings {
-            workers: self.esp.workers,
-            schedule: self.esp.schedule,
-            wait: self.esp.wait,
-            affinity: self.esp.affinity.clone(),
-        };
-        let outer = Outer {
-            mtu: Some(self.esp.outer_mtu),
-            df: self.esp.df.into(),
-            learned_for: self.esp.path_mtu_lifetime.0,
-        };
-        vpn::Gateway::builder(policy)
-            .ike(self.ike())
-            .outer(outer)
-            .workers(workers)
-            .without(self.esp.without.clone())
-            .device(self.esp.device.clone())
-            .state_dir(self.esp.state_dir.clone())
-            .guard_file(self.esp.guard_file())
-            .crypto(self.crypto.choice())
-            .filter(self.filter.filter())
-            .require_guard(self.filter.guard == GuardNeed::Required)
-            .manual(self.manual().unwrap_or_default())
-            .planes(self.planes())
+        vpn::Gateway::builder(policy).ike(self.ike()).host(self.host())
     }
 }
 

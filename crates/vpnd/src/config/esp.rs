@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use userspace::workers::{Affinity, Count, Schedule};
-use userspace::{KernelOffload, Wait};
+use userspace::{DEFAULT_DEVICE, DEFAULT_STATE_DIR, KernelOffload, Wait};
 use vpn::planes::Choice;
 use xfrm::placement::Wanted;
 
@@ -42,9 +42,9 @@ settings::section! {
         /// The network card. Empty: the one through which packets to the peer leave.
         pub offload_device: String = String::new();
         /// Name of the TUN device.
-        pub device: String = "vpn0".to_owned(), range Judged(device_name);
+        pub device: String = DEFAULT_DEVICE.to_owned(), range Judged(device_name);
         /// Directory in which vpnd records its changes to the system, so that the next start can undo them after a crash.
-        pub state_dir: PathBuf = PathBuf::from(STATE_DIR);
+        pub state_dir: PathBuf = PathBuf::from(DEFAULT_STATE_DIR);
         /// File in which vpnd writes down what the guard holds (docs/planes.md), so that it is guarded also at a boot at which the
         /// policy cannot be read. Empty: guard.DEVICE in /var/lib/vpnd, or in state_dir if that is another directory than /run/vpnd.
         guard_file: PathBuf = PathBuf::new();
@@ -122,8 +122,6 @@ pub enum Encap {
     Never,
 }
 
-/// The default directory of the journal of changes to the system. It is empty after a reboot.
-const STATE_DIR: &str = "/run/vpnd";
 /// The directory whose files outlive a reboot.
 const LASTING: &str = "/var/lib/vpnd";
 
@@ -134,7 +132,7 @@ impl Esp {
         if !self.guard_file.as_os_str().is_empty() {
             return self.guard_file.clone();
         }
-        let of_host = self.state_dir == Path::new(STATE_DIR);
+        let of_host = self.state_dir == Path::new(DEFAULT_STATE_DIR);
         let directory = if of_host { Path::new(LASTING) } else { &self.state_dir };
         directory.join(format!("guard.{}", self.device))
     }

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tracing::{error, warn};
+use vpn::{Gateway, HostSettings};
 
 /// The files of a start that were read, and the policy, which the daemon can run.
 struct Read {
@@ -166,10 +167,10 @@ async fn serve(
     tell(preflight::preflight(&policy, &with));
 
     let of_ike = ike::Config { families: families.at_start(), ..config.ike() };
-    let mut builder = config
-        .gateway(Arc::clone(&policy))
+    let host = HostSettings { filter: Arc::new(filter), ..config.host() };
+    let mut builder = Gateway::builder(Arc::clone(&policy))
         .ike(of_ike)
-        .filter(filter)
+        .host(host)
         .trust(Arc::clone(&certificates.trust))
         .revocation_lists(Arc::clone(keeper.lists()));
     if let Some(sink) = key_sink {
