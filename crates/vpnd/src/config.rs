@@ -1,6 +1,5 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
-use ::esp::path_mtu::Outer;
 use host::writers::{Changeable, check_file};
 use policy::Policy;
 use serde::Deserialize;
@@ -10,7 +9,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use userspace::workers::Settings;
 use vpn::manual::{ManualSaError, ManualSas};
 use vpn::{HostSettings, OffloadSettings, PlaneSettings};
 use xfrm::placement;
@@ -297,61 +295,18 @@ impl Config {
 
     /// IKE's timers and limits.
     pub fn ike(&self) -> ::ike::Config {
-        let defaults = ::ike::Config::default();
-        ::ike::Config {
-            retransmit_after: self.ike.retransmit_after.0.unwrap_or(defaults.retransmit_after),
-            retransmissions: self.ike.retransmissions,
-            liveness_interval: self.ike.liveness_interval.0,
-            liveness_action: self.ike.liveness_action.into(),
-            close_action: self.ike.close_action.into(),
-            nat_keepalive: self.ike.nat_keepalive.0.unwrap_or(defaults.nat_keepalive),
-            cookie_threshold: self.ike.cookie_threshold,
-            half_open_limit: self.ike.half_open_limit,
-            linger: self.ike.linger.0.unwrap_or(defaults.linger),
-            replay_window: self.esp.replay_window,
-            encap: match self.esp.encap {
-                Encap::Auto => ::ike::Encap::Auto,
-                Encap::Always => ::ike::Encap::Always,
-                Encap::Never => ::ike::Encap::Never,
-            },
-            fragment_size: self.ike.fragmentation.then_some(self.ike.fragment_size),
-            reauthenticate: self.ike.reauthenticate.0,
-            mobike: self.ike.mobike,
-            return_routability: self.ike.return_routability,
-            ppk_before_auth: self.ike.ppk_before_auth,
-            families: self.families.families(),
-            drain: defaults.drain,
-            drain_before_answer: defaults.drain_before_answer,
-            crypto: defaults.crypto,
-            natt_port: defaults.natt_port,
-            begin_on_natt_port: false,
-        }
+        self.ike.config(&self.esp, self.families.families())
     }
 
     /// The data planes, and their traces on the host.
     pub fn host(&self) -> HostSettings {
         HostSettings {
-            device: self.esp.device.clone(),
-            outer: Outer {
-                mtu: Some(self.esp.outer_mtu),
-                df: self.esp.df.into(),
-                learned_for: self.esp.path_mtu_lifetime.0,
-            },
-            state_dir: self.esp.state_dir.clone(),
-            guard_file: Some(self.esp.guard_file()),
             require_guard: self.filter.guard == GuardNeed::Required,
-            without: self.esp.without.clone(),
             filter: Arc::new(self.filter.filter()),
             crypto: self.crypto.choice(),
-            workers: Settings {
-                workers: self.esp.workers,
-                schedule: self.esp.schedule,
-                wait: self.esp.wait,
-                affinity: self.esp.affinity.clone(),
-            },
             planes: self.planes(),
             manual: self.manual().unwrap_or_default(),
-            ..HostSettings::default()
+            ..self.esp.host()
         }
     }
 

@@ -7,8 +7,9 @@ use settings::{Judged, Named, Span, Times, word};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use userspace::workers::{Affinity, Count, Schedule};
+use userspace::workers::{Affinity, Count, Schedule, Settings};
 use userspace::{DEFAULT_DEVICE, DEFAULT_STATE_DIR, KernelOffload, Wait};
+use vpn::HostSettings;
 use vpn::planes::Choice;
 use xfrm::placement::Wanted;
 
@@ -126,6 +127,28 @@ pub enum Encap {
 const LASTING: &str = "/var/lib/vpnd";
 
 impl Esp {
+    /// The data planes, and their traces on the host, as far as this section describes them.
+    pub(super) fn host(&self) -> HostSettings {
+        HostSettings {
+            device: self.device.clone(),
+            outer: Outer {
+                mtu: Some(self.outer_mtu),
+                df: self.df.into(),
+                learned_for: self.path_mtu_lifetime.0,
+            },
+            state_dir: self.state_dir.clone(),
+            guard_file: Some(self.guard_file()),
+            without: self.without.clone(),
+            workers: Settings {
+                workers: self.workers,
+                schedule: self.schedule,
+                wait: self.wait,
+                affinity: self.affinity.clone(),
+            },
+            ..HostSettings::default()
+        }
+    }
+
     /// The file with the guard that was in force last, by which the tunnels are guarded if the policy cannot be read. A
     /// gateway with a state directory of its own has it there.
     pub fn guard_file(&self) -> PathBuf {
