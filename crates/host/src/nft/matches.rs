@@ -4,8 +4,8 @@
 
 use super::rule::{Rule, Statement};
 use super::set::Key;
+use crate::Prefix;
 use crate::netlink::Family;
-use crate::prefix::Prefix;
 use policy::{AddressRange, PortRange};
 use std::fmt;
 
