@@ -20,7 +20,7 @@ mod unprotected;
 pub use overview::Inventory;
 pub use target::{Startable, Target};
 
-use crate::config::Config;
+use crate::config::{Config, InvalidSettings};
 use crate::contacts::Contacts;
 use crate::context::{Context, Spis};
 use crate::crypto::rng::Rng;
@@ -44,7 +44,6 @@ use crate::session_id::SessionId;
 use crate::strangers::Strangers;
 use crate::task::Task;
 use crate::upkeep::Upkeep;
-use crate::validate::InvalidSettings;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::reader::WireError;
 use crate::wire::registry::ExchangeType;

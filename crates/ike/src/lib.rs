@@ -135,15 +135,13 @@ mod strangers;
 mod task;
 pub mod unreachable;
 mod upkeep;
-pub mod validate;
 pub mod wire;
 
 pub use close_reason::CloseReason;
-pub use config::{Config, Encap, RestartAction};
+pub use config::{Config, Encap, InvalidConfig, InvalidSettings, InvalidValue, RestartAction};
 pub use datagram::{Datagram, Transmit};
 pub use deadlines::Deadline;
 pub use engine::{CommandError, Engine, Inventory, Output, Startable, Target};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};
 pub use sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
-pub use validate::{InvalidConfig, InvalidSettings, InvalidValue};
