@@ -10,7 +10,7 @@ mod runtime;
 mod start_error;
 
 pub use custom::{CustomPlane, PlaneInlet};
-pub use host::{HostSettings, OffloadSettings, OnDrop, PlaneSettings};
+pub use host::{HostSettings, OnDrop};
 pub use in_process::InProcess;
 pub use start_error::StartError;
 

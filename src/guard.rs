@@ -149,7 +149,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Reads the definition that was in force last from the file of [`HostSettings::guard_file`], and the time of its last
+    /// Reads the definition that was in force last from the file of [`GuardSettings::file`](crate::GuardSettings::file), and the time of its last
     /// change.
     ///
     /// # Errors

@@ -23,8 +23,8 @@
 //! let text = std::fs::read_to_string("policy.xml")?;
 //! let loaded = policy::xml::read("policy.xml", &text)?;
 //!
-//! let defaults = vpn::HostSettings::default();
-//! let host = vpn::HostSettings { device: "vpn1".to_owned(), table: 4501, ..defaults };
+//! let mut host = vpn::HostSettings::default();
+//! (host.userspace.device, host.userspace.table) = ("vpn1".to_owned(), 4501);
 //! let builder = vpn::Gateway::builder(loaded.policy).host(host);
 //! let mut events = builder.subscribe();
 //! let gateway = builder.start().await?;
@@ -114,10 +114,7 @@ mod gateway;
 mod listening;
 mod memory;
 
-pub use builder::{
-    Builder, CustomPlane, HostSettings, InProcess, OffloadSettings, OnDrop, PlaneInlet,
-    PlaneSettings, StartError,
-};
+pub use builder::{Builder, CustomPlane, HostSettings, InProcess, OnDrop, PlaneInlet, StartError};
 pub use closed::Closed;
 pub use driver::{Activation, Begun, GatewayError, Selection, SocketError};
 pub use events::Events;
@@ -125,6 +122,7 @@ pub use gateway::{CryptoView, FilterView, Gateway, ManualView, OffloadView, Tunn
 pub use host::Process;
 pub use listening::{ListenError, Listening};
 pub use memory::MemoryGateway;
+pub use planes::{GuardSettings, OffloadSettings, PlaneSettings};
 
 pub use crypto;
 pub use diagnosis;

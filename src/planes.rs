@@ -20,8 +20,10 @@ mod tests;
 pub(crate) use definition::{Definition, Held};
 pub(crate) use floor::guard::{self, Hold};
 
-pub(crate) use choice::bindings;
-pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
+pub use choice::{
+    Choice, Config, Found, GuardSettings, KernelUse, NoSuchChoice, OffloadSettings, PlaneSettings,
+    Report, Tunnel,
+};
 pub use route_check::Unrouted;
 
 use crate::driver::{Completion, CounterReader};
@@ -118,17 +120,17 @@ impl Planes {
     ) -> Result<Self, PlaneError> {
         // Before the guard: that of a gateway which runs on the device is not to be replaced.
         let lock = Userspace::lock(&userspace)?;
-        let watch = TableWatch::start(&userspace.device, Arc::clone(&hooks.notice));
+        let watch = TableWatch::start(&userspace.settings.device, Arc::clone(&hooks.notice));
         let on_loss = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
         let drops = log_drops(Arc::clone(&hooks.notice));
         let rules = defined.iter().chain(by_hand).cloned();
-        let definition = definition_of(&config, &userspace, rules);
+        let definition = definition_of(&config, &userspace.settings, userspace.natt_port, rules);
         let holder = Holder::Gateway { logs: drops.is_some() };
-        let guard = definition.start(&userspace.state_dir, holder, on_loss)?;
-        if config.require_guard {
+        let guard = definition.start(&userspace.settings.state_dir, holder, on_loss)?;
+        if config.guard.required {
             guard.in_force()?;
         }
-        let file = config.guard_file.clone();
+        let file = config.guard.file.clone();
         let by_hand = guarded(&config, by_hand.iter().cloned());
         let record = file.map(|file| Record { file, definition, by_hand });
         let kernel = match config.wants_kernel() {
@@ -281,14 +283,15 @@ fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
 /// Everything that the guard of these rules follows from, with these settings.
 pub(crate) fn definition_of(
     config: &Config,
-    userspace: &userspace::Config,
+    userspace: &userspace::Settings,
+    natt_port: u16,
     rules: impl Iterator<Item = Rule>,
 ) -> Definition {
     let surroundings = Surroundings {
         device: userspace.device.clone(),
         mark: userspace.mark,
-        natt_port: userspace.natt_port,
-        inbound: config.inbound_guard,
+        natt_port,
+        inbound: config.guard.inbound,
         kernel: config.wants_kernel(),
     };
     let filter = Arc::clone(&userspace.filter);

@@ -5,15 +5,10 @@ use crate::closed::Closed;
 use crate::driver::{self, NatT, PlaneHooks, Surroundings};
 use crate::gateway::{FindingsFrom, Gateway, Handles, TunnelDevice};
 use crate::manual::ManualSas;
-use crate::planes::{self, Planes};
+use crate::planes::{self, GuardSettings, PlaneSettings, Planes};
 use crypto::{Choice as CryptoChoice, CryptoProviders};
-use esp::filter::Filter;
-use esp::manual::SaDirection;
-use esp::path_mtu::Outer;
 use esp::plane::{Rule, RuleId};
 use ike::InvalidSettings;
-use policy::Bindings;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,45 +16,18 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use userspace::workers::{Settings as WorkerSettings, Workers};
-use userspace::{self, Hooks, IkeReceiver, KernelOffload};
-use xfrm::placement::{self, Placement};
+use userspace::{self, Hooks, IkeReceiver};
 
 /// Settings of the data planes that come with this crate, and of their traces on the host.
 ///
 /// Two gateways in one network namespace need different devices and tables.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// Name of the TUN device. Default: [`userspace::DEFAULT_DEVICE`].
-    pub device: String,
-    /// MTU of the TUN device. Default: derived from the MTU of the networks between the peers and from the SAs.
-    pub mtu: Option<u16>,
-    /// The networks between the peers: their MTU, and whether they may fragment.
-    pub outer: Outer,
-    /// Mark (SO_MARK) of IKE's and ESP's own packets, by which they are led past the tunnels. Default: `0x76706e`.
-    pub mark: u32,
-    /// Routing table for the tunnels' routes, which no other program may use. Default: 4500.
-    pub table: u32,
-    /// Priority of the routing rule that leads to the table. Default: 4500.
-    pub rule_priority: u32,
-    /// Directory of the record of changes to the host, by which the next start cleans up after a crash. Default:
-    /// [`userspace::DEFAULT_STATE_DIR`].
-    pub state_dir: PathBuf,
-    /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them
-    /// (RFC 4301 §5.2). Default: yes.
-    pub inbound_guard: bool,
-    /// The file in which the definition of the guard in force is kept:
-    /// [`guard::Definition::last`](crate::guard::Definition::last) reads it, also after a reboot. It has no keys.
-    /// Default: none.
-    pub guard_file: Option<PathBuf>,
-    /// Whether a start fails if the guard against cleartext cannot be put in force. Default: no; only a warning is
-    /// logged, and routes and policies alone keep the traffic from leaving in the clear.
-    pub require_guard: bool,
-    /// Whether the MSS of TCP connections is lowered to what fits the tunnel. Default: yes.
-    pub mss_clamp: bool,
-    /// Features of the kernel for many packets at once that are not used. Default: all are used.
-    pub without: BTreeSet<KernelOffload>,
-    /// Rules for traffic that belongs to no tunnel. Default: such traffic is left alone.
-    pub filter: Arc<Filter>,
+    /// The TUN device, its routes, the networks between the peers and the filter. Device, state directory, mark and
+    /// filter are those of the guard, too. Default: [`userspace::Settings::default`].
+    pub userspace: userspace::Settings,
+    /// The guard against cleartext.
+    pub guard: GuardSettings,
     /// The crypto provider of each cipher. The choice can be changed while the gateway runs: [`Gateway::crypto`].
     pub crypto: CryptoChoice,
     /// The threads that carry packets. They can be changed while the gateway runs: [`Gateway::workers`].
@@ -74,36 +42,13 @@ pub struct HostSettings {
 
 impl Default for HostSettings {
     fn default() -> Self {
-        let userspace::Config {
-            device,
-            mtu,
-            outer,
-            mark,
-            table,
-            rule_priority,
-            state_dir,
-            filter,
-            mss_clamp,
-            without,
-            ..
-        } = userspace::Config::default();
         Self {
-            device,
-            mtu,
-            outer,
-            mark,
-            table,
-            rule_priority,
-            state_dir,
-            inbound_guard: true,
-            guard_file: None,
-            require_guard: false,
-            mss_clamp,
-            without,
-            filter,
+            userspace: userspace::Settings::default(),
+            guard: GuardSettings::default(),
             crypto: CryptoChoice::default(),
             workers: WorkerSettings::default(),
             planes: PlaneSettings::default(),
+            // The default of this type has no ledger, so that no SA can be added.
             manual: ManualSas::empty(),
             on_drop: OnDrop::default(),
         }
@@ -116,46 +61,14 @@ impl HostSettings {
         let refused = |setting, value: u32, why| {
             Err(StartError::Setting { setting, value: value.to_string(), why })
         };
-        match self.table {
+        match self.userspace.table {
             0 => return refused("table", 0, "the kernel reads 0 as the main table"),
             table @ 253..=255 => return refused("table", table, "it belongs to the system"),
             _ => {}
         }
-        match self.mark {
+        match self.userspace.mark {
             0 => refused("mark", 0, "every packet has it that has no other"),
             _ => Ok(()),
-        }
-    }
-
-    /// The settings of the plane of TUN device, sockets and workers, without the handles, which are made at the start.
-    fn userspace(&self, natt_port: u16) -> userspace::Config {
-        userspace::Config {
-            device: self.device.clone(),
-            mtu: self.mtu,
-            outer: self.outer,
-            mark: self.mark,
-            table: self.table,
-            rule_priority: self.rule_priority,
-            natt_port,
-            state_dir: self.state_dir.clone(),
-            filter: Arc::clone(&self.filter),
-            mss_clamp: self.mss_clamp,
-            without: self.without.clone(),
-            ..userspace::Config::default()
-        }
-    }
-
-    /// The settings of both planes.
-    fn of_planes(&self) -> planes::Config {
-        let OffloadSettings { choice, tunnels, manual } = self.planes.offload.clone();
-        planes::Config {
-            choice: self.planes.choice,
-            tunnels: self.planes.tunnels.clone(),
-            placement: Placement::with_manual(choice, tunnels, manual),
-            inbound_guard: self.inbound_guard,
-            guard_file: self.guard_file.clone(),
-            require_guard: self.require_guard,
-            ..planes::Config::default()
         }
     }
 }
@@ -172,48 +85,6 @@ pub enum OnDrop {
     Block,
     /// Every change to the host is undone, and the traffic takes whatever other routes there are, in the clear.
     Release,
-}
-
-/// The plane that protects each tunnel's packets, and the offload to network cards.
-#[derive(Clone, Debug, Default)]
-pub struct PlaneSettings {
-    /// The plane of all tunnels but those below.
-    pub choice: planes::Choice,
-    /// Tunnels with settings of their own, by the name of the phase 2 tunnel.
-    pub tunnels: BTreeMap<String, planes::Tunnel>,
-    /// Offload of tunnels in the kernel to network cards.
-    pub offload: OffloadSettings,
-}
-
-/// Offload of tunnels in the kernel to network cards.
-#[derive(Clone, Debug, Default)]
-pub struct OffloadSettings {
-    /// For all tunnels but those below.
-    pub choice: placement::Choice,
-    /// Tunnels with settings of their own, by the name of the phase 2 tunnel.
-    pub tunnels: BTreeMap<String, placement::Choice>,
-    /// SAs keyed by hand with settings of their own.
-    pub manual: BTreeMap<(String, SaDirection), placement::Choice>,
-}
-
-impl PlaneSettings {
-    /// The marks and interfaces by which phase 2 tunnels with equal traffic are told apart. Userspace looks at neither:
-    /// a tunnel that may be there takes packets with any.
-    pub fn bindings(&self) -> Bindings {
-        planes::bindings(&self.tunnels, self.choice)
-    }
-
-    /// Where a phase 2 tunnel's packets are protected.
-    pub fn choice_of(&self, tunnel: &str) -> planes::Choice {
-        self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
-    }
-}
-
-impl OffloadSettings {
-    /// The offload of a phase 2 tunnel.
-    pub fn choice_of(&self, tunnel: &str) -> &placement::Choice {
-        self.tunnels.get(tunnel).unwrap_or(&self.choice)
-    }
 }
 
 impl Builder<HostSettings> {
@@ -243,9 +114,9 @@ impl Builder<HostSettings> {
 }
 
 fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, StartError> {
-    let planes = settings.of_planes();
-    let config = settings.userspace(engine.ike.natt_port);
-    let HostSettings { crypto, workers, manual, on_drop, .. } = settings;
+    let HostSettings { userspace, guard, crypto, workers, planes, manual, on_drop } = settings;
+    let planes = planes::Config::new(planes, guard);
+    let mark = userspace.mark;
     let blocked = Arc::new(AtomicBool::new(false));
     let handles = Handles {
         workers: Workers::new(workers),
@@ -254,15 +125,17 @@ fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, Star
         planes: planes.report.clone(),
         manual: manual.clone(),
         blocked: Arc::clone(&blocked),
-        findings: FindingsFrom::Host(TunnelDevice::new(config.device.clone(), config.mark)),
+        findings: FindingsFrom::Host(TunnelDevice::new(userspace.device.clone(), mark)),
         listener: None,
     };
     let crypto = Arc::clone(&handles.crypto);
     let engine = EngineSettings { ike: ike::Config { crypto, ..engine.ike }, ..engine };
     let config = userspace::Config {
+        settings: userspace,
+        natt_port: engine.ike.natt_port,
         crypto: Arc::clone(&handles.crypto),
         workers: handles.workers.clone(),
-        ..config
+        ..userspace::Config::default()
     };
     let (inlet, inputs) = driver::inlet();
     let hearing = inlet.clone();
@@ -278,7 +151,7 @@ fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, Star
     };
     let seed = seed()?;
     // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
-    let sockets = driver::Sockets::open(config.mark)?;
+    let sockets = driver::Sockets::open(mark)?;
     let defined = planes::rules_of(&engine.policy);
     let mut plane = Planes::start(planes, config, hooks, &defined, &by_hand(&manual))?;
     manual.install(&mut plane)?;
@@ -341,10 +214,12 @@ impl Builder<HostSettings> {
         engine.policy.validate().map_err(InvalidSettings::from)?;
         settings.check()?;
         let natt_port = engine.natt_port.unwrap_or(engine.ike.natt_port);
-        let config = settings.userspace(natt_port);
-        let rules = planes::rules_of(&engine.policy).into_iter().chain(by_hand(&settings.manual));
-        let definition = planes::definition_of(&settings.of_planes(), &config, rules);
-        Ok((definition, settings.state_dir, settings.guard_file))
+        let HostSettings { userspace, guard, planes, manual, .. } = settings;
+        let rules = planes::rules_of(&engine.policy).into_iter().chain(by_hand(&manual));
+        let file = guard.file.clone();
+        let planes = planes::Config::new(planes, guard);
+        let definition = planes::definition_of(&planes, &userspace, natt_port, rules);
+        Ok((definition, userspace.state_dir, file))
     }
 }
 

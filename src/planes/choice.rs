@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use xfrm::Binding;
-use xfrm::placement::{Placement, Wanted};
+use xfrm::placement::{self, Placement, Wanted};
 
 /// The plane that is to protect packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,23 +55,60 @@ impl fmt::Display for Choice {
     }
 }
 
-/// The choices for all tunnels.
+/// The plane that protects each tunnel's packets, and the offload to network cards.
+#[derive(Clone, Debug, Default)]
+pub struct PlaneSettings {
+    /// The plane of all tunnels but those below.
+    pub choice: Choice,
+    /// Tunnels with settings of their own, by the name of the phase 2 tunnel.
+    pub tunnels: BTreeMap<String, Tunnel>,
+    /// Offload of tunnels in the kernel to network cards.
+    pub offload: OffloadSettings,
+}
+
+/// Offload of tunnels in the kernel to network cards.
+#[derive(Clone, Debug, Default)]
+pub struct OffloadSettings {
+    /// For all tunnels but those below.
+    pub choice: placement::Choice,
+    /// Tunnels with settings of their own, by the name of the phase 2 tunnel.
+    pub tunnels: BTreeMap<String, placement::Choice>,
+    /// SAs keyed by hand with settings of their own.
+    pub manual: BTreeMap<(String, SaDirection), placement::Choice>,
+}
+
+/// The guard against cleartext.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardSettings {
+    /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them
+    /// (RFC 4301 §5.2). Default: yes.
+    pub inbound: bool,
+    /// The file in which the definition of the guard in force is kept:
+    /// [`guard::Definition::last`](crate::guard::Definition::last) reads it, also after a reboot. It has no keys.
+    /// Default: none.
+    pub file: Option<PathBuf>,
+    /// Whether a start fails if the guard cannot be put in force. Default: no; only a warning is logged, and routes and
+    /// policies alone keep the traffic from leaving in the clear.
+    pub required: bool,
+}
+
+impl Default for GuardSettings {
+    fn default() -> Self {
+        Self { inbound: true, file: None, required: false }
+    }
+}
+
+/// All that both planes together are started with.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// All but those below.
-    pub choice: Choice,
-    /// By the name of the phase 2 tunnel.
-    pub tunnels: BTreeMap<String, Tunnel>,
+    /// The plane of each tunnel.
+    pub settings: PlaneSettings,
+    /// The guard against cleartext.
+    pub guard: GuardSettings,
     /// The findings of both planes; a clone shows them.
     pub report: Report,
     /// The settings of network cards for tunnels in the kernel; a clone shows the SAs in the cards.
     pub placement: Placement,
-    /// Cleartext that should have been protected is dropped when it arrives (RFC 4301 §5.2).
-    pub inbound_guard: bool,
-    /// The file in which the definition of the guard in force is kept; `None`: in none.
-    pub guard_file: Option<PathBuf>,
-    /// A start fails without the guard.
-    pub require_guard: bool,
     /// Other programs have changed the kernel's plane since it was put right last.
     pub disturbed: Arc<AtomicBool>,
 }
@@ -85,15 +122,49 @@ pub struct Tunnel {
     pub binding: Binding,
 }
 
-impl Config {
-    /// The plane that is to protect a tunnel's packets.
+impl PlaneSettings {
+    /// The marks and interfaces by which phase 2 tunnels with equal traffic are told apart. Userspace looks at neither:
+    /// a tunnel that may be there takes packets with any.
+    pub fn bindings(&self) -> Bindings {
+        let taken = |tunnel: &Tunnel| match tunnel.choice.unwrap_or(self.choice) {
+            Choice::Xfrm => tunnel.binding,
+            // It never comes to userspace.
+            Choice::Auto if tunnel.binding != Binding::default() => tunnel.binding,
+            Choice::Auto | Choice::Userspace => Binding::ANY,
+        };
+        let named = self.tunnels.iter().map(|(name, tunnel)| (name.clone(), taken(tunnel)));
+        named.collect::<Bindings>().with_others(taken(&Tunnel::default()))
+    }
+
+    /// Where a phase 2 tunnel's packets are protected.
     pub fn choice_of(&self, tunnel: &str) -> Choice {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
+    }
+}
+
+impl OffloadSettings {
+    /// The offload of a phase 2 tunnel.
+    pub fn choice_of(&self, tunnel: &str) -> &placement::Choice {
+        self.tunnels.get(tunnel).unwrap_or(&self.choice)
+    }
+}
+
+impl Config {
+    /// Both planes with these settings.
+    pub fn new(settings: PlaneSettings, guard: GuardSettings) -> Self {
+        let OffloadSettings { choice, tunnels, manual } = settings.offload.clone();
+        let placement = Placement::with_manual(choice, tunnels, manual);
+        Self { settings, guard, placement, ..Self::default() }
+    }
+
+    /// The plane that is to protect a tunnel's packets.
+    pub fn choice_of(&self, tunnel: &str) -> Choice {
+        self.settings.choice_of(tunnel)
     }
 
     /// The mark or interface that a tunnel's packets must have in the kernel.
     pub(super) fn binding(&self, tunnel: &str) -> Binding {
-        self.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default()
+        self.settings.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default()
     }
 
     /// Returns `true` if userspace serves a tunnel when the kernel does not take it. It looks at neither mark nor
@@ -122,7 +193,8 @@ impl Config {
     }
 
     fn choices(&self) -> impl Iterator<Item = Choice> {
-        [self.choice].into_iter().chain(self.tunnels.values().filter_map(|t| t.choice))
+        let PlaneSettings { choice, tunnels, .. } = &self.settings;
+        [*choice].into_iter().chain(tunnels.values().filter_map(|t| t.choice))
     }
 
     pub(super) fn wants_kernel(&self) -> bool {
@@ -134,27 +206,15 @@ impl Config {
     }
 
     pub(super) fn bindings(&self) -> Bindings {
-        bindings(&self.tunnels, self.choice)
+        self.settings.bindings()
     }
 
     /// Returns the marks and interfaces of the tunnels that may be in the kernel, which compares packets with them.
     pub(super) fn kernel_bindings(&self) -> Bindings {
-        let names = self.tunnels.keys().filter(|name| self.choice_of(name) != Choice::Userspace);
+        let names =
+            self.settings.tunnels.keys().filter(|name| self.choice_of(name) != Choice::Userspace);
         names.map(|name| (name.clone(), self.binding(name))).collect()
     }
-}
-
-/// The marks and interfaces by which tunnels are told apart: userspace looks at neither. `choice` is the plane of
-/// tunnels that name none.
-pub(crate) fn bindings(tunnels: &BTreeMap<String, Tunnel>, choice: Choice) -> Bindings {
-    let taken = |tunnel: &Tunnel| match tunnel.choice.unwrap_or(choice) {
-        Choice::Xfrm => tunnel.binding,
-        // It never comes to userspace.
-        Choice::Auto if tunnel.binding != Binding::default() => tunnel.binding,
-        Choice::Auto | Choice::Userspace => Binding::ANY,
-    };
-    let named = tunnels.iter().map(|(name, tunnel)| (name.clone(), taken(tunnel)));
-    named.collect::<Bindings>().with_others(taken(&Tunnel::default()))
 }
 
 /// The findings, shared between a plane and a program that reports them.

@@ -50,7 +50,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
 
     fn unrouted(&self, rule: &Rule) -> Option<Unrouted> {
         let placement = &self.config.placement;
-        let binding = self.config.tunnels.get(&rule.tunnel).map(|tunnel| tunnel.binding);
+        let binding = self.config.settings.tunnels.get(&rule.tunnel).map(|tunnel| tunnel.binding);
         let mark = binding.and_then(|binding| binding.mark).map_or(0, |(value, _)| value);
         let remote = rule.selectors.remote.iter().flat_map(|side| prefixes(&side.addresses));
         let mut remote = remote.map(|prefix| (prefix.address, prefix.length));

@@ -127,7 +127,8 @@ fn undecided() -> OneWayTrace {
 fn planes(choice: Choice, refuses: Option<&'static str>) -> Planes<Noted, Noted> {
     let other = Tunnel { choice: Some(Choice::Userspace), ..Tunnel::default() };
     let tunnels = [("other".to_owned(), other)].into();
-    let config = Config { choice, tunnels, ..Config::default() };
+    let settings = PlaneSettings { choice, tunnels, ..PlaneSettings::default() };
+    let config = Config { settings, ..Config::default() };
     Planes::of(Noted::default(), Some(Noted { refuses, ..Noted::default() }), config)
 }
 
@@ -388,7 +389,7 @@ fn choices_are_read_by_their_names() {
 fn marked(choice: Choice, kernel: Option<Noted>) -> Planes<Noted, Noted> {
     let mut config = planes(choice, None).config;
     for (name, value) in [("one", 1), ("two", 2), ("again", 1), ("other", 3)] {
-        config.tunnels.entry(name.to_owned()).or_default().binding = mark(value);
+        config.settings.tunnels.entry(name.to_owned()).or_default().binding = mark(value);
     }
     Planes::of(Noted::default(), kernel, config)
 }

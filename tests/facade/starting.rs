@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Once};
 use testkit::{FILTERED, test};
 use tokio::runtime::Builder;
+use vpn::userspace::Settings;
 use vpn::{Closed, GatewayError, HostSettings, StartError};
 
 pub fn trials() -> Vec<Trial> {
@@ -121,11 +122,12 @@ fn without_reports<T>(work: impl FnOnce() -> T) -> T {
 fn harmful() {
     let [left, _right] = Side::pair();
     let before = left.space.state();
-    for (host, setting) in [
-        (HostSettings { table: 0, ..left.host() }, "table"),
-        (HostSettings { table: 254, ..left.host() }, "table"),
-        (HostSettings { mark: 0, ..left.host() }, "mark"),
+    for (userspace, setting) in [
+        (Settings { table: 0, ..left.host().userspace }, "table"),
+        (Settings { table: 254, ..left.host().userspace }, "table"),
+        (Settings { mark: 0, ..left.host().userspace }, "mark"),
     ] {
+        let host = HostSettings { userspace, ..left.host() };
         match left.start(left.builder().host(host)) {
             Err(StartError::Setting { setting: refused, .. }) => assert_eq!(refused, setting),
             other => panic!("{other:?}"),
@@ -136,15 +138,16 @@ fn harmful() {
 
 fn settings() {
     let [left, _right] = Side::pair();
-    let host = HostSettings {
+    let mut host = left.host();
+    host.userspace = Settings {
         device: "tunnel7".to_owned(),
         mtu: Some(1300),
         mark: 0x77,
         table: 4777,
         rule_priority: 777,
-        inbound_guard: false,
-        ..left.host()
+        ..host.userspace
     };
+    host.guard.inbound = false;
     let gateway = left.start(left.builder().host(host)).expect("started");
     let rules = left.space.ip("rule");
     let rule = rules.lines().find(|line| line.starts_with("777:")).unwrap_or_default();

@@ -28,7 +28,8 @@ pub enum Df {
 /// The settings for the networks between the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outer {
-    /// Octets of the longest packet that every path carries; `None` is 1500.
+    /// Octets of the longest packet that every path carries. `None`: nobody knows it. Then packets of every length are
+    /// sent until a path is known to carry less, and devices and TCP connections are limited to packets that fit 1500.
     pub mtu: Option<u16>,
     /// The bit Don't Fragment.
     pub df: Df,
@@ -40,15 +41,27 @@ impl Outer {
     /// RFC 1191 §6.3.
     pub const LEARNED_FOR: Duration = Duration::from_secs(600);
 
-    /// Octets of the longest packet that every path carries.
+    /// As the default, with paths of unknown MTUs.
+    pub const UNKNOWN: Self = Self { mtu: None, df: Df::Set, learned_for: Some(Self::LEARNED_FOR) };
+
+    /// The MTU of Ethernet (RFC 894).
+    const ETHERNET: u16 = 1500;
+
+    /// Octets of the longest outer packet by which the lengths of inner packets are chosen beforehand: the MTU of
+    /// devices and the MSS of TCP.
     pub fn mtu(&self) -> u16 {
-        self.mtu.unwrap_or(1500)
+        self.mtu.unwrap_or(Self::ETHERNET)
+    }
+
+    /// Octets of the longest outer packet that is sent before a path is known to carry less.
+    pub(crate) fn longest(&self) -> usize {
+        self.mtu.map_or(usize::MAX, usize::from)
     }
 }
 
 impl Default for Outer {
     fn default() -> Self {
-        Self { mtu: None, df: Df::default(), learned_for: Some(Self::LEARNED_FOR) }
+        Self { mtu: Some(Self::ETHERNET), ..Self::UNKNOWN }
     }
 }
 

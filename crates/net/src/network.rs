@@ -19,6 +19,7 @@ use crate::stack::Stack;
 use crate::tcp::TcpStream;
 use crate::udp::UdpSocket;
 use esp::datapath::{self, Datapath};
+use esp::path_mtu::Outer;
 use esp::plane::Notice;
 use policy::PortRange;
 use std::collections::BTreeMap;
@@ -114,8 +115,7 @@ impl Network {
         let datapath = Datapath::new(
             datapath::Settings {
                 crypto: Arc::clone(&settings.crypto),
-                outer_mtu: settings.outer_mtu,
-                path_mtu: settings.outer_mtu,
+                outer: Outer { mtu: Some(settings.outer_mtu), ..Outer::default() },
                 on_notice: Some(hooks.notice),
                 on_release: Some(Arc::new(move || released.release())),
                 ..datapath::Settings::default()

@@ -15,7 +15,7 @@ pub struct Settings {
     /// Servers of DNS behind the tunnels. Default: none.
     pub name_servers: Vec<SocketAddr>,
     /// Octets of the longest packet between the peers. It decides the length of TCP's segments. Default: 1500.
-    pub outer_mtu: usize,
+    pub outer_mtu: u16,
     /// Octets of a TCP connection's receive buffer, which limit the throughput of one stream to this amount per round
     /// trip. They take memory only as far as they are used. Default: 1 MiB.
     pub receive_buffer: usize,

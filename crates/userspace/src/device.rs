@@ -54,21 +54,22 @@ impl Device {
         shared: &Arc<Shared>,
         journal: &mut Journal,
     ) -> Result<Self, PlaneError> {
+        let Config { settings, workers, .. } = config;
+        let device = &settings.device;
         // Another plane may have begun to use the table since this one has started.
-        journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
+        journal.claim(&settings.state_dir, settings.table).map_err(plane_error)?;
         let raw = port.raw()?;
-        let tun =
-            Tun::create(&config.device, !config.without.contains(&KernelOffload::DeviceOffload))?;
-        let (netlink, index) = configure(&config.device, mtu)
-            .map_err(|e| refused(format!("setting up {}", config.device), &e))?;
+        let tun = Tun::create(device, !settings.without.contains(&KernelOffload::DeviceOffload))?;
+        let (netlink, index) =
+            configure(device, mtu).map_err(|e| refused(format!("setting up {device}"), &e))?;
         let numbers = RoutingNumbers {
-            mark: config.mark,
-            table: config.table,
-            priority: config.rule_priority,
+            mark: settings.mark,
+            table: settings.table,
+            priority: settings.rule_priority,
         };
         let routing = TunRoutes::start(netlink, index, numbers, journal)?;
         let queue_pair = Arc::new(QueuePair::first(tun, port, &raw)?);
-        config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&queue_pair))?;
+        workers.attach(device, Arc::clone(shared), Arc::clone(&queue_pair))?;
         shared.tun_writer.set_queue_pair(&queue_pair);
         Ok(Self { routing, _queue_pair: queue_pair })
     }

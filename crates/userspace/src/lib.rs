@@ -24,13 +24,13 @@
 //! last exist only while there is a rule. The nftables table that drops cleartext and the filter are not this crate's,
 //! but those of `floor` (`crates/floor/src/guard.rs`, `crates/floor/src/filter.rs`):
 //!
-//! - a TUN device ([`Config::device`]) without addresses;
-//! - a routing table ([`Config::table`]) with a route to the device for the remote side of every rule, and a blackhole
+//! - a TUN device ([`Settings::device`]) without addresses;
+//! - a routing table ([`Settings::table`]) with a route to the device for the remote side of every rule, and a blackhole
 //!   behind each;
-//! - one rule per family that sends everything without the mark ([`Config::mark`]) through that table. Packets of the
+//! - one rule per family that sends everything without the mark ([`Settings::mark`]) through that table. Packets of the
 //!   plane itself carry the mark, and so must IKE's sockets;
 //! - loose reverse path filtering on an interface where strict would drop a peer's packets;
-//! - with a filter ([`Config::filter`]) an nftables table, and routing rules before that of the tunnels for bypassed
+//! - with a filter ([`Settings::filter`]) an nftables table, and routing rules before that of the tunnels for bypassed
 //!   traffic.
 //!
 //! When the process is killed, the kernel removes the TUN device at once, and with it the routes that lead to the
@@ -132,7 +132,7 @@ mod watched;
 mod worker;
 pub mod workers;
 
-pub use config::{Config, DEFAULT_DEVICE, DEFAULT_STATE_DIR};
+pub use config::{Config, DEFAULT_DEVICE, DEFAULT_STATE_DIR, Settings};
 pub use crypto_engine::{CryptoEngineWork, Requests};
 pub use hooks::{Hooks, IkeDatagram};
 pub use ike::{IkeReceiver, IkeSender};

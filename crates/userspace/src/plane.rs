@@ -76,7 +76,7 @@ impl fmt::Debug for Userspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Userspace")
             .field("rules", &self.rules.len())
-            .field("device", &self.config.device)
+            .field("device", &self.config.settings.device)
             .field("mtu", &self.mtu)
             .finish_non_exhaustive()
     }
@@ -102,7 +102,8 @@ impl Userspace {
     /// If a capability is missing, or another process uses the device.
     pub fn lock(config: &Config) -> Result<DeviceLock, PlaneError> {
         check_capabilities()?;
-        DeviceLock::require(&config.state_dir, &config.device).map_err(plane_error)
+        DeviceLock::require(&config.settings.state_dir, &config.settings.device)
+            .map_err(plane_error)
     }
 
     /// As [`start`](Self::start), with a lock that was taken before.
@@ -115,22 +116,23 @@ impl Userspace {
         hooks: Hooks,
     ) -> Result<Self, PlaneError> {
         let mut journal = Journal::open(lock).map_err(plane_error)?;
-        journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
+        let Config { settings, natt_port, beside_kernel, .. } = &config;
+        journal.claim(&settings.state_dir, settings.table).map_err(plane_error)?;
         // Before anything else: blocked traffic is blocked from the first moment on.
-        let settings = filter::Settings {
-            device: config.device.clone(),
-            mark: config.mark,
-            natt_port: config.natt_port,
-            beside_kernel: config.beside_kernel,
-            priority: config.rule_priority.saturating_sub(1),
+        let of_filter = filter::Settings {
+            device: settings.device.clone(),
+            mark: settings.mark,
+            natt_port: *natt_port,
+            beside_kernel: *beside_kernel,
+            priority: settings.rule_priority.saturating_sub(1),
         };
-        let enforcement = Enforcement::start(settings, &config.filter, &mut journal)?;
-        let port = Port::open(config.natt_port, config.mark, config.beside_kernel, &config.without);
+        let enforcement = Enforcement::start(of_filter, &settings.filter, &mut journal)?;
+        let port = Port::open(*natt_port, settings.mark, *beside_kernel, &settings.without);
         let port = Arc::new(port?);
         // The commonest suite, in UDP over IPv4; SAs that need more lower it.
         let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
-        let derived = inner_mtu(config.outer.mtu().into(), suite, Mode::Tunnel, udp, false);
-        let mtu = config.mtu.unwrap_or_else(|| device_mtu(derived));
+        let derived = inner_mtu(settings.outer.mtu().into(), suite, Mode::Tunnel, udp, false);
+        let mtu = settings.mtu.unwrap_or_else(|| device_mtu(derived));
 
         let shared = Arc::new(share(&config, hooks)?);
         let datapath = shared.datapath.clone();
@@ -169,7 +171,7 @@ impl Userspace {
     /// Receives IKE messages on that port, and routers' messages about packets that were too long for them. No thread
     /// of the plane does: the caller is to wait for them, and to let these go when it ends.
     pub fn ike_receivers(&self) -> Vec<IkeReceiver> {
-        let routers = match self.config.outer.learned_for.map(|_| Routers::listen()) {
+        let routers = match self.config.settings.outer.learned_for.map(|_| Routers::listen()) {
             Some(Ok(routers)) => routers,
             Some(Err(error)) => {
                 tracing::warn!(%error, "what networks say of their MTUs is not heard");
@@ -182,7 +184,7 @@ impl Userspace {
 
     /// The mark for every socket whose packets must not enter a tunnel.
     pub fn mark(&self) -> u32 {
-        self.config.mark
+        self.config.settings.mark
     }
 
     /// MTU of the device.
@@ -235,23 +237,19 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
         let release = Arc::clone(&release);
         Arc::new(move || release.want())
     };
-    let wayfinder = Wayfinder::new(config.mark)
+    let wayfinder = Wayfinder::new(config.settings.mark)
         .map_err(|e| refused("opening a socket that asks for MTUs".into(), &e))?;
     let tun_writer = Arc::new(TunWriter::default());
     let on_answer: Inward = {
         let tun_writer = Arc::clone(&tun_writer);
         Arc::new(move |packet: &[u8]| tun_writer.write(packet, Gso::NONE))
     };
-    let outer_mtu = config.outer.mtu().into();
     let settings = Settings {
         crypto: Arc::clone(&config.crypto),
-        outer_mtu,
-        path_mtu: outer_mtu,
-        df: config.outer.df,
-        learned_for: config.outer.learned_for,
+        outer: config.settings.outer,
         system_mtu: Some(Arc::new(move |peer| wayfinder.mtu(peer))),
         natt_port: config.natt_port,
-        mss_clamp: config.mss_clamp,
+        mss_clamp: config.settings.mss_clamp,
         on_notice: Some(Arc::clone(&hooks.notice)),
         on_answer: Some(on_answer),
         on_release: Some(on_release),

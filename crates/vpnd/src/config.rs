@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vpn::manual::{ManualSaError, ManualSas};
-use vpn::{HostSettings, OffloadSettings, PlaneSettings};
+use vpn::{GuardSettings, HostSettings, OffloadSettings, PlaneSettings};
 use xfrm::placement;
 use zeroize::Zeroizing;
 
@@ -274,8 +274,7 @@ impl Config {
 
     /// The offload settings of all SAs.
     fn offload(&self) -> OffloadSettings {
-        let device = (!self.esp.offload_device.is_empty()).then(|| self.esp.offload_device.clone());
-        let choice = placement::Choice { wanted: self.esp.offload, device };
+        let choice = self.esp.placement();
         let tunnels = self.tunnel.iter().filter_map(|(name, tunnel)| {
             let wanted = tunnel.offload.map(|Named(wanted)| wanted);
             Some((name.clone(), choice.changed(wanted, tunnel.offload_device.as_deref())?))
@@ -295,18 +294,26 @@ impl Config {
 
     /// IKE's timers and limits.
     pub fn ike(&self) -> ::ike::Config {
-        self.ike.config(&self.esp, self.families.families())
+        let config = self.esp.ike(self.ike.config());
+        ::ike::Config { families: self.families.families(), ..config }
     }
 
     /// The data planes, and their traces on the host.
     pub fn host(&self) -> HostSettings {
         HostSettings {
-            require_guard: self.filter.guard == GuardNeed::Required,
-            filter: Arc::new(self.filter.filter()),
+            userspace: userspace::Settings {
+                filter: Arc::new(self.filter.filter()),
+                ..self.esp.userspace()
+            },
+            guard: GuardSettings {
+                required: self.filter.guard == GuardNeed::Required,
+                ..self.esp.guard()
+            },
             crypto: self.crypto.choice(),
+            workers: self.esp.threads(),
             planes: self.planes(),
             manual: self.manual().unwrap_or_default(),
-            ..self.esp.host()
+            ..HostSettings::default()
         }
     }
 

@@ -159,10 +159,8 @@ impl Pair {
             theirs.run(move || listen(address)).expect("a free port")
         });
         let state = tempfile::tempdir().expect("a temporary directory");
-        let config = userspace::Config {
-            state_dir: state.path().to_owned(),
-            ..userspace::Config::default()
-        };
+        let mut config = userspace::Config::default();
+        config.settings.state_dir = state.path().to_owned();
         let hooks = userspace::Hooks { notice: Arc::new(|_| ()), ike: Arc::new(|_| ()) };
         let plane = ours.run(move || Userspace::start(config, hooks)).expect("a plane");
         let kernel = (by != By::Hand).then(|| {

@@ -103,7 +103,7 @@ impl Datapath {
 
     fn learn(&self, now: Instant, told: Option<TooBig>) -> Result<(), Discard> {
         let shared = &*self.0;
-        match (told, shared.settings.learned_for) {
+        match (told, shared.settings.outer.learned_for) {
             (Some(told), Some(lifetime)) => shared
                 .learn(shared.since_epoch(now), &told, lifetime)
                 .map_err(|discard| shared.counters.count(discard)),
@@ -138,11 +138,11 @@ impl Shared {
         let settings = &self.settings;
         let (known, learned) = lock(&self.surroundings.paths).mtu(path.remote.ip());
         Room {
-            outer_mtu: if settings.mss_clamp { settings.outer_mtu } else { 0 },
-            path_mtu: known.min(settings.path_mtu),
-            learned: learned && known < settings.path_mtu,
+            outer_mtu: if settings.mss_clamp { settings.outer.mtu().into() } else { 0 },
+            path_mtu: known.min(settings.outer.longest()),
+            learned: learned && known < settings.outer.longest(),
             device_mtu: self.device_mtu.load(Relaxed),
-            df: settings.df,
+            df: settings.outer.df,
         }
     }
 
@@ -165,12 +165,12 @@ impl Shared {
     /// The MTU that the system knows for a peer, if it is below the configured one.
     fn system_mtu(&self, peer: IpAddr) -> Option<usize> {
         let ask = self.settings.system_mtu.as_ref()?;
-        ask(peer).filter(|mtu| *mtu < self.settings.path_mtu)
+        ask(peer).filter(|mtu| *mtu < self.settings.outer.longest())
     }
 
     fn learn(&self, now: Duration, told: &TooBig, lifetime: Duration) -> Result<(), Discard> {
         let installed = lock(&self.installed);
-        let (paths, at_most) = (&self.surroundings.paths, self.settings.path_mtu);
+        let (paths, at_most) = (&self.surroundings.paths, self.settings.outer.longest());
         let changed = lock(paths).learn(now, told, lifetime, at_most)?;
         self.surroundings.next_age.fetch_min(nanos(now.saturating_add(lifetime)), Relaxed);
         if !changed.is_empty() {
@@ -186,7 +186,7 @@ impl Shared {
             return false;
         }
         let installed = lock(&self.installed);
-        let lifetime = self.settings.learned_for.unwrap_or(Outer::LEARNED_FOR);
+        let lifetime = self.settings.outer.learned_for.unwrap_or(Outer::LEARNED_FOR);
         let changed = {
             let mut paths = lock(&self.surroundings.paths);
             let changed = paths.age(now, lifetime, &|peer| self.system_mtu(peer));

@@ -1,27 +1,19 @@
 //! The settings of the datapath.
 
-use crate::path_mtu::{Df, Outer};
+use crate::path_mtu::Outer;
 use crate::plane::Notice;
 use crypto::CryptoProviders;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The settings of a [`Datapath`](super::Datapath).
 #[derive(Clone)]
 pub struct Settings {
     /// The providers of ciphers.
     pub crypto: Arc<CryptoProviders>,
-    /// Octets of the longest outer packet. It decides the MSS to which TCP connections are limited.
-    pub outer_mtu: usize,
-    /// Octets of the longest outer packet that is sent; a longer one is fragmented or refused. `usize::MAX`: every
-    /// length is sent, until a path is known to carry less.
-    pub path_mtu: usize,
-    /// The Don't Fragment bit of the outer header.
-    pub df: Df,
-    /// The time for which a path MTU from an ICMP message is used; `None`: such messages are ignored.
-    pub learned_for: Option<Duration>,
+    /// The networks between the peers. Default: [`Outer::UNKNOWN`].
+    pub outer: Outer,
     /// The MTU that the system knows for a peer's address: of the interface, or of the route.
     pub system_mtu: Option<Arc<dyn Fn(IpAddr) -> Option<usize> + Send + Sync>>,
     /// The port of ESP in UDP, by which ICMP messages about such packets are recognised.
@@ -43,10 +35,7 @@ impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The rest is functions.
         f.debug_struct("Settings")
-            .field("outer_mtu", &self.outer_mtu)
-            .field("path_mtu", &self.path_mtu)
-            .field("df", &self.df)
-            .field("learned_for", &self.learned_for)
+            .field("outer", &self.outer)
             .field("natt_port", &self.natt_port)
             .field("mss_clamp", &self.mss_clamp)
             .finish_non_exhaustive()
@@ -60,10 +49,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             crypto: Arc::default(),
-            outer_mtu: 1500,
-            path_mtu: usize::MAX,
-            df: Df::default(),
-            learned_for: Some(Outer::LEARNED_FOR),
+            outer: Outer::UNKNOWN,
             system_mtu: None,
             natt_port: 4500,
             mss_clamp: true,

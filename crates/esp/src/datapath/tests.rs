@@ -4,7 +4,7 @@ use super::*;
 use crate::filter::Filter;
 use crate::gso::PartialChecksum;
 use crate::ip::{TCP, UDP};
-use crate::path_mtu::Df;
+use crate::path_mtu::{Df, Outer};
 use crate::plane::{
     DataPlane, Encapsulation, Filtering, InboundSa, Limits, ManualKeying, OutboundSa, Path,
     PathMtu, PlaneError, Rule, RuleId, TrafficSelectors,

@@ -85,7 +85,7 @@ impl Userspace {
             restored.device = true;
         }
         let Some(device) = &mut self.device else { return Ok(restored) };
-        let name = &self.config.device;
+        let name = &self.config.settings.device;
         let fault = |e| refused(format!("restoring the routes to the tunnel device {name}"), &e);
         (restored.rules, restored.routes) = device.routing.restore_routes().map_err(fault)?;
         if restored.rules > 0 {

@@ -169,7 +169,7 @@ impl Userspace {
         if self.shared.failed.load(Ordering::SeqCst) {
             return Ok(true);
         }
-        let name = &self.config.device;
+        let name = &self.config.settings.device;
         match &mut self.device {
             Some(device) => device
                 .routing
@@ -185,7 +185,7 @@ impl Userspace {
         let now = Instant::now();
         if self.replaced_at.is_some_and(|at| now.saturating_duration_since(at) < REPLACED_EVERY) {
             return Err(PlaneError::System {
-                what: format!("reading from {}", self.config.device),
+                what: format!("reading from {}", self.config.settings.device),
                 why: "the device has failed twice in a second".to_owned(),
             });
         }
@@ -274,10 +274,10 @@ impl Userspace {
 
     /// Lowers the device's MTU if packets of the SA would not fit the outer one.
     fn lower_device_mtu(&mut self, (suite, mode): (Suite, Mode), path: &Path) {
-        if self.config.mtu.is_some() {
+        if self.config.settings.mtu.is_some() {
             return;
         }
-        let outer = self.config.outer.mtu().into();
+        let outer = self.config.settings.outer.mtu().into();
         let fits = inner_mtu(outer, suite, mode, path.encapsulation, path.remote.is_ipv6());
         let mtu = device_mtu(fits);
         if mtu >= self.mtu {

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 use testkit::until;
 use userspace::workers::Workers;
-use userspace::{Config, Flow, KernelOffload, Stage};
+use userspace::{Flow, KernelOffload, Stage};
 
 /// Octets of the longest frame of Ethernet.
 const FRAME: usize = 1514;
@@ -38,11 +38,9 @@ fn everything_passes_without_what_the_kernel_offers() {
         let workers = [Workers::default(), Workers::default()];
         let gateways = [Side::A, Side::B].map(|side| {
             let side_is = side as usize;
-            let config = Config {
-                without: BTreeSet::from_iter(without[side_is].iter().copied()),
-                workers: workers[side_is].clone(),
-                ..config(network.state_dir(side_is))
-            };
+            let mut config = config(network.state_dir(side_is));
+            config.settings.without = BTreeSet::from_iter(without[side_is].iter().copied());
+            config.workers = workers[side_is].clone();
             let gateway = Gateway::start(network.space(side_is), config, silent());
             gateway.with(move |plane| plane.add_rule(TUNNEL.rule(side)).expect("a rule"));
             gateway

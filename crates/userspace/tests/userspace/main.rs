@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use userspace::{Config, Hooks, IkeDatagram, Userspace};
+use userspace::{Config, Hooks, IkeDatagram, Settings, Userspace};
 
 const GCM: Suite = Suite::AesGcm16(KeyBits::B128);
 const CBC: Suite = Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128);
@@ -140,7 +140,7 @@ const TUNNEL: Agreement = Agreement {
 };
 
 fn config(state_dir: PathBuf) -> Config {
-    Config { state_dir, ..Config::default() }
+    Config { settings: Settings { state_dir, ..Settings::default() }, ..Config::default() }
 }
 
 fn silent() -> Hooks {
@@ -426,15 +426,11 @@ fn a_device_and_a_table_have_one_owner() {
     };
     let error = refused(config(state_dir.clone()));
     assert!(error.contains("another process uses the device"), "{error}");
-    let error = refused(Config { device: "vpn1".to_owned(), ..config(state_dir.clone()) });
+    let mut other = config(state_dir);
+    other.settings.device = "vpn1".to_owned();
+    let error = refused(other.clone());
     assert!(error.contains("choose another table"), "{error}");
-    let other = Config {
-        device: "vpn1".to_owned(),
-        table: 4501,
-        rule_priority: 4501,
-        natt_port: 4501,
-        ..config(state_dir)
-    };
+    (other.settings.table, other.settings.rule_priority, other.natt_port) = (4501, 4501, 4501);
     let before = network.snapshots();
     let second = Gateway::start(network.space(0), other, silent());
     drop(second);

@@ -238,11 +238,8 @@ fn every_schedule_carries_every_form() {
 fn no_thread_runs_while_there_is_nothing_to_protect() {
     let Some(network) = Network::make() else { return };
     let workers = Workers::new(Settings::default());
-    let config = userspace::Config {
-        device: "idle0".to_owned(),
-        workers: workers.clone(),
-        ..config(network.state_dir(0))
-    };
+    let mut config = userspace::Config { workers: workers.clone(), ..config(network.state_dir(0)) };
+    config.settings.device = "idle0".to_owned();
     let gateway = Gateway::start(network.space(0), config, silent());
     let rule = Rule { trap: false, ..TUNNEL.rule(Side::A) };
     gateway.with(move |plane| plane.add_rule(rule).expect("the rule is added"));

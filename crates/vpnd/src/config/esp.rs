@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use userspace::workers::{Affinity, Count, Schedule, Settings};
 use userspace::{DEFAULT_DEVICE, DEFAULT_STATE_DIR, KernelOffload, Wait};
-use vpn::HostSettings;
+use vpn::GuardSettings;
 use vpn::planes::Choice;
-use xfrm::placement::Wanted;
+use xfrm::placement::{self, Wanted};
 
 settings::section! {
     /// `[esp]`: the data plane.
@@ -127,9 +127,22 @@ pub enum Encap {
 const LASTING: &str = "/var/lib/vpnd";
 
 impl Esp {
-    /// The data planes, and their traces on the host, as far as this section describes them.
-    pub(super) fn host(&self) -> HostSettings {
-        HostSettings {
+    /// A configuration of IKE with the settings of this section that peers negotiate.
+    pub(super) fn ike(&self, config: ::ike::Config) -> ::ike::Config {
+        ::ike::Config {
+            replay_window: self.replay_window,
+            encap: match self.encap {
+                Encap::Auto => ::ike::Encap::Auto,
+                Encap::Always => ::ike::Encap::Always,
+                Encap::Never => ::ike::Encap::Never,
+            },
+            ..config
+        }
+    }
+
+    /// The userspace plane, without a filter.
+    pub(super) fn userspace(&self) -> userspace::Settings {
+        userspace::Settings {
             device: self.device.clone(),
             outer: Outer {
                 mtu: Some(self.outer_mtu),
@@ -137,16 +150,30 @@ impl Esp {
                 learned_for: self.path_mtu_lifetime.0,
             },
             state_dir: self.state_dir.clone(),
-            guard_file: Some(self.guard_file()),
             without: self.without.clone(),
-            workers: Settings {
-                workers: self.workers,
-                schedule: self.schedule,
-                wait: self.wait,
-                affinity: self.affinity.clone(),
-            },
-            ..HostSettings::default()
+            ..userspace::Settings::default()
         }
+    }
+
+    /// The guard, as far as this section describes it.
+    pub(super) fn guard(&self) -> GuardSettings {
+        GuardSettings { file: Some(self.guard_file()), ..GuardSettings::default() }
+    }
+
+    /// The threads that carry packets.
+    pub(super) fn threads(&self) -> Settings {
+        Settings {
+            workers: self.workers,
+            schedule: self.schedule,
+            wait: self.wait,
+            affinity: self.affinity.clone(),
+        }
+    }
+
+    /// The offload of tunnels without settings of their own.
+    pub(super) fn placement(&self) -> placement::Choice {
+        let device = (!self.offload_device.is_empty()).then(|| self.offload_device.clone());
+        placement::Choice { wanted: self.offload, device }
     }
 
     /// The file with the guard that was in force last, by which the tunnels are guarded if the policy cannot be read. A

@@ -1,7 +1,5 @@
 //! `[ike]`
 
-use super::{Encap, Esp};
-use ::esp::families::Families;
 use serde::Deserialize;
 use settings::{Span, Times, word};
 
@@ -59,8 +57,8 @@ fn engine() -> ::ike::Config {
 }
 
 impl Ike {
-    /// IKE's timers and limits, with those that other sections have.
-    pub(super) fn config(&self, esp: &Esp, families: Families) -> ::ike::Config {
+    /// IKE's timers and limits, as far as this section has them.
+    pub(super) fn config(&self) -> ::ike::Config {
         let defaults = engine();
         ::ike::Config {
             retransmit_after: self.retransmit_after.0.unwrap_or(defaults.retransmit_after),
@@ -72,23 +70,12 @@ impl Ike {
             cookie_threshold: self.cookie_threshold,
             half_open_limit: self.half_open_limit,
             linger: self.linger.0.unwrap_or(defaults.linger),
-            replay_window: esp.replay_window,
-            encap: match esp.encap {
-                Encap::Auto => ::ike::Encap::Auto,
-                Encap::Always => ::ike::Encap::Always,
-                Encap::Never => ::ike::Encap::Never,
-            },
             fragment_size: self.fragmentation.then_some(self.fragment_size),
             reauthenticate: self.reauthenticate.0,
             mobike: self.mobike,
             return_routability: self.return_routability,
             ppk_before_auth: self.ppk_before_auth,
-            families,
-            drain: defaults.drain,
-            drain_before_answer: defaults.drain_before_answer,
-            crypto: defaults.crypto,
-            natt_port: defaults.natt_port,
-            begin_on_natt_port: false,
+            ..defaults
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Those of IKE's values are [`ike::Config::validate`]'s. The declarations of the sections have the others.
 
-use super::Config;
+use super::{Config, Esp};
 use ike::InvalidValue;
 use settings::{Declared, OutOfRange};
 
@@ -43,7 +43,8 @@ pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
 
 /// The refusal of a value of [`ike::Config`], by the name that it has in the file.
 fn of_ike(InvalidValue { field, value, range, .. }: &InvalidValue) -> OutOfRange {
-    let section = if *field == "replay_window" { "esp" } else { "ike" };
+    let of_esp = Esp::SECTION.keys.iter().any(|key| key.name == *field);
+    let section = if of_esp { "esp" } else { "ike" };
     let or_off = match *field {
         "liveness_interval" | "reauthenticate" => " or \"off\"",
         _ => "",

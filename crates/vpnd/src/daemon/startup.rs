@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tracing::{error, warn};
-use vpn::{Gateway, HostSettings};
+use vpn::Gateway;
 
 /// The files of a start that were read, and the policy, which the daemon can run.
 struct Read {
@@ -167,7 +167,8 @@ async fn serve(
     tell(preflight::preflight(&policy, &with));
 
     let of_ike = ike::Config { families: families.at_start(), ..config.ike() };
-    let host = HostSettings { filter: Arc::new(filter), ..config.host() };
+    let mut host = config.host();
+    host.userspace.filter = Arc::new(filter);
     let mut builder = Gateway::builder(Arc::clone(&policy))
         .ike(of_ike)
         .host(host)

@@ -70,7 +70,8 @@ fn another_implementation_makes_the_same_packets() {
         let inbound = InboundSa { spi, key, ..kind.inbound() };
         let mut pair = Pair::with(kind, kind.outbound(), inbound);
         // Scapy clears DF, too.
-        let settings = Settings { df: Df::Clear, ..Settings::default() };
+        let outer = Outer { df: Df::Clear, ..Outer::UNKNOWN };
+        let settings = Settings { outer, ..Settings::default() };
         pair.send_by(Datapath::new(settings, pair.now));
         pair.sender.add_rule(rule(false)).expect("a new rule");
         pair.sender.add_outbound(outbound).expect("a new SA");

@@ -18,7 +18,8 @@ fn told(kind: Kind, df: Df, mtu: u16) -> Pair {
 }
 
 fn untold(kind: Kind, df: Df) -> Pair {
-    let settings = Settings { path_mtu: OUTER, df, ..Settings::default() };
+    let outer = Outer { mtu: u16::try_from(OUTER).ok(), df, ..Outer::UNKNOWN };
+    let settings = Settings { outer, ..Settings::default() };
     let mut pair = Pair::new(kind);
     pair.send_by(Datapath::new(settings, pair.now));
     pair.sender.add_rule(rule(false)).expect("a new rule");
@@ -304,7 +305,8 @@ fn an_unauthenticated_path_mtu_is_believed_within_bounds() {
     assert_eq!(pair.count(Discard::MtuUnknown), 2);
     said(&pair, peer, SPI, 68).expect("believed in part");
     assert_eq!(pair.sender.clone().fit(OUT).expect("installed").path_mtu, 576);
-    let settings = Settings { learned_for: None, ..Settings::default() };
+    let outer = Outer { learned_for: None, ..Outer::UNKNOWN };
+    let settings = Settings { outer, ..Settings::default() };
     let mut deaf = untold(kind, Df::Set);
     deaf.send_by(Datapath::new(settings, deaf.now));
     deaf.sender.add_rule(rule(false)).expect("a new rule");

@@ -263,7 +263,7 @@ fn a_reassembled_packet_is_fragmented_after_esp() {
     for ipv6 in [false, true] {
         let kind = Kind { mode: Mode::Transport, ipv6, ..Kind::PLAIN };
         let mut pair = Pair::new(kind);
-        let settings = Settings { path_mtu: 1500, ..Settings::default() };
+        let settings = Settings { outer: Outer::default(), ..Settings::default() };
         pair.send_by(Datapath::new(settings, pair.now));
         pair.sender.set_device_mtu(1400);
         pair.sender.add_rule(rule(false)).expect("a new rule");

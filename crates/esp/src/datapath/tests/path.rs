@@ -86,8 +86,10 @@ fn syns_are_held_to_the_inner_mtu_both_ways() {
     let kind = Kind::PLAIN;
     let inner = crate::encap::inner_mtu(1400, kind.suite, kind.mode, kind.encapsulation, false);
     for (sender_mtu, receiver_mtu) in [(1400, 9000), (9000, 1400)] {
-        let datapath =
-            |outer_mtu| Datapath::new(Settings { outer_mtu, ..Settings::default() }, now);
+        let datapath = |mtu| {
+            let outer = Outer { mtu: Some(mtu), ..Outer::UNKNOWN };
+            Datapath::new(Settings { outer, ..Settings::default() }, now)
+        };
         let (mut sender, mut receiver) = (datapath(sender_mtu), datapath(receiver_mtu));
         sender.add_rule(rule(false)).expect("a new rule");
         sender.add_outbound(kind.outbound()).expect("a new SA");
