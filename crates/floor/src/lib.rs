@@ -5,9 +5,11 @@
 //!
 //! ```text
 //!  vpn (src/planes) ──► guard::Guard ──► host::nft: the guard, and the held table beside it
-//!      └─► userspace ──► filter::Enforcement ──► host::nft: the filter's table
-//!                            │                └► host::netlink: rules that lead bypassed traffic past the device
-//!                            └────────────────► host::journal: what is undone at the end
+//!      └─► userspace ─┬► filter::Enforcement ──► host::nft: the filter's table
+//!                     │      ├─────────────────► host::netlink: rules that lead bypassed traffic past the device
+//!                     │      └─────────────────► host::journal: what is undone at the end
+//!                     └► port::Port ───────────► UDP 4500: IKE, and ESP of both planes
+//!                            └─────────────────► datagrams: many of them in one system call
 //!  xfrm ──► flow::Flow ◄── guard: traffic as prefixes and ports under masks
 //! ```
 //!
@@ -45,17 +47,23 @@
 //! | What keeps traffic from leaving in the clear? | `guard.rs`, `guard/` |
 //! | Which packets pass the guard in any case? | `guard/tables.rs` |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
+//! | Which socket receives a datagram on the port of ESP in UDP? | `port.rs`, `port/steering.rs` |
+//! | Where are ESP, IKE and keepalives told apart, and routers heard? | `port/arriving.rs`, `port/ike.rs`, `port/routers.rs` |
+//! | Which options has a socket, and where is the DF bit set? | `port/open.rs` |
+//! | Where do many datagrams go in one system call? | `datagrams.rs`, `datagrams/` |
 //! | How does a rule's traffic become prefixes and ports? | `flow.rs` |
 //! | In which order are changes of nftables made? | `turns.rs` |
 //! | How is key management told that the system refuses something? | `refusal.rs` |
 //!
 //! How scripts for nftables are made is the matter of `crates/host/src/nft/`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod datagrams;
 pub mod filter;
 pub mod flow;
 pub mod guard;
+pub mod port;
 mod refusal;
 mod sync;
 mod turns;

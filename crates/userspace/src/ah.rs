@@ -4,13 +4,13 @@
 //! the addresses, and the extension headers in their order. A packet whose headers exceed its room (48 octets of one
 //! header) cannot be checked. The kernel has reassembled fragments before.
 
-use super::datagrams::Incoming;
 use super::worker::Shared;
 use esp::ah::{self, AH, IPV6_LEN, MAX_HEADERS, write_header};
 use esp::datapath::Arrival;
 
 use esp::plane::{Encapsulation, Path};
 use esp::queue::ReceiveQueue;
+use floor::datagrams::Incoming;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 

@@ -2,8 +2,8 @@
 
 use super::config::Config;
 use super::kernel_offload::KernelOffload;
-use super::port::Port;
 use super::queue_pair::QueuePair;
+use super::receivers::Receivers;
 use super::refusal::{plane_error, refused};
 use super::tun::Tun;
 use super::tun_routes::{RoutingNumbers, TunRoutes};
@@ -50,7 +50,7 @@ impl Device {
     pub(super) fn start(
         config: &Config,
         mtu: u16,
-        port: &Arc<Port>,
+        receivers: &mut Receivers,
         shared: &Arc<Shared>,
         journal: &mut Journal,
     ) -> Result<Self, PlaneError> {
@@ -58,7 +58,7 @@ impl Device {
         let device = &settings.device;
         // Another plane may have begun to use the table since this one has started.
         journal.claim(&settings.state_dir, settings.table).map_err(plane_error)?;
-        let raw = port.raw()?;
+        let raw = receivers.raw()?;
         let tun = Tun::create(device, !settings.without.contains(&KernelOffload::DeviceOffload))?;
         let (netlink, index) =
             configure(device, mtu).map_err(|e| refused(format!("setting up {device}"), &e))?;
@@ -68,7 +68,7 @@ impl Device {
             priority: settings.rule_priority,
         };
         let routing = TunRoutes::start(netlink, index, numbers, journal)?;
-        let queue_pair = Arc::new(QueuePair::first(tun, port, &raw)?);
+        let queue_pair = Arc::new(QueuePair::first(tun, receivers.port(), &raw)?);
         workers.attach(device, Arc::clone(shared), Arc::clone(&queue_pair))?;
         shared.tun_writer.set_queue_pair(&queue_pair);
         Ok(Self { routing, _queue_pair: queue_pair })

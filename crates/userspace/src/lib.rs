@@ -3,7 +3,8 @@
 //!
 //! [`Userspace`] is a [`DataPlane`](esp::plane::DataPlane): key management gives it rules and SAs. The crate `esp`
 //! decides about packets and protects them; this crate has the system calls, the threads and everything that is changed
-//! on the host. IKE shares UDP port 4500 with ESP and is received by sockets of its own ([`Userspace::ike_receivers`]).
+//! on the host. IKE shares UDP port 4500 with ESP; the port and the receivers of IKE are those of `floor`
+//! (`crates/floor/src/port.rs`).
 //!
 //! ```text
 //!  run to completion: every worker does all steps, for its own queue pairs
@@ -88,10 +89,9 @@
 //! | Which thread takes which step of a packet? | `worker.rs` (run to completion); `pipeline/`, `order.rs` |
 //! | How many workers are there, where do they run, and how do they wait? | `workers/`, `sched_policy.rs`, `watched.rs` |
 //! | Who makes the device, and which routes lead to it? | `device.rs`, `tun.rs`, `tun_routes.rs` |
-//! | Which sockets are there, and which has an SA? | `port/`, `socket.rs`, `queue_pair.rs`, `steering.rs` |
-//! | Where are ESP, AH, IKE and keepalives told apart? | `arriving.rs`, `ah.rs`, `ike.rs` |
-//! | Where do many datagrams go in one system call? | `datagrams.rs`, `datagrams/` |
-//! | Where is the DF bit set, and where are MTUs asked and routers heard? | `port/open.rs`, `outer.rs` |
+//! | Which sockets are there, and what do they take? | `receivers.rs`, `raw_sockets.rs`, `socket.rs`, `queue_pair.rs`, `socket_filter.rs` |
+//! | How are received ESP and AH read? | `arriving.rs`, `ah.rs`, `strays.rs` |
+//! | Where are packets sent, and where are MTUs asked? | `socket.rs`, `outer.rs` |
 //! | How do rules and SAs reach the plane, and whom does it call? | `plane.rs`, `plane/`, `hooks.rs` |
 //! | What are the settings and their defaults? | `config.rs`, `workers/settings.rs` |
 //! | Why is a start refused? | `refusal.rs` |
@@ -103,25 +103,25 @@ mod ah;
 mod arriving;
 mod config;
 mod crypto_engine;
-mod datagrams;
 mod device;
 mod event_fd;
 mod hooks;
-mod ike;
 mod kernel_offload;
 mod order;
 mod outer;
 mod pipeline;
 mod plane;
 mod pool;
-mod port;
 mod queue_pair;
+mod raw_sockets;
+mod receivers;
 mod refusal;
 mod requests;
 mod sched_policy;
 mod socket;
+mod socket_filter;
 mod stage;
-mod steering;
+mod strays;
 mod sync;
 mod tun;
 pub mod tun_of_another;
@@ -134,8 +134,8 @@ pub mod workers;
 
 pub use config::{Config, DEFAULT_DEVICE, DEFAULT_STATE_DIR, Settings};
 pub use crypto_engine::{CryptoEngineWork, Requests};
-pub use hooks::{Hooks, IkeDatagram};
-pub use ike::{IkeReceiver, IkeSender};
+pub use floor::port::{IkeDatagram, IkeReceiver, IkeSender};
+pub use hooks::Hooks;
 pub use kernel_offload::KernelOffload;
 pub use plane::{Userspace, explanation};
 pub use refusal::plane_error;

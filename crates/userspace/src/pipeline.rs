@@ -14,7 +14,6 @@ mod batches;
 mod ends;
 
 use super::crypto_engine::CryptoEngine;
-use super::datagrams::BATCH;
 use super::event_fd::EventFd;
 use super::order::InOrder;
 use super::pool::Pool;
@@ -28,6 +27,7 @@ use batches::{Incoming, Outgoing};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use ends::{send_out, write_out};
 use esp::datapath::{self, SaLookups, stages::Admitted};
+use floor::datagrams::BATCH;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;

@@ -3,11 +3,12 @@
 use super::config::Config;
 use super::device::{Device, Lost};
 use super::hooks::Hooks;
-use super::ike::{IkeReceiver, IkeSender};
-use super::outer::{Routers, Wayfinder};
-use super::port::Port;
+use super::kernel_offload::KernelOffload;
+use super::outer::Wayfinder;
+use super::receivers::Receivers;
 use super::refusal::{check_capabilities, plane_error, refused};
 use super::requests::Release;
+use super::strays::OfReceivers;
 use super::under_way::UnderWay;
 use super::worker::{Shared, TunWriter};
 use crypto::Suite;
@@ -17,6 +18,7 @@ use esp::encap::inner_mtu;
 use esp::gso::Gso;
 use esp::plane::{Encapsulation, Filtering, PlaneError, Rule, RuleId, SaId, Spi};
 use floor::filter::{self, Enforcement};
+use floor::port::{IkeReceiver, IkeSender, Port, PortSettings, Strays};
 use host::journal::{DeviceLock, Journal};
 use policy::{KeyBits, Mode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +54,7 @@ pub struct Userspace {
     journal: Journal,
     device: Option<Device>,
     shared: Arc<Shared>,
-    port: Arc<Port>,
+    receivers: Receivers,
     datapath: Datapath,
     config: Config,
     mtu: u16,
@@ -127,8 +129,14 @@ impl Userspace {
             priority: settings.rule_priority.saturating_sub(1),
         };
         let enforcement = Enforcement::start(of_filter, &settings.filter, &mut journal)?;
-        let port = Port::open(*natt_port, settings.mark, *beside_kernel, &settings.without);
-        let port = Arc::new(port?);
+        let port = Port::open(PortSettings {
+            number: *natt_port,
+            mark: settings.mark,
+            beside_kernel: *beside_kernel,
+            udp_segmentation: !settings.without.contains(&KernelOffload::UdpSegmentation),
+            udp_gro: !settings.without.contains(&KernelOffload::UdpGro),
+        })?;
+        let receivers = Receivers::on(Arc::new(port), settings.mark);
         // The commonest suite, in UDP over IPv4; SAs that need more lower it.
         let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
         let derived = inner_mtu(settings.outer.mtu().into(), suite, Mode::Tunnel, udp, false);
@@ -143,7 +151,7 @@ impl Userspace {
             journal,
             device: None,
             shared,
-            port,
+            receivers,
             datapath,
             config,
             mtu,
@@ -165,21 +173,18 @@ impl Userspace {
 
     /// Sends IKE messages and keepalives from the port that ESP uses.
     pub fn ike_sender(&self) -> IkeSender {
-        IkeSender { port: Arc::clone(&self.port) }
+        IkeSender::of(self.receivers.port())
     }
 
     /// Receives IKE messages on that port, and routers' messages about packets that were too long for them. No thread
     /// of the plane does: the caller is to wait for them, and to let these go when it ends.
     pub fn ike_receivers(&self) -> Vec<IkeReceiver> {
-        let routers = match self.config.settings.outer.learned_for.map(|_| Routers::listen()) {
-            Some(Ok(routers)) => routers,
-            Some(Err(error)) => {
-                tracing::warn!(%error, "what networks say of their MTUs is not heard");
-                Vec::new()
-            }
-            None => Vec::new(),
-        };
-        IkeReceiver::all(&self.shared, &self.port, routers)
+        let strays: Arc<dyn Strays> = Arc::new(OfReceivers::new(&self.shared));
+        let mut receivers = IkeReceiver::of_port(self.receivers.port(), &strays);
+        if self.config.settings.outer.learned_for.is_some() {
+            receivers.extend(IkeReceiver::of_routers(&strays));
+        }
+        receivers
     }
 
     /// The mark for every socket whose packets must not enter a tunnel.
@@ -205,7 +210,7 @@ impl Userspace {
         let routing = self.device.as_mut().map(|device| &mut device.routing);
         let unread = routing.and_then(|routing| routing.dropped().ok()).unwrap_or(0);
         counters.insert("unread", unread + unread_before);
-        counters.insert("unsent", self.port.unsent.load(Ordering::Relaxed));
+        counters.insert("unsent", self.receivers.port().unsent());
         counters.insert("unwritten", self.shared.tun_writer.unwritten.load(Ordering::Relaxed));
         counters
     }

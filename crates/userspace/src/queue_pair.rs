@@ -1,11 +1,12 @@
 //! A way in and out of the kernel: a queue of the device, and sockets. One worker serves a queue pair at a time, and
 //! the queue pair outlives it: the next worker takes the packets that wait in it when a worker goes.
 
-use super::port::{Port, RawSockets};
+use super::raw_sockets::RawSockets;
 use super::socket::Sockets;
-use super::steering;
+use super::socket_filter;
 use super::tun::Tun;
 use esp::plane::PlaneError;
+use floor::port::Port;
 use socket2::Socket;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -49,9 +50,13 @@ impl QueuePair {
     pub(super) fn close(&self) {
         for (wire, socket) in self.readable() {
             let closed = match wire {
-                Wire::Udp => steering::close(socket),
-                Wire::Native4 | Wire::Ah4 => steering::seclude(socket, Ipv4Addr::LOCALHOST.into()),
-                Wire::Native6 | Wire::Ah6 => steering::seclude(socket, Ipv6Addr::LOCALHOST.into()),
+                Wire::Udp => socket_filter::close(socket),
+                Wire::Native4 | Wire::Ah4 => {
+                    socket_filter::seclude(socket, Ipv4Addr::LOCALHOST.into())
+                }
+                Wire::Native6 | Wire::Ah6 => {
+                    socket_filter::seclude(socket, Ipv6Addr::LOCALHOST.into())
+                }
             };
             if let Err(error) = closed {
                 tracing::debug!(%error, "what comes while no SA is up waits in the socket");
@@ -62,9 +67,9 @@ impl QueuePair {
     /// Takes what comes again.
     pub(super) fn reopen(&self) -> std::io::Result<()> {
         self.readable().try_for_each(|(wire, socket)| match wire {
-            Wire::Udp => steering::reopen(socket),
-            Wire::Native4 | Wire::Ah4 => steering::admit(socket, Ipv4Addr::UNSPECIFIED.into()),
-            Wire::Native6 | Wire::Ah6 => steering::admit(socket, Ipv6Addr::UNSPECIFIED.into()),
+            Wire::Udp => socket_filter::reopen(socket),
+            Wire::Native4 | Wire::Ah4 => socket_filter::admit(socket, Ipv4Addr::UNSPECIFIED.into()),
+            Wire::Native6 | Wire::Ah6 => socket_filter::admit(socket, Ipv6Addr::UNSPECIFIED.into()),
         })
     }
 }

@@ -7,11 +7,11 @@
 //! ESP in UDP is faster than native ESP here, because UDP has segmentation offload and raw sockets have none. IKE
 //! agrees on which of them an SA uses (`crates/ike/src/config.rs`, `Encap`).
 
-use super::datagrams::{Arena, BATCH, Batch, Outgoing};
-use super::port::{Port, RawSockets, for_families, let_fragment, udp};
+use super::raw_sockets::RawSockets;
 use esp::plane::{Encapsulation, Path, PlaneError};
 use esp::queue::{Run, SendQueue};
-use host::netlink::Family;
+use floor::datagrams::{Arena, BATCH, Batch, Outgoing};
+use floor::port::{Port, let_fragment};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 use std::io;
@@ -35,17 +35,7 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Joins the port, and shares the sockets of ESP and AH without UDP.
     pub(super) fn join(port: &Arc<Port>, raw: &Arc<RawSockets>) -> Result<Self, PlaneError> {
-        let name = format!("another socket on UDP port {}", port.number);
-        let udp = for_families(&name, |family| {
-            let socket = udp(family, port.number, port.mark, true)?;
-            if family == Family::V4 {
-                let_fragment(&socket, false)?;
-            }
-            // The port's first sockets have told already if the kernel lacks it.
-            let _ = port.receive_runs(&socket);
-            Ok(socket)
-        })?;
-        let fragmenting = AtomicBool::new(false);
+        let (udp, fragmenting) = (port.join()?, AtomicBool::new(false));
         Ok(Self { udp, fragmenting, port: Arc::clone(port), raw: Arc::clone(raw) })
     }
 
@@ -57,6 +47,11 @@ impl Sockets {
     /// The sockets of ESP and AH without UDP.
     pub(super) fn raw(&self) -> &Arc<RawSockets> {
         &self.raw
+    }
+
+    /// Filters packets of the kernel's SAs out again, after the raw sockets were opened for all packets.
+    pub(super) fn leave_to_kernel(&self) -> Result<(), PlaneError> {
+        self.port.follow_spis(|own| self.raw.sift(own))
     }
 
     /// Those of ESP in UDP, by family.
@@ -77,7 +72,7 @@ impl Sockets {
             let (group, tail) = rest.split_at(together.max(1));
             rest = tail;
             let Some(socket) = self.socket(&first.path, first.may_fragment) else {
-                self.port.unsent.fetch_add(group.iter().map(packets).sum(), Ordering::Relaxed);
+                self.port.count_unsent(group.iter().map(packets).sum());
                 continue;
             };
             if together == 0 {
@@ -128,7 +123,7 @@ impl Sockets {
             for octets in segments.by_ref().take(BATCH) {
                 batch.push(outgoing(run, octets, None));
             }
-            if batch.len() == 0 {
+            if batch.is_empty() {
                 return;
             }
             let mut next = 0;
@@ -160,7 +155,7 @@ impl Sockets {
         match error.raw_os_error() {
             // The interface cannot fill in checksums, so the kernel cannot segment for it.
             Some(libc::EIO) => {
-                if self.port.segments.swap(false, Ordering::Relaxed) {
+                if self.port.stop_segmenting() {
                     tracing::warn!(
                         "the interface takes no UDP segmentation; throughput will be lower"
                     );
@@ -174,14 +169,12 @@ impl Sockets {
     }
 
     fn count_unsent(&self, run: &Run, packets: u64, error: &io::Error) {
-        self.port.unsent.fetch_add(packets, Ordering::Relaxed);
+        self.port.count_unsent(packets);
         tracing::debug!(%error, remote = %run.path.remote, packets, "sending ESP");
     }
 
     fn is_one_message(&self, run: &Run) -> bool {
-        packets(run) == 1
-            || (run.path.encapsulation == Encapsulation::Udp
-                && self.port.segments.load(Ordering::Relaxed))
+        packets(run) == 1 || (run.path.encapsulation == Encapsulation::Udp && self.port.segments())
     }
 
     /// The socket for a run. `may_fragment` matters for IPv4 only: IPv6 has no such bit, and only the sender fragments.

@@ -14,7 +14,6 @@
 
 use super::ah;
 use super::arriving::sort;
-use super::datagrams::{Arena, BATCH, Ring};
 use super::hooks::Hooks;
 use super::queue_pair::{QueuePair, Wire};
 use super::requests::{Orders, Release};
@@ -28,6 +27,7 @@ use esp::datapath::{Datapath, Sender};
 use esp::gso::Gso;
 use esp::plane::Notice;
 use esp::queue::{ReceiveQueue, SendQueue};
+use floor::datagrams::{Arena, BATCH, Ring};
 use socket2::Socket;
 use std::io;
 use std::ops::Range;

@@ -2,12 +2,12 @@
 
 use crate::arriving::sort;
 use crate::crypto_engine::CryptoEngine;
-use crate::datagrams::{BATCH, Ring};
 use crate::queue_pair::{QueuePair, Wire};
 use crate::under_way::{Batch, Batches};
 use crate::worker::{DEVICE_BATCH, LONGEST, Shared};
 use esp::datapath::stages::{Admitted, Opened};
 use esp::queue::{ReceiveQueue, SendQueue};
+use floor::datagrams::{BATCH, Ring};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;

@@ -3,13 +3,13 @@
 use super::batches::{Incoming, Outgoing};
 use super::{Sink, count};
 use crate::ah;
-use crate::datagrams::Arena;
 use crate::event_fd::EventFd;
 use crate::pool::Pool;
 use crate::queue_pair::Wire;
 use crate::stage::Stage;
 use crate::worker::Shared;
 use esp::queue::{Coalesce, ReceiveQueue};
+use floor::datagrams::Arena;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -8,7 +8,6 @@ use esp::encap::inner_mtu;
 use esp::plane::{DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage};
 use policy::Mode;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -67,10 +66,10 @@ impl DataPlane for Userspace {
         self.admit_peer(sa.path.remote.ip());
         let (id, spi) = (sa.id, sa.spi);
         self.expect_work(id)?;
-        let port = Arc::clone(&self.port);
-        port.claim(spi.0).and_then(|()| self.datapath.add_inbound(sa)).inspect_err(|_| {
+        let claimed = self.receivers.claim(spi.0);
+        claimed.and_then(|()| self.datapath.add_inbound(sa)).inspect_err(|_| {
             if !self.receiving.values().any(|other| *other == spi) {
-                port.disclaim(spi.0);
+                self.receivers.disclaim(spi.0);
             }
             self.forget(id);
         })?;
@@ -111,7 +110,7 @@ impl DataPlane for Userspace {
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
         let sent = self.outbound.remove(&sa).is_some();
         if let Some(spi) = self.receiving.remove(&sa) {
-            self.port.disclaim(spi.0);
+            self.receivers.disclaim(spi.0);
         }
         let usage = self.datapath.remove(sa);
         // Before the workers may rest.
@@ -147,13 +146,13 @@ impl Userspace {
         if self.device.is_some() {
             return Ok(());
         }
-        let Self { config, mtu, port, shared, journal, rules, .. } = self;
-        let device = Device::start(config, *mtu, port, shared, journal);
+        let Self { config, mtu, receivers, shared, journal, rules, .. } = self;
+        let device = Device::start(config, *mtu, receivers, shared, journal);
         self.device = Some(device.inspect_err(|_| {
             config.workers.detach();
             match rules.is_empty() {
                 true => {
-                    port.release_raw();
+                    receivers.release_raw();
                     journal.undo_device();
                 }
                 // The routes that the device before has left hold their traffic.
@@ -228,7 +227,7 @@ impl Userspace {
         if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
             self.config.workers.rest();
             if self.config.beside_kernel && self.rules.is_empty() {
-                self.port.release_raw();
+                self.receivers.release_raw();
                 match self.device.take() {
                     Some(device) => self.lost += device.end(&self.config, &mut self.journal),
                     None => self.journal.undo_device(),

@@ -2,7 +2,7 @@
 
 use crate::queue_pair::QueuePair;
 use crate::refusal::refused;
-use crate::steering::fill;
+use crate::socket_filter::fill;
 use crate::worker::{self, Shared};
 use esp::plane::PlaneError;
 use esp::queue::SendQueue;
@@ -34,7 +34,7 @@ impl Plane {
         self.discard_unread()?;
         let Some(first) = self.queue_pairs.first() else { return Ok(()) };
         first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))?;
-        first.sockets.port().leave_to_kernel()
+        first.sockets.leave_to_kernel()
     }
 
     /// Nobody has read the device since the last SA went, and its packets have waited for none.

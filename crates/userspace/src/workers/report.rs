@@ -1,8 +1,8 @@
 //! A report of the workers' present work, for people and programs.
 
 use super::super::pipeline;
+use super::super::socket_filter::fill;
 use super::super::stage::{Flow, Stage};
-use super::super::steering::fill;
 use super::{Settings, State, Thread};
 use esp::datapath::{Defragmented, Lookups, SaLookups};
 use esp::discard::Discard;
@@ -130,7 +130,7 @@ impl State {
         let system = match stage {
             Stage::Send => {
                 let port = plane.queue_pairs.first().map(|queue_pair| queue_pair.sockets.port());
-                Some(("unsent", port.map_or(0, |port| port.unsent.load(Ordering::Relaxed))))
+                Some(("unsent", port.map_or(0, |port| port.unsent())))
             }
             Stage::Receive => Some(("unreceived", plane.unreceived)),
             Stage::Write => {

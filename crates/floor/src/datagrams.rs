@@ -9,8 +9,8 @@
 mod receiving;
 mod sending;
 
-pub(super) use receiving::{Incoming, Ring};
-pub(super) use sending::{Arena, Batch, Outgoing};
+pub use receiving::{Incoming, Ring};
+pub use sending::{Arena, Batch, Outgoing};
 
 use libc::c_int;
 use std::io;
@@ -18,7 +18,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Most messages of one call.
-pub(super) const BATCH: usize = 64;
+pub const BATCH: usize = 64;
 
 /// Room for packet information, traffic class and segment length: 40 + 24 + 24 octets, rounded up.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ pub(super) const BATCH: usize = 64;
 struct Control([u8; 128]);
 
 /// Sets a socket option whose value is an integer.
-pub(super) fn set_option(
+pub fn set_option(
     socket: BorrowedFd<'_>,
     level: c_int,
     name: c_int,

@@ -16,8 +16,10 @@ const BUFFER: usize = 65_536 + 320;
 
 /// A datagram that was received, or several of one flow that the kernel put together (UDP GRO).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming<'a> {
+pub struct Incoming<'a> {
+    /// The datagrams, one behind the other.
     pub octets: &'a [u8],
+    /// The address and port that it came from.
     pub remote: SocketAddr,
     /// The address it was sent to; `None` if the kernel does not say.
     pub local: Option<IpAddr>,
@@ -31,20 +33,19 @@ pub(crate) struct Incoming<'a> {
 
 impl<'a> Incoming<'a> {
     /// One datagram of which nothing else is known.
-    pub(crate) fn of(octets: &'a [u8], remote: SocketAddr) -> Self {
+    pub fn of(octets: &'a [u8], remote: SocketAddr) -> Self {
         let segment_len = octets.len();
         Self { octets, remote, local: None, segment_len, tos: None, control: None }
     }
 
     /// The number of datagrams.
-    pub(crate) fn packets(&self) -> usize {
+    #[inline]
+    pub fn packets(&self) -> usize {
         self.octets.len().div_ceil(self.segment_len.max(1))
     }
 
     /// The extension headers of IPv6 before the octets, in order, each with its number; `None` if not all are known.
-    pub(crate) fn extension_headers(
-        &self,
-    ) -> Option<impl Iterator<Item = (u8, &'a [u8])> + use<'a>> {
+    pub fn extension_headers(&self) -> Option<impl Iterator<Item = (u8, &'a [u8])> + use<'a>> {
         let number = |kind| match kind {
             libc::IPV6_HOPOPTS => Some(libc::IPPROTO_HOPOPTS as u8),
             libc::IPV6_RTHDR => Some(libc::IPPROTO_ROUTING as u8),
@@ -59,7 +60,7 @@ impl<'a> Incoming<'a> {
 }
 
 /// Buffers for received datagrams, used again and again.
-pub(crate) struct Ring {
+pub struct Ring {
     buffers: Vec<u8>,
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<Control>,
@@ -73,7 +74,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Makes room for so many messages.
-    pub(crate) fn new(messages: usize) -> Self {
+    pub fn new(messages: usize) -> Self {
         let messages = messages.min(BATCH);
         Self {
             // Pages that no datagram reaches are never touched and cost nothing.
@@ -87,7 +88,10 @@ impl Ring {
     }
 
     /// Receives what is there, at most `limit` messages, and returns how many came; none is 0.
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// Those of `recvmmsg`, but that nothing is there.
+    pub fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
         let limit = limit.min(self.names.len());
         self.contents.clear();
         self.contents.extend(self.buffers.chunks_exact_mut(BUFFER).take(limit).map(|buffer| {
@@ -128,15 +132,16 @@ impl Ring {
     }
 
     /// The number of datagrams and octets in the first so many messages.
-    pub(crate) fn amount(&self, messages: usize) -> (usize, usize) {
+    pub fn amount(&self, messages: usize) -> (usize, usize) {
         (0..messages)
             .filter_map(|index| self.datagram(index))
             .fold((0, 0), |(packets, octets), m| (packets + m.packets(), octets + m.octets.len()))
     }
 
-    /// One of the messages that the last call of [`Ring::receive`] counted; `None` for what is not of IP, or was cut
+    /// Returns one of the messages that the last call of [`Ring::receive`] counted; `None` for what is not of IP, or was cut
     /// short.
-    pub(crate) fn datagram(&self, index: usize) -> Option<Incoming<'_>> {
+    #[inline]
+    pub fn datagram(&self, index: usize) -> Option<Incoming<'_>> {
         let header = self.headers.get(index)?;
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
             return None;

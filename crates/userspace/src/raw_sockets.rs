@@ -1,18 +1,21 @@
 //! The sockets of ESP and AH without UDP, which all queue pairs share.
 
-use super::open::{ah, for_families, let_fragment, marked};
-use crate::refusal::refused;
-use crate::steering::{self, SpiAt};
+use super::refusal::refused;
+use super::socket_filter::{self, SpiAt};
 use esp::plane::PlaneError;
+use floor::datagrams::set_option;
+use floor::port::{for_families, let_fragment, marked};
 use host::netlink::Family;
+use libc::{IPPROTO_IP, IPPROTO_IPV6};
 use socket2::{Protocol, Socket, Type};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 /// The sockets by family; those of a family that the host lacks are absent.
-pub(crate) struct RawSockets {
+pub(super) struct RawSockets {
     mark: u32,
     esp: [Option<Socket>; 2],
     /// They send whole IP packets.
@@ -34,7 +37,7 @@ impl RawSockets {
         let ah = for_families("the socket of AH", |family| ah(family, mark))?;
         let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         for (socket, loopback) in esp.iter().zip(loopback).chain(ah.iter().zip(loopback)) {
-            let secluded = socket.as_ref().map_or(Ok(()), |s| steering::seclude(s, loopback));
+            let secluded = socket.as_ref().map_or(Ok(()), |s| socket_filter::seclude(s, loopback));
             if let Err(error) = secluded {
                 tracing::debug!(%error, "what comes while no SA is up waits in the socket");
             }
@@ -43,17 +46,17 @@ impl RawSockets {
     }
 
     /// The sockets of ESP, by family.
-    pub(crate) fn esp(&self) -> &[Option<Socket>; 2] {
+    pub(super) fn esp(&self) -> &[Option<Socket>; 2] {
         &self.esp
     }
 
     /// The sockets of AH, by family.
-    pub(crate) fn ah(&self) -> &[Option<Socket>; 2] {
+    pub(super) fn ah(&self) -> &[Option<Socket>; 2] {
         &self.ah
     }
 
     /// The socket of ESP of IPv4 that routers may fragment.
-    pub(crate) fn fragmenting(&self) -> Option<&Socket> {
+    pub(super) fn fragmenting(&self) -> Option<&Socket> {
         let open = || {
             let socket =
                 marked(Family::V4, Type::RAW, Protocol::from(libc::IPPROTO_ESP), self.mark)?;
@@ -74,10 +77,30 @@ impl RawSockets {
         for (sockets, offset) in [(&self.esp, 0), (&self.ah, 4)] {
             for (socket, behind_header) in sockets.iter().zip([true, false]) {
                 let Some(socket) = socket else { continue };
-                steering::sift(socket, SpiAt { behind_header, offset }, own)
+                socket_filter::sift(socket, SpiAt { behind_header, offset }, own)
                     .map_err(|e| refused("leaving the kernel's packets to it".to_owned(), &e))?;
             }
         }
         Ok(())
     }
+}
+
+/// Sends whole packets, so that their headers are those that AH covers, and tells of the extension headers that the
+/// kernel takes off a packet of IPv6.
+fn ah(family: Family, mark: u32) -> io::Result<Socket> {
+    let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_AH), mark)?;
+    let fd = socket.as_fd();
+    match family {
+        Family::V4 => {
+            set_option(fd, IPPROTO_IP, libc::IP_HDRINCL, 1)?;
+            let_fragment(&socket, false)?;
+        }
+        Family::V6 => {
+            set_option(fd, IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
+            for told in [libc::IPV6_RECVHOPOPTS, libc::IPV6_RECVDSTOPTS, libc::IPV6_RECVRTHDR] {
+                set_option(fd, IPPROTO_IPV6, told, 1)?;
+            }
+        }
+    }
+    Ok(socket)
 }

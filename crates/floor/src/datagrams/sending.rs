@@ -14,8 +14,10 @@ use std::ptr;
 
 /// A datagram to be sent, or several of equal length to be cut by the kernel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outgoing<'a> {
+pub struct Outgoing<'a> {
+    /// The datagrams, one behind the other.
     pub octets: &'a [u8],
+    /// The address and port to send to.
     pub destination: SocketAddr,
     /// The address to send from.
     pub source: IpAddr,
@@ -26,7 +28,7 @@ pub(crate) struct Outgoing<'a> {
 }
 
 /// Memory for the kernel's descriptions of messages, used again and again.
-pub(crate) struct Arena {
+pub struct Arena {
     slots: Vec<Slot>,
     headers: Vec<libc::mmsghdr>,
 }
@@ -42,26 +44,35 @@ struct Slot {
 // before the kernel follows any.
 unsafe impl Send for Arena {}
 
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Arena {
-    pub(crate) fn new() -> Self {
+    /// Makes room for a batch.
+    pub fn new() -> Self {
         Self { slots: Vec::with_capacity(BATCH), headers: Vec::with_capacity(BATCH) }
     }
 
     /// Begins a batch of messages, whose octets it borrows.
-    pub(crate) fn batch<'a>(&'a mut self) -> Batch<'a> {
+    pub fn batch<'a>(&'a mut self) -> Batch<'a> {
         self.slots.clear();
         Batch { arena: self, octets: PhantomData }
     }
 }
 
 /// Messages for one call.
-pub(crate) struct Batch<'a> {
+pub struct Batch<'a> {
     arena: &'a mut Arena,
     octets: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn push(&mut self, message: Outgoing<'a>) {
+    /// Adds a message.
+    #[inline]
+    pub fn push(&mut self, message: Outgoing<'a>) {
         let mut control = Control([0; 128]);
         let control_len = write_control(&mut control, &message);
         self.arena.slots.push(Slot {
@@ -75,13 +86,22 @@ impl<'a> Batch<'a> {
         });
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of messages.
+    pub fn len(&self) -> usize {
         self.arena.slots.len()
+    }
+
+    /// Returns `true` if there is no message.
+    pub fn is_empty(&self) -> bool {
+        self.arena.slots.is_empty()
     }
 
     /// Sends the messages from number `from` on and returns how many of them the kernel took; an error is that of
     /// the first one.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, from: usize) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// Those of `sendmmsg`.
+    pub fn send(&mut self, socket: BorrowedFd<'_>, from: usize) -> io::Result<usize> {
         let Arena { slots, headers } = &mut *self.arena;
         headers.clear();
         headers.extend(slots.iter_mut().skip(from).map(|slot| {

@@ -15,7 +15,10 @@ use std::os::fd::AsFd;
 const SOCKET_BUFFER: usize = 8 << 20;
 
 /// Opens a socket for each family that the host has.
-pub(crate) fn for_families(
+///
+/// # Errors
+/// If `open` fails for another reason than that the host lacks IPv6.
+pub fn for_families(
     what: &str,
     open: impl Fn(Family) -> io::Result<Socket>,
 ) -> Result<[Option<Socket>; 2], PlaneError> {
@@ -27,7 +30,7 @@ pub(crate) fn for_families(
     Ok([open(Family::V4)?, open(Family::V6)?])
 }
 
-pub(crate) fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Result<Socket> {
+pub(super) fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Result<Socket> {
     let socket = marked(family, Type::DGRAM, Protocol::UDP, mark)?;
     let any: IpAddr = match family {
         Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
@@ -46,37 +49,20 @@ pub(crate) fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Resu
 /// If not, the option is IP_PMTUDISC_PROBE: it sets Don't Fragment and ignores the kernel's own path MTU. The kernel's
 /// default (IP_PMTUDISC_WANT) leaves the bit out of packets that the kernel segments, and believes every message about
 /// a path's MTU.
-pub(crate) fn let_fragment(socket: &Socket, may: bool) -> io::Result<()> {
+///
+/// # Errors
+/// If the system refuses it.
+pub fn let_fragment(socket: &Socket, may: bool) -> io::Result<()> {
     let value = if may { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
     set_option(socket.as_fd(), IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
 }
 
-/// Sends whole packets, so that their headers are those that AH covers, and tells of the extension headers that the
-/// kernel takes off a packet of IPv6.
-pub(super) fn ah(family: Family, mark: u32) -> io::Result<Socket> {
-    let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_AH), mark)?;
-    let fd = socket.as_fd();
-    match family {
-        Family::V4 => {
-            set_option(fd, IPPROTO_IP, libc::IP_HDRINCL, 1)?;
-            let_fragment(&socket, false)?;
-        }
-        Family::V6 => {
-            set_option(fd, IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
-            for told in [libc::IPV6_RECVHOPOPTS, libc::IPV6_RECVDSTOPTS, libc::IPV6_RECVRTHDR] {
-                set_option(fd, IPPROTO_IPV6, told, 1)?;
-            }
-        }
-    }
-    Ok(socket)
-}
-
-pub(super) fn marked(
-    family: Family,
-    kind: Type,
-    protocol: Protocol,
-    mark: u32,
-) -> io::Result<Socket> {
+/// Opens a socket with the mark and the buffers, which tells of addresses and traffic classes, and passes the kernel's
+/// policies.
+///
+/// # Errors
+/// If the host lacks the family, or the system refuses something.
+pub fn marked(family: Family, kind: Type, protocol: Protocol, mark: u32) -> io::Result<Socket> {
     let domain = match family {
         Family::V4 => Domain::IPV4,
         Family::V6 => Domain::IPV6,
