@@ -68,7 +68,7 @@
 //! |---|---|
 //! | `aws-lc` | the library of cryptography; on by default |
 //! | `pure-rust` | RustCrypto, which needs no C compiler, if `aws-lc` is off; off by default |
-//! | `metrics` | `Gateway::record_metrics`, the gateway's numbers for the crate `metrics`; off by default |
+//! | `metrics` | `Gateway::record_metrics`, the gateway's numbers for the façade `metrics`, by the names that `vpnd` has; off by default |
 //! | `pkcs11` | private keys in PKCS#11 tokens; off by default, on in `vpnd` |
 //! | `ring`, `portable` | crypto providers beside it; both are on by default |
 //! | `serde` | `Serialize` for [`ike::status`], events, failures, [`Activation`], [`Closed`] and their parts; off by default |

@@ -1,16 +1,19 @@
-//! The gateway's numbers for the recorder of the program, by the façade of the crate `metrics`.
+//! The gateway's numbers for the recorder of the program, by the façade of the crate `metrics`. The metrics are the
+//! table of `crates/metrics/src/numbers.rs`, as on the page of `vpnd`.
 
 use super::{Gateway, Tunnels};
-use crate::driver::{Command, WeakHandle};
+use crate::driver::{Command, GatewayError, Handle, WeakHandle};
 use crate::events::Events;
-use ike::event::{Event, EventKind};
-use ike::status::{ChildSaStatus, IkeStatus};
-use metrics_facade::{SharedString, Unit};
-use metrics_facade::{
-    counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+use esp::plane::Maintenance;
+use ike::status::StatusPage;
+use metrics::{
+    Fleet, Happenings, Kind, Ledger, METRICS, Metric, NEGOTIATION_DURATION, Numbers, Value,
 };
-use std::collections::{HashMap, HashSet};
+use metrics_facade::{Key, Label, Level, Metadata, Unit, with_recorder};
+use metrics_facade::{describe_counter, describe_gauge, describe_histogram, histogram};
+use std::collections::HashMap;
 use std::future::Future;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -18,23 +21,18 @@ impl Gateway {
     /// Feeds the recorder that the program has installed for the crate `metrics`, until the gateway ends. Spawn it. The
     /// future does not keep the gateway running.
     ///
-    /// Events are counted as they come. The tunnels are read every `every`, 64 phase 2 tunnels at a time, so that the
-    /// engine answers its peers meanwhile. Nothing is counted on the way of a packet.
+    /// Names, labels and meaning are those of the metrics of `vpnd`, so that its alerts and its dashboard can be used:
+    /// `docs/metrics.md` lists them, and names the ones that no recorder has. Those of tunnels are `vpnd_tunnel_…` and
+    /// `vpnd_child_…` with the labels `tunnel` and `child`. There are sums over all tunnels, counts of tunnels that came
+    /// up and went down, of failures by reason and of discarded messages and packets, and
+    /// `vpnd_negotiation_duration_seconds`, a histogram of the negotiations that this side began.
     ///
-    /// | metric | labels | |
-    /// |---|---|---|
-    /// | `vpn_tunnel_up`, `vpn_child_up` | `tunnel`, `child` | gauge: 1 if the SA is up, else 0; of every tunnel of the policy |
-    /// | `vpn_child_bytes_total`, `vpn_child_packets_total` | `tunnel`, `child`, `direction` | counter: protected (`out`) and accepted (`in`); octets without those of ESP |
-    /// | `vpn_child_refused_packets_total` | `tunnel`, `child` | counter |
-    /// | `vpn_established_total`, `vpn_rekeyed_total`, `vpn_closed_total` | `tunnel`, `phase` | counter of events; phase 1 is the IKE SA, 2 a Child SA |
-    /// | `vpn_failures_total` | `tunnel`, `phase`, `reason` | counter; the reason is [`FailureKind::name`](ike::FailureKind::name) |
-    /// | `vpn_turned_away_total` | `reason` | counter of peers that have not proved their identity |
-    /// | `vpn_negotiation_seconds` | `phase` | histogram: negotiations that this side began, until the SA was up |
-    /// | `vpn_discarded_total` | `reason` | counter of datagrams (`ike.…`) and packets (`esp.…`), as [`counters`](Self::counters) |
-    /// | `vpn_missed_events_total` | | counter of events that came faster than they were counted |
+    /// The numbers are read every `every`: the tunnels 64 phase 2 tunnels at a time, so that the engine answers its
+    /// peers meanwhile. Nothing is counted on the way of a packet. A tunnel that the policy has no more is shown as
+    /// down, since a façade never takes a series back.
     ///
-    /// All phase 2 tunnels that a peer has asked for under a generic policy have one label, `*`: the peer makes up
-    /// their names.
+    /// All phase 2 tunnels that a peer has asked for under a generic policy have one label `child`, `*`: the peer makes
+    /// up their names.
     ///
     /// Call it once for a gateway: a second future would count everything again.
     ///
@@ -47,13 +45,16 @@ impl Gateway {
 }
 
 async fn run(handle: WeakHandle, mut events: Events, every: Duration) {
-    let mut readings = Readings::default();
+    let happenings = Mutex::new(Happenings::default());
+    let mut recording = Recording::default();
     // Apart from each other, so that no event is missed while very many tunnels are read.
     let counting = async {
-        let mut happenings = Happenings::default();
         while let Some(event) = events.recv().await {
+            let mut happenings = happenings.lock().unwrap_or_else(PoisonError::into_inner);
             happenings.miss(events.missed());
-            happenings.see(&event, Instant::now());
+            if let Some((phase, duration)) = happenings.see(&event, Instant::now()) {
+                histogram!(NEGOTIATION_DURATION, "phase" => phase).record(duration);
+            }
         }
     };
     let reading = async {
@@ -61,271 +62,118 @@ async fn run(handle: WeakHandle, mut events: Events, every: Duration) {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            readings.read(&handle).await;
+            // A gateway that is ending is not read: its events end, too.
+            if let Some(handle) = handle.upgrade()
+                && recording.read(&handle).await.is_ok()
+            {
+                recording.tell(&happenings);
+            }
         }
     };
     tokio::select! {
         () = counting => {}
         () = reading => {}
     }
-    readings.all_down();
+    recording.numbers.fleet = Fleet::default().into();
+    recording.tell(&happenings);
 }
 
-/// Negotiations under way that this side has begun, by tunnel and phase 2 tunnel.
-#[derive(Debug, Default)]
-struct Happenings(HashMap<String, HashMap<Option<String>, Instant>>);
+/// The numbers of the last reading, and the part of them that the recorder has.
+#[derive(Debug)]
+struct Recording {
+    ledger: Ledger,
+    numbers: Numbers,
+    /// The last value of each series.
+    told: HashMap<Key, (Kind, u64)>,
+}
 
-impl Happenings {
-    fn see(&mut self, event: &Event, now: Instant) {
-        let phase = if event.child.is_some() { "2" } else { "1" };
-        let tunnel = || event.tunnel.clone();
-        match &event.kind {
-            EventKind::Negotiating { initiator: true } => {
-                self.0.entry(tunnel()).or_default().insert(event.child.clone(), now);
-            }
-            EventKind::Negotiating { initiator: false } => _ = self.forget(event),
-            EventKind::Established { .. } => {
-                counter!("vpn_established_total", "tunnel" => tunnel(), "phase" => phase)
-                    .increment(1);
-                if let Some(begun) = self.forget(event) {
-                    let time = now.saturating_duration_since(begun);
-                    histogram!("vpn_negotiation_seconds", "phase" => phase).record(time);
-                }
-            }
-            EventKind::Rekeyed { .. } => {
-                counter!("vpn_rekeyed_total", "tunnel" => tunnel(), "phase" => phase).increment(1);
-            }
-            EventKind::Closed { .. } => {
-                counter!("vpn_closed_total", "tunnel" => tunnel(), "phase" => phase).increment(1);
-                self.end(event);
-            }
-            EventKind::Failed(failure) => {
-                let reason = failure.kind.name();
-                counter!(
-                    "vpn_failures_total", "tunnel" => tunnel(), "phase" => phase, "reason" => reason
-                )
-                .increment(1);
-                self.end(event);
-            }
-            // The tunnel's name would be the peer's address, of which there may be any number.
-            EventKind::TurnedAway(failure) => {
-                counter!("vpn_turned_away_total", "reason" => failure.kind.name()).increment(1);
-            }
-            _ => {}
-        }
-    }
-
-    /// The beginning of a negotiation, which is known no longer.
-    fn forget(&mut self, event: &Event) -> Option<Instant> {
-        let of_tunnel = self.0.get_mut(&event.tunnel)?;
-        let begun = of_tunnel.remove(&event.child);
-        if of_tunnel.is_empty() {
-            self.0.remove(&event.tunnel);
-        }
-        begun
-    }
-
-    /// Negotiations under way end with their tunnel: those of phase 2 tunnels also with their IKE SA.
-    fn end(&mut self, event: &Event) {
-        match event.child {
-            Some(_) => _ = self.forget(event),
-            None => _ = self.0.remove(&event.tunnel),
-        }
-    }
-
-    /// Notes that so many events were missed. Beginnings may be among them.
-    fn miss(&mut self, events: u64) {
-        if events > 0 {
-            counter!("vpn_missed_events_total").increment(events);
-            self.0.clear();
-        }
+impl Default for Recording {
+    fn default() -> Self {
+        let ledger = Ledger::of_lasting_series();
+        Self { ledger, numbers: Numbers::default(), told: HashMap::new() }
     }
 }
 
-/// The label of all phase 2 tunnels together that peers have asked for under a generic policy. Their own names are the
-/// peers' choice, and a façade never takes a series back.
-const ASKED_FOR: &str = "*";
-
-/// Values of the last reading, so that differences can be counted.
-#[derive(Debug, Default)]
-struct Readings {
-    /// The last one began then.
-    at: Option<Instant>,
-    tunnels: HashSet<String>,
-    children: HashMap<(String, String), Counts>,
-    /// The labels `tunnel` and `child` of series that show phase 2 tunnels.
-    shown: HashSet<(String, String)>,
-    discarded: HashMap<String, u64>,
-}
-
-/// Counts of a phase 2 tunnel since it came up, over all rekeys.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    octets: [u64; 2],
-    packets: [u64; 2],
-    refused: u64,
-}
-
-impl Counts {
-    fn of(sa: &ChildSaStatus) -> Self {
-        Self {
-            octets: [sa.bytes_in, sa.bytes_out],
-            packets: [sa.packets_in, sa.packets_out],
-            refused: sa.refused,
-        }
+impl Recording {
+    /// Reads all tunnels and counters.
+    async fn read(&mut self, handle: &Handle) -> Result<(), GatewayError> {
+        let dropped = handle.ask(Command::Counters).await?;
+        let unserved = handle.with_plane(|plane| plane.maintenance().unserved()).await?;
+        let mut round = self.ledger.round(usize::MAX, Instant::now());
+        let take = |page: Option<StatusPage>| match page {
+            Some(page) => round.add(&page.tunnels, Instant::now()),
+            None => round.begin_again(),
+        };
+        Tunnels::new(handle).each_page(take).await?;
+        self.numbers.fleet = round.finish().into();
+        // A count that a plane does not tell for a while stays.
+        self.numbers.dropped.extend(dropped);
+        self.numbers.unserved.extend(unserved);
+        Ok(())
     }
 
-    /// The higher value of each, since a count never goes back.
-    fn most(self, other: Self) -> Self {
-        let each = |one: [u64; 2], other: [u64; 2]| [one[0].max(other[0]), one[1].max(other[1])];
-        Self {
-            octets: each(self.octets, other.octets),
-            packets: each(self.packets, other.packets),
-            refused: self.refused.max(other.refused),
-        }
-    }
-}
-
-impl Readings {
-    /// Reads all tunnels and counters. A gateway that is ending is not read: its events end, too.
-    async fn read(&mut self, handle: &WeakHandle) {
-        let Some(handle) = handle.upgrade() else { return };
-        let Ok(discarded) = handle.ask(Command::Counters).await else { return };
-        for (reason, count) in discarded {
-            let before = self.discarded.insert(reason.clone(), count).unwrap_or(0);
-            let grown = count.saturating_sub(before);
-            counter!("vpn_discarded_total", "reason" => reason).increment(grown);
-        }
-        let at = Instant::now();
-        if let Ok(all) = Tunnels::new(&handle).status().await {
-            self.show(&all, at);
-        }
-    }
-
-    /// Takes the tunnels of a reading that began at `at`.
-    fn show(&mut self, all: &[IkeStatus], at: Instant) {
-        let last = self.at.replace(at);
-        let (mut tunnels, mut children) = (HashSet::new(), HashMap::new());
-        let mut up: HashMap<(String, String), bool> = HashMap::new();
-        for ike in all {
-            let is_up = f64::from(u8::from(ike.state.is_up()));
-            gauge!("vpn_tunnel_up", "tunnel" => ike.name.clone()).set(is_up);
-            tunnels.insert(ike.name.clone());
-            self.tunnels.remove(&ike.name);
-            for child in &ike.children {
-                let shown_as = if child.is_asked_for { ASKED_FOR } else { &child.name };
-                let labels = (ike.name.clone(), shown_as.to_owned());
-                *up.entry(labels.clone()).or_default() |= child.state.is_up();
-                let name = (ike.name.clone(), child.name.clone());
-                let before = self.children.remove(&name).unwrap_or_default();
-                let now = match &child.sa {
-                    None => Counts::default(),
-                    // It came up again after the last reading.
-                    Some(sa) if last.is_some_and(|last| began_after(last, at, sa)) => {
-                        count(&labels, Counts::default(), Counts::of(sa));
-                        Counts::of(sa)
-                    }
-                    Some(sa) => {
-                        let now = before.most(Counts::of(sa));
-                        count(&labels, before, now);
-                        now
-                    }
-                };
-                children.insert(name, now);
-            }
-        }
-        for ((tunnel, child), is_up) in &up {
-            let is_up = f64::from(u8::from(*is_up));
-            gauge!("vpn_child_up", "tunnel" => tunnel.clone(), "child" => child.clone()).set(is_up);
-            self.shown.remove(&(tunnel.clone(), child.clone()));
+    /// Gives the recorder the numbers: of counters the difference to the last ones, so that several gateways of a program
+    /// add up.
+    fn tell(&mut self, happenings: &Mutex<Happenings>) {
+        self.numbers.tallies = happenings.lock().unwrap_or_else(PoisonError::into_inner).tallies();
+        let mut before = std::mem::take(&mut self.told);
+        for metric in recorded() {
+            (metric.read)(&self.numbers, &mut |labels, value| {
+                // A recorder gets durations one by one, as they end.
+                let Value::Whole(number) = value else { return };
+                let key = key(metric, labels);
+                let last = before.remove(&key).map_or(0, |(_, number)| number);
+                set(&key, metric.kind, last, number);
+                self.told.insert(key, (metric.kind, number));
+            });
         }
         // A new policy may lack tunnels of the former one.
-        self.all_down();
-        (self.tunnels, self.children) = (tunnels, children);
-        self.shown = up.into_keys().collect();
-    }
-
-    /// Shows the tunnels of the last reading as down. A façade cannot take a series back.
-    fn all_down(&mut self) {
-        for tunnel in self.tunnels.drain() {
-            gauge!("vpn_tunnel_up", "tunnel" => tunnel).set(0.0);
-        }
-        for (tunnel, child) in self.shown.drain() {
-            gauge!("vpn_child_up", "tunnel" => tunnel, "child" => child).set(0.0);
+        for (key, (kind, number)) in before {
+            if kind == Kind::Gauge {
+                set(&key, kind, number, 0);
+            }
         }
     }
 }
 
-/// Returns `true` if a phase 2 tunnel has come up since the last reading. This one began at `at`, before the engine
-/// told the age of the SA.
-fn began_after(last: Instant, at: Instant, sa: &ChildSaStatus) -> bool {
-    at.saturating_duration_since(last) > sa.established_for
+/// The metrics that recorders get.
+fn recorded() -> impl Iterator<Item = &'static Metric<Numbers>> {
+    METRICS.iter().filter(|metric| !metric.page_only)
 }
 
-fn count((tunnel, child): &(String, String), before: Counts, now: Counts) {
-    for (way, direction) in ["in", "out"].into_iter().enumerate() {
-        let labels = [
-            ("tunnel", SharedString::from(tunnel.clone())),
-            ("child", SharedString::from(child.clone())),
-            ("direction", SharedString::const_str(direction)),
-        ];
-        counter!("vpn_child_bytes_total", &labels)
-            .increment(now.octets[way].saturating_sub(before.octets[way]));
-        counter!("vpn_child_packets_total", &labels)
-            .increment(now.packets[way].saturating_sub(before.packets[way]));
-    }
-    let refused = now.refused.saturating_sub(before.refused);
-    counter!(
-        "vpn_child_refused_packets_total", "tunnel" => tunnel.clone(), "child" => child.clone()
-    )
-    .increment(refused);
+fn key(metric: &Metric<Numbers>, values: &[&str]) -> Key {
+    let labels = metric.labels.iter().zip(values);
+    let labels = labels.map(|(name, value)| Label::new(*name, (*value).to_owned()));
+    Key::from_parts(metric.name, labels.collect::<Vec<_>>())
+}
+
+/// Brings a series from its last value to its value now.
+fn set(key: &Key, kind: Kind, last: u64, now: u64) {
+    static METADATA: Metadata<'static> =
+        Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+    with_recorder(|recorder| match kind {
+        Kind::Counter => {
+            recorder.register_counter(key, &METADATA).increment(now.saturating_sub(last));
+        }
+        Kind::Gauge => recorder.register_gauge(key, &METADATA).set(now as f64),
+        Kind::Histogram | Kind::Info => {}
+    });
 }
 
 fn describe() {
-    describe_gauge!("vpn_tunnel_up", "Whether the IKE SA of a tunnel of the policy is up.");
-    describe_gauge!(
-        "vpn_child_up",
-        "Whether the Child SA of a phase 2 tunnel of the policy is up."
-    );
-    describe_counter!(
-        "vpn_child_bytes_total",
-        Unit::Bytes,
-        "Octets that a phase 2 tunnel has protected (out) and accepted (in), without those of ESP."
-    );
-    describe_counter!(
-        "vpn_child_packets_total",
-        Unit::Count,
-        "Packets that a phase 2 tunnel has protected (out) and accepted (in)."
-    );
-    describe_counter!(
-        "vpn_child_refused_packets_total",
-        Unit::Count,
-        "Packets that were refused on the SAs of a phase 2 tunnel."
-    );
-    describe_counter!("vpn_established_total", Unit::Count, "SAs that came up.");
-    describe_counter!("vpn_rekeyed_total", Unit::Count, "SAs that were rekeyed.");
-    describe_counter!("vpn_closed_total", Unit::Count, "SAs that went down.");
-    describe_counter!("vpn_failures_total", Unit::Count, "Negotiations that failed, by reason.");
-    describe_counter!(
-        "vpn_turned_away_total",
-        Unit::Count,
-        "Peers that have not proved their identity, by reason."
-    );
-    describe_histogram!(
-        "vpn_negotiation_seconds",
-        Unit::Seconds,
-        "Time of negotiations that this side began, until the SA was up."
-    );
-    describe_counter!(
-        "vpn_discarded_total",
-        Unit::Count,
-        "Datagrams and packets that were discarded, by reason."
-    );
-    describe_counter!(
-        "vpn_missed_events_total",
-        Unit::Count,
-        "Events that came faster than they were counted."
-    );
+    for metric in recorded() {
+        let unit = match metric.parts().1 {
+            Some(metrics::Unit::Bytes) => Unit::Bytes,
+            Some(metrics::Unit::Seconds) => Unit::Seconds,
+            None => Unit::Count,
+        };
+        match metric.kind {
+            Kind::Counter => describe_counter!(metric.name, unit, metric.help),
+            Kind::Gauge => describe_gauge!(metric.name, metric.help),
+            Kind::Histogram => describe_histogram!(metric.name, unit, metric.help),
+            Kind::Info => {}
+        }
+    }
 }
 
 #[cfg(test)]

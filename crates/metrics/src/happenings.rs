@@ -5,9 +5,12 @@ use ike::durations::Durations;
 use ike::event::EventKind;
 use ike::failure::FailureKind;
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Counts of events since the daemon's start.
+/// The label of each phase, in the order of counts.
+pub(crate) const PHASES: [&str; 2] = ["1", "2"];
+
+/// Counts of events since the gateway's start.
 #[derive(Clone, Debug)]
 pub struct Tallies {
     pub(crate) failures: BTreeMap<&'static str, u64>,
@@ -23,58 +26,61 @@ pub struct Tallies {
 }
 
 /// A listener to a gateway's events.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Happenings {
     tallies: Tallies,
-    /// Negotiations under way that this side has begun, so that there are at most as many as tunnels of the policy.
-    begun: HashMap<(String, Option<String>), Instant>,
+    /// The beginnings of negotiations under way that this side has begun, by phase 1 and phase 2 tunnel: at most as many
+    /// as tunnels of the policy.
+    begun: HashMap<String, HashMap<Option<String>, Instant>>,
 }
 
-impl Default for Happenings {
+impl Default for Tallies {
     fn default() -> Self {
         let none = || FailureKind::ALL.iter().map(|kind| (kind.name(), 0)).collect();
-        let tallies = Tallies {
+        Self {
             failures: none(),
             turned_away: none(),
             established: [0; 2],
             closed: [0; 2],
             negotiated: Default::default(),
             missed: 0,
-        };
-        Self { tallies, begun: HashMap::new() }
+        }
     }
 }
 
 impl Happenings {
-    /// Counts an event that came now.
-    pub fn see(&mut self, event: &Event, now: Instant) {
-        let Tallies { failures, turned_away, established, closed, negotiated, .. } =
-            &mut self.tallies;
+    /// Counts an event that came now. Returns the label of the phase and the duration, if a negotiation that this side
+    /// began has brought an SA up.
+    pub fn see(&mut self, event: &Event, now: Instant) -> Option<(&'static str, Duration)> {
         let phase = usize::from(event.child.is_some());
-        let subject = || (event.tunnel.clone(), event.child.clone());
         match &event.kind {
             EventKind::Negotiating { initiator: true } => {
-                self.begun.insert(subject(), now);
+                let tunnel = self.begun.entry(event.tunnel.clone()).or_default();
+                tunnel.insert(event.child.clone(), now);
             }
+            // The peer's attempt takes the place of this side's.
+            EventKind::Negotiating { initiator: false } => _ = self.forget(event),
             EventKind::Established { .. } => {
-                established[phase] += 1;
-                if let Some(begun) = self.begun.remove(&subject()) {
-                    negotiated[phase].note(now.saturating_duration_since(begun));
-                }
+                self.tallies.established[phase] += 1;
+                let duration = now.saturating_duration_since(self.forget(event)?);
+                self.tallies.negotiated[phase].note(duration);
+                return Some((PHASES[phase], duration));
             }
             EventKind::Failed(failure) => {
-                *failures.entry(failure.kind.name()).or_default() += 1;
-                self.forget(event);
+                *self.tallies.failures.entry(failure.kind.name()).or_default() += 1;
+                self.end(event);
             }
+            // By reason alone: the tunnel's name is the peer's address, of which there may be any number.
             EventKind::TurnedAway(failure) => {
-                *turned_away.entry(failure.kind.name()).or_default() += 1;
+                *self.tallies.turned_away.entry(failure.kind.name()).or_default() += 1;
             }
             EventKind::Closed { .. } => {
-                closed[phase] += 1;
-                self.forget(event);
+                self.tallies.closed[phase] += 1;
+                self.end(event);
             }
             _ => {}
         }
+        None
     }
 
     /// Notes that so many events were missed. Beginnings may be among them.
@@ -85,11 +91,22 @@ impl Happenings {
         }
     }
 
+    /// Takes the beginning of a negotiation.
+    fn forget(&mut self, event: &Event) -> Option<Instant> {
+        let tunnel = self.begun.get_mut(&event.tunnel)?;
+        let begun = tunnel.remove(&event.child);
+        if tunnel.is_empty() {
+            self.begun.remove(&event.tunnel);
+        }
+        begun
+    }
+
     /// Negotiations under way end with their tunnel: those of phase 2 tunnels also with their IKE SA.
-    fn forget(&mut self, event: &Event) {
-        self.begun.retain(|(tunnel, child), _| {
-            *tunnel != event.tunnel || (event.child.is_some() && *child != event.child)
-        });
+    fn end(&mut self, event: &Event) {
+        match event.child {
+            Some(_) => _ = self.forget(event),
+            None => _ = self.begun.remove(&event.tunnel),
+        }
     }
 
     /// The counts now.
@@ -106,7 +123,6 @@ mod tests {
     use ike::failure::Failure;
     use ike::negotiation::suite::IkeSuite;
     use policy::{Group, IkeEncryption, KeyBits, Prf};
-    use std::time::Duration;
 
     fn up() -> EventKind {
         let cipher = IkeEncryption::AesGcm16(KeyBits::B128);
@@ -121,28 +137,32 @@ mod tests {
         let mut at = |ms, child: Option<&str>, kind| {
             let mut event = Event::new("site", kind);
             event.child = child.map(str::to_owned);
-            happenings.see(&event, start + Duration::from_millis(ms));
+            happenings.see(&event, start + Duration::from_millis(ms))
         };
         let begin = |initiator| EventKind::Negotiating { initiator };
         at(0, None, begin(true));
         at(20, Some("lan"), begin(true));
-        at(40, None, up());
-        at(45, Some("lan"), up());
+        let millis = Duration::from_millis;
+        assert_eq!(at(40, None, up()), Some(("1", millis(40))));
+        assert_eq!(at(45, Some("lan"), up()), Some(("2", millis(25))));
         // The peer's negotiation, and one that fails before the next one.
         at(100, None, begin(false));
-        at(200, None, up());
+        assert_eq!(at(200, None, up()), None);
         at(300, None, begin(true));
         at(301, Some("lan"), begin(true));
         at(400, None, EventKind::Failed(Failure::new(FailureKind::NoAnswer, String::new())));
-        at(500, None, up());
-        at(501, Some("lan"), up());
+        assert_eq!([at(500, None, up()), at(501, Some("lan"), up())], [None, None]);
+        // The peer's attempt comes up after one of this side.
+        at(510, None, begin(true));
+        at(520, None, begin(false));
+        assert_eq!(at(530, None, up()), None);
         at(600, None, EventKind::Closed { reason: CloseReason::Deactivated });
         let Tallies { failures, established, closed, negotiated: [ike, child], .. } =
             happenings.tallies();
         assert_eq!((ike.count(), ike.sum()), (1, Duration::from_millis(40)));
         assert_eq!((child.count(), child.sum()), (1, Duration::from_millis(25)));
         assert_eq!(ike.buckets().nth(5), Some((0.05, 1)));
-        assert_eq!((established, closed, failures["no_answer"]), ([3, 2], [1, 0], 1));
+        assert_eq!((established, closed, failures["no_answer"]), ([4, 2], [1, 0], 1));
         assert_eq!(failures.len(), FailureKind::ALL.len());
     }
 
@@ -152,7 +172,7 @@ mod tests {
         let now = Instant::now();
         happenings.see(&Event::new("site", EventKind::Negotiating { initiator: true }), now);
         happenings.miss(0);
-        assert_eq!(happenings.begun.len(), 1);
+        assert!(happenings.begun["site"].contains_key(&None));
         happenings.miss(3);
         happenings.see(&Event::new("site", up()), now);
         let tallies = happenings.tallies();

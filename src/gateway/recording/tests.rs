@@ -3,15 +3,16 @@ use crate::Selection;
 use crypto::fill_random;
 use esp::plane::Spi;
 use ike::CloseReason;
-use ike::event::Negotiated;
+use ike::event::{Event, EventKind, Negotiated};
 use ike::failure::{Failure, FailureKind};
 use ike::negotiation::suite::{ChildSuite, IkeSuite};
-use ike::status::{ChildStatus, State};
+use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, State};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use net::datagrams::{Fate, Memory};
 use policy::{
     EspEncryption, Group, IkeEncryption, KeyBits, Lifetime, Mode, Policy, Prf, Protection, Secret,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -54,48 +55,69 @@ fn up() -> EventKind {
     EventKind::Established { suite: Negotiated::Ike(suite) }
 }
 
+/// Those of these metrics that are not 0.
+fn counted(told: &[String], start: &str) -> Vec<String> {
+    let of = |line: &&String| line.starts_with(start) && !line.ends_with(" 0");
+    told.iter().filter(of).cloned().collect()
+}
+
 #[test]
-fn events_are_counted_and_negotiations_measured() {
+fn events_are_counted() {
     let told = recorded(|| {
         let mut happenings = Happenings::default();
-        let start = Instant::now();
-        let mut at = |ms, child, kind| {
-            happenings.see(&event(child, kind), start + Duration::from_millis(ms));
-        };
+        let mut see = |child, kind| _ = happenings.see(&event(child, kind), Instant::now());
         let failure = || Failure::new(FailureKind::NoAnswer, String::new());
-        at(0, None, EventKind::Negotiating { initiator: true });
-        at(250, None, up());
-        at(300, Some("lan"), EventKind::Failed(failure()));
-        at(400, None, EventKind::Closed { reason: CloseReason::Deactivated });
-        // The beginning of this one is not known.
-        at(500, None, up());
-        at(600, None, EventKind::TurnedAway(failure()));
-        // The peer's own attempt comes first.
-        at(700, None, EventKind::Negotiating { initiator: true });
-        at(710, None, EventKind::Negotiating { initiator: false });
-        at(720, None, up());
+        see(None, up());
+        see(Some("lan"), EventKind::Failed(failure()));
+        see(None, EventKind::Closed { reason: CloseReason::Deactivated });
+        see(None, up());
+        see(None, EventKind::TurnedAway(failure()));
         happenings.miss(3);
+        let mut recording = Recording::default();
+        let happenings = Mutex::new(happenings);
+        // The second time, nothing is new.
+        recording.tell(&happenings);
+        recording.tell(&happenings);
     });
     assert_eq!(
-        told,
+        counted(&told, "vpnd_"),
         [
-            "vpn_closed_total{tunnel=site,phase=1} 1",
-            "vpn_established_total{tunnel=site,phase=1} 3",
-            "vpn_failures_total{tunnel=site,phase=2,reason=no_answer} 1",
-            "vpn_missed_events_total{} 3",
-            "vpn_negotiation_seconds{phase=1} [0.25]",
-            "vpn_turned_away_total{reason=no_answer} 1",
+            "vpnd_closed_total{phase=1} 1",
+            "vpnd_established_total{phase=1} 2",
+            "vpnd_events_missed_total{} 3",
+            "vpnd_failures_total{reason=no_answer} 1",
+            "vpnd_turned_away_total{reason=no_answer} 1",
+        ]
+    );
+}
+
+#[test]
+fn discarded_messages_and_packets_are_counted_once() {
+    let told = recorded(|| {
+        let mut recording = Recording::default();
+        let happenings = Mutex::default();
+        for count in [5, 7] {
+            let name = |name: &str| (name.to_owned(), count);
+            recording.numbers.dropped =
+                BTreeMap::from([name("ike.bad_length"), name("esp.replayed")]);
+            recording.tell(&happenings);
+        }
+    });
+    assert_eq!(
+        [counted(&told, "vpnd_ike_"), counted(&told, "vpnd_dropped_")].concat(),
+        [
+            "vpnd_ike_discarded_messages_total{reason=bad_length} 7",
+            "vpnd_dropped_packets_total{layer=esp,reason=replayed} 7",
         ]
     );
 }
 
 /// A tunnel that is up, with a phase 2 tunnel that has received so many packets since it came up.
-fn status(name: &str, child: &str, packets_in: u64, established_for: u64) -> IkeStatus {
+fn status(name: &str, child: &str, packets_in: u64) -> IkeStatus {
     let suite = ChildSuite::new(Protection::aead(EspEncryption::AesGcm16(KeyBits::B128)));
     let lifetime = Lifetime::new(Duration::from_secs(3600));
     let mut sa = ChildSaStatus::new(suite, (Spi(1), Spi(2)), lifetime);
     sa.packets_in = packets_in;
-    sa.established_for = Duration::from_secs(established_for);
     let mut of_child = ChildStatus::new(child, Mode::Tunnel);
     of_child.state = State::Rekeying;
     of_child.sa = Some(sa);
@@ -105,57 +127,67 @@ fn status(name: &str, child: &str, packets_in: u64, established_for: u64) -> Ike
     ike
 }
 
+/// A reading with these tunnels.
+fn show(recording: &mut Recording, tunnels: &[IkeStatus], now: Instant) {
+    let mut round = recording.ledger.round(usize::MAX, now);
+    round.add(tunnels, now);
+    recording.numbers.fleet = round.finish().into();
+    recording.tell(&Mutex::default());
+}
+
 #[test]
 fn a_tunnel_that_the_policy_has_no_more_is_shown_as_down() {
     let told = recorded(|| {
-        let mut readings = Readings::default();
+        let mut recording = Recording::default();
         let now = Instant::now();
-        readings.show(&[status("old", "lan", 0, 9), status("new", "lan", 0, 9)], now);
-        readings.show(&[status("new", "lan", 0, 9)], now);
+        show(&mut recording, &[status("old", "lan", 0), status("new", "lan", 0)], now);
+        show(&mut recording, &[status("new", "lan", 0)], now);
     });
     let gauges: Vec<&String> = told.iter().filter(|line| line.contains("_up{")).collect();
     assert_eq!(
         gauges,
         [
-            "vpn_child_up{tunnel=new,child=lan} 1",
-            "vpn_child_up{tunnel=old,child=lan} 0",
-            "vpn_tunnel_up{tunnel=new} 1",
-            "vpn_tunnel_up{tunnel=old} 0",
+            "vpnd_child_up{tunnel=new,child=lan} 1",
+            "vpnd_child_up{tunnel=old,child=lan} 0",
+            "vpnd_tunnel_up{tunnel=new} 1",
+            "vpnd_tunnel_up{tunnel=old} 0",
         ]
     );
 }
 
 fn packets_in(told: &[String]) -> Vec<&str> {
-    let of = |line: &&String| line.starts_with("vpn_child_packets") && line.contains("=in}");
+    let of = |line: &&String| line.starts_with("vpnd_child_packets") && line.contains("=in}");
     told.iter().filter(of).map(|line| line.rsplit(' ').next().expect("a value")).collect()
 }
 
 #[test]
-fn packets_are_counted_over_rekeys_and_when_a_tunnel_comes_up_again() {
+fn packets_are_counted_when_a_tunnel_comes_back() {
     let told = recorded(|| {
-        let mut readings = Readings::default();
-        let start = Instant::now();
-        // Packets, the tunnel's age, and the time of the reading, in seconds.
-        for (packets, age, at) in [(10, 100, 0), (15, 160, 60), (14, 220, 120), (18, 20, 180)] {
-            readings.show(&[status("site", "lan", packets, age)], start + Duration::from_secs(at));
-        }
+        let mut recording = Recording::default();
+        let now = Instant::now();
+        show(&mut recording, &[status("site", "lan", 10)], now);
+        show(&mut recording, &[status("site", "lan", 15)], now);
+        // A policy without the tunnel, and one that has it again.
+        show(&mut recording, &[], now);
+        show(&mut recording, &[status("site", "lan", 18)], now);
     });
-    // A count that goes back counts nothing; a tunnel that is younger than the last reading counts as a whole.
     assert_eq!(packets_in(&told), ["33"]);
+    assert_eq!(counted(&told, "vpnd_packets"), ["vpnd_packets_total{direction=in} 33"]);
 }
 
 #[test]
 fn a_peer_does_not_make_up_series() {
     let told = recorded(|| {
-        let mut readings = Readings::default();
+        let mut recording = Recording::default();
         for number in 0..1000 {
-            let mut ike = status("site", &format!("site:10.0.{number}"), 1, 100);
+            let mut ike = status("site", &format!("site:10.0.{number}"), 1);
             ike.children[0].is_asked_for = true;
-            readings.show(&[ike], Instant::now());
+            show(&mut recording, &[ike], Instant::now());
         }
     });
-    // Five of the phase 2 tunnels together, one of the tunnel, and the way out has counts, too.
-    assert_eq!(told.len(), 7, "{told:#?}");
+    let of_tunnels = told.iter().filter(|line| line.contains("{tunnel="));
+    // Three of the tunnel, and of its phase 2 tunnels together eight, each way of packets and octets by itself.
+    assert_eq!(of_tunnels.count(), 11, "{told:#?}");
     assert_eq!(packets_in(&told), ["1000"]);
 }
 
@@ -193,7 +225,7 @@ fn a_gateway_feeds_the_recorder_until_it_ends() {
         stream.write_all(&[7; 1000]).await.expect("written");
         accepted.read_exact(&mut [0; 1000]).await.expect("read");
         let shows = |part: &str| told(&snapshotter).iter().any(|line| line.starts_with(part));
-        while !shows("vpn_child_up{tunnel=partner,child=partner_1} 1") {
+        while !shows("vpnd_child_up{tunnel=partner,child=partner_1} 1") {
             tokio::task::yield_now().await;
         }
         left.stop().await;
@@ -206,9 +238,16 @@ fn a_gateway_feeds_the_recorder_until_it_ends() {
     });
     // Counters are those since the last look.
     let last = told(&snapshotter);
-    for line in
-        ["vpn_tunnel_up{tunnel=partner} 0", "vpn_child_up{tunnel=partner,child=partner_1} 0"]
-    {
+    for line in [
+        "vpnd_tunnel_up{tunnel=partner} 0",
+        "vpnd_child_up{tunnel=partner,child=partner_1} 0",
+        "vpnd_closed_total{phase=1} 1",
+    ] {
         assert!(last.iter().any(|told| told == line), "{last:#?}");
+    }
+    // Both negotiations are measured, whenever a look found them.
+    for phase in ["1", "2"] {
+        let start = format!("vpnd_negotiation_duration_seconds{{phase={phase}}} [");
+        assert!(last.iter().any(|told| told.starts_with(&start)), "{last:#?}");
     }
 }

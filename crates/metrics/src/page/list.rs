@@ -93,8 +93,8 @@ impl List {
             totals: Condition::ALL.map(Condition::name).into_iter().zip(selected.totals).collect(),
             traffic: Traffic {
                 at: read_at.as_millis(),
-                bytes_in: total.octets[0],
-                bytes_out: total.octets[1],
+                bytes_in: total.octets()[0],
+                bytes_out: total.octets()[1],
             },
             page: selected.page,
             pages: selected.pages,

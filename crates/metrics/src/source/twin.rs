@@ -6,6 +6,7 @@ use control::protocol::RefusalCode;
 use ike::status::IkeStatus;
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -40,8 +41,9 @@ impl Source for Twin {
 
     async fn fleet(&self) -> Option<Reading> {
         let mut ledger = Ledger::default();
-        let mut round = ledger.round(0);
-        round.add(&self.tunnels);
+        let now = Instant::now();
+        let mut round = ledger.round(0, now);
+        round.add(&self.tunnels, now);
         let reading = Reading { at: Duration::from_secs(2), fleet: round.finish().into() };
         (!self.stopped).then_some(reading)
     }

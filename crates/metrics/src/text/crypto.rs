@@ -1,47 +1,51 @@
 //! Cryptographic work, and who does it.
 
-use super::families::{About, Families, Labels};
-use control::protocol::{Amount, CryptoState, CryptoStats, FunctionWork};
-use prometheus_client::registry::Unit;
-use std::fmt;
+use super::Snapshot;
+use crate::metric::Metric;
+use control::protocol::{Amount, FunctionWork};
 
-pub fn write(families: &mut Families<'_>, state: &CryptoState, work: &CryptoStats) -> fmt::Result {
-    families.facts(
-        About("crypto_provider", None, "Provider of each cryptographic function of ESP."),
-        state.functions.iter().map(|served| {
-            [
-                ("function", served.function.as_str()),
-                ("provider", served.provider.as_str()),
-                ("place", served.place.as_str()),
-            ]
-        }),
-    )?;
-    let amounts = || work.rows.iter().flat_map(amounts);
-    families.counters(
-        About("crypto_operations", None, "Cryptographic operations; with ESP these are packets."),
-        amounts().map(|(labels, amount)| (labels, amount.operations)),
-    )?;
-    families.counters(
-        About("crypto", Some(Unit::Bytes), "Octets of these packets."),
-        amounts().filter_map(|(labels, amount)| Some((labels, amount.octets?))),
-    )
-}
+const WORK: &[&str] = &["user", "function", "operation", "place"];
 
-/// The places in which something was done.
-fn amounts(row: &FunctionWork) -> impl Iterator<Item = (Labels<'_, 4>, Amount)> {
+pub const METRICS: &[Metric<Snapshot>] = &[
+    Metric::info(
+        "vpnd_crypto_provider_info",
+        &["function", "provider", "place"],
+        "Provider of each cryptographic function of ESP.",
+        |s, tell| {
+            for served in &s.crypto.functions {
+                tell(&[&served.function, &served.provider, &served.place], true.into());
+            }
+        },
+    ),
+    Metric::counter(
+        "vpnd_crypto_operations_total",
+        WORK,
+        "Cryptographic operations; with ESP these are packets.",
+        |s, tell| {
+            for (labels, amount) in s.crypto_work.rows.iter().flat_map(amounts) {
+                tell(&labels, amount.operations.into());
+            }
+        },
+    ),
+    Metric::counter("vpnd_crypto_bytes_total", WORK, "Octets of these packets.", |s, tell| {
+        for (labels, amount) in s.crypto_work.rows.iter().flat_map(amounts) {
+            if let Some(octets) = amount.octets {
+                tell(&labels, octets.into());
+            }
+        }
+    }),
+];
+
+/// The work in each place where something was done, with the values of its labels.
+fn amounts(row: &FunctionWork) -> impl Iterator<Item = ([&str; 4], Amount)> {
     let places = [
         ("hardware", row.hardware),
         ("software", row.software),
         ("kernel", row.kernel),
         ("nic", row.nic),
     ];
-    places.into_iter().filter(|(_, amount)| amount.operations > 0).map(|(place, amount)| {
-        let labels = [
-            ("user", row.user.as_str()),
-            ("function", row.function.as_str()),
-            ("operation", row.operation.as_str()),
-            ("place", place),
-        ];
-        (labels, amount)
-    })
+    places
+        .into_iter()
+        .filter(|(_, amount)| amount.operations > 0)
+        .map(|(place, amount)| ([&*row.user, &*row.function, &*row.operation, place], amount))
 }

@@ -1,86 +1,80 @@
-//! The writing of one family of metrics: its description, then a line for each set of labels.
+//! The writing of metrics: of each its description, then a line for each time series.
 
-use ike::durations::Durations;
+use crate::metric::{Kind, Metric, Unit, Value};
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
+    DescriptorEncoder, EncodeLabel, EncodeLabelSet, LabelSetEncoder, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
+use prometheus_client::registry;
 use std::fmt;
-
-/// The labels of one line. No two lines of a family may have the same.
-pub type Labels<'t, const N: usize> = [(&'static str, &'t str); N];
-
-/// The name of a family without the prefix, its unit and its explanation.
-pub struct About(pub &'static str, pub Option<Unit>, pub &'static str);
 
 pub struct Families<'e>(pub DescriptorEncoder<'e>);
 
 impl Families<'_> {
-    /// Values that go up and down.
-    pub fn gauges<'t, V: EncodeGaugeValue, const N: usize>(
-        &mut self,
-        about: About,
-        lines: impl IntoIterator<Item = (Labels<'t, N>, V)>,
-    ) -> fmt::Result {
-        self.family(about, MetricType::Gauge, lines, |encoder, value| encoder.encode_gauge(&value))
+    /// Writes the metrics of a table, whose numbers come from `source`.
+    pub fn write<S>(&mut self, metrics: &[Metric<S>], source: &S) -> fmt::Result {
+        metrics.iter().try_for_each(|metric| self.family(metric, source))
     }
 
-    /// A value that goes up and down.
-    pub fn gauge(&mut self, about: About, value: impl EncodeGaugeValue) -> fmt::Result {
-        self.gauges(about, [([], value)])
+    fn family<S>(&mut self, metric: &Metric<S>, source: &S) -> fmt::Result {
+        // The encoder appends the unit, and the suffix of the kind.
+        let (name, unit) = metric.parts();
+        let unit = unit.map(|unit| match unit {
+            Unit::Bytes => registry::Unit::Bytes,
+            Unit::Seconds => registry::Unit::Seconds,
+        });
+        let kind = match metric.kind {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+            Kind::Info => MetricType::Info,
+        };
+        let mut encoder = self.0.encode_descriptor(name, metric.help, unit.as_ref(), kind)?;
+        let mut written = Ok(());
+        (metric.read)(source, &mut |values, value| {
+            if written.is_ok() {
+                let labels = Labels { names: metric.labels, values };
+                written = line(&mut encoder, metric.kind, &labels, value);
+            }
+        });
+        written
     }
+}
 
-    /// Values that only go up. The encoder appends `_total` to the name.
-    pub fn counters<'t, V: EncodeCounterValue, const N: usize>(
-        &mut self,
-        about: About,
-        lines: impl IntoIterator<Item = (Labels<'t, N>, V)>,
-    ) -> fmt::Result {
-        self.family(about, MetricType::Counter, lines, |encoder, value| {
-            encoder.encode_counter::<NoLabelSet, _, f64>(&value, None)
-        })
+fn line(
+    encoder: &mut MetricEncoder<'_>,
+    kind: Kind,
+    labels: &Labels<'_>,
+    value: Value<'_>,
+) -> fmt::Result {
+    if kind == Kind::Info {
+        return encoder.encode_info(labels);
     }
-
-    /// A value that only goes up.
-    pub fn counter(&mut self, about: About, value: impl EncodeCounterValue) -> fmt::Result {
-        self.counters(about, [([], value)])
-    }
-
-    /// Histograms of durations.
-    pub fn durations<'t, const N: usize>(
-        &mut self,
-        about: About,
-        lines: impl IntoIterator<Item = (Labels<'t, N>, &'t Durations)>,
-    ) -> fmt::Result {
-        self.family(about, MetricType::Histogram, lines, |encoder, durations| {
+    let mut encoder = encoder.encode_family(labels)?;
+    match (value, kind == Kind::Counter) {
+        (Value::Whole(count), true) => encoder.encode_counter::<NoLabelSet, _, f64>(&count, None),
+        (Value::Whole(value), false) => encoder.encode_gauge(&value),
+        (Value::Seconds(sum), true) => encoder.encode_counter::<NoLabelSet, _, f64>(&sum, None),
+        (Value::Seconds(value), false) => encoder.encode_gauge(&value),
+        (Value::Durations(durations), _) => {
             let (sum, count) = (durations.sum().as_secs_f64(), durations.count());
             let buckets: Vec<_> = durations.buckets().collect();
             encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
-        })
+        }
     }
+}
 
-    /// Facts, as labels of a line whose value is 1. The encoder appends `_info` to the name.
-    pub fn facts<'t, const N: usize>(
-        &mut self,
-        about: About,
-        lines: impl IntoIterator<Item = Labels<'t, N>>,
-    ) -> fmt::Result {
-        let About(name, unit, help) = about;
-        let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Info)?;
-        lines.into_iter().try_for_each(|labels| encoder.encode_info(&labels))
-    }
+/// The labels of one line.
+struct Labels<'l> {
+    names: &'l [&'static str],
+    values: &'l [&'l str],
+}
 
-    fn family<'t, V, const N: usize>(
-        &mut self,
-        About(name, unit, help): About,
-        of: MetricType,
-        lines: impl IntoIterator<Item = (Labels<'t, N>, V)>,
-        write: impl Fn(&mut MetricEncoder<'_>, V) -> fmt::Result,
-    ) -> fmt::Result {
-        let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), of)?;
-        lines
-            .into_iter()
-            .try_for_each(|(labels, value)| write(&mut encoder.encode_family(&labels)?, value))
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        for (name, value) in self.names.iter().zip(self.values) {
+            (*name, *value).encode(encoder.encode_label())?;
+        }
+        Ok(())
     }
 }

@@ -1,57 +1,59 @@
-//! The daemon's process, the guard and events that belong to no tunnel.
+//! The daemon's process and the guard.
 
 use super::Snapshot;
-use super::families::{About, Families};
-use crate::happenings::Tallies;
-use control::protocol::ConfinementInfo;
-use prometheus_client::registry::Unit;
+use crate::metric::{Metric, Value};
+use control::protocol::{ConfinementInfo, GuardInfo};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
-pub fn write(families: &mut Families<'_>, snapshot: &Snapshot, tallies: &Tallies) -> fmt::Result {
-    families.facts(
-        About("build", None, "Version of the daemon."),
-        [[("version", snapshot.version.as_str())]],
-    )?;
-    let started = snapshot.started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    families.gauge(
-        About("start_time", Some(Unit::Seconds), "Start of the daemon, as Unix time."),
-        started.as_secs_f64(),
-    )?;
-    let parts = snapshot.confinement.as_ref().map(parts).unwrap_or_default();
-    families.gauges(
-        About("confined", None, "Whether a part of the confinement is in force for a process."),
-        parts.iter().map(|((process, part), yes)| {
-            ([("process", *process), ("part", *part)], u64::from(*yes))
-        }),
-    )?;
-    families.gauge(
-        About("keys_exported", None, "Whether the daemon writes the keys of all SAs to files."),
-        u64::from(snapshot.keys_exported),
-    )?;
-    if let Some(guard) = &snapshot.guard {
-        families.gauge(
-            About("guard_in_force", None, "Whether the guard blocks unprotected traffic."),
-            u64::from(guard.in_force),
-        )?;
-        families.counters(
-            About(
-                "guard_dropped_packets",
-                None,
-                "Packets of the tunnels' traffic that were to leave or arrived in the clear, dropped by the guard.",
-            ),
-            [
-                ([("direction", "out")], guard.unprotected_leaving),
-                ([("direction", "in")], guard.unprotected_arriving),
-            ],
-        )?;
-    }
-    families.counter(
-        About("events_missed", None, "Events that came faster than they were counted here."),
-        tallies.missed,
-    )
-}
+pub const METRICS: &[Metric<Snapshot>] = &[
+    Metric::info("vpnd_build_info", &["version"], "Version of the daemon.", |s, tell| {
+        tell(&[&s.version], true.into());
+    }),
+    Metric::gauge(
+        "vpnd_start_time_seconds",
+        &[],
+        "Start of the daemon, as Unix time.",
+        |s, tell| {
+            let started = s.started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            tell(&[], Value::Seconds(started.as_secs_f64()));
+        },
+    ),
+    Metric::gauge(
+        "vpnd_confined",
+        &["process", "part"],
+        "Whether a part of the confinement is in force for a process.",
+        |s, tell| {
+            for ((process, part), yes) in s.confinement.as_ref().map(parts).unwrap_or_default() {
+                tell(&[process, part], yes.into());
+            }
+        },
+    ),
+    Metric::gauge(
+        "vpnd_keys_exported",
+        &[],
+        "Whether the daemon writes the keys of all SAs to files.",
+        |s, tell| tell(&[], s.keys_exported.into()),
+    ),
+];
+
+pub const GUARD: &[Metric<GuardInfo>] = &[
+    Metric::gauge(
+        "vpnd_guard_in_force",
+        &[],
+        "Whether the guard blocks unprotected traffic.",
+        |guard, tell| tell(&[], guard.in_force.into()),
+    ),
+    Metric::counter(
+        "vpnd_guard_dropped_packets_total",
+        &["direction"],
+        "Packets of the tunnels' traffic that were to leave or arrived in the clear, dropped by the guard.",
+        |guard, tell| {
+            tell(&["out"], guard.unprotected_leaving.into());
+            tell(&["in"], guard.unprotected_arriving.into());
+        },
+    ),
+];
 
 /// Whether a part is in force, by process and part. The daemon's own texts have remarks behind the names.
 fn parts(confinement: &ConfinementInfo) -> BTreeMap<(&'static str, &str), bool> {

@@ -1,12 +1,13 @@
 use super::*;
 use crate::fleet::tests::tunnel;
-use crate::{Happenings, Ledger};
+use crate::{Happenings, Ledger, Numbers};
 use control::protocol::workers::{Passed, Queue, Stage, Thread};
 use control::protocol::{Amount, FunctionWork, Served};
 use ike::Event;
+use ike::durations::ExchangeDurations;
 use ike::event::EventKind;
 use ike::failure::{Failure, FailureKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 fn workers() -> Workers {
@@ -101,15 +102,15 @@ fn certificate(role: &str, not_after: Option<&str>) -> CertificateInfo {
 /// A gateway with a tunnel that is up, one that is down, and one more than there is room for.
 fn snapshot() -> Snapshot {
     let mut ledger = Ledger::default();
-    let mut round = ledger.round(4);
-    round.add(&[tunnel("site", Some(7)), tunnel("branch", None), tunnel("third", Some(1))]);
-    let (crypto, crypto_work) = crypto();
-    let own = certificate("own", Some("2026-01-31T00:00:00Z"));
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Snapshot {
-        version: "1.2.3".to_owned(),
-        started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+    let now = Instant::now();
+    let mut round = ledger.round(4, now);
+    round.add(&[tunnel("site", Some(7)), tunnel("branch", None), tunnel("third", Some(1))], now);
+    let mut happenings = Happenings::default();
+    let failure = Failure::new(FailureKind::NoAnswer, String::new());
+    happenings.see(&Event::new("branch", EventKind::Failed(failure)), now);
+    let numbers = Numbers {
         fleet: round.finish().into(),
+        tallies: happenings.tallies(),
         exchanges: ExchangeDurations::default(),
         dropped: BTreeMap::from([
             ("esp.replayed".to_owned(), 3),
@@ -117,6 +118,14 @@ fn snapshot() -> Snapshot {
             ("xfrm.XfrmInNoStates".to_owned(), 2),
         ]),
         unserved: BTreeMap::from([("branch_lan".to_owned(), 5), ("third_lan".to_owned(), 6)]),
+    };
+    let (crypto, crypto_work) = crypto();
+    let own = certificate("own", Some("2026-01-31T00:00:00Z"));
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    Snapshot {
+        version: "1.2.3".to_owned(),
+        started: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        numbers,
         guard: Some(GuardInfo {
             in_force: true,
             held_seconds: None,
@@ -135,16 +144,9 @@ fn snapshot() -> Snapshot {
     }
 }
 
-fn tallies() -> Tallies {
-    let mut happenings = Happenings::default();
-    let failure = Failure::new(FailureKind::NoAnswer, String::new());
-    happenings.see(&Event::new("branch", EventKind::Failed(failure)), Instant::now());
-    happenings.tallies()
-}
-
 #[test]
 fn every_tunnel_and_every_subject_is_told() {
-    let text = snapshot().text(tallies());
+    let text = snapshot().text();
     for line in [
         "vpnd_build_info{version=\"1.2.3\"} 1",
         "vpnd_start_time_seconds 1700000000.0",
@@ -190,7 +192,7 @@ fn every_tunnel_and_every_subject_is_told() {
 /// The rules of OpenMetrics 1.0 for a text. In tests/netns, Prometheus itself reads one.
 #[test]
 fn the_text_is_openmetrics() {
-    let text = snapshot().text(tallies());
+    let text = snapshot().text();
     assert!(text.ends_with("\n# EOF\n") && text.matches("# EOF").count() == 1);
     let (mut family, mut kind) = ("", "");
     let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
@@ -227,7 +229,7 @@ fn the_text_is_openmetrics() {
 #[test]
 fn the_document_has_every_family_and_no_other() {
     let document = include_str!("../../../../docs/metrics.md");
-    let text = snapshot().text(tallies());
+    let text = snapshot().text();
     let told: BTreeSet<&str> = text
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -245,7 +247,7 @@ fn the_document_has_every_family_and_no_other() {
 
 #[test]
 fn alerts_and_dashboard_ask_for_what_is_told() {
-    let text = snapshot().text(tallies());
+    let text = snapshot().text();
     let told: BTreeSet<&str> = text
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -265,10 +267,10 @@ fn alerts_and_dashboard_ask_for_what_is_told() {
 
 #[test]
 fn a_daemon_without_anything_has_a_text_as_well() {
-    let fleet = Ledger::default().round(0).finish().into();
+    let numbers = Numbers::default();
     let bare =
-        Snapshot { fleet, guard: None, confinement: None, certificates: vec![], ..snapshot() };
-    let text = bare.text(Happenings::default().tallies());
+        Snapshot { numbers, guard: None, confinement: None, certificates: vec![], ..snapshot() };
+    let text = bare.text();
     assert!(text.contains("vpnd_tunnels{phase=\"1\",state=\"down\"} 0\n"), "{text}");
     assert!(!text.contains("guard_in_force") && text.ends_with("# EOF\n"), "{text}");
 }

@@ -1,77 +1,105 @@
 //! The threads that carry packets, and the stages that packets pass.
 
-use super::families::{About, Families, Labels};
+use crate::metric::{Metric, Tell, Value};
 use control::protocol::workers::{Queue, Stage, Workers};
-use prometheus_client::registry::Unit;
-use std::fmt;
 
-pub fn write(families: &mut Families<'_>, workers: &Workers) -> fmt::Result {
-    families.gauge(
-        About(
-            "worker_threads",
-            None,
-            "Running threads that carry packets; none while no tunnel needs them.",
-        ),
-        workers.threads.len(),
-    )?;
-    let threads =
-        || workers.threads.iter().map(|thread| ([("thread", thread.name.as_str())], thread));
-    families.counters(
-        About(
-            "worker_cpu",
-            Some(Unit::Seconds),
-            "Time of a processor that a running thread has taken.",
-        ),
-        threads().filter_map(|(labels, thread)| Some((labels, thread.cpu_seconds?))),
-    )?;
-    families.counters(
-        About("worker_wakeups", None, "Number of times that a running thread was woken."),
-        threads().filter_map(|(labels, thread)| Some((labels, thread.wakeups?))),
-    )?;
-    let stages = || workers.stages.iter();
-    families.counters(
-        About("stage_batches", None, "Batches that have passed a stage."),
-        stages().map(|s| (of(s), s.passed.batches)),
-    )?;
-    families.counters(
-        About(
-            "stage_packets",
-            None,
-            "Packets that have passed a stage, as docs/workers.md counts them.",
-        ),
-        stages().map(|s| (of(s), s.passed.packets)),
-    )?;
-    families.counters(
-        About("stage", Some(Unit::Bytes), "Octets that have passed a stage."),
-        stages().map(|s| (of(s), s.passed.octets)),
-    )?;
-    families.counters(
-        About("stage_busy", Some(Unit::Seconds), "Time of all threads in a stage."),
-        stages().map(|s| (of(s), s.passed.busy_seconds)),
-    )?;
-    families.counters(
-        About("stage_dropped_packets", None, "Packets that a stage has dropped, by reason."),
-        stages().flat_map(|s| {
-            s.drops.iter().map(move |(reason, count)| {
-                ([("stage", s.passed.stage.as_str()), ("reason", reason.as_str())], *count)
-            })
-        }),
-    )?;
-    families.gauges(
-        About("stage_queue", None, "Amount that waits before a stage, in the unit of the label."),
-        stages().filter_map(|s| Some((of_queue(s)?.0, of_queue(s)?.1.waiting))),
-    )?;
-    families.gauges(
-        About("stage_queue_room", None, "Amount that the queue before a stage holds."),
-        stages().filter_map(|s| Some((of_queue(s)?.0, of_queue(s)?.1.room))),
-    )
+const THREAD: &[&str] = &["thread"];
+const STAGE: &[&str] = &["stage"];
+const QUEUE: &[&str] = &["stage", "unit"];
+
+pub const METRICS: &[Metric<Workers>] = &[
+    Metric::gauge(
+        "vpnd_worker_threads",
+        &[],
+        "Running threads that carry packets; none while no tunnel needs them.",
+        |workers, tell| tell(&[], workers.threads.len().into()),
+    ),
+    Metric::counter(
+        "vpnd_worker_cpu_seconds_total",
+        THREAD,
+        "Time of a processor that a running thread has taken.",
+        |workers, tell| {
+            for thread in &workers.threads {
+                if let Some(seconds) = thread.cpu_seconds {
+                    tell(&[&thread.name], Value::Seconds(seconds));
+                }
+            }
+        },
+    ),
+    Metric::counter(
+        "vpnd_worker_wakeups_total",
+        THREAD,
+        "Number of times that a running thread was woken.",
+        |workers, tell| {
+            for thread in &workers.threads {
+                if let Some(wakeups) = thread.wakeups {
+                    tell(&[&thread.name], wakeups.into());
+                }
+            }
+        },
+    ),
+    Metric::counter(
+        "vpnd_stage_batches_total",
+        STAGE,
+        "Batches that have passed a stage.",
+        |workers, tell| each_stage(workers, |stage| stage.passed.batches.into(), tell),
+    ),
+    Metric::counter(
+        "vpnd_stage_packets_total",
+        STAGE,
+        "Packets that have passed a stage, as docs/workers.md counts them.",
+        |workers, tell| each_stage(workers, |stage| stage.passed.packets.into(), tell),
+    ),
+    Metric::counter(
+        "vpnd_stage_bytes_total",
+        STAGE,
+        "Octets that have passed a stage.",
+        |workers, tell| each_stage(workers, |stage| stage.passed.octets.into(), tell),
+    ),
+    Metric::counter(
+        "vpnd_stage_busy_seconds_total",
+        STAGE,
+        "Time of all threads in a stage.",
+        |workers, tell| {
+            each_stage(workers, |stage| Value::Seconds(stage.passed.busy_seconds), tell);
+        },
+    ),
+    Metric::counter(
+        "vpnd_stage_dropped_packets_total",
+        &["stage", "reason"],
+        "Packets that a stage has dropped, by reason.",
+        |workers, tell| {
+            for stage in &workers.stages {
+                for (reason, count) in &stage.drops {
+                    tell(&[&stage.passed.stage, reason], (*count).into());
+                }
+            }
+        },
+    ),
+    Metric::gauge(
+        "vpnd_stage_queue",
+        QUEUE,
+        "Amount that waits before a stage, in the unit of the label.",
+        |workers, tell| each_queue(workers, |queue| queue.waiting.into(), tell),
+    ),
+    Metric::gauge(
+        "vpnd_stage_queue_room",
+        QUEUE,
+        "Amount that the queue before a stage holds.",
+        |workers, tell| each_queue(workers, |queue| queue.room.into(), tell),
+    ),
+];
+
+fn each_stage(workers: &Workers, value: fn(&Stage) -> Value<'_>, tell: &mut Tell<'_>) {
+    for stage in &workers.stages {
+        tell(&[&stage.passed.stage], value(stage));
+    }
 }
 
-fn of(stage: &Stage) -> Labels<'_, 1> {
-    [("stage", &stage.passed.stage)]
-}
-
-fn of_queue(stage: &Stage) -> Option<(Labels<'_, 2>, &Queue)> {
-    let queue = stage.queue.as_ref()?;
-    Some(([("stage", &stage.passed.stage), ("unit", &queue.unit)], queue))
+fn each_queue(workers: &Workers, value: fn(&Queue) -> Value<'_>, tell: &mut Tell<'_>) {
+    for stage in &workers.stages {
+        if let Some(queue) = &stage.queue {
+            tell(&[&stage.passed.stage, &queue.unit], value(queue));
+        }
+    }
 }

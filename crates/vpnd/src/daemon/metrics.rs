@@ -10,7 +10,7 @@ use super::tunnels::FILTER_KNOWN;
 use crate::{counters, view};
 use ::metrics::{
     About, Access, Address, BindError, Bound, Bytes, Drops, Fleet, Happenings, Ledger, Limits,
-    News, Reading, Reason, Snapshot, Source, Why,
+    News, Numbers, Reading, Reason, Snapshot, Source, Why,
 };
 use control::protocol::{CertificateInfo, GuardInfo, Refusal, Tunnel};
 use ike::status::StatusPage;
@@ -131,9 +131,8 @@ impl Source for Metrics {
             return Some(text.clone());
         }
         let snapshot = self.snapshot().await.ok()?;
-        let tallies = self.happenings.lock().unwrap_or_else(PoisonError::into_inner).tallies();
         // Many tunnels make a long text.
-        let text = tokio::task::spawn_blocking(move || Bytes::from(snapshot.text(tallies)));
+        let text = tokio::task::spawn_blocking(move || Bytes::from(snapshot.text()));
         let text = text.await.ok()?;
         *kept = Some((Instant::now(), text.clone()));
         Some(text)
@@ -192,13 +191,17 @@ impl Metrics {
     async fn snapshot(&self) -> Result<Snapshot, Refusal> {
         let daemon = &self.daemon;
         let (reading, dropped, guard) = join!(self.read(0), self.dropped(), self.guard());
-        Ok(Snapshot {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started: self.started,
+        let numbers = Numbers {
             fleet: reading?.fleet,
             exchanges: daemon.gateway.exchange_durations().await.map_err(refusal)?,
             dropped: dropped?,
             unserved: self.unserved().await?,
+            tallies: self.happenings.lock().unwrap_or_else(PoisonError::into_inner).tallies(),
+        };
+        Ok(Snapshot {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: self.started,
+            numbers,
             guard,
             confinement: daemon.confinement.clone(),
             keys_exported: daemon.keys_exported_to.is_some(),
@@ -248,9 +251,9 @@ impl Metrics {
 impl Daemon {
     /// Reads all tunnels.
     async fn fleet(&self, ledger: &mut Ledger) -> Result<Fleet, Refusal> {
-        let mut round = ledger.round(self.started_with.config.metrics.tunnels);
+        let mut round = ledger.round(self.started_with.config.metrics.tunnels, Instant::now());
         let take = |page: Option<StatusPage>| match page {
-            Some(page) => round.add(&page.tunnels),
+            Some(page) => round.add(&page.tunnels, Instant::now()),
             None => round.begin_again(),
         };
         self.gateway.tunnels().each_page(take).await.map_err(refusal)?;

@@ -4,6 +4,7 @@ use crate::fleet::tests::tunnel;
 use crate::source::twin::Twin;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// A gateway with so many tunnels, of which each hundredth is down.
 fn twin(tunnels: u64) -> Twin {
@@ -77,8 +78,9 @@ async fn a_row_is_that_of_its_tunnel_though_another_one_has_the_name() {
 fn told(tunnel: &Value, child: Option<&str>) -> Row {
     let tunnel: Tunnel = serde_json::from_value(tunnel.clone()).expect("a tunnel");
     let mut round = Ledger::default();
-    let mut round = round.round(0);
-    round.add(&[crate::fleet::tests::tunnel("site", None)]);
+    let now = Instant::now();
+    let mut round = round.round(0, now);
+    round.add(&[crate::fleet::tests::tunnel("site", None)], now);
     let line = round.finish().lines.remove(0);
     let line = Line { child: child.map(str::to_owned), ..line };
     row(&tunnel, &line).expect("it is there")
