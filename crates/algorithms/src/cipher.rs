@@ -85,6 +85,17 @@ impl EspEncryption {
     }
 }
 
+/// The name by which an operator chooses the provider of all suites that protect integrity with a MAC alone.
+pub const MAC_CHOICE: &str = "mac";
+
+/// Every name by which an operator chooses a provider, in the order of reports: those of ciphers, shorter keys first, and
+/// [`MAC_CHOICE`].
+pub fn choices() -> impl Iterator<Item = &'static str> {
+    let mut ciphers = EspEncryption::ALL;
+    ciphers.sort();
+    ciphers.into_iter().filter_map(|cipher| cipher.row().choice).chain([MAC_CHOICE])
+}
+
 /// The IV that a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Iv {

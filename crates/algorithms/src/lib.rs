@@ -62,7 +62,7 @@ mod prf;
 mod serialize;
 
 pub use ah::{AhIntegrity, AhRow};
-pub use cipher::{CipherRow, EspEncryption, IkeEncryption, Iv};
+pub use cipher::{CipherRow, EspEncryption, IkeEncryption, Iv, MAC_CHOICE, choices};
 pub use group::{Group, GroupRow};
 pub use integrity::{Integrity, IntegrityRow};
 pub use key::{DesKeys, Instructions, KeyBits};

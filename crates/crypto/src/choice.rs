@@ -1,8 +1,8 @@
 //! The choice of a provider for each algorithm.
 
-use crate::function::Function;
 use crate::provider::Provider;
 use crate::suite::Suite;
+use algorithms::MAC_CHOICE;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -71,12 +71,9 @@ impl Choice {
 }
 
 impl Algorithm {
-    /// Of all that protects integrity alone with a MAC.
-    const MAC: &'static str = "mac";
-
     /// Every name.
     pub fn names() -> Vec<&'static str> {
-        Function::all().filter_map(Function::choice).chain([Self::MAC]).collect()
+        algorithms::choices().collect()
     }
 }
 
@@ -85,7 +82,7 @@ impl Suite {
     /// chosen.
     pub fn algorithm(self) -> Algorithm {
         let function = self.functions().next().expect("every suite has a function");
-        Algorithm(function.choice().unwrap_or(Algorithm::MAC))
+        Algorithm(function.choice().unwrap_or(MAC_CHOICE))
     }
 }
 
@@ -116,6 +113,7 @@ impl FromStr for Provider {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::function::Function;
     use policy::KeyBits;
 
     #[test]

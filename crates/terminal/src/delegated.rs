@@ -12,21 +12,6 @@ use std::path::PathBuf;
 /// The hidden command of `vpnd` that carries them out. The arguments of `vpnctl` follow it unchanged.
 pub const COMMAND: &str = "vpnctl";
 
-/// The algorithms that `vpnctl crypto bench` measures, by name.
-pub const ALGORITHMS: [&str; 11] = [
-    "aes-gcm-128",
-    "aes-gcm-192",
-    "aes-gcm-256",
-    "aes-gmac-128",
-    "aes-gmac-192",
-    "aes-gmac-256",
-    "aes-cbc-128",
-    "aes-cbc-192",
-    "aes-cbc-256",
-    "chacha20-poly1305",
-    "mac",
-];
-
 /// The word for all algorithms, and for all experiments.
 pub const ALL: &str = "all";
 
@@ -89,7 +74,7 @@ Examples:
 The benchmark runs in this process, on one core, and needs no vpnd.")]
 pub struct CryptoBench {
     /// Algorithm such as aes-gcm-128, or all; may be repeated [default: five common ones]
-    #[arg(long, value_name = "NAME", value_parser = algorithm, add = algorithms())]
+    #[arg(long, value_name = "NAME", value_parser = algorithm, add = names_of_algorithms())]
     pub algorithm: Vec<String>,
     /// Octets of plaintext, 8 to 65536; may be repeated [default: 64 256 1024 1400 8192 65536]
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(8..=65_536))]
@@ -237,16 +222,18 @@ fn experiments() -> PossibleValuesParser {
 }
 
 fn algorithm(name: &str) -> Result<String, String> {
-    let known = ALGORITHMS.into_iter().chain([ALL]).find(|known| name.eq_ignore_ascii_case(known));
-    known
-        .map(str::to_owned)
-        .ok_or_else(|| format!("no algorithm {name:?}; there are {}, {ALL}", ALGORITHMS.join(", ")))
+    let known: Vec<&str> = algorithms::choices().chain([ALL]).collect();
+    match known.iter().find(|known| name.eq_ignore_ascii_case(known)) {
+        Some(known) => Ok((*known).to_owned()),
+        None => Err(format!("no algorithm {name:?}; there are {}", known.join(", "))),
+    }
 }
 
 /// Completes the names of algorithms.
-fn algorithms() -> ArgValueCompleter {
+fn names_of_algorithms() -> ArgValueCompleter {
     ArgValueCompleter::new(|text: &OsStr| {
-        let begins = |name: &&str| text.to_str().is_some_and(|text| name.starts_with(text));
-        [ALL].into_iter().chain(ALGORITHMS).filter(begins).map(CompletionCandidate::new).collect()
+        let names = [ALL].into_iter().chain(algorithms::choices());
+        let begins = names.filter(|name| text.to_str().is_some_and(|text| name.starts_with(text)));
+        begins.map(CompletionCandidate::new).collect()
     })
 }
