@@ -13,7 +13,8 @@ pub(super) fn algorithm(suite: Suite) -> Option<&'static aead::Algorithm> {
         Suite::ChaCha20Poly1305 => Some(&aead::CHACHA20_POLY1305),
         Suite::AesGcm16(KeyBits::B128) | Suite::AesGmac(KeyBits::B128) => Some(&aead::AES_128_GCM),
         Suite::AesGcm16(KeyBits::B256) | Suite::AesGmac(KeyBits::B256) => Some(&aead::AES_256_GCM),
-        _ => None,
+        Suite::AesGcm16(KeyBits::B192) | Suite::AesGmac(KeyBits::B192) => None,
+        Suite::AesCbcMac(..) | Suite::NullMac(_) | Suite::DesCbcMac(..) | Suite::Ah(_) => None,
     }
 }
 
