@@ -1,5 +1,6 @@
 //! The algorithms that the kernel offers for IPsec: `/proc/crypto`.
 
+use policy::EspEncryption;
 use serde::Serialize;
 use std::fs;
 use std::io;
@@ -38,10 +39,17 @@ const OF_IPSEC: [&str; 8] = [
 /// Where the kernel does not tell.
 pub fn registered() -> io::Result<Vec<Registered>> {
     let mut found = parse(&fs::read_to_string("/proc/crypto")?);
-    found.retain(|a| OF_IPSEC.iter().any(|part| a.name.contains(part)));
+    found.retain(|a| is_of_ipsec(&a.name));
     found.sort_by(|a, b| (&a.name, -a.priority).cmp(&(&b.name, -b.priority)));
     found.dedup();
     Ok(found)
+}
+
+/// Returns `true` if IPsec uses an algorithm of the kernel, or a part of it is one of [`OF_IPSEC`].
+fn is_of_ipsec(name: &str) -> bool {
+    let mut ciphers = EspEncryption::ALL.into_iter().filter(|c| c.hides() && !c.is_weak());
+    ciphers.any(|cipher| cipher.row().kernel.contains(&name))
+        || OF_IPSEC.iter().any(|part| name.contains(part))
 }
 
 /// Paragraphs of lines `field : value`.
@@ -66,6 +74,14 @@ fn parse(text: &str) -> Vec<Registered> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_names_in_the_registry_of_algorithms_are_of_ipsec() {
+        let ciphers = EspEncryption::ALL.into_iter().filter(|c| c.hides() && !c.is_weak());
+        let names: Vec<_> = ciphers.flat_map(|cipher| cipher.row().kernel).copied().collect();
+        assert!(names.len() > 5 && names.iter().all(|name| is_of_ipsec(name)), "{names:?}");
+        assert!(is_of_ipsec("authenc(hmac(sha256),cbc(aes))") && !is_of_ipsec("crc32c"));
+    }
 
     #[test]
     fn paragraphs_are_algorithms() {
