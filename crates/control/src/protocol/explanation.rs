@@ -54,8 +54,7 @@ impl Explanation {
 /// A reason why packets do not pass through a tunnel that is up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingInfo {
-    /// `forwarding`, `rp_filter`, `firewall`, `nat`, `route`, `no_route_behind`, `duplicate_subnet`, `shadowed`,
-    /// `narrowed` or `one_way`.
+    /// The name of its kind, as in `docs/control.md`.
     pub kind: String,
     /// True if packets do not pass for this reason; false if they may not.
     pub certain: bool,

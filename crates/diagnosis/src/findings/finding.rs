@@ -17,52 +17,54 @@ pub struct Finding {
     pub cure: Vec<String>,
 }
 
-/// The kind of a [`Finding`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-#[non_exhaustive]
-pub enum FindingKind {
-    /// The kernel forwards no packets, and there is a network behind this host.
-    Forwarding,
-    /// The kernel's reverse path filter drops packets.
-    RpFilter,
-    /// A rule of this host's packet filter drops packets.
-    Firewall,
-    /// A NAT rule of this host changes the source of the packets, which then belong to no tunnel.
-    Nat,
-    /// Packets for the remote network do not enter the tunnel.
-    Route,
-    /// No route leads to the local network.
-    NoRouteBehind,
-    /// The same addresses are on both sides.
-    DuplicateSubnet,
-    /// An earlier tunnel of the policy covers all its traffic.
-    Shadowed,
-    /// The peer has agreed to less traffic than the policy names.
-    Narrowed,
-    /// Packets pass in one direction only.
-    OneWay,
-    /// The guard drops packets that were about to leave in the clear.
-    Unprotected,
+/// The kinds with their names, each of which stands once.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)+) => {
+        /// The kind of a [`Finding`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+        #[non_exhaustive]
+        pub enum FindingKind {
+            $($(#[$doc])* $kind,)+
+        }
+
+        impl FindingKind {
+            /// Every kind.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$kind),+];
+
+            /// Stable lower-case name.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+        }
+    };
 }
 
-impl FindingKind {
-    /// Stable lower-case name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forwarding => "forwarding",
-            Self::RpFilter => "rp_filter",
-            Self::Firewall => "firewall",
-            Self::Nat => "nat",
-            Self::Route => "route",
-            Self::NoRouteBehind => "no_route_behind",
-            Self::DuplicateSubnet => "duplicate_subnet",
-            Self::Shadowed => "shadowed",
-            Self::Narrowed => "narrowed",
-            Self::OneWay => "one_way",
-            Self::Unprotected => "unprotected",
-        }
-    }
+kinds! {
+    /// The kernel forwards no packets, and there is a network behind this host.
+    Forwarding = "forwarding",
+    /// The kernel's reverse path filter drops packets.
+    RpFilter = "rp_filter",
+    /// A rule of this host's packet filter drops packets.
+    Firewall = "firewall",
+    /// A NAT rule of this host changes the source of the packets, which then belong to no tunnel.
+    Nat = "nat",
+    /// Packets for the remote network do not enter the tunnel.
+    Route = "route",
+    /// No route leads to the local network.
+    NoRouteBehind = "no_route_behind",
+    /// The same addresses are on both sides.
+    DuplicateSubnet = "duplicate_subnet",
+    /// An earlier tunnel of the policy covers all its traffic.
+    Shadowed = "shadowed",
+    /// The peer has agreed to less traffic than the policy names.
+    Narrowed = "narrowed",
+    /// Packets pass in one direction only.
+    OneWay = "one_way",
+    /// The guard drops packets that were about to leave in the clear.
+    Unprotected = "unprotected",
 }
 
 impl Finding {

@@ -6,6 +6,7 @@
 //! `TROUBLESHOOTING_WRITE=1` puts what is printed into the guide instead of comparing it.
 
 use crate::pki::{self, Authority, Wallet};
+use diagnosis::findings::FindingKind;
 use ike::unreachable::{Lack, Obstacle, Unreachable, Unsent};
 use ike::{Config, Transmit};
 use policy::KeyKind;
@@ -13,7 +14,7 @@ use policy::xml::Definitions;
 use rcgen::{CustomExtension, SanType};
 use sim::link::Content;
 use sim::{HostId, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -342,6 +343,21 @@ fn an_icmp_message_is_told_once_while_the_request_is_repeated() {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("waits for the peer's answer to IKE_SA_INIT, sent 3 times"), "{text}");
     assert_eq!(text.matches("nothing listens on UDP 500").count(), 1, "{text}");
+}
+
+#[test]
+fn the_documents_have_every_kind_of_finding() {
+    let guide = include_str!("../../../../docs/troubleshooting.md");
+    let (_, table) = guide.split_once("| `kind` in JSON | the reason |").expect("the table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let in_guide: BTreeSet<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+    let protocol = include_str!("../../../../docs/control.md");
+    let (_, table) = protocol.split_once("| field of a finding | |").expect("the table");
+    let row = table.lines().find(|line| line.starts_with("| `kind` |")).expect("the row");
+    let in_protocol: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
+    let kinds: BTreeSet<&str> = FindingKind::ALL.into_iter().map(FindingKind::name).collect();
+    assert_eq!(in_guide, kinds, "left: docs/troubleshooting.md");
+    assert_eq!(in_protocol, kinds, "left: docs/control.md");
 }
 
 #[test]
