@@ -92,7 +92,7 @@
 //! | How are certificates, keys, tokens and revocation lists read? | `src/certificates/`, `crates/token`, `src/revocation/` |
 //! | Where is the stored policy? | `src/store.rs`; its objects are `crates/policy/src/database.rs` |
 //! | How do SAs keyed by hand come and go, and keep their sequence numbers? | `src/manual.rs`, `src/manual/` |
-//! | Why is a tunnel down? Why do no packets pass through one that is up? | `crates/diagnosis/`; how it is asked: `src/gateway.rs` |
+//! | Why is a tunnel down? Why do no packets pass through one that is up? | [`Gateway::why`] and [`Gateway::findings`] in `src/gateway.rs`; causes and cures: `crates/diagnosis/` |
 //!
 //! `CONTRIBUTING.md` tells how one test or benchmark is run. `tests/workspace/` and `tests/docs/` look after the
 //! repository itself.

@@ -1,9 +1,11 @@
 //! Checks the documents against the repository: every path and link in Markdown exists, also in the documents of a
 //! package, the book has every page, and the programs have every command that a document shows. The figures of the
-//! README are those that were measured, and the cases from the field have tests. One term stands for one thing. The front pages of crates and of test
-//! targets name files that exist, and few of them.
+//! README are those that were measured, and the cases from the field have tests. The pages about additions name places and
+//! tests that exist. One term stands for one thing. The front pages of crates and of test targets name files that exist,
+//! and few of them.
 #![forbid(unsafe_code)]
 
+mod adding;
 mod book;
 mod commands;
 mod field;
@@ -239,6 +241,14 @@ fn no_front_page_has_more_than_twelve_rows() {
         assert!(rows <= 12, "{} has {rows} rows; name folders in place of files", file.display());
     }
     assert!(tables > 15, "only {tables} tables were found");
+}
+
+/// A newcomer reads it whole. Details are on the front pages of the crates.
+#[test]
+fn the_architecture_has_at_most_900_words() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
+    let words = text.split_whitespace().count();
+    assert!(words <= 900, "{words} words");
 }
 
 /// The libraries of `[workspace.dependencies]`, without the crates of the workspace.

@@ -361,3 +361,17 @@ fn the_words_of_other_daemons_for_groups_mean_the_methods_of_their_rows() {
         }
     }
 }
+
+/// Of the ciphers that differ only in the length of the key, one is written out.
+#[test]
+fn the_page_of_algorithms_has_every_cipher() {
+    let page = include_str!("../../docs/algorithms.md");
+    let has_one_of = |words: &[&str]| words.iter().any(|word| page.contains(&format!("`{word}`")));
+    for row in EspEncryption::ALL.map(EspEncryption::row) {
+        let rows = EspEncryption::ALL.map(EspEncryption::row);
+        let alike: Vec<_> = rows.into_iter().filter(|other| other.number == row.number).collect();
+        assert!(alike.iter().any(|row| has_one_of(row.xml_esp)), "ESP: {}", row.name);
+        let in_ike = row.ike.is_none() || alike.iter().any(|row| has_one_of(row.xml_ike));
+        assert!(in_ike, "IKE: {}", row.name);
+    }
+}

@@ -33,6 +33,7 @@
 //!
 //! | question | file |
 //! |---|---|
+//! | How does `vpnd demo` start, down to the first daemon? | `crates/vpnd/src/commands/demo.rs`, `crates/vpnd/src/demo.rs`, `work.rs`, `node.rs` |
 //! | What does the demo do, and when does it fail? | `work.rs`, `work/` |
 //! | How are two namespaces connected? | `network.rs` |
 //! | How is a daemon started and stopped? | `node.rs` |

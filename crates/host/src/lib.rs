@@ -44,7 +44,7 @@
 //! |---|---|
 //! | What is undone at shutdown and after a crash? | `journal.rs` |
 //! | Where are links, routes and rules read and written? | `netlink.rs`, `netlink/`; for other crates `routes.rs` |
-//! | How are scripts for nftables made, carried out, owned and watched? | `nft.rs`, `nft/` |
+//! | How are scripts for nftables made, carried out, owned and watched? | `nft.rs`, `nft/`; their tables: `crates/floor/src/filter.rs`, `crates/floor/src/guard/` |
 //! | Who notices that an address or a route of the host changes? | `addresses.rs` |
 //! | How does ICMP about a socket's datagrams reach this program? | `error_queue.rs`, `icmp_listener.rs` |
 //! | How do sockets get their ports, and past the kernel's policies? | `bind.rs`, `holder.rs`, `socket_policy.rs` |

@@ -1,4 +1,11 @@
 //! Collisions: an exchange of ours meets a request of the peer (RFC 7296 §2.8.1, §2.8.2, §2.25).
+//!
+//! | ours, and theirs | it is decided in |
+//! |---|---|
+//! | a rekey of a Child SA, and one of the same | `Place::of` in `exchange/create_child/success.rs`, with the nonces that `note_successor` in `exchange/child_sa.rs` has kept |
+//! | a rekey of the IKE SA, and one of the same | `conclude` in `exchange/rekey_ike.rs` |
+//! | any request, and one that cannot be answered meanwhile | `admit` and `admit_rekey_child` here |
+//! | a rekey of a Child SA, and a Delete of it | `forget_deleted` in `exchange/create_child.rs` |
 
 use crate::rejection::Rejection;
 use crate::sa::active::Active;

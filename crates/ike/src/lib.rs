@@ -57,7 +57,7 @@
 //! | Where do inputs and commands enter, and wait? | `engine/`; `priority_queue.rs`, `deadlines.rs` |
 //! | How are strangers answered? Which tunnels come back? | `engine/strangers.rs`, `strangers.rs`, `admission.rs`, `exchange/half_open.rs`; `engine/reconnect.rs`, `reconnection.rs` |
 //! | Where is an exchange asked, answered, concluded? | `exchange/`, one file each; `dispatch.rs` calls them |
-//! | Which of two crossing exchanges goes on? | `collision.rs`, the file of the exchange, `sa/lowest_nonce.rs` |
+//! | Which of two crossing exchanges goes on? | `collision.rs`, whose head names the functions; `sa/lowest_nonce.rs` |
 //! | How is a session timed, moved, renewed and ended? | `session/`; its wishes are `task.rs` and `effect.rs` |
 //! | What is true of one IKE SA or Child SA: states, window, path, keys, fragments? | `sa.rs`, `sa/` |
 //! | Which tunnel does a request mean? | `policy_index.rs`, `exchange/child_sa/`, `rules.rs` |

@@ -22,6 +22,7 @@
 //! | question | file |
 //! |---|---|
 //! | Where is an experiment added? | the table in `experiment.rs`; `experiment/` |
+//! | How does an experiment start, down to the first `vpnd`? | `main.rs`, `experiment.rs`, its file in `experiment/`, `site.rs`, `crates/demo/src/node.rs` |
 //! | What does an experiment need of the machine? | `experiment/readiness.rs`, `experiment/lab.rs` |
 //! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
 //! | How are two daemons set up? | `site.rs`, `site/`; one of them: `crates/demo/src/node.rs` |

@@ -37,7 +37,7 @@
 //! | Where are policy and certificates read? | `daemon/source.rs`, `store.rs`, `certificates.rs`; the policy file: `host::policy_file` |
 //! | Where does an answer get its fields? | `view.rs`, `view/` |
 //! | Where is a state explained? | `crates/diagnosis/src/`; its fields in an answer: `why.rs`; `support/` |
-//! | Where are the remarks about a policy, at every entrance? | the table in `preflight.rs`; `preflight/`, one file per subject; their fields: `remark.rs` |
+//! | Where are the remarks about a policy, at every entrance? | the table in `preflight.rs`, whose picture has the entrances; `preflight/`, one file per subject; their fields: `remark.rs` |
 //! | Where do events, numbers and keys leave it? | `daemon/`, files of their names; `wireshark.rs` |
 //! | What does `vpnctl` leave to this program? | `commands/vpnctl.rs`, `commands/offline.rs` |
 //! | Where is the gateway without a device of the host? | `in_process.rs`, `proxy.rs`, `exec.rs` |
