@@ -62,9 +62,10 @@ pub enum ClientError {
 /// The service that listens on this socket, if systemd runs and vpnd is one of its services.
 fn service_for(path: &Path) -> &'static str {
     let units = ["/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
-    let installed = || units.iter().any(|units| Path::new(units).join("vpnd.service").exists());
-    let runs = || Path::new("/run/systemd/system").is_dir();
-    match path == Path::new(crate::protocol::DEFAULT_SOCKET) && runs() && installed() {
+    match path == Path::new(crate::protocol::DEFAULT_SOCKET)
+        && Path::new("/run/systemd/system").is_dir()
+        && units.iter().any(|units| Path::new(units).join("vpnd.service").exists())
+    {
         true => "systemctl start vpnd, or without systemd: ",
         false => "",
     }
@@ -116,11 +117,14 @@ impl Client {
     /// Connects again, with the same time limit.
     fn reconnect(&mut self) -> Result<(), ClientError> {
         let other = Self::connect(&self.path)?;
-        let broken = |source| ClientError::Broken { path: self.path.clone(), source };
-        let limit = self.stream.get_ref().read_timeout().map_err(broken)?;
-        other.stream.get_ref().set_read_timeout(limit).map_err(broken)?;
+        let limit = self.stream.get_ref().read_timeout().map_err(|source| self.broken(source))?;
+        other.stream.get_ref().set_read_timeout(limit).map_err(|source| self.broken(source))?;
         *self = other;
         Ok(())
+    }
+
+    fn broken(&self, source: io::Error) -> ClientError {
+        ClientError::Broken { path: self.path.clone(), source }
     }
 
     /// Sends a command and waits for its answer, however long the negotiation behind it takes.

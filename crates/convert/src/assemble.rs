@@ -71,9 +71,12 @@ fn add(
     connection: &Connection,
     report: &mut Report,
 ) {
-    let same =
-        |other: &&mut IkeTunnel| other.local == tunnel.local && other.remote == tunnel.remote;
-    let Some(first) = tunnels.iter_mut().find(same) else { return tunnels.push(tunnel) };
+    let Some(first) = tunnels
+        .iter_mut()
+        .find(|other| other.local == tunnel.local && other.remote == tunnel.remote)
+    else {
+        return tunnels.push(tunnel);
+    };
     let differs: Vec<&str> = [
         (first.proposals != tunnel.proposals, "proposals"),
         (first.lifetime != tunnel.lifetime, "lifetime"),
@@ -97,22 +100,28 @@ fn add(
 
 /// The tunnel as the other end has it. The other end does not start it.
 fn mirrored(tunnel: IkeTunnel) -> IkeTunnel {
-    let child = |child: &Arc<ChildTunnel>| {
-        let child = child.as_ref().clone();
-        let (local, remote) = (child.remote, child.local);
-        Arc::new(ChildTunnel { local, remote, auto_start: false, ..child })
-    };
-    // Another address of a side is the one that its NAT hides, or that the NAT gives it. To itself it has the address that it
-    // is named by, and the other end reaches it there.
-    let seen_from_there =
-        |side: Endpoint| Endpoint { address: side.identity.address().or(side.address), ..side };
     IkeTunnel {
         local: seen_from_there(tunnel.remote),
         remote: seen_from_there(tunnel.local),
         auto_start: false,
-        children: tunnel.children.iter().map(child).collect(),
+        children: tunnel
+            .children
+            .iter()
+            .map(|child| {
+                let child = child.as_ref().clone();
+                let (local, remote) = (child.remote, child.local);
+                Arc::new(ChildTunnel { local, remote, auto_start: false, ..child })
+            })
+            .collect(),
         ..tunnel
     }
+}
+
+/// A side as the other end sees it.
+fn seen_from_there(side: Endpoint) -> Endpoint {
+    // Another address of a side is the one that its NAT hides, or that the NAT gives it. To itself it has the address that it
+    // is named by, and the other end reaches it there.
+    Endpoint { address: side.identity.address().or(side.address), ..side }
 }
 
 fn tunnel(
@@ -126,9 +135,10 @@ fn tunnel(
     let [local_address, remote_address] =
         place::addresses(connection, options.local_address, report)?;
     let (dialect, conn) = (draft.dialect, connection.what == "conn");
-    let mut endpoint = |side, address, whose| endpoint(side, address, whose, dialect, conn, report);
-    let (local, own_names) = endpoint(&connection.local, local_address, "this side")?;
-    let (remote, peers_names) = endpoint(&connection.remote, remote_address, "the peer")?;
+    let (local, own_names) =
+        endpoint(&connection.local, local_address, "this side", dialect, conn, report)?;
+    let (remote, peers_names) =
+        endpoint(&connection.remote, remote_address, "the peer", dialect, conn, report)?;
     if local.identity.matches(&remote.identity) {
         let message = format!("both sides have the identity {}", local.identity);
         return Err(Unfit::new(&connection.remote.location, message, "name the peer in remote"));
@@ -399,12 +409,13 @@ fn selectors(
         None => "write subnets, or the address of this end (--local-address for this side)",
         Some(_) => "write subnets like 10.1.0.0/16, with ports like 10.1.0.0/16[tcp/443]",
     };
-    let unfit = |location: &Location, why: String| Unfit::new(location, why, help);
     let Some(value) = value else {
-        return Ok(vec![traffic::selector("dynamic", own).map_err(|why| unfit(location, why))?]);
+        return Ok(vec![
+            traffic::selector("dynamic", own).map_err(|why| Unfit::new(location, why, help))?,
+        ]);
     };
     if value.list().count() > MAX_PAIRS {
-        return Err(unfit(&value.location, format!("more than {MAX_PAIRS} subnets")));
+        return Err(Unfit::new(&value.location, format!("more than {MAX_PAIRS} subnets"), help));
     }
     let read = value.list().map(|text| {
         let selector = traffic::selector(text, own)?;
@@ -413,7 +424,7 @@ fn selectors(
             false => Err(format!("{text:?} selects ports of a protocol that has none")),
         }
     });
-    read.collect::<Result<Vec<_>, String>>().map_err(|why| unfit(&value.location, why))
+    read.collect::<Result<Vec<_>, String>>().map_err(|why| Unfit::new(&value.location, why, help))
 }
 
 /// Both ends of a packet have one family and one protocol.
@@ -432,8 +443,8 @@ fn together(mut local: Selector, mut remote: Selector) -> Option<(Selector, Sele
 impl Names {
     /// A name that no tunnel of either phase has yet.
     fn unique(&mut self, wanted: &str) -> String {
-        let clean = |c: char| if c.is_control() { '_' } else { c };
-        let base: String = wanted.chars().take(100).map(clean).collect();
+        let base: String =
+            wanted.chars().take(100).map(|c: char| if c.is_control() { '_' } else { c }).collect();
         let base =
             if base.trim().is_empty() { "tunnel".to_owned() } else { base.trim().to_owned() };
         let numbered = (2..).map(|n| format!("{base}_{n}"));

@@ -26,11 +26,11 @@ impl Dialect {
 
     /// The lifetimes of IKE SAs and of Child SAs that have none in the file.
     pub fn lifetimes(self) -> (Duration, Duration) {
-        let hours = |hours: u64| Duration::from_secs(hours * 3600);
-        match self {
-            Self::Strongswan => (hours(3), hours(1)),
-            Self::Libreswan => (hours(8), hours(8)),
-        }
+        let (ike, child) = match self {
+            Self::Strongswan => (3, 1),
+            Self::Libreswan => (8, 8),
+        };
+        (Duration::from_secs(ike * 3600), Duration::from_secs(child * 3600))
     }
 
     /// Whether a rekey of a Child SA has a key exchange although esp= names no group.
@@ -233,19 +233,22 @@ fn of_value(name: &str, value: &Value, strongswan: &mut Evidence, libreswan: &mu
     match name {
         "ike" | "esp" | "ah" => {
             let lower = text.to_ascii_lowercase();
-            let words = || lower.split(['-', ',', ';', '+', '!']).map(str::trim);
-            if text.ends_with('!') || words().any(|word| word.starts_with("prf")) {
+            let words: Vec<&str> = lower.split(['-', ',', ';', '+', '!']).map(str::trim).collect();
+            if text.ends_with('!') || words.iter().any(|word| word.starts_with("prf")) {
                 strongswan.add(true, text, location);
             }
-            let dh = |word: &str| word.strip_prefix("dh").is_some_and(|n| n.parse::<u8>().is_ok());
-            let own =
-                |word: &str| word.starts_with("aes_") || word == "chacha20_poly1305" || dh(word);
-            if text.contains([';', '+']) || words().any(own) {
+            if text.contains([';', '+'])
+                || words.iter().any(|word| {
+                    word.starts_with("aes_")
+                        || *word == "chacha20_poly1305"
+                        || word.strip_prefix("dh").is_some_and(|n| n.parse::<u8>().is_ok())
+                })
+            {
                 libreswan.add(true, text, location);
-            } else if words().any(|word| word == "sha2" || word.starts_with("sha2_")) {
+            } else if words.iter().any(|word| *word == "sha2" || word.starts_with("sha2_")) {
                 libreswan.add(false, text, location);
             }
-            if words().any(|word| word.contains("gcm16") || word == "chacha20poly1305") {
+            if words.iter().any(|word| word.contains("gcm16") || *word == "chacha20poly1305") {
                 strongswan.add(false, text, location);
             }
         }
@@ -260,11 +263,10 @@ fn of_value(name: &str, value: &Value, strongswan: &mut Evidence, libreswan: &mu
         }
         "auth" | "authby" => {
             let lower = text.to_ascii_lowercase();
-            let starts = |words: &[&str]| words.iter().any(|word| lower.starts_with(word));
-            if starts(&["psk", "pubkey", "eap", "xauth", "ike:", "ecdsasig"]) {
+            if starts_with_any(&lower, &["psk", "pubkey", "eap", "xauth", "ike:", "ecdsasig"]) {
                 strongswan.add(true, text, location);
-            } else if starts(&["rsa-sha", "ecdsa-sha", "null", "never", "eaponly"])
-                || (name == "auth" && starts(&["secret", "rsasig"]))
+            } else if starts_with_any(&lower, &["rsa-sha", "ecdsa-sha", "null", "never", "eaponly"])
+                || (name == "auth" && starts_with_any(&lower, &["secret", "rsasig"]))
                 || (lower.contains("rsasig,") || lower.contains(",rsasig"))
             {
                 libreswan.add(true, text, location);
@@ -285,6 +287,10 @@ fn of_value(name: &str, value: &Value, strongswan: &mut Evidence, libreswan: &mu
         }
         _ => {}
     }
+}
+
+fn starts_with_any(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.starts_with(word))
 }
 
 /// Reports a dialect that is a guess, where the other one would make another policy.

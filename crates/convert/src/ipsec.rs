@@ -6,7 +6,7 @@ mod gaps;
 mod syntax;
 
 use super::dialect::{self, Dialect, Recognised};
-use super::draft::{Connection, Draft};
+use super::draft::Draft;
 use super::finding::{Finding, Report};
 use super::keys::{Key, Owner, secret};
 use super::proposal;
@@ -57,12 +57,13 @@ pub(super) fn read(
             }
         }
     }
-    let depends = |connection: &Connection| {
-        let mut children = connection.children.iter();
-        children.any(|child| proposal::depends_on_dialect(&connection.proposals, child))
-    };
     let guess = recognised.filter(|recognised| !recognised.is_certain);
-    if let Some(guess) = guess.filter(|_| draft.connections.iter().any(depends)) {
+    let mut offers = draft.connections.iter().flat_map(|connection| {
+        connection.children.iter().map(|child| (&connection.proposals, child))
+    });
+    if let Some(guess) = guess
+        && offers.any(|(ike, child)| proposal::depends_on_dialect(ike, child))
+    {
         dialect::report_guess(&guess, &place, report);
     }
     Ok(draft)

@@ -55,7 +55,7 @@ fn pair(
     read: fn(&str) -> Result<Option<String>, &'static str>,
     report: &mut Report,
 ) -> Option<Line> {
-    let mut one = |names: &[&str]| {
+    let [first, second] = [inbound, outbound].map(|names| {
         let value = remove(settings, names)?;
         match read(value.text.trim()) {
             Ok(line) => line.map(|line| (line, value)),
@@ -64,8 +64,7 @@ fn pair(
                 None
             }
         }
-    };
-    let (first, second) = (one(inbound), one(outbound));
+    });
     let (name, other) = (inbound[0], outbound[0]);
     match (first, second) {
         (None, None) => None,

@@ -59,7 +59,18 @@ pub(super) fn key_for<'k>(
     local: &[Identity],
     remote: &[Identity],
 ) -> Option<&'k Key> {
-    let rank = |key: &Key, side: &[Identity]| match key.owners.as_slice() {
+    let ranked = keys.iter().map(|key| ((rank(key, local), rank(key, remote)), key));
+    // The first of the best; `max_by_key` alone would take the last.
+    ranked
+        .filter(|(rank, _)| *rank != (0, 0))
+        .rev()
+        .max_by_key(|(rank, _)| *rank)
+        .map(|(_, key)| key)
+}
+
+/// How well the owners of a key fit a side.
+fn rank(key: &Key, side: &[Identity]) -> u8 {
+    match key.owners.as_slice() {
         [] => 1,
         owners => owners
             .iter()
@@ -70,14 +81,7 @@ pub(super) fn key_for<'k>(
             })
             .max()
             .unwrap_or(0),
-    };
-    let ranked = keys.iter().map(|key| ((rank(key, local), rank(key, remote)), key));
-    // The first of the best; `max_by_key` alone would take the last.
-    ranked
-        .filter(|(rank, _)| *rank != (0, 0))
-        .rev()
-        .max_by_key(|(rank, _)| *rank)
-        .map(|(_, key)| key)
+    }
 }
 
 #[cfg(test)]

@@ -103,11 +103,11 @@ impl Format {
     pub fn of(text: &str) -> Self {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let braced = lines.clone().any(|line| line.trim_end().ends_with('{'));
-        let starts = |line: &str| {
+        let sectioned = lines.into_iter().any(|line| {
             let mut words = line.split_ascii_whitespace();
             matches!(words.next(), Some("conn" | "config" | "ca")) && words.next().is_some()
-        };
-        if !braced && lines.into_iter().any(starts) { Self::Ipsec } else { Self::Swanctl }
+        });
+        if sectioned && !braced { Self::Ipsec } else { Self::Swanctl }
     }
 }
 
@@ -160,14 +160,9 @@ impl Converted {
 
     /// The numbers of tunnels made and of settings lost, in one line.
     pub fn summary(&self) -> String {
-        let plural = |n: usize, what: &str| match n {
-            1 => format!("1 {what}"),
-            n => format!("{n} {what}s"),
-        };
-        let count = |loss| self.findings.iter().filter(|finding| finding.loss == loss).count();
         let (ike, children) = self.tunnels;
         let mut text =
-            format!("{}, {}", plural(ike, "phase 1 tunnel"), plural(children, "phase 2 tunnel"));
+            format!("{}, {}", counted(ike, "phase 1 tunnel"), counted(children, "phase 2 tunnel"));
         let losses = [
             (Loss::LeftOut, "left out"),
             (Loss::FunctionLost, "function lost"),
@@ -176,7 +171,7 @@ impl Converted {
             (Loss::NeverUsed, "never used"),
         ];
         for (loss, name) in losses {
-            let count = count(loss);
+            let count = self.findings.iter().filter(|finding| finding.loss == loss).count();
             if count > 0 {
                 let name = match (loss, count) {
                     (Loss::FunctionLost, 2..) => "functions lost",
@@ -189,6 +184,13 @@ impl Converted {
             text.push_str(&format!("; {read_as}"));
         }
         text
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
     }
 }
 
@@ -218,10 +220,9 @@ pub fn convert(
     let Assembled { policy, places, mut kernel } = assemble::policy(&draft, options, &mut report);
     // A policy that the reader refuses must not look converted.
     let policy = sound::sound(policy, &places, &place, &mut report);
-    let is_left = |name: &str| {
-        policy.tunnels.iter().flat_map(|tunnel| &tunnel.children).any(|child| child.name == name)
-    };
-    kernel.retain(|(name, _)| is_left(name));
+    kernel.retain(|(name, _)| {
+        policy.tunnels.iter().flat_map(|tunnel| &tunnel.children).any(|child| child.name == *name)
+    });
     order::report_shadowed(&policy, &kernel::bindings(&kernel), &places, &mut report);
     let settings = settings::write(&draft, &kernel, &mut report);
     let written = write::policy(&policy);

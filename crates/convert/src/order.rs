@@ -13,20 +13,25 @@ use std::sync::Arc;
 /// Puts tunnels before those that cover all their traffic and more. Others keep their order. `bindings`: the marks and
 /// interfaces of the phase 2 tunnels.
 pub(super) fn narrow_first(tunnels: Vec<IkeTunnel>, bindings: &Bindings) -> Vec<IkeTunnel> {
-    let is_wider = |wide: &ChildTunnel, narrow: &ChildTunnel| is_wider(wide, narrow, bindings);
-    let meet = |wide: &[Arc<ChildTunnel>], narrow: &[Arc<ChildTunnel>]| {
-        wide.iter().any(|wide| narrow.iter().any(|narrow| is_wider(wide, narrow)))
-    };
     let mut ordered: Vec<IkeTunnel> = Vec::with_capacity(tunnels.len());
     for mut tunnel in tunnels {
-        tunnel.children = inserted(tunnel.children, |wide, narrow| is_wider(wide, narrow));
-        let hides = |earlier: &IkeTunnel| {
-            meet(&earlier.children, &tunnel.children) && !meet(&tunnel.children, &earlier.children)
-        };
-        let place = ordered.iter().position(hides).unwrap_or(ordered.len());
+        tunnel.children =
+            inserted(tunnel.children, |wide, narrow| is_wider(wide, narrow, bindings));
+        let place = ordered
+            .iter()
+            .position(|earlier| {
+                has_wider(&earlier.children, &tunnel.children, bindings)
+                    && !has_wider(&tunnel.children, &earlier.children, bindings)
+            })
+            .unwrap_or(ordered.len());
         ordered.insert(place, tunnel);
     }
     ordered
+}
+
+/// Returns `true` if one of `wide` hides one of `narrow`.
+fn has_wider(wide: &[Arc<ChildTunnel>], narrow: &[Arc<ChildTunnel>], bindings: &Bindings) -> bool {
+    wide.iter().any(|wide| narrow.iter().any(|narrow| is_wider(wide, narrow, bindings)))
 }
 
 /// Each value before the first one that is wider.
@@ -43,12 +48,9 @@ fn inserted<T>(values: Vec<T>, is_wider: impl Fn(&T, &T) -> bool) -> Vec<T> {
 /// of tunnels that no packet can choose between does not matter.
 fn is_wider(wide: &ChildTunnel, narrow: &ChildTunnel, bindings: &Bindings) -> bool {
     let [of_wide, of_narrow] = [wide, narrow].map(|child| bindings.of(&child.name));
-    let covers = |whole: (&ChildTunnel, Binding), part: (&ChildTunnel, Binding)| {
-        Traffic::of(whole.0, whole.1).covers(&Traffic::of(part.0, part.1))
-    };
-    let none = Binding::default();
-    let by_selectors = covers((wide, none), (narrow, none));
-    match covers((narrow, none), (wide, none)) {
+    let [wide, narrow] = [wide, narrow].map(|child| Traffic::of(child, Binding::default()));
+    let by_selectors = wide.covers(&narrow);
+    match narrow.covers(&wide) {
         false => by_selectors && of_wide.meets(of_narrow),
         true => by_selectors && of_wide.includes(of_narrow) && !of_narrow.includes(of_wide),
     }

@@ -156,10 +156,9 @@ pub(super) fn addresses(
         None => {}
     }
     let (ours, theirs) = (&local.addresses, &remote.addresses);
-    let fits = |a: &IpAddr, b: &IpAddr| a.is_ipv4() == b.is_ipv4() && a != b;
     let mut pairs = ours.iter().flat_map(|a| theirs.iter().map(move |b| (*a, *b)));
     let taken = match (ours.first(), theirs.first()) {
-        (Some(a), Some(b)) => match pairs.find(|(a, b)| fits(a, b)) {
+        (Some(a), Some(b)) => match pairs.find(|(a, b)| a.is_ipv4() == b.is_ipv4() && a != b) {
             Some((a, b)) => [Some(a), Some(b)],
             None => {
                 let message = format!("no tunnel is possible between {a} and {b}");

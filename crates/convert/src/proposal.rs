@@ -10,8 +10,7 @@ use super::finding::Report;
 use super::source::Value;
 use fit::{Offer, fitted};
 use policy::{
-    AdditionalKe, ChildProposal, Group, IkeEncryption, IkeProposal, Lifetime, MAX_PROPOSALS, Pfs,
-    Prf, Protection,
+    AdditionalKe, ChildProposal, Group, IkeProposal, Lifetime, MAX_PROPOSALS, Pfs, Prf, Protection,
 };
 use words::{Lists, Phase, lists, push};
 
@@ -24,13 +23,10 @@ pub(super) fn ike(
     report: &mut Report,
 ) -> Option<Vec<IkeProposal>> {
     let mut offers = Vec::new();
-    let mut add = |proposals: Vec<IkeProposal>, is_default| {
-        offers.extend(proposals.into_iter().map(|proposal| Offer { proposal, is_default }));
-    };
     for value in values {
         for text in value.list() {
             if text.trim_end_matches('!') == "default" {
-                add(defaults::ike(dialect), true);
+                offers.extend(offered(defaults::ike(dialect), true));
                 continue;
             }
             let lists = lists(text, Phase::Ike, dialect, value, report);
@@ -40,7 +36,7 @@ pub(super) fn ike(
             }
             let additional = lists.exchanges(value, report);
             if let Some(proposals) = ike_proposal(lists, &additional) {
-                add(proposals, false);
+                offers.extend(offered(proposals, false));
             } else {
                 let message = format!("the proposal {:?}", cut(text));
                 let help =
@@ -50,7 +46,7 @@ pub(super) fn ike(
         }
     }
     if values.is_empty() {
-        add(defaults::ike(dialect), true);
+        offers.extend(offered(defaults::ike(dialect), true));
     }
     let (proposals, missing) = fitted(offers);
     if missing > 0
@@ -63,6 +59,10 @@ pub(super) fn ike(
         report.changed(&value.location, message, "list those that the peer has");
     }
     (!proposals.is_empty()).then_some(proposals)
+}
+
+fn offered(proposals: Vec<IkeProposal>, is_default: bool) -> impl Iterator<Item = Offer> {
+    proposals.into_iter().map(move |proposal| Offer { proposal, is_default })
 }
 
 /// Adds what libreswan adds to a proposal that names no hash or no group.
@@ -95,20 +95,20 @@ fn ike_proposal(mut lists: Lists, additional: &[AdditionalKe]) -> Option<Vec<Ike
         return None;
     }
     let (prf, groups) = (lists.prf, lists.groups);
-    let proposal = |encryption: Vec<IkeEncryption>, integrity| IkeProposal {
-        encryption,
-        integrity,
-        prf: prf.clone(),
-        groups: groups.clone(),
-        additional: additional.to_vec(),
-    };
-    let mut proposals = Vec::new();
-    if !aead.is_empty() {
-        proposals.push(proposal(aead, Vec::new()));
-    }
-    if !other.is_empty() && !lists.integrity.is_empty() {
-        proposals.push(proposal(other, lists.integrity));
-    }
+    let aead = (!aead.is_empty()).then(|| (aead, Vec::new()));
+    let other =
+        (!other.is_empty() && !lists.integrity.is_empty()).then(|| (other, lists.integrity));
+    let proposals: Vec<IkeProposal> = [aead, other]
+        .into_iter()
+        .flatten()
+        .map(|(encryption, integrity)| IkeProposal {
+            encryption,
+            integrity,
+            prf: prf.clone(),
+            groups: groups.clone(),
+            additional: additional.to_vec(),
+        })
+        .collect();
     (!proposals.is_empty()).then_some(proposals)
 }
 
@@ -256,8 +256,8 @@ fn of_ike(
 
 /// Returns `true` if a daemon of the other dialect would take other groups.
 pub(super) fn depends_on_dialect(ike: &[Value], child: &Child) -> bool {
-    let names = |values: &[Value], phase| words::names_groups(values, phase);
-    !names(&child.proposals, Phase::Child) || !(ike.is_empty() || names(ike, Phase::Ike))
+    !words::names_groups(&child.proposals, Phase::Child)
+        || !(ike.is_empty() || words::names_groups(ike, Phase::Ike))
 }
 
 /// A lifetime as a policy can say it: whole minutes and kilobytes, the overlap in percent.

@@ -25,58 +25,71 @@ pub(super) enum Level {
     Child,
 }
 
+/// Section, name and value in TOML; `None` if `vpnd` does so without a setting. The error says which values there are.
+type Line = Result<Option<(&'static str, &'static str, String)>, &'static str>;
+
 /// Reads a setting of a connection or child that `vpnd` has in vpnd.toml; `None`: it is no such setting.
 ///
 /// # Errors
 /// The values that the setting may have, if this one cannot be read.
 fn read(level: Level, name: &str, value: &Value) -> Option<Result<Option<Setting>, &'static str>> {
     let text = value.text.trim().to_ascii_lowercase();
-    let setting = |section, name, value_in_toml: String| {
-        Some(Setting {
-            section,
-            name,
-            value: value_in_toml,
-            location: value.location.clone(),
-            level,
-        })
-    };
-    let seconds = |name| match time(&text) {
-        None => Err("write a time like 30s"),
-        Some(time) if time.is_zero() => Ok(setting("ike", name, "\"off\"".into())),
-        Some(time) => Ok(setting("ike", name, format!("\"{}s\"", time.as_secs()))),
-    };
-    let switch = |section, name| match flag(&text) {
-        None => Err("write yes or no"),
-        Some(on) => Ok(setting(section, name, on.to_string())),
-    };
-    let action = |name| match text.as_str() {
-        "none" | "clear" => Ok(setting("ike", name, "\"clear\"".into())),
-        "trap" | "hold" | "route" => Ok(setting("ike", name, "\"trap\"".into())),
-        "restart" | "restart_by_peer" | "start" => Ok(setting("ike", name, "\"restart\"".into())),
-        _ => Err("write none, trap or restart"),
-    };
-    Some(match name {
-        "dpd_delay" | "dpddelay" => seconds("liveness_interval"),
+    let line = match name {
+        "dpd_delay" | "dpddelay" => seconds(&text, "liveness_interval"),
         "reauth_time" if time(&text).is_some_and(|time| time.is_zero()) => Ok(None),
-        "reauth_time" => seconds("reauthenticate"),
-        "dpd_action" | "dpdaction" => action("liveness_action"),
-        "close_action" | "closeaction" => action("close_action"),
-        "mobike" => switch("ike", "mobike"),
+        "reauth_time" => seconds(&text, "reauthenticate"),
+        "dpd_action" | "dpdaction" => action(&text, "liveness_action"),
+        "close_action" | "closeaction" => action(&text, "close_action"),
+        "mobike" => switch(&text, "ike", "mobike"),
         "fragmentation" => match text.as_str() {
-            "accept" | "force" => Ok(setting("ike", "fragmentation", "true".into())),
-            _ => switch("ike", "fragmentation"),
+            "accept" | "force" => Ok(Some(("ike", "fragmentation", "true".into()))),
+            _ => switch(&text, "ike", "fragmentation"),
         },
         "encap" | "forceencaps" | "encapsulation" => match (flag(&text), text.as_str()) {
-            (Some(true), _) | (_, "force") => Ok(setting("esp", "encap", "\"always\"".into())),
+            (Some(true), _) | (_, "force") => Ok(Some(("esp", "encap", "\"always\"".into()))),
             (Some(false), _) | (_, "auto") => Ok(None),
             _ => Err("write yes or no"),
         },
         "replay_window" | "replay-window" => match text.parse::<u32>() {
-            Ok(packets) => Ok(setting("esp", "replay_window", packets.to_string())),
+            Ok(packets) => Ok(Some(("esp", "replay_window", packets.to_string()))),
             Err(_) => Err("write a number of packets"),
         },
         _ => return None,
-    })
+    };
+    Some(line.map(|line| {
+        line.map(|(section, name, toml)| Setting {
+            section,
+            name,
+            value: toml,
+            location: value.location.clone(),
+            level,
+        })
+    }))
+}
+
+fn seconds(text: &str, name: &'static str) -> Line {
+    match time(text) {
+        None => Err("write a time like 30s"),
+        Some(time) if time.is_zero() => Ok(Some(("ike", name, "\"off\"".into()))),
+        Some(time) => Ok(Some(("ike", name, format!("\"{}s\"", time.as_secs())))),
+    }
+}
+
+fn switch(text: &str, section: &'static str, name: &'static str) -> Line {
+    match flag(text) {
+        None => Err("write yes or no"),
+        Some(on) => Ok(Some((section, name, on.to_string()))),
+    }
+}
+
+fn action(text: &str, name: &'static str) -> Line {
+    let action = match text {
+        "none" | "clear" => "\"clear\"",
+        "trap" | "hold" | "route" => "\"trap\"",
+        "restart" | "restart_by_peer" | "start" => "\"restart\"",
+        _ => return Err("write none, trap or restart"),
+    };
+    Ok(Some(("ike", name, action.into())))
 }
 
 /// Takes out of a connection or child what `vpnd` has in vpnd.toml.
@@ -147,12 +160,12 @@ pub(super) fn write(draft: &Draft, kernel: &[(String, Kernel)], report: &mut Rep
 
 /// Returns `true` if a tunnel with the value `wanted` does something by itself that it does not do with `used`.
 fn is_weaker(used: &str, wanted: &str) -> bool {
-    let rank = |value: &str| match value {
+    let [used, wanted] = [used, wanted].map(|value| match value {
         "false" | "\"off\"" | "\"clear\"" => 0,
         "\"trap\"" => 1,
         _ => 2,
-    };
-    rank(used) < rank(wanted)
+    });
+    used < wanted
 }
 
 /// Reports a setting that some connections or children have, and in vpnd all tunnels.

@@ -27,11 +27,11 @@ pub(super) fn sound(
             policy.tunnels.clear();
         }
     }
-    let alone = |tunnel: &Arc<policy::IkeTunnel>| Policy { tunnels: vec![tunnel.clone()] };
     let mut accepted = Vec::new();
     for tunnel in std::mem::take(&mut policy.tunnels) {
         let location = places.get(&tunnel.name).unwrap_or(file);
-        if is_read(&alone(&tunnel), location, report) {
+        let alone = Policy { tunnels: vec![tunnel.clone()] };
+        if is_read(&alone, location, report) {
             accepted.push(tunnel);
         }
     }

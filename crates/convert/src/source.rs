@@ -108,23 +108,31 @@ pub struct ReadError {
 /// # Errors
 /// Returns an error if it cannot be read, has more than [`MAX_FILE`] octets, or is no text.
 pub fn read(path: &Path) -> Result<File, ReadError> {
-    let failed = |source| ReadError { path: path.to_owned(), source };
-    let invalid = |why: &str| failed(io::Error::new(io::ErrorKind::InvalidData, why.to_owned()));
+    let text = text(path).map_err(|source| ReadError { path: path.to_owned(), source })?;
+    let name =
+        if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    Ok(File { name: name.into(), text })
+}
+
+fn text(path: &Path) -> io::Result<Zeroizing<String>> {
     let mut octets = Zeroizing::new(Vec::new());
+    // One octet more than the limit tells a file that is too large from one that just fits.
     if path == Path::new("-") {
-        io::stdin().lock().take(MAX_FILE + 1).read_to_end(&mut octets).map_err(failed)?;
+        io::stdin().lock().take(MAX_FILE + 1).read_to_end(&mut octets)?;
     } else {
-        let file = std::fs::File::open(path).map_err(failed)?;
-        if !file.metadata().map_err(failed)?.is_file() {
+        let file = std::fs::File::open(path)?;
+        if !file.metadata()?.is_file() {
             return Err(invalid("it is no regular file"));
         }
-        file.take(MAX_FILE + 1).read_to_end(&mut octets).map_err(failed)?;
+        file.take(MAX_FILE + 1).read_to_end(&mut octets)?;
     }
     if octets.len() as u64 > MAX_FILE {
         return Err(invalid("it is larger than a mebibyte"));
     }
     let text = std::str::from_utf8(&octets).map_err(|_| invalid("it is not UTF-8"))?;
-    let name =
-        if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-    Ok(File { name: name.into(), text: Zeroizing::new(text.to_owned()) })
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }

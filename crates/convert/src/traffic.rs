@@ -31,19 +31,23 @@ pub(super) fn selector(text: &str, own: Option<IpAddr>) -> Result<Selector, Stri
 
 /// An address, a prefix, or a range.
 pub(super) fn range(text: &str) -> Result<AddressRange, String> {
-    let wrong = || format!("{text:?} is no address, subnet or range");
-    let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| wrong());
+    parsed(text).ok_or_else(|| format!("{text:?} is no address, subnet or range"))
+}
+
+fn parsed(text: &str) -> Option<AddressRange> {
     if let Some((from, to)) = text.split_once('-') {
-        return AddressRange::new(address(from)?, address(to)?).ok_or_else(wrong);
+        return AddressRange::new(from.trim().parse().ok()?, to.trim().parse().ok()?);
     }
-    let Some((base, length)) = text.split_once('/') else { return Ok(address(text)?.into()) };
-    let base = address(base)?;
+    let Some((base, length)) = text.split_once('/') else {
+        return Some(text.trim().parse::<IpAddr>().ok()?.into());
+    };
+    let base: IpAddr = base.trim().parse().ok()?;
     let length: u32 = match length.trim().parse::<IpAddr>() {
         // ipsec.conf may write a mask.
         Ok(IpAddr::V4(mask)) if base.is_ipv4() => u32::from(mask).leading_ones(),
-        _ => length.trim().parse().map_err(|_| wrong())?,
+        _ => length.trim().parse().ok()?,
     };
-    AddressRange::subnet(base, length).ok_or_else(wrong)
+    AddressRange::subnet(base, length)
 }
 
 fn number(text: &str) -> Result<u8, String> {
@@ -67,29 +71,15 @@ fn number(text: &str) -> Result<u8, String> {
 }
 
 fn ports(text: &str, protocol: u8) -> Result<PortRange, String> {
-    let number = |text: &str| {
-        let text = text.trim();
-        let named = [
-            ("http", 80),
-            ("https", 443),
-            ("ssh", 22),
-            ("domain", 53),
-            ("ntp", 123),
-            ("l2f", 1701),
-        ];
-        let port = named.iter().find(|(name, _)| *name == text).map(|(_, port)| *port);
-        port.or_else(|| text.parse::<u16>().ok())
-            .ok_or_else(|| format!("{text:?} is no port: write its number"))
-    };
     let ports = match text {
         "" | "any" | "%any" => return Ok(PortRange::ANY),
         "0" if !matches!(protocol, 1 | 58) => return Ok(PortRange::ANY),
         "opaque" | "%opaque" => return Err("an opaque port has no counterpart".to_owned()),
         text => match text.split_once('-') {
-            Some((from, to)) => PortRange::new(number(from)?, number(to)?),
+            Some((from, to)) => PortRange::new(port(from)?, port(to)?),
             None => {
                 // One number is a type of ICMP with all its codes.
-                let port = number(text)?;
+                let port = port(text)?;
                 let icmp = matches!(protocol, 1 | 58) && port < 256;
                 match icmp {
                     true => PortRange::new(port << 8, port << 8 | 0xff),
@@ -99,6 +89,20 @@ fn ports(text: &str, protocol: u8) -> Result<PortRange, String> {
         },
     };
     ports.ok_or_else(|| format!("{text:?} is no range of ports"))
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    let text = text.trim();
+    let port = match text {
+        "http" => Some(80),
+        "https" => Some(443),
+        "ssh" => Some(22),
+        "domain" => Some(53),
+        "ntp" => Some(123),
+        "l2f" => Some(1701),
+        _ => text.parse().ok(),
+    };
+    port.ok_or_else(|| format!("{text:?} is no port: write its number"))
 }
 
 #[cfg(test)]

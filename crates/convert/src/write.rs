@@ -41,9 +41,11 @@ pub(super) fn document(
 
 /// Text that cannot end a comment.
 fn comment(text: &str) -> String {
-    let safe = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
-    let mut text: String =
-        text.chars().map(safe).filter(|c| !matches!(c, '\u{fffe}' | '\u{ffff}')).collect();
+    let mut text: String = text
+        .chars()
+        .map(|c: char| if c.is_control() && c != '\n' { ' ' } else { c })
+        .filter(|c| !matches!(c, '\u{fffe}' | '\u{ffff}'))
+        .collect();
     while text.contains("--") {
         text = text.replace("--", "- -");
     }
@@ -85,17 +87,25 @@ fn needs_namespace(tunnel: &IkeTunnel) -> bool {
 }
 
 fn additional(exchanges: &[AdditionalKe]) -> String {
-    let of = |exchange: &AdditionalKe| {
-        let methods = exchange.methods.iter().map(ToString::to_string);
-        let methods = exchange
-            .methods
-            .iter()
-            .zip(methods)
-            .map(|(group, name)| if group.is_quantum_safe() { name } else { number(*group) });
-        let none = exchange.optional.then(|| "NONE".to_owned());
-        methods.chain(none).collect::<Vec<_>>().join("|")
-    };
-    exchanges.iter().map(of).collect::<Vec<_>>().join(" ")
+    exchanges
+        .iter()
+        .map(|exchange| {
+            let methods = exchange.methods.iter().map(ToString::to_string);
+            let methods =
+                exchange.methods.iter().zip(methods).map(|(group, name)| {
+                    if group.is_quantum_safe() { name } else { number(*group) }
+                });
+            let none = exchange.optional.then(|| "NONE".to_owned());
+            methods.chain(none).collect::<Vec<_>>().join("|")
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn group_words(groups: &[Group], or_none: bool) -> String {
+    let none = or_none.then(|| "NO_PFS".to_owned());
+    let groups = groups.iter().map(|group| format!("GROUP_{}", number(*group)));
+    groups.chain(none).collect::<Vec<_>>().join(" ")
 }
 
 fn ppk(ppk: &Ppk) -> String {
@@ -306,17 +316,12 @@ impl Writer {
         self.close("IPSecProposal");
         let lifetime = child.proposals.first().map(|proposal| proposal.lifetime);
         let overlap = lifetime.map_or(10, |lifetime| lifetime.overlap_percent).to_string();
-        let groups = |groups: &[Group], none: bool| {
-            let none = none.then(|| "NO_PFS".to_owned());
-            let groups = groups.iter().map(|group| format!("GROUP_{}", number(*group)));
-            groups.chain(none).collect::<Vec<_>>().join(" ")
-        };
         let offered = match child.pfs.offer.as_slice() {
             [] => "0".to_owned(),
             [one] => number(*one),
-            several => groups(several, false),
+            several => group_words(several, false),
         };
-        let accepted = groups(&child.pfs.accept, child.pfs.accept_none);
+        let accepted = group_words(&child.pfs.accept, child.pfs.accept_none);
         let mut attributes = vec![
             ("IPSec_ProtectionName", protection),
             ("IPSec_ProposalRefs", offer),

@@ -1,6 +1,6 @@
 //! Compares two policies tunnel by tunnel, and says what happens to the SAs that are up.
 
-use crate::{ChildProposal, ChildTunnel, IkeTunnel, Policy, Ppk};
+use crate::{ChildTunnel, IkeTunnel, Policy};
 use std::fmt;
 
 /// The difference that a new policy makes to one tunnel.
@@ -133,8 +133,8 @@ impl IkeTunnel {
             children: _,
             generic,
         } = self;
-        let required = |ppk: &Option<Ppk>| ppk.as_ref().is_some_and(|ppk| ppk.required);
-        let newly_required = required(&after.ppk) && !required(ppk);
+        let newly_required = after.ppk.as_ref().is_some_and(|ppk| ppk.required)
+            && ppk.as_ref().is_none_or(|ppk| !ppk.required);
         gravest(&[
             ("role", *role != after.role, Effect::Reestablished),
             ("local identity", *local != after.local, Effect::Reestablished),
@@ -155,9 +155,9 @@ impl ChildTunnel {
     pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
         let Self { name: _, role, mode, local, remote, proposals, pfs, auto_start, on_demand } =
             self;
-        let algorithms = |p: &ChildProposal| (p.protection, p.esn);
-        let other_algorithms =
-            !proposals.iter().map(algorithms).eq(after.proposals.iter().map(algorithms));
+        let [algorithms, later_algorithms] = [proposals, &after.proposals]
+            .map(|proposals| proposals.iter().map(|proposal| (proposal.protection, proposal.esn)));
+        let other_algorithms = !algorithms.eq(later_algorithms);
         gravest(&[
             ("mode", *mode != after.mode, Effect::Reestablished),
             ("local traffic", *local != after.local, Effect::Reestablished),

@@ -20,11 +20,10 @@ impl Secret {
         if !digits.len().is_multiple_of(2) {
             return None;
         }
-        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok());
         // Allocated once: a buffer that grows leaves copies behind.
         let mut octets = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
         for pair in digits.chunks_exact(2) {
-            octets.push(value(pair[0])? << 4 | value(pair[1])?);
+            octets.push(of_hex_digit(pair[0])? << 4 | of_hex_digit(pair[1])?);
         }
         Some(Self(octets))
     }
@@ -43,6 +42,10 @@ impl Secret {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+fn of_hex_digit(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 impl fmt::Debug for Secret {

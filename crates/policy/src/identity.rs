@@ -61,19 +61,17 @@ impl Identity {
 
     /// A reason to look at the identity again; `None` if it looks as such an identity does.
     pub fn doubt(&self) -> Option<Doubt> {
-        let is_domain = |name: &str| {
-            let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-            !name.is_empty() && name.bytes().all(allowed)
-        };
         match self {
             Self::Fqdn(name) if name.parse::<IpAddr>().is_ok() => Some(Doubt::Address),
             Self::Fqdn(name) if name.contains('*') => Some(Doubt::Wildcard),
-            Self::Fqdn(name) if !is_domain(name) => Some(Doubt::NotADomain),
+            Self::Fqdn(name) if !is_domain_name(name) => Some(Doubt::NotADomain),
             Self::UserFqdn(name) => {
-                let is_user =
-                    |user: &str| !user.is_empty() && user.bytes().all(|b| b.is_ascii_graphic());
                 let parts = name.rsplit_once('@');
-                let good = parts.is_some_and(|(user, domain)| is_user(user) && is_domain(domain));
+                let good = parts.is_some_and(|(user, domain)| {
+                    !user.is_empty()
+                        && user.bytes().all(|b| b.is_ascii_graphic())
+                        && is_domain_name(domain)
+                });
                 (!good).then_some(Doubt::NotAUser)
             }
             Self::Fqdn(_) | Self::Ipv4(_) | Self::Ipv6(_) | Self::KeyId(_) | Self::Dn(_) => None,
@@ -148,21 +146,14 @@ impl Identity {
 
     /// Returns `true` if a reader takes the value alone for an identity of this type.
     fn is_plain(&self) -> bool {
-        let domain = |name: &str| {
-            let permitted = |c: char| c.is_alphanumeric() || "-_.*".contains(c);
-            !name.is_empty() && name.chars().all(permitted) && name.parse::<IpAddr>().is_err()
-        };
         match self {
             Self::Ipv4(_) | Self::Ipv6(_) => true,
-            Self::Fqdn(name) => domain(name),
-            Self::UserFqdn(name) => {
-                let reads = |(user, host): (&str, &str)| {
-                    !user.is_empty()
-                        && !user.contains(|c: char| c.is_whitespace() || "/=".contains(c))
-                        && domain(host)
-                };
-                name.rsplit_once('@').is_some_and(reads)
-            }
+            Self::Fqdn(name) => is_read_as_domain(name),
+            Self::UserFqdn(name) => name.rsplit_once('@').is_some_and(|(user, host)| {
+                !user.is_empty()
+                    && !user.contains(|c: char| c.is_whitespace() || "/=".contains(c))
+                    && is_read_as_domain(host)
+            }),
             Self::Dn(name) => !name.to_string().is_empty(),
             Self::KeyId(_) => false,
         }
@@ -182,6 +173,17 @@ impl Identity {
         }
         hasher.finish()
     }
+}
+
+fn is_domain_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+fn is_read_as_domain(name: &str) -> bool {
+    !name.is_empty()
+        && name.chars().all(|c| c.is_alphanumeric() || "-_.*".contains(c))
+        && name.parse::<IpAddr>().is_err()
 }
 
 /// Returns `true` for a character that is shown as it is: signs that steer a terminal, or that nobody sees, are not.

@@ -46,6 +46,12 @@ pub enum NameError {
     Value(String),
 }
 
+impl NameError {
+    fn of_part(part: &str) -> Self {
+        Self::Part(part.trim().to_owned())
+    }
+}
+
 crate::readable_debug!(NameError);
 
 impl DistinguishedName {
@@ -84,13 +90,10 @@ impl DistinguishedName {
         }
         let mut comparable = true;
         for (ours, theirs) in name.iter().zip(&above).filter(|(ours, theirs)| ours != theirs) {
-            let types = |rdn: &[(String, Value)]| -> Vec<String> {
-                rdn.iter().map(|(kind, _)| kind.clone()).collect()
-            };
-            let texts = |rdn: &[(String, Value)]| {
-                rdn.iter().all(|(_, value)| matches!(value, Value::Text(_)))
-            };
-            if types(ours) != types(theirs) || texts(ours) && texts(theirs) {
+            let same_types =
+                ours.iter().map(|(kind, _)| kind).eq(theirs.iter().map(|(kind, _)| kind));
+            let mut parts = ours.iter().chain(theirs);
+            if !same_types || parts.all(|(_, value)| matches!(value, Value::Text(_))) {
                 return Some(false);
             }
             comparable = false;
@@ -109,13 +112,15 @@ impl DistinguishedName {
 
     /// The form that is compared: the parts of each RDN, which is a set, are sorted.
     fn prepared(&self) -> Vec<Vec<(String, Value)>> {
-        let of = |rdn: &RelativeDistinguishedName| {
-            let mut parts: Vec<_> =
-                rdn.iter().map(|a| (a.oid.to_string(), Value::of(&a.value))).collect();
-            parts.sort();
-            parts
-        };
-        self.rdns().iter().map(of).collect()
+        self.rdns()
+            .iter()
+            .map(|rdn| {
+                let mut parts: Vec<_> =
+                    rdn.iter().map(|a| (a.oid.to_string(), Value::of(&a.value))).collect();
+                parts.sort();
+                parts
+            })
+            .collect()
     }
 }
 
@@ -205,10 +210,9 @@ fn split<'t>(text: &'t str, separators: &[char]) -> Vec<&'t str> {
 }
 
 fn attribute(part: &str) -> Result<AttributeTypeAndValue, NameError> {
-    let wrong = || NameError::Part(part.trim().to_owned());
-    let (kind, value) = part.split_once('=').ok_or_else(wrong)?;
+    let (kind, value) = part.split_once('=').ok_or_else(|| NameError::of_part(part))?;
     let kind = match kind.trim() {
-        "" => return Err(wrong()),
+        "" => return Err(NameError::of_part(part)),
         "E" | "EMAIL" | "email" | "Email" => "emailAddress",
         "S" => "ST",
         other => other,
@@ -218,7 +222,7 @@ fn attribute(part: &str) -> Result<AttributeTypeAndValue, NameError> {
     let kept = if trimmed.ends_with('\\') && value.trim_start() != trimmed { 1 } else { 0 };
     let value = &value.trim_start()[..trimmed.len() + kept];
     if value.is_empty() {
-        return Err(wrong());
+        return Err(NameError::of_part(part));
     }
     if AttributeTypeAndValue::from_str(&format!("{kind}=x")).is_err() {
         return Err(NameError::Type(kind.to_owned()));

@@ -30,9 +30,8 @@ impl Ppk {
     /// Returns `true` if a text can be the name of a PPK: 1 to 64 letters, digits and `.` `_` `@` `+` `=` `-`, the
     /// first of them a letter or a digit. So it can be the name of a file, too.
     pub fn is_id(text: &str) -> bool {
-        let known = |octet: u8| octet.is_ascii_alphanumeric() || b"._@+=-".contains(&octet);
         (1..=Self::LONGEST).contains(&text.len())
-            && text.bytes().all(known)
+            && text.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"._@+=-".contains(&octet))
             && text.as_bytes()[0].is_ascii_alphanumeric()
             && !text.eq_ignore_ascii_case("NONE")
     }

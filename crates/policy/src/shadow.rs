@@ -45,35 +45,35 @@ impl<'a> Traffic<'a> {
 
     /// Returns `true` if a packet may be of both.
     pub fn meets(&self, other: &Traffic<'_>) -> bool {
-        let meet = |ours: &[Selector], theirs: &[Selector]| {
-            ours.iter().any(|o| theirs.iter().any(|t| o.intersection(t).is_some()))
-        };
         self.binding.meets(other.binding)
-            && meet(self.remote, other.remote)
-            && meet(self.local, other.local)
+            && intersect(self.remote, other.remote)
+            && intersect(self.local, other.local)
     }
+}
+
+fn intersect(ours: &[Selector], theirs: &[Selector]) -> bool {
+    ours.iter().any(|ours| theirs.iter().any(|theirs| ours.intersection(theirs).is_some()))
 }
 
 /// The phase 2 tunnels of a policy that are never used, in their order.
 pub fn shadowed(policy: &Policy, bindings: &Bindings) -> Vec<Shadowed> {
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
-    let children: Vec<(&ChildTunnel, Binding)> =
-        children.map(|child| (child.as_ref(), bindings.of(&child.name))).collect();
-    let traffic = |number: usize| Traffic::of(children[number].0, children[number].1);
+    let children: Vec<(&ChildTunnel, Traffic<'_>)> = children
+        .map(|child| (child.as_ref(), Traffic::of(child, bindings.of(&child.name))))
+        .collect();
     let mut earlier = TrafficIndex::default();
     let mut found = Vec::new();
     let mut left = MOST_COMPARISONS;
-    for (number, (child, _)) in children.iter().enumerate() {
+    for (number, (child, traffic)) in children.iter().enumerate() {
         // One that covers all of it covers its first addresses.
         let near = earlier.meeting(first(&child.local), first(&child.remote));
         let Some(rest) = left.checked_sub(near.len()) else { break };
         left = rest;
-        let own = traffic(number);
-        let by = near.into_iter().find(|other| traffic(*other as usize).covers(&own));
+        let by = near.into_iter().find(|other| children[*other as usize].1.covers(traffic));
         found.extend(by.map(|by| Shadowed { child: number, by: by as usize }));
         // The shadower of a shadowed tunnel covers all of its traffic, so that only others are added, and those that
         // take packets of interfaces which the shadower does not have.
-        if by.is_none() || own.binding.any_interface {
+        if by.is_none() || traffic.binding.any_interface {
             let Ok(number) = u32::try_from(number) else { break };
             earlier.insert(number, child);
         }

@@ -252,18 +252,18 @@ impl Site {
     /// # Errors
     /// All values that are missing or cannot be read.
     pub fn tunnel(mut self) -> Result<IkeTunnel, BadSite> {
-        let is_named = |field: &str, site: &Self| site.wrong.iter().any(|w| w.field == field);
+        // A value that was refused is not set either, and has been reported already.
         let missing = "it is not set";
-        if self.local.is_none() && !is_named("local", &self) {
+        if self.local.is_none() && !self.is_wrong("local") {
             self.wrong("local", missing, "call local() with the address or name of this side");
         }
-        if self.remote.is_none() && !is_named("remote", &self) {
+        if self.remote.is_none() && !self.is_wrong("remote") {
             self.wrong("remote", missing, "call remote() with the peer's address or name");
         }
-        if self.credential.is_none() && !is_named("psk_with", &self) {
+        if self.credential.is_none() && !self.is_wrong("psk_with") {
             self.wrong("psk", missing, "call psk(), psk_with() or certificates()");
         }
-        if self.protect.is_empty() && !is_named("protect", &self) {
+        if self.protect.is_empty() && !self.is_wrong("protect") {
             self.wrong("protect", "no traffic is protected", "call protect() with both networks");
         }
         let Self {
@@ -282,23 +282,30 @@ impl Site {
         else {
             return Err(BadSite::Wrong(wrong));
         };
+        // Without an address of the peer, only the peer can begin.
         let role = if remote.address.is_none() { Role::Responder } else { role };
-        let child = |(number, [here, there]): (usize, [AddressRange; 2])| {
-            let mut child =
-                ChildTunnel::new(format!("{name}_{number}"), here, there).with_role(role);
-            child.auto_start = auto_start && role.may_initiate();
-            child.on_demand = role.may_initiate();
-            if !child_proposals.is_empty() {
-                child.proposals.clone_from(&child_proposals);
-            }
-            if pfs.is_empty() { child } else { child.with_pfs(pfs.clone()) }
-        };
-        let children: Vec<_> = (1..).zip(protect).map(child).collect();
+        let children: Vec<_> = (1..)
+            .zip(protect)
+            .map(|(number, [here, there])| {
+                let mut child =
+                    ChildTunnel::new(format!("{name}_{number}"), here, there).with_role(role);
+                child.auto_start = auto_start && role.may_initiate();
+                child.on_demand = role.may_initiate();
+                if !child_proposals.is_empty() {
+                    child.proposals.clone_from(&child_proposals);
+                }
+                if pfs.is_empty() { child } else { child.with_pfs(pfs.clone()) }
+            })
+            .collect();
         let mut tunnel = IkeTunnel::new(name.clone(), local, remote, credential).with_role(role);
         if !ike_proposals.is_empty() {
             tunnel.proposals = ike_proposals;
         }
         Ok(children.into_iter().fold(tunnel, IkeTunnel::with_child))
+    }
+
+    fn is_wrong(&self, field: &str) -> bool {
+        self.wrong.iter().any(|wrong| wrong.field == field)
     }
 }
 
@@ -334,18 +341,19 @@ impl FromStr for AddressRange {
     type Err = NotA;
 
     fn from_str(text: &str) -> Result<Self, NotA> {
-        let parsed = || {
-            if let Some((start, end)) = text.split_once('-') {
-                return Self::new(start.parse().ok()?, end.parse().ok()?);
-            }
-            let Some((address, length)) = text.split_once('/') else {
-                return text.parse::<IpAddr>().ok().map(Self::from);
-            };
-            let address: IpAddr = address.parse().ok()?;
-            Self::subnet(address, length.parse().ok()?).filter(|range| range.start() == address)
-        };
-        parsed().ok_or_else(|| NotA(text.to_owned(), "a network"))
+        parsed_range(text).ok_or_else(|| NotA(text.to_owned(), "a network"))
     }
+}
+
+fn parsed_range(text: &str) -> Option<AddressRange> {
+    if let Some((start, end)) = text.split_once('-') {
+        return AddressRange::new(start.parse().ok()?, end.parse().ok()?);
+    }
+    let Some((address, length)) = text.split_once('/') else {
+        return text.parse::<IpAddr>().ok().map(AddressRange::from);
+    };
+    let address: IpAddr = address.parse().ok()?;
+    AddressRange::subnet(address, length.parse().ok()?).filter(|range| range.start() == address)
 }
 
 /// As [`FromStr`] reads it.

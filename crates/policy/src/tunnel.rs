@@ -331,11 +331,10 @@ impl AllowedTraffic {
     /// twice counts once. Only the policy itself can have more, in a phase 2 tunnel.
     pub fn is_bounded(ranges: impl IntoIterator<Item = AddressRange>) -> bool {
         let ranges: BTreeSet<AddressRange> = ranges.into_iter().collect();
-        let has_at_most = |ipv4: bool, most: u128| {
+        [(true, Self::MOST_IPV4), (false, Self::MOST_IPV6)].into_iter().all(|(ipv4, most)| {
             let of_family = ranges.iter().filter(|range| range.start().is_ipv4() == ipv4);
             of_family.map(AddressRange::count).fold(0, u128::saturating_add) <= most
-        };
-        has_at_most(true, Self::MOST_IPV4) && has_at_most(false, Self::MOST_IPV6)
+        })
     }
 
     /// Returns `true` if a range is of a kind that may be asked for.

@@ -75,6 +75,13 @@ pub struct FunctionWork {
     pub nic: Amount,
 }
 
+impl FunctionWork {
+    fn is_of_same_work(&self, other: &Self) -> bool {
+        (&self.user, &self.function, &self.operation)
+            == (&other.user, &other.function, &other.operation)
+    }
+}
+
 /// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
@@ -95,27 +102,28 @@ impl CryptoStats {
     /// The work since an earlier answer of the same daemon.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let before = |row: &FunctionWork| {
-            let key = |r: &FunctionWork| (r.user.clone(), r.function.clone(), r.operation.clone());
-            earlier.rows.iter().find(|old| key(old) == key(row))
-        };
-        let difference = |row: &FunctionWork| {
-            let Some(old) = before(row) else { return row.clone() };
-            FunctionWork {
-                hardware: row.hardware.since(old.hardware),
-                software: row.software.since(old.software),
-                kernel: row.kernel.since(old.kernel),
-                nic: row.nic.since(old.nic),
-                ..row.clone()
-            }
-        };
-        let something = |row: &FunctionWork| {
-            let columns = [row.hardware, row.software, row.kernel, row.nic];
-            columns.iter().any(|amount| amount.operations > 0)
-        };
         Self {
             milliseconds: self.milliseconds.saturating_sub(earlier.milliseconds),
-            rows: self.rows.iter().map(difference).filter(something).collect(),
+            rows: self
+                .rows
+                .iter()
+                .map(|row| {
+                    let Some(old) = earlier.rows.iter().find(|old| old.is_of_same_work(row)) else {
+                        return row.clone();
+                    };
+                    FunctionWork {
+                        hardware: row.hardware.since(old.hardware),
+                        software: row.software.since(old.software),
+                        kernel: row.kernel.since(old.kernel),
+                        nic: row.nic.since(old.nic),
+                        ..row.clone()
+                    }
+                })
+                .filter(|row| {
+                    let columns = [row.hardware, row.software, row.kernel, row.nic];
+                    columns.iter().any(|amount| amount.operations > 0)
+                })
+                .collect(),
         }
     }
 }

@@ -58,8 +58,9 @@ impl Happening {
 
     /// Returns `true` if the event concerns one of these tunnels; without names, it always does.
     pub fn concerns(&self, names: &[String]) -> bool {
-        let named = |name: &String| *name == self.tunnel || self.child.as_ref() == Some(name);
-        self.missed.is_some() || names.is_empty() || names.iter().any(named)
+        self.missed.is_some()
+            || names.is_empty()
+            || names.iter().any(|name| *name == self.tunnel || self.child.as_ref() == Some(name))
     }
 }
 

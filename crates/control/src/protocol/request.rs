@@ -16,8 +16,7 @@ pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
         version: u32,
         command: String,
     }
-    let bad = |error: serde_json::Error| Refusal::new(RefusalCode::BadRequest, error.to_string());
-    let frame: Frame = serde_json::from_slice(request).map_err(bad)?;
+    let frame: Frame = serde_json::from_slice(request).map_err(bad_request)?;
     if frame.version != VERSION {
         return Err(Refusal::new(
             RefusalCode::UnsupportedVersion,
@@ -34,8 +33,12 @@ pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
             format!("no command {:?}; there are {}", frame.command, names.join(", ")),
         ));
     }
-    let request: Request = serde_json::from_slice(request).map_err(bad)?;
+    let request: Request = serde_json::from_slice(request).map_err(bad_request)?;
     Ok(request.command)
+}
+
+fn bad_request(error: serde_json::Error) -> Refusal {
+    Refusal::new(RefusalCode::BadRequest, error.to_string())
 }
 
 /// Every value of the field `command`, in the order of [`Command`].

@@ -89,18 +89,14 @@ fn connection(
     let dialect = draft.dialect;
     let local = side(block, "left", authby.as_ref(), dialect)?;
     let remote = side(block, "right", authby.as_ref(), dialect)?;
-    let mut first =
-        |names: &[&str]| names.iter().fold(None, |found, name| found.or(block.take(name)));
-    let ike: Vec<Value> = first(&["ike"]).into_iter().collect();
-    let (ah, esp) = (first(&["ah"]), first(&["esp", "phase2alg"]));
+    let ike: Vec<Value> = block.take("ike").into_iter().collect();
+    let (ah, esp) = (block.take("ah"), block.take_any(&["esp", "phase2alg"]));
     let (ah, esp) = offers(ah, esp, report);
-    let mut traffic = |side: &str| {
+    let [left, right] = ["left", "right"].map(|side| {
         let names = [format!("{side}subnet"), format!("{side}subnets")];
-        let subnets = first(&[&names[0], &names[1]]);
-        let protoport = first(&[&format!("{side}protoport")]);
-        selectors(subnets, protoport)
-    };
-    let (left, right) = (traffic("left"), traffic("right"));
+        let subnets = block.take_any(&[&names[0], &names[1]]);
+        selectors(subnets, block.take(&format!("{side}protoport")))
+    });
     let (ike_times, times) = times(block, dialect, report);
     let (pfs, esn) = (pfs(block, dialect, report), sequence_numbers(block, dialect, report));
     settings::take(Level::Connection, &mut block.settings, &mut draft.settings, report);
@@ -157,9 +153,8 @@ fn sequence_numbers(block: &mut Block, dialect: Dialect, report: &mut Report) ->
     if dialect != Dialect::Libreswan {
         return default;
     }
-    let unguarded =
-        |(name, value): &(String, Value)| name == "replay-window" && &*value.text == "0";
-    let is_unguarded = block.settings.iter().any(unguarded);
+    let is_unguarded =
+        block.settings.iter().any(|(name, value)| name == "replay-window" && &*value.text == "0");
     let Some(value) = block.take("esn") else {
         return if is_unguarded { vec![false] } else { default };
     };
@@ -200,7 +195,7 @@ fn side(
         return Err(Unfit::new(&second.location, message, "keep one, on both sides"));
     }
     let ecdsa = [KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::EcdsaP521];
-    let all = || match dialect {
+    let all = match dialect {
         Dialect::Strongswan => Method::Signature(KeyKind::ALL.to_vec()),
         Dialect::Libreswan => Method::Signature([&[KeyKind::Rsa][..], &ecdsa].concat()),
     };
@@ -208,7 +203,7 @@ fn side(
         return Ok(Side {
             address,
             identity,
-            method: all(),
+            method: all,
             strict: false,
             location: block.location.clone(),
         });
@@ -233,8 +228,9 @@ fn side(
     }
     let method = match (preshared, kinds.is_empty()) {
         (true, true) => Method::Preshared,
-        (false, true) => all(),
+        (false, true) => all,
         (false, false) => {
+            // The words may name a kind twice. The filter has each once.
             let named = KeyKind::ALL.into_iter().filter(|kind| kinds.contains(kind));
             Method::Signature(named.collect())
         }
@@ -266,34 +262,33 @@ fn selectors(subnets: Option<Value>, protoport: Option<Value>) -> Option<Value> 
 
 /// Lengths of life of phase 1 and phase 2.
 fn times(block: &mut Block, dialect: Dialect, report: &mut Report) -> (Times, Times) {
-    let mut take = |names: &[&str], default: Duration, report: &mut Report| {
-        // All spellings are taken, and the first counts.
-        let given = names.iter().fold(None, |found: Option<(&str, Value)>, name| {
-            found.or(block.take(name).map(|value| (*name, value)))
-        });
-        given
-            .and_then(|(name, value)| read_time(name, &value, report))
-            .filter(|time| !time.is_zero())
-            .unwrap_or(default)
-    };
     let (of_ike, of_child) = dialect.lifetimes();
-    let ike = take(&["ikelifetime"], of_ike, report);
-    let child = take(&["ipsec-lifetime", "lifetime", "keylife", "salifetime"], of_child, report);
-    let margin = take(&["margintime", "rekeymargin"], Duration::from_secs(540), report);
+    let ike = time(block, &["ikelifetime"], report).unwrap_or(of_ike);
+    let spellings = ["ipsec-lifetime", "lifetime", "keylife", "salifetime"];
+    let child = time(block, &spellings, report).unwrap_or(of_child);
+    let margin =
+        time(block, &["margintime", "rekeymargin"], report).unwrap_or(Duration::from_secs(540));
     if let Some(rekey) = block.take("rekey").filter(|value| flag(&value.text) == Some(false)) {
         report.changed(&rekey.location, "rekey=no: vpnd renews its keys before they end", "");
     }
-    let mut bytes = |name: &str| {
-        let value = block.take(name);
-        value.and_then(|value| read_volume(name, &value, report))
-    };
-    let bytes = [bytes("lifebytes"), bytes("ipsec-max-bytes")].into_iter().flatten().min();
-    let times = |hard: Duration, bytes: Option<u64>| Times {
+    let bytes = ["lifebytes", "ipsec-max-bytes"]
+        .into_iter()
+        .filter_map(|name| read_volume(name, &block.take(name)?, report))
+        .min();
+    let [ike, child] = [(ike, None), (child, bytes)].map(|(hard, bytes)| Times {
         soft: hard.saturating_sub(margin),
         hard,
         bytes: bytes.map(|hard| (hard / 10 * 9, hard)),
-    };
-    (times(ike, None), times(child, bytes))
+    });
+    (ike, child)
+}
+
+/// The time that the first spelling gives; `None` if it is 0 or is not understood.
+fn time(block: &mut Block, spellings: &[&str], report: &mut Report) -> Option<Duration> {
+    let given = spellings.iter().fold(None, |found: Option<(&str, Value)>, name| {
+        found.or(block.take(name).map(|value| (*name, value)))
+    });
+    given.and_then(|(name, value)| read_time(name, &value, report)).filter(|time| !time.is_zero())
 }
 
 fn leave(block: &mut Block, dialect: Dialect, report: &mut Report) {

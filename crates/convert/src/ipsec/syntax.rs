@@ -43,6 +43,11 @@ impl Block {
         });
         taken.filter(|value| !value.text.is_empty())
     }
+
+    /// Takes all spellings of a setting out; the first one that is there counts.
+    pub fn take_any(&mut self, names: &[&str]) -> Option<Value> {
+        names.iter().fold(None, |found, name| found.or(self.take(name)))
+    }
 }
 
 /// Reads a file, and the included files in the place of each `include`.
@@ -219,8 +224,9 @@ fn secrets_file(file: &File, walk: &mut Walk<'_>, entries: &mut Vec<Entry>) -> R
             // An identity may begin with the same letters.
             rest.starts_with(|c: char| c.is_ascii_whitespace()) && !rest.trim().starts_with(':')
         }) {
-            let read = |file: &File, walk: &mut Walk<'_>| secrets_file(file, walk, entries);
-            walk.include(pattern.trim().trim_matches('"'), file, &location, read)?;
+            walk.include(pattern.trim().trim_matches('"'), file, &location, |file, walk| {
+                secrets_file(file, walk, entries)
+            })?;
             continue;
         }
         entries.push(entry(&location, &line)?);
@@ -237,34 +243,44 @@ const KINDS: &[&str] = &[
 /// The place of the colon between identities and the kind of a secret. IPv6 addresses have colons as well, even at
 /// their end, and FreeS/WAN's files may have the separator at the word before it or at the kind.
 fn separator(line: &str) -> Option<usize> {
-    let is_kind = |word: &str| KINDS.iter().any(|kind| word.eq_ignore_ascii_case(kind));
     let mut quoted = false;
     let colons = line.char_indices().filter(|(_, c)| {
         quoted ^= *c == '"';
         *c == ':' && !quoted
     });
-    let colons: Vec<usize> = colons.map(|(at, _)| at).collect();
-    let places = || colons.iter().copied();
-    let blank = |c: char| c.is_ascii_whitespace();
-    let before_kind = |at: &usize| {
-        let (before, after) = (&line[..*at], &line[at + 1..]);
-        (before.is_empty() || before.ends_with(blank) || after.starts_with(blank))
-            && after.split_ascii_whitespace().next().is_some_and(is_kind)
-    };
-    let alone = |at: &usize| {
-        (line[..*at].is_empty() || line[..*at].ends_with(blank))
-            && line[at + 1..].chars().next().is_none_or(blank)
-    };
+    let candidates: Vec<(usize, &str, &str)> =
+        colons.map(|(at, _)| (at, &line[..at], &line[at + 1..])).collect();
+    let before_kind = candidates.iter().find(|(_, before, after)| {
+        (before.is_empty() || ends_blank(before) || starts_blank(after))
+            && after
+                .split_ascii_whitespace()
+                .next()
+                .is_some_and(|word| KINDS.iter().any(|kind| word.eq_ignore_ascii_case(kind)))
+    });
     // A kind that is not known may follow a colon that stands alone.
-    let at_a_word = |at: &usize| line[*at + 1..].starts_with(blank);
-    places().find(before_kind).or_else(|| places().find(alone)).or_else(|| places().find(at_a_word))
+    let found = before_kind
+        .or_else(|| {
+            candidates.iter().find(|(_, before, after)| {
+                (before.is_empty() || ends_blank(before))
+                    && (after.is_empty() || starts_blank(after))
+            })
+        })
+        .or_else(|| candidates.iter().find(|(_, _, after)| starts_blank(after)));
+    found.map(|(at, ..)| *at)
+}
+
+fn starts_blank(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_whitespace())
+}
+
+fn ends_blank(text: &str) -> bool {
+    text.ends_with(|c: char| c.is_ascii_whitespace())
 }
 
 /// `ID ID : KIND "secret"`. Nothing of a line that is not understood is shown: it may be a key.
 fn entry(location: &Location, line: &str) -> Result<Entry, Finding> {
     let help = "write it like: left.example right.example : PSK \"the key\"";
-    let wrong = || unreadable(location, "this is no secret", help);
-    let at = separator(line).ok_or_else(wrong)?;
+    let at = separator(line).ok_or_else(|| unreadable(location, "this is no secret", help))?;
     let (owners, rest) = (&line[..at], &line[at + 1..]);
     let rest = rest.trim();
     let (kind, rest) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));

@@ -49,20 +49,22 @@ pub(super) fn ike(dialect: Dialect) -> Vec<IkeProposal> {
         }
     };
     let prf: Vec<Prf> = integrity.iter().map(|integrity| Prf::of(*integrity)).collect();
-    let proposal = |encryption, integrity| IkeProposal {
-        encryption,
-        integrity,
-        prf: prf.clone(),
-        groups: groups.to_vec(),
-        additional: Vec::new(),
-    };
     let aead = vec![
         IkeEncryption::AesGcm16(B256),
         IkeEncryption::AesGcm16(B128),
         IkeEncryption::ChaCha20Poly1305,
     ];
     let other = lengths.into_iter().map(IkeEncryption::AesCbc).collect();
-    vec![proposal(aead, Vec::new()), proposal(other, integrity)]
+    [(aead, Vec::new()), (other, integrity)]
+        .into_iter()
+        .map(|(encryption, integrity)| IkeProposal {
+            encryption,
+            integrity,
+            prf: prf.clone(),
+            groups: groups.to_vec(),
+            additional: Vec::new(),
+        })
+        .collect()
 }
 
 /// The algorithms for ESP.

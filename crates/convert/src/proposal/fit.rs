@@ -56,11 +56,13 @@ pub(super) fn fitted(offers: Vec<Offer>) -> (Vec<IkeProposal>, usize) {
 }
 
 fn algorithms<'p>(proposals: impl IntoIterator<Item = &'p IkeProposal>) -> usize {
-    let count = |p: &IkeProposal| {
-        let additional: usize = p.additional.iter().map(|a| a.methods.len() + 1).sum();
-        p.encryption.len() + p.integrity.len() + p.prf.len() + p.groups.len() + additional
-    };
-    proposals.into_iter().map(count).sum()
+    proposals
+        .into_iter()
+        .map(|p| {
+            let additional: usize = p.additional.iter().map(|a| a.methods.len() + 1).sum();
+            p.encryption.len() + p.integrity.len() + p.prf.len() + p.groups.len() + additional
+        })
+        .sum()
 }
 
 /// Neighbours that differ in one list are one offer with both lists: that is the same offer in fewer words.

@@ -34,14 +34,22 @@ fn known(word: &str) -> Option<Word> {
         "esn" => return Some(Word::Esn(true)),
         _ => {}
     }
-    let cipher = || ciphers().find(|cipher| cipher.row().strongswan.contains(&word));
-    let integrity = || Integrity::ALL.into_iter().find(|i| i.row().strongswan.contains(&word));
-    let prf = || Prf::ALL.into_iter().find(|prf| prf.row().strongswan.contains(&word));
-    let group = || Group::ALL.into_iter().find(|group| group.row().strongswan.contains(&word));
-    (cipher().map(Word::Cipher))
-        .or_else(|| integrity().map(Word::Integrity))
-        .or_else(|| prf().map(Word::Prf))
-        .or_else(|| group().map(Word::Group))
+    (ciphers().find(|cipher| cipher.row().strongswan.contains(&word)).map(Word::Cipher))
+        .or_else(|| {
+            Integrity::ALL
+                .into_iter()
+                .find(|i| i.row().strongswan.contains(&word))
+                .map(Word::Integrity)
+        })
+        .or_else(|| {
+            Prf::ALL.into_iter().find(|prf| prf.row().strongswan.contains(&word)).map(Word::Prf)
+        })
+        .or_else(|| {
+            Group::ALL
+                .into_iter()
+                .find(|group| group.row().strongswan.contains(&word))
+                .map(Word::Group)
+        })
 }
 
 /// The phase that a proposal is for.
@@ -54,15 +62,18 @@ pub(super) enum Phase {
 /// The ciphers of a word of libreswan. Without a length it means the longest key and the shortest one, in an order that
 /// differs between the phases.
 fn sized(word: &str, phase: Phase) -> Option<Vec<EspEncryption>> {
-    let is_named = |encryption: &EspEncryption| {
-        let row = encryption.row();
-        let is_length = |rest: &str| {
-            let bits = rest.strip_prefix('_').unwrap_or(rest);
-            rest.is_empty() || row.key_length.is_some_and(|length| length.to_string() == bits)
-        };
-        row.libreswan.iter().any(|stem| word.strip_prefix(stem).is_some_and(is_length))
-    };
-    let mut named: Vec<EspEncryption> = ciphers().filter(is_named).collect();
+    let mut named: Vec<EspEncryption> = ciphers()
+        .filter(|encryption| {
+            let row = encryption.row();
+            row.libreswan.iter().any(|stem| {
+                word.strip_prefix(stem).is_some_and(|rest| {
+                    let bits = rest.strip_prefix('_').unwrap_or(rest);
+                    rest.is_empty()
+                        || row.key_length.is_some_and(|length| length.to_string() == bits)
+                })
+            })
+        })
+        .collect();
     if named.len() > 1 {
         named.retain(|encryption| encryption.row().key_length != Some(KeyBits::B192));
     }
@@ -79,8 +90,9 @@ fn libreswan(word: &str) -> Option<Word> {
     }
     let mac = word.strip_prefix("hmac_").unwrap_or(word);
     let integrity = Integrity::ALL.into_iter().find(|i| i.row().libreswan.contains(&mac));
-    let group = || Group::ALL.into_iter().find(|group| group.row().libreswan.contains(&word));
-    integrity.map(Word::Integrity).or_else(|| group().map(Word::Group))
+    integrity.map(Word::Integrity).or_else(|| {
+        Group::ALL.into_iter().find(|group| group.row().libreswan.contains(&word)).map(Word::Group)
+    })
 }
 
 /// An additional key exchange, as far as it is read.
@@ -134,12 +146,15 @@ impl Lists {
 
     /// The additional key exchanges. In a policy they have no numbers: one behind a gap is not the same.
     pub fn exchanges(&self, value: &Value, report: &mut Report) -> Vec<AdditionalKe> {
-        let read = |exchange: &Exchange| {
-            let Exchange { methods, none } = exchange;
-            (!methods.is_empty())
-                .then(|| AdditionalKe { methods: methods.clone(), optional: *none })
-        };
-        let found: Vec<_> = self.additional.iter().filter_map(read).collect();
+        let found: Vec<_> = self
+            .additional
+            .iter()
+            .filter_map(|exchange| {
+                let Exchange { methods, none } = exchange;
+                (!methods.is_empty())
+                    .then(|| AdditionalKe { methods: methods.clone(), optional: *none })
+            })
+            .collect();
         if self.additional[..found.len()].iter().any(|exchange| exchange.methods.is_empty()) {
             let message = "additional key exchanges with a gap in their numbers";
             let help = "number them from 1 without a gap, on both sides";

@@ -132,9 +132,11 @@ fn connection(
     let local = side(section, "local", local_address, report)?;
     let remote = side(section, "remote", remote_address, report)?;
     let mut children = Vec::new();
+    // Read before the children, which inherit these settings.
     let inherited = kernel::take(&mut section.settings, &Kernel::default(), report);
     for inner in std::mem::take(&mut section.sections) {
         if inner.name != "children" {
+            // `leave` reports the sections that stay.
             section.sections.push(inner);
             continue;
         }
@@ -271,12 +273,13 @@ fn method(auth: &Value, what: &str, report: &mut Report) -> Result<Method, Unfit
         None => return Err(Unfit::new(&auth.location, "auth is empty", "write auth = psk")),
     };
     let rest: Vec<&str> = words.collect();
-    let only = |bits: &str, kind| rest.contains(&bits).then_some(vec![kind]);
     let kinds = match kinds.as_slice() {
-        [KeyKind::EcdsaP256, ..] => only("256", KeyKind::EcdsaP256)
-            .or(only("384", KeyKind::EcdsaP384))
-            .or(only("521", KeyKind::EcdsaP521))
-            .unwrap_or(kinds),
+        [KeyKind::EcdsaP256, ..] => {
+            let curves = ["256", "384", "521"].into_iter().zip(&kinds);
+            let named =
+                curves.filter(|(bits, _)| rest.contains(bits)).map(|(_, kind)| *kind).next();
+            named.map_or(kinds, |kind| vec![kind])
+        }
         _ => kinds,
     };
     let constraints: Vec<&str> =
@@ -342,15 +345,13 @@ fn child_times(section: &mut Section, report: &mut Report) -> Times {
         (None, Some(hard)) => (hard / 11 * 10, hard),
         (None, None) => (Duration::from_secs(3600), Duration::from_secs(3960)),
     };
-    let mut octets = |name: &str| {
-        let value = section.take(name)?;
-        read_volume(name, &value, report)
-    };
-    let bytes = match (octets("rekey_bytes"), octets("life_bytes")) {
-        (Some(soft), Some(hard)) => Some((soft.min(hard), hard)),
-        (Some(soft), None) => Some((soft, soft.saturating_add(soft / 10))),
-        (None, Some(hard)) => Some((hard / 11 * 10, hard)),
-        (None, None) => None,
+    let volumes =
+        ["rekey_bytes", "life_bytes"].map(|name| read_volume(name, &section.take(name)?, report));
+    let bytes = match volumes {
+        [Some(soft), Some(hard)] => Some((soft.min(hard), hard)),
+        [Some(soft), None] => Some((soft, soft.saturating_add(soft / 10))),
+        [None, Some(hard)] => Some((hard / 11 * 10, hard)),
+        [None, None] => None,
     };
     Times { soft, hard, bytes }
 }
@@ -391,6 +392,7 @@ fn child(
     let (ah, proposals) =
         offers(section.take("ah_proposals"), section.take("esp_proposals"), report);
     let times = child_times(section, report);
+    // `leave` reports every setting that is still there then, so that nothing is dropped in silence.
     settings::take(Level::Child, &mut section.settings, &mut draft.settings, report);
     let kernel = kernel::take(&mut section.settings, inherited, report);
     gap::take(&mut section.settings, CHILD_GAPS, report);

@@ -147,9 +147,10 @@ impl Scanner<'_> {
     }
 
     fn name(&mut self) -> String {
-        let ends =
-            |c: char| c.is_whitespace() || matches!(c, '{' | '}' | '=' | ':' | ',' | '#' | '"');
-        let name = self.rest[..self.rest.find(ends).unwrap_or(self.rest.len())].to_owned();
+        let end = self.rest.find(|c: char| {
+            c.is_whitespace() || matches!(c, '{' | '}' | '=' | ':' | ',' | '#' | '"')
+        });
+        let name = self.rest[..end.unwrap_or(self.rest.len())].to_owned();
         self.advance(name.len());
         name
     }

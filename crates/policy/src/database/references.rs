@@ -10,19 +10,19 @@ use std::net::IpAddr;
 /// The objects that one refers to.
 fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
     let Some(object) = objects.get(at) else { return BTreeSet::new() };
-    let position = |kind: Kind, name: &str| {
-        objects.iter().position(|o| o.kind() == Some(kind) && o.name() == name)
-    };
     let mut found = BTreeSet::new();
     for reference in REFERENCES.iter().filter(|reference| reference.from == object.element()) {
         let Some(value) = object.node().attribute(reference.attribute) else { continue };
         let Some(kind) = Kind::of_element(reference.to) else { continue };
         if kind == Kind::IpsecProposal {
-            found.extend(value.split_ascii_whitespace().filter_map(|name| position(kind, name)));
+            found.extend(
+                value.split_ascii_whitespace().filter_map(|name| position(objects, kind, name)),
+            );
         } else {
-            found.extend(position(kind, value));
+            found.extend(position(objects, kind, value));
         }
     }
+    // No attribute refers to a preshared key: a tunnel has the key whose identity its peer may have.
     let remote = ["IKERemoteIdentity", "IPSecRemoteIdentity"];
     let remote = object.node().children().iter().filter(|side| remote.contains(&side.name()));
     let mut peers: Vec<&Node> = Vec::new();
@@ -32,21 +32,27 @@ fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
             continue;
         }
         let name = peer.attributes().next().map_or("", |(_, name)| name);
-        if let Some(group) = position(Kind::IkeGroup, name) {
+        if let Some(group) = position(objects, Kind::IkeGroup, name) {
             found.insert(group);
             peers.extend(objects[group].node().children());
         }
     }
-    let protection = |at: &&usize| objects[**at].kind() == Some(Kind::IkeProtection);
     if object.kind() == Some(Kind::IkeTunnel)
-        && found.iter().find(protection).is_none_or(|at| wants_key(objects[*at].node()))
+        && found
+            .iter()
+            .find(|at| objects[**at].kind() == Some(Kind::IkeProtection))
+            .is_none_or(|at| wants_key(objects[*at].node()))
     {
-        let is_for =
-            |key: &Object| key.peer().is_some_and(|key| peers.iter().any(|peer| names(peer, key)));
-        let keys = objects.iter().enumerate().filter(|(_, o)| is_for(o));
+        let keys = objects.iter().enumerate().filter(|(_, key)| {
+            key.peer().is_some_and(|key| peers.iter().any(|peer| names(peer, key)))
+        });
         found.extend(keys.map(|(at, _)| at));
     }
     found
+}
+
+fn position(objects: &[Object], kind: Kind, name: &str) -> Option<usize> {
+    objects.iter().position(|object| object.kind() == Some(kind) && object.name() == name)
 }
 
 /// Returns `true` if tunnels of a protection prove themselves with a preshared key, as they do unless it says
@@ -64,19 +70,21 @@ fn names(element: &Node, peer: &Identity) -> bool {
         return identity.matches(peer);
     }
     let Some(address) = peer.address() else { return false };
-    let value = |spellings: &[&str]| spellings.iter().find_map(|name| element.attribute(name));
-    let read = |spellings| value(spellings).and_then(|value| value.parse::<IpAddr>().ok());
-    if let (Some(from), Some(to)) = (read(&["From_IPAddr"]), read(&["To_IPAddr"])) {
+    if let [Some(from), Some(to)] =
+        ["From_IPAddr", "To_IPAddr"].map(|name| element.attribute(name)?.parse::<IpAddr>().ok())
+    {
         return AddressRange::new(from, to).is_some_and(|range| range.contains(address));
     }
-    let len = value(SUBNET_MASK).and_then(|mask| match mask.parse() {
+    let [network, mask] = [SUBNET_ADDRESS, SUBNET_MASK]
+        .map(|spellings| spellings.iter().find_map(|name| element.attribute(name)));
+    let network = network.and_then(|network| network.parse::<IpAddr>().ok());
+    let len = mask.and_then(|mask| match mask.parse() {
         Ok(IpAddr::V4(mask)) => u8::try_from(mask.to_bits().leading_ones()).ok(),
         Ok(IpAddr::V6(mask)) => u8::try_from(mask.to_bits().leading_ones()).ok(),
         Err(_) => mask.parse().ok(),
     });
-    let network = read(SUBNET_ADDRESS);
-    let block = |address| len.map(|len| Prefix::new(address, len));
-    network.is_some_and(|network| block(network).is_some() && block(network) == block(address))
+    let (Some(network), Some(len)) = (network, len) else { return false };
+    Prefix::new(network, len) == Prefix::new(address, len)
 }
 
 /// The objects that refer to one.
@@ -86,8 +94,7 @@ pub(super) fn to(objects: &[Object], at: usize) -> Vec<usize> {
 
 /// A phase 1 tunnel with all that belongs to it; `None` if there is none of that name.
 pub(crate) fn of_tunnel(objects: &[Object], name: &str) -> Option<Vec<usize>> {
-    let is_it = |o: &Object| o.kind() == Some(Kind::IkeTunnel) && o.name() == name;
-    Some(closure(objects, &[objects.iter().position(is_it)?]))
+    Some(closure(objects, &[position(objects, Kind::IkeTunnel, name)?]))
 }
 
 /// Objects with all they refer to, and with the phase 2 tunnels that the phase 1 tunnels among them carry.

@@ -18,6 +18,14 @@ pub struct Selection {
     pub id_type: Option<String>,
 }
 
+impl Selection {
+    fn has(&self, object: &Object) -> bool {
+        self.kind.is_none_or(|kind| object.kind() == Some(kind))
+            && self.name.as_ref().is_none_or(|name| object.is_named(name))
+            && self.id_type.as_ref().is_none_or(|kind| object.id_type() == Some(kind))
+    }
+}
+
 /// The reason why objects cannot be found or deleted.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -97,7 +105,6 @@ impl Database {
     /// Returns an error if there are none, if others refer to them, or if the rest would be no policy.
     pub fn delete(&self, selection: &Selection) -> Result<Self, DatabaseError> {
         let going = self.meant(selection)?;
-        let describe = |at: &usize| self.objects[*at].to_string();
         if going.is_empty() {
             return Err(self.missing(selection));
         }
@@ -105,10 +112,10 @@ impl Database {
             let by: Vec<String> = references::to(&self.objects, *at)
                 .into_iter()
                 .filter(|by| !going.contains(by))
-                .map(|by| describe(&by))
+                .map(|by| self.objects[by].to_string())
                 .collect();
             if !by.is_empty() {
-                return Err(DatabaseError::InUse { object: describe(at), by });
+                return Err(DatabaseError::InUse { object: self.objects[*at].to_string(), by });
             }
         }
         let mut at = 0..;
@@ -117,20 +124,17 @@ impl Database {
         match rest.load("policy store") {
             Ok(_) => Ok(rest),
             Err(errors) => {
-                let object = going.iter().map(describe).collect::<Vec<_>>().join(", ");
-                Err(DatabaseError::Broken { object, errors })
+                let going: Vec<String> =
+                    going.iter().map(|at| self.objects[*at].to_string()).collect();
+                Err(DatabaseError::Broken { object: going.join(", "), errors })
             }
         }
     }
 
     fn meant(&self, selection: &Selection) -> Result<Vec<usize>, DatabaseError> {
-        let fits = |object: &Object| {
-            selection.kind.is_none_or(|kind| object.kind() == Some(kind))
-                && selection.name.as_ref().is_none_or(|name| object.is_named(name))
-                && selection.id_type.as_ref().is_none_or(|kind| object.id_type() == Some(kind))
-        };
         let objects = self.objects.iter().enumerate();
-        let meant: Vec<usize> = objects.filter(|(_, o)| fits(o)).map(|(at, _)| at).collect();
+        let meant: Vec<usize> =
+            objects.filter(|(_, object)| selection.has(object)).map(|(at, _)| at).collect();
         let keys =
             meant.iter().filter(|at| self.objects[**at].kind() == Some(Kind::IkePresharedKey));
         match &selection.name {
@@ -142,8 +146,12 @@ impl Database {
 
     fn missing(&self, selection: &Selection) -> DatabaseError {
         let kind = selection.kind.map_or("object", Kind::element);
-        let of_kind = |o: &&Object| selection.kind.is_none_or(|kind| o.kind() == Some(kind));
-        let names: Vec<&str> = self.objects.iter().filter(of_kind).map(Object::name).collect();
+        let names: Vec<&str> = self
+            .objects
+            .iter()
+            .filter(|o| selection.kind.is_none_or(|kind| o.kind() == Some(kind)))
+            .map(Object::name)
+            .collect();
         let Some(name) = &selection.name else {
             return DatabaseError::Missing { wanted: kind.to_owned(), hint: String::new() };
         };

@@ -121,11 +121,14 @@ pub(crate) fn number_of_proposals(count: usize) -> Result<(), Problem> {
 }
 
 pub(crate) fn number_of_algorithms(proposals: &[IkeProposal]) -> Result<(), Problem> {
-    let count = |p: &IkeProposal| {
-        let additional: usize = p.additional.iter().map(|a| a.methods.len() + 1).sum();
-        p.encryption.len() + p.integrity.len() + p.prf.len() + p.groups.len() + additional
-    };
-    match proposals.iter().map(count).sum() {
+    let all = proposals
+        .iter()
+        .map(|p| {
+            let additional: usize = p.additional.iter().map(|a| a.methods.len() + 1).sum();
+            p.encryption.len() + p.integrity.len() + p.prf.len() + p.groups.len() + additional
+        })
+        .sum();
+    match all {
         0..=MAX_IKE_ALGORITHMS => Ok(()),
         all => Err(Problem::TooManyAlgorithms(all)),
     }
@@ -153,8 +156,7 @@ pub(crate) fn ike_proposal(proposal: &IkeProposal) -> Vec<(&'static str, Problem
         ("groups", distinct(groups)),
         ("additional", self::additional(additional)),
     ];
-    let wrong = |(field, outcome): (_, Result<(), Problem>)| Some((field, outcome.err()?));
-    outcomes.into_iter().filter_map(wrong).collect()
+    outcomes.into_iter().filter_map(|(field, outcome)| Some((field, outcome.err()?))).collect()
 }
 
 /// Additional key exchanges (RFC 9370 §2.2.1).

@@ -68,13 +68,15 @@ fn unknown_attributes<'e, 't>(
 
 /// The message and the fix for an attribute that an element does not have.
 fn unknown_attribute(kind: &Kind, name: &str) -> (String, String) {
-    let has_it = |kind: &&Kind| kind.attributes().any(|attribute| attribute == name);
-    let owners = || schema::kinds().filter(has_it).map(|kind| kind.name);
+    let mut owners = schema::kinds()
+        .filter(|kind| kind.attributes().any(|attribute| attribute == name))
+        .map(|kind| kind.name)
+        .peekable();
     let help = did_you_mean(name, kind.attributes(), || {
-        match (kind.attributes().next(), owners().next()) {
-            (_, Some(_)) => format!("it belongs to {}", listed(owners())),
-            (None, None) => "it takes none".to_owned(),
-            (Some(_), None) => format!("it takes {}", listed(kind.attributes())),
+        match (kind.attributes().next(), owners.peek().is_some()) {
+            (_, true) => format!("it belongs to {}", listed(owners)),
+            (None, false) => "it takes none".to_owned(),
+            (Some(_), false) => format!("it takes {}", listed(kind.attributes())),
         }
     });
     (format!("{} has no attribute {name}", kind.name), help)
@@ -90,16 +92,18 @@ fn unknown_child(kind: &Kind, name: &str) -> (String, String) {
     };
     let everywhere = schema::kinds().map(|kind| kind.name).filter(|_| !known);
     let candidates = kind.children.iter().copied().chain(everywhere);
-    let owners = || schema::kinds().filter(|kind| kind.children.contains(&name));
+    let mut owners = schema::kinds()
+        .filter(|kind| kind.children.contains(&name))
+        .map(|kind| kind.name)
+        .peekable();
     let mut canonical =
         kind.children.iter().copied().filter(|name| !schema::ALIASES.contains(name)).peekable();
-    let help =
-        did_you_mean(name, candidates, || match (owners().next(), canonical.peek().is_some()) {
-            (Some(_), _) => {
-                format!("it belongs inside {}", listed(owners().map(|kind| kind.name)))
-            }
-            (None, true) => format!("{} may hold {}", kind.name, listed(canonical)),
-            (None, false) => format!("{} holds no elements", kind.name),
-        });
+    let help = did_you_mean(name, candidates, || {
+        match (owners.peek().is_some(), canonical.peek().is_some()) {
+            (true, _) => format!("it belongs inside {}", listed(owners)),
+            (false, true) => format!("{} may hold {}", kind.name, listed(canonical)),
+            (false, false) => format!("{} holds no elements", kind.name),
+        }
+    });
     (message, help)
 }

@@ -1,7 +1,7 @@
 //! The lines of the elements that define a tunnel, for the operator who wants to change it.
 
 use super::element::Element;
-use super::schema::{REFERENCES, Reference, name_attributes};
+use super::schema::{REFERENCES, name_attributes};
 use super::source::Source;
 use std::collections::BTreeMap;
 
@@ -67,15 +67,14 @@ fn preshared_key(
     let remote =
         tunnel.children_named("IKERemoteIdentity").find_map(|side| side.children.first())?;
     let wanted = (remote.name, remote.attribute("Value")?.trimmed());
-    let is_for = |key: &&Element<'_>| {
+    let key = root.children_named("IKEPresharedKey").find(|key| {
         let side =
             key.children_named("IKEPresharedRemoteID").find_map(|side| side.children.first());
         side.is_some_and(|id| {
             let kind = id.name.strip_prefix("PK_").unwrap_or(id.name);
             id.attribute("Value").is_some_and(|value| (kind, value.trimmed()) == wanted)
         })
-    };
-    let key = root.children_named("IKEPresharedKey").find(is_for)?;
+    })?;
     let (line, _) = source.locate(key.span().range.start);
     Some(Definition { element: key.name.to_owned(), name: wanted.1.to_owned(), line })
 }
@@ -88,8 +87,11 @@ fn collect<'a>(
     let Some((element, definition)) = all.get(&key) else { return };
     found.push(definition.clone());
     // Neither the phase 1 tunnel that carries a phase 2 tunnel nor the generic policy of a phase 1 tunnel defines it.
-    let defines = |r: &&Reference| r.from != "IKEProtection" && r.to != "IKETunnel";
-    for reference in REFERENCES.iter().filter(defines).filter(|r| r.from == key.0) {
+    for reference in REFERENCES
+        .iter()
+        .filter(|r| r.from != "IKEProtection" && r.to != "IKETunnel")
+        .filter(|r| r.from == key.0)
+    {
         let value = element.attribute(reference.attribute).map_or("", |a| a.trimmed());
         for name in value.split([',', ' ']).filter(|n| !n.is_empty()) {
             collect(all, (reference.to, name), found);

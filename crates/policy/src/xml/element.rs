@@ -35,11 +35,10 @@ impl<'t> Element<'t> {
 
     /// Moves all spans, for a text that is read as the continuation of another.
     pub fn shift(&mut self, by: usize) {
-        let shifted = |span: &Range<usize>| span.start + by..span.end + by;
-        self.name_range = shifted(&self.name_range);
-        for attribute in &mut self.attributes {
-            attribute.name_range = shifted(&attribute.name_range);
-            attribute.value_range = shifted(&attribute.value_range);
+        let of_attributes =
+            self.attributes.iter_mut().flat_map(|a| [&mut a.name_range, &mut a.value_range]);
+        for range in std::iter::once(&mut self.name_range).chain(of_attributes) {
+            *range = range.start + by..range.end + by;
         }
         self.children.iter_mut().for_each(|child| child.shift(by));
     }

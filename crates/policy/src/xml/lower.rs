@@ -95,11 +95,9 @@ pub(crate) fn lower(
         cx.report.warning(span, message, "");
     }
     // Nothing may be left out in silence, not even by a mistake made here.
-    let written = |name| root.children_named(name).count();
-    let carried: usize = tunnels.in_order().map(|draft| draft.children.len()).sum();
-    if !cx.report.has_errors()
-        && (tunnels.in_order().count() != written("IKETunnel") || carried != written("IPSecTunnel"))
-    {
+    let written = ["IKETunnel", "IPSecTunnel"].map(|name| root.children_named(name).count());
+    let carried = tunnels.in_order().map(|draft| draft.children.len()).sum();
+    if !cx.report.has_errors() && [tunnels.in_order().count(), carried] != written {
         let message = "not every tunnel of the file was understood";
         cx.report.error(root.span(), message, "please report this file, with its keys replaced");
     }
@@ -129,12 +127,14 @@ pub(crate) fn lower(
 
 /// The spans of the names of phase 1 tunnels (`false`) and phase 2 tunnels (`true`).
 fn places(tunnels: &Table<Draft>) -> BTreeMap<(bool, String), Span> {
-    let of = |draft: &Draft| {
-        let children = draft.children.iter().map(|c| (true, &c.tunnel.name, &c.span));
-        let all = [(false, &draft.tunnel.name, &draft.span)].into_iter().chain(children);
-        all.map(|(child, name, span)| ((child, name.clone()), span.clone())).collect::<Vec<_>>()
-    };
-    tunnels.in_order().flat_map(of).collect()
+    tunnels
+        .in_order()
+        .flat_map(|draft| {
+            let children = draft.children.iter().map(|c| (true, &c.tunnel.name, &c.span));
+            let all = [(false, &draft.tunnel.name, &draft.span)].into_iter().chain(children);
+            all.map(|(child, name, span)| ((child, name.clone()), span.clone())).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 /// Reports a value that the policy's own rules refuse and no element has shown, as a name that a group's peer has

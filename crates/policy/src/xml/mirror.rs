@@ -43,8 +43,11 @@ fn refuse_groups(root: &Element<'_>, report: &mut Report) {
 
 /// Exchanges the contents of two elements. The spans stay: a finding is shown where it is written.
 fn exchange(tunnel: &mut Element<'_>, local: &str, remote: &str) {
-    let at = |name| tunnel.children.iter().position(|side| side.name == name);
-    let (Some(a), Some(b)) = (at(local), at(remote)) else { return };
+    let [Some(a), Some(b)] =
+        [local, remote].map(|name| tunnel.children.iter().position(|side| side.name == name))
+    else {
+        return;
+    };
     let names = [a, b].map(|at| tunnel.children[at].name);
     tunnel.children.swap(a, b);
     tunnel.children[a].name = names[0];
@@ -97,9 +100,13 @@ fn keys<'t>(root: &mut Element<'t>, report: &mut Report) {
             children.push(element.clone());
         }
         for (written, owner) in owners {
-            let value = |key: &Element<'t>| key.attribute("Value").map(|a| a.value.clone());
             match given.iter().find(|(other, _)| other.matches(owner)) {
-                Some((_, other)) if value(other) == value(element) => continue,
+                Some((_, other))
+                    if other.attribute("Value").map(|a| &a.value)
+                        == element.attribute("Value").map(|a| &a.value) =>
+                {
+                    continue;
+                }
                 Some(_) => {
                     let message = format!(
                         "{} has another key for each of several peers, whose policies differ",
@@ -135,9 +142,6 @@ fn roles(root: &mut Element<'_>, report: &mut Report) {
     const GENERIC: [&str; 2] = ["IKE_IPSecDefaultProtectionRef", "IKE_IPSecDefaultAllowedTypes"];
     // Names of protections, and in the end of phase 1 tunnels, that only answer.
     let mut answer: BTreeSet<(&str, String)> = BTreeSet::new();
-    let value = |element: &Element<'_>, name: &str| {
-        element.attribute(name).map_or_else(String::new, |a| a.trimmed().to_owned())
-    };
     for element in &mut root.children {
         let (role, name) = match element.name {
             "IKEProtection" => ("IKE_Role", "IKE_ProtectionName"),
@@ -150,29 +154,29 @@ fn roles(root: &mut Element<'_>, report: &mut Report) {
             report.warning(attribute.name_span(element), message, help);
             element.attributes.retain(|a| !GENERIC.contains(&a.name));
         }
-        let now = match value(element, role).as_str() {
+        let now = match value_of(element, role).as_str() {
             "Initiator" => "Responder",
             "Responder" => "Initiator",
             _ => continue,
         };
         element.set(role, now);
         if now == "Responder" {
-            answer.insert((element.name, value(element, name)));
+            answer.insert((element.name, value_of(element, name)));
         }
     }
     for kind in ["IKETunnel", "IPSecTunnel"] {
         for element in root.children.iter_mut().filter(|e| e.name == kind) {
             let (protection, flags): (_, &[&str]) = match kind {
                 "IKETunnel" => (
-                    ("IKEProtection", value(element, "IKE_ProtectionRef")),
+                    ("IKEProtection", value_of(element, "IKE_ProtectionRef")),
                     &["IKE_Flags_AutoStart"],
                 ),
                 _ => (
-                    ("IPSecProtection", value(element, "IPSec_ProtectionRef")),
+                    ("IPSecProtection", value_of(element, "IPSec_ProtectionRef")),
                     &["IPSec_Flags_AutoStart", "IPSec_Flags_OnDemand"],
                 ),
             };
-            let carrier = ("IKETunnel", value(element, "IKE_TunnelName"));
+            let carrier = ("IKETunnel", value_of(element, "IKE_TunnelName"));
             let carried = kind == "IPSecTunnel" && answer.contains(&carrier);
             if !answer.contains(&protection) && !carried {
                 continue;
@@ -184,4 +188,8 @@ fn roles(root: &mut Element<'_>, report: &mut Report) {
             }
         }
     }
+}
+
+fn value_of(element: &Element<'_>, name: &str) -> String {
+    element.attribute(name).map_or_else(String::new, |a| a.trimmed().to_owned())
 }

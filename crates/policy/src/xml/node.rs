@@ -1,6 +1,6 @@
 //! An element of a policy as a value of its own, in canonical form: what the database keeps and the writer writes.
 
-use super::element::{Attribute, Element};
+use super::element::Element;
 use super::lexical::is_blank;
 use super::schema;
 use crate::{DistinguishedName, Identity};
@@ -42,10 +42,8 @@ impl Node {
         let value = canonical(&self.name, name, value);
         self.attributes.retain(|(other, _)| other != name);
         let known = schema::kind(&self.name);
-        let position =
-            |name: &str| known.and_then(|kind| kind.attributes().position(|a| a == name));
-        let rank = |name: &str| position(name).unwrap_or(usize::MAX);
-        let at = self.attributes.partition_point(|(other, _)| rank(other) <= rank(name));
+        let at =
+            self.attributes.partition_point(|(other, _)| rank(known, other) <= rank(known, name));
         self.attributes.insert(at, (name.to_owned(), value));
         self
     }
@@ -85,13 +83,16 @@ impl Node {
     /// Returns a copy without keys: their values are empty, which no reader takes for a key.
     #[must_use]
     pub fn without_keys(&self) -> Self {
-        let hidden = |(name, value): &(String, Zeroizing<String>)| match self.shows(name, value) {
-            true => (name.clone(), value.clone()),
-            false => (name.clone(), Zeroizing::default()),
-        };
         Self {
             name: self.name.clone(),
-            attributes: self.attributes.iter().map(hidden).collect(),
+            attributes: self
+                .attributes
+                .iter()
+                .map(|(name, value)| match self.shows(name, value) {
+                    true => (name.clone(), value.clone()),
+                    false => (name.clone(), Zeroizing::default()),
+                })
+                .collect(),
             children: self.children.iter().map(Self::without_keys).collect(),
         }
     }
@@ -121,14 +122,14 @@ impl Node {
             if old == new {
                 continue;
             }
-            let shown = |node: &Self, value: Option<&str>| match value {
+            let shown = [(self, old), (after, new)].map(|(node, value)| match value {
                 None => "none".to_owned(),
                 Some(value) if node.shows(name, value) => format!("{value:?}"),
                 Some(_) => "a key".to_owned(),
-            };
-            found.push(match (shown(self, old), shown(after, new)) {
-                (old, new) if old == new => format!("{path}{name}: another key"),
-                (old, new) => format!("{path}{name}: {old} → {new}"),
+            });
+            found.push(match shown {
+                [old, new] if old == new => format!("{path}{name}: another key"),
+                [old, new] => format!("{path}{name}: {old} → {new}"),
             });
         }
         for at in 0..self.children.len().max(after.children.len()) {
@@ -147,16 +148,18 @@ impl Node {
     /// Makes a node of an element, without the attributes and children that the vocabulary does not allow there.
     pub(crate) fn of(element: &Element<'_>) -> Self {
         let known = schema::kind(element.name);
-        let has =
-            |a: &&Attribute<'_>| known.is_some_and(|kind| kind.attributes().any(|n| n == a.name));
-        let holds = |e: &&Element<'_>| known.is_some_and(|kind| kind.children.contains(&e.name));
         let bare = Self::new(element.name);
         let mut node = element
             .attributes
             .iter()
-            .filter(has)
+            .filter(|a| known.is_some_and(|kind| kind.attributes().any(|n| n == a.name)))
             .fold(bare, |node, attribute| node.with(attribute.name, &attribute.value));
-        node.children = element.children.iter().filter(holds).map(Self::of).collect();
+        node.children = element
+            .children
+            .iter()
+            .filter(|e| known.is_some_and(|kind| kind.children.contains(&e.name)))
+            .map(Self::of)
+            .collect();
         node
     }
 
@@ -164,6 +167,13 @@ impl Node {
     pub(crate) fn identity(&self) -> Option<Identity> {
         identity(&self.name, self.attribute("Value")?)
     }
+}
+
+/// The place of an attribute in the vocabulary. Unknown attributes come last.
+fn rank(known: Option<&schema::Kind>, attribute: &str) -> usize {
+    known
+        .and_then(|kind| kind.attributes().position(|name| name == attribute))
+        .unwrap_or(usize::MAX)
 }
 
 impl fmt::Debug for Node {

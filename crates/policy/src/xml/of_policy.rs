@@ -11,6 +11,7 @@ use crate::{
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -81,16 +82,12 @@ impl Policy {
 
 /// The policy without the names of proposals, which other tunnels may have taken.
 fn without_names(policy: &Policy) -> Vec<IkeTunnel> {
-    let child = |child: &ChildTunnel| {
-        let mut child = child.clone();
-        child.proposals.iter_mut().for_each(|proposal| proposal.name.clear());
-        child
-    };
-    let tunnel = |tunnel: &IkeTunnel| {
-        let children = tunnel.children.iter().map(|one| child(one).into()).collect();
-        IkeTunnel { children, ..tunnel.clone() }
-    };
-    policy.tunnels.iter().map(|one| tunnel(one)).collect()
+    let mut tunnels: Vec<IkeTunnel> =
+        policy.tunnels.iter().map(|tunnel| tunnel.as_ref().clone()).collect();
+    for child in tunnels.iter_mut().flat_map(|tunnel| &mut tunnel.children) {
+        Arc::make_mut(child).proposals.iter_mut().for_each(|proposal| proposal.name.clear());
+    }
+    tunnels
 }
 
 /// The elements, and the names that are taken.
@@ -161,6 +158,7 @@ impl Objects {
         let mut names = String::new();
         for proposal in &child.proposals {
             let Lifetime { overlap_percent, as_responder, .. } = proposal.lifetime;
+            // A file has both once for the IPSecProtection, not for each proposal.
             if (overlap_percent, as_responder) != (first.overlap_percent, first.as_responder) {
                 let why =
                     "the overlap and the bounds of all proposals of a tunnel have to be the same";
@@ -174,11 +172,8 @@ impl Objects {
             let why = "without an offer, the absence of a key exchange is accepted, too; set `accept_none`";
             return Err(no_words(name, "pfs", why));
         }
-        let groups = |groups: &[crate::Group]| {
-            let words = groups.iter().map(|group| group.row().number.to_string());
-            words.collect::<Vec<_>>().join(" ")
-        };
-        let responder = format!("{}{}", groups(accept), if *accept_none { " NO_PFS" } else { "" });
+        let responder =
+            format!("{}{}", group_numbers(accept), if *accept_none { " NO_PFS" } else { "" });
         let protection = format!("{name}_p2");
         let mut node = Node::new("IPSecProtection")
             .with("IPSec_ProtectionName", &protection)
@@ -189,7 +184,7 @@ impl Objects {
             .with("IPSec_Flags_UseCommitBit", "No")
             .with(
                 "IPSec_InitiatorDHGroup",
-                &if offer.is_empty() { "0".into() } else { groups(offer) },
+                &if offer.is_empty() { "0".into() } else { group_numbers(offer) },
             )
             .with("IPSec_ResponderDHGroup", responder.trim());
         if !additional.is_empty() {
@@ -237,11 +232,10 @@ impl Objects {
             .with(&format!("{element}_KeyRefreshMinutes"), &minutes(tunnel, hard)?)
             .with(&format!("{element}_KeyRefreshKB"), &kilobytes(tunnel, bytes.unwrap_or(0))?);
         let wanted = proposal.name.split_whitespace().collect::<Vec<_>>().join("_");
-        let free = |number: usize| match number {
-            0 => wanted.clone(),
-            number => format!("{wanted}_{}", number + 1),
-        };
-        for name in (0..).map(free).filter(|name| !name.is_empty()) {
+        let numbered = (2..).map(|number| format!("{wanted}_{number}"));
+        let names = std::iter::once(wanted.clone()).filter(|name| !name.is_empty()).chain(numbered);
+        // Tunnels with the same proposal share one element. Another proposal of that name gets a number.
+        for name in names {
             match self.proposals.get(&name) {
                 Some(other) if *other == protocol => return Ok(name),
                 Some(_) => {}
@@ -286,12 +280,11 @@ fn ike_protection(tunnel: &IkeTunnel, name: &str) -> Outcome<Node> {
     for transform in offers(&tunnel.name, &tunnel.proposals)? {
         node = node.holding(transform);
     }
-    let transform = |name: &str, value: &str| Node::new("IKETransform").with(name, value);
     for method in methods(signature) {
-        node = node.holding(transform("IKE_AuthenticationMethod", method));
+        node = node.holding(Node::new("IKETransform").with("IKE_AuthenticationMethod", method));
     }
     let minutes = minutes(&tunnel.name, hard)?;
-    Ok(node.holding(transform("IKE_KeyRefreshMinutes", &minutes)))
+    Ok(node.holding(Node::new("IKETransform").with("IKE_KeyRefreshMinutes", &minutes)))
 }
 
 fn methods(signature: Option<&Signature>) -> Vec<&'static str> {
@@ -304,25 +297,26 @@ fn methods(signature: Option<&Signature>) -> Vec<&'static str> {
 /// The transforms of all proposals. Several proposals are several transforms with one algorithm of each kind; a single
 /// one, or two that differ in the cipher alone, may have many.
 fn offers(tunnel: &str, proposals: &[IkeProposal]) -> Outcome<Vec<Node>> {
-    let first = &proposals[0];
-    let alike = |other: &IkeProposal| {
-        other.prf == first.prf
-            && other.groups == first.groups
-            && other.additional == first.additional
-            && other.encryption[0].is_aead() != first.encryption[0].is_aead()
+    let shared = match proposals {
+        [_] => true,
+        [first, other] => {
+            other.prf == first.prf
+                && other.groups == first.groups
+                && other.additional == first.additional
+                && other.encryption[0].is_aead() != first.encryption[0].is_aead()
+        }
+        _ => false,
     };
-    let shared = proposals.len() == 1 || proposals.len() == 2 && alike(&proposals[1]);
     if shared {
         return Ok(shared_offer(proposals));
     }
     let why = "several proposals need one algorithm of each kind in a file; write a proposal for each combination";
-    let only = |counts: [usize; 4]| counts.iter().all(|count| *count <= 1);
     proposals
         .iter()
         .map(|proposal| {
             let IkeProposal { encryption, integrity, prf, groups, additional } = proposal;
             let counts = [encryption.len(), integrity.len(), prf.len(), groups.len()];
-            if !only(counts) {
+            if !counts.iter().all(|count| *count <= 1) {
                 return Err(no_words(tunnel, "proposals", why));
             }
             let words = algorithm_words(proposal);
@@ -354,22 +348,32 @@ fn shared_offer(proposals: &[IkeProposal]) -> Vec<Node> {
 
 fn algorithm_words(proposal: &IkeProposal) -> Vec<(&'static str, String)> {
     let IkeProposal { encryption, integrity, prf, groups, .. } = proposal;
-    let owned = |word: Option<&'static str>| word.unwrap_or_default().to_owned();
-    let encryption =
-        encryption.iter().map(|e| ("IKE_Encryption", owned(words::ike_encryption(*e))));
-    let integrity = integrity.iter().map(|i| ("IKE_Hash", owned(words::ike_hash(*i))));
-    let prf = prf.iter().map(|prf| ("IKE_PRF", owned(words::ike_prf(*prf))));
+    let encryption = encryption.iter().map(|e| ("IKE_Encryption", words::ike_encryption(*e)));
+    let integrity = integrity.iter().map(|i| ("IKE_Hash", words::ike_hash(*i)));
+    let prf = prf.iter().map(|prf| ("IKE_PRF", words::ike_prf(*prf)));
     let groups = groups.iter().map(|group| ("IKE_DHGroup", group.row().number.to_string()));
-    encryption.chain(integrity).chain(prf).chain(groups).collect()
+    encryption
+        .chain(integrity)
+        .chain(prf)
+        .map(|(name, word)| (name, word.unwrap_or_default().to_owned()))
+        .chain(groups)
+        .collect()
 }
 
 fn exchanges(additional: &[AdditionalKe]) -> String {
-    let exchange = |exchange: &AdditionalKe| {
-        let methods = exchange.methods.iter().map(|m| m.row().number.to_string());
-        let none = exchange.optional.then(|| "NONE".to_owned());
-        methods.chain(none).collect::<Vec<_>>().join("|")
-    };
-    additional.iter().map(exchange).collect::<Vec<_>>().join(" ")
+    additional
+        .iter()
+        .map(|exchange| {
+            let methods = exchange.methods.iter().map(|m| m.row().number.to_string());
+            let none = exchange.optional.then(|| "NONE".to_owned());
+            methods.chain(none).collect::<Vec<_>>().join("|")
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn group_numbers(groups: &[crate::Group]) -> String {
+    groups.iter().map(|group| group.row().number.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 fn minutes(tunnel: &str, age: Duration) -> Outcome<String> {
@@ -392,24 +396,22 @@ fn kilobytes(tunnel: &str, bytes: u64) -> Outcome<String> {
 /// With the bounds of lifetimes as responder, as far as there are any.
 fn bounded(tunnel: &str, node: Node, prefix: &str, bounds: LifetimeBounds) -> Outcome<Node> {
     let LifetimeBounds { age: [shortest, longest], bytes: [smallest, largest] } = bounds;
-    let mut node = node;
-    let mut put = |what: &str, value: String| {
-        node = std::mem::replace(&mut node, Node::new(""))
-            .with(&format!("{prefix}_ResponderKeyRefresh{what}"), &value);
-    };
+    let mut values = Vec::new();
     if !shortest.is_zero() {
-        put("MinMinutes", minutes(tunnel, shortest)?);
+        values.push(("MinMinutes", minutes(tunnel, shortest)?));
     }
     if longest != Duration::MAX {
-        put("MaxMinutes", minutes(tunnel, longest)?);
+        values.push(("MaxMinutes", minutes(tunnel, longest)?));
     }
     if smallest > 0 {
-        put("MinKB", kilobytes(tunnel, smallest)?);
+        values.push(("MinKB", kilobytes(tunnel, smallest)?));
     }
     if largest != u64::MAX {
-        put("MaxKB", kilobytes(tunnel, largest)?);
+        values.push(("MaxKB", kilobytes(tunnel, largest)?));
     }
-    Ok(node)
+    Ok(values.into_iter().fold(node, |node, (bound, value)| {
+        node.with(&format!("{prefix}_ResponderKeyRefresh{bound}"), &value)
+    }))
 }
 
 fn address(address: IpAddr, prefix: &str) -> Node {
@@ -418,16 +420,14 @@ fn address(address: IpAddr, prefix: &str) -> Node {
 }
 
 fn identity(tunnel: &str, field: &'static str, identity: &Identity, prefix: &str) -> Outcome<Node> {
-    let named =
-        |kind: &str, value: &str| Node::new(&format!("{prefix}{kind}")).with("Value", value);
     Ok(match identity {
         Identity::Ipv4(a) => address((*a).into(), prefix),
         Identity::Ipv6(a) => address((*a).into(), prefix),
-        Identity::Fqdn(name) => named("FQDN", name),
-        Identity::UserFqdn(name) => named("User_FQDN", name),
-        Identity::Dn(name) => named("ASN1_DN", &name.to_string()),
+        Identity::Fqdn(name) => valued(prefix, "FQDN", name),
+        Identity::UserFqdn(name) => valued(prefix, "User_FQDN", name),
+        Identity::Dn(name) => valued(prefix, "ASN1_DN", &name.to_string()),
         Identity::KeyId(octets) => match std::str::from_utf8(octets) {
-            Ok(text) if !text.chars().any(char::is_control) => named("Key_ID", text),
+            Ok(text) if !text.chars().any(char::is_control) => valued(prefix, "Key_ID", text),
             _ => {
                 return Err(no_words(
                     tunnel,
@@ -437,6 +437,10 @@ fn identity(tunnel: &str, field: &'static str, identity: &Identity, prefix: &str
             }
         },
     })
+}
+
+fn valued(prefix: &str, kind: &str, value: &str) -> Node {
+    Node::new(&format!("{prefix}{kind}")).with("Value", value)
 }
 
 fn side(tunnel: &str, field: &'static str, element: &str, side: &Endpoint) -> Outcome<Node> {

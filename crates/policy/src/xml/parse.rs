@@ -154,6 +154,7 @@ impl<'t> Builder<'_, 't> {
             self.report.error(element.span(), message, help);
         }
 
+        // Messages mask the rest of the document: a value whose quotes are damaged could be a key.
         self.source.show(tag.start..name_range.end);
         self.attributes(&mut element, content, inside.start);
         if !element.damaged {

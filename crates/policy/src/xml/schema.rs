@@ -304,11 +304,12 @@ pub(crate) fn kind(name: &str) -> Option<&'static Kind> {
 /// element only the word for its format is, since key and format are easily exchanged.
 pub(crate) fn is_public(element: &str, attribute: &str, value: &str) -> bool {
     if element == "IKEPresharedKey" {
-        let is_word = |word: &str| word.eq_ignore_ascii_case(value.trim());
-        return attribute == "Format" && ["ASCII", "HEX", "EBCDIC"].into_iter().any(is_word);
+        return attribute == "Format"
+            && ["ASCII", "HEX", "EBCDIC"]
+                .into_iter()
+                .any(|word| word.eq_ignore_ascii_case(value.trim()));
     }
-    let known = |kind: &Kind| kind.attributes().any(|name| name == attribute);
-    kind(element).is_some_and(known)
+    kind(element).is_some_and(|kind| kind.attributes().any(|name| name == attribute))
 }
 
 /// Returns `true` if any element has an attribute of that name.

@@ -116,6 +116,7 @@ impl<'t> Source<'t> {
             shown.push('…');
             length += 1;
         }
+        // A masked run is one '…', however long, so that the length of a key does not show.
         let mut masking = false;
         for (at, character) in self.text[from..to].trim_end().char_indices() {
             let at = from + at;

@@ -26,6 +26,7 @@ impl Context<'_> {
         let zoned = value.split_once('%').filter(|(a, zone)| {
             a.parse::<Ipv6Addr>().is_ok_and(|a| a.is_unicast_link_local()) && !zone.is_empty()
         });
+        // The order matters: a placeholder would pass for a host name, too.
         let (message, help) = if let Some((address, interface)) = zoned {
             let message =
                 format!("{} is the link-local address {address} of {interface}", quoted(value));

@@ -124,6 +124,7 @@ impl Context<'_> {
         let span = attribute.part(element, value);
         let Some(group) = group else {
             let (message, help) = match number {
+                // RFC 8247 §2.4: MUST NOT for 1 and 22, SHOULD NOT for 23.
                 Some(1 | 22 | 23) => (
                     format!(
                         "{} {} is not supported: the group is too weak",

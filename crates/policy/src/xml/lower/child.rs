@@ -9,7 +9,6 @@ use crate::validate::{Problem, rules};
 use crate::xml::element::Element;
 use crate::xml::schema::is_group_reference;
 use crate::{ChildTunnel, Mode, Role, Selector};
-use std::net::IpAddr;
 
 /// Reads every IPSecTunnel and hands it to the IKETunnel that carries it.
 pub(super) fn tunnels(
@@ -106,10 +105,13 @@ fn each_has_its_own(
     draft: &Draft,
     remote: &[Selector],
 ) -> bool {
-    let covered = |address: &IpAddr| remote.iter().any(|s| s.addresses.contains(*address));
     let mut peers = draft.peers.iter().flatten();
-    let Some((peer, _)) = peers.find(|(peer, _)| !peer.address.as_ref().is_some_and(covered))
-    else {
+    let Some((peer, _)) = peers.find(|(peer, _)| {
+        !peer
+            .address
+            .as_ref()
+            .is_some_and(|address| remote.iter().any(|s| s.addresses.contains(*address)))
+    }) else {
         return true;
     };
     let message = match peer.address {

@@ -27,34 +27,40 @@ impl Draft {
             let children = self.children.into_iter().map(|child| Arc::new(child.tunnel)).collect();
             return vec![IkeTunnel { children, ..self.tunnel }];
         };
-        let of_peer = |(remote, credential): (Endpoint, Credential)| {
-            let child = |child: &DraftChild| {
-                let own = remote.address.filter(|_| child.by_peer).map(AddressRange::from);
-                let remote_traffic = match own {
-                    None => child.tunnel.remote.clone(),
-                    Some(addresses) => {
-                        let own = |s: &Selector| s.intersection(&Selector { addresses, ..*s });
-                        let mut traffic: Vec<_> =
-                            child.tunnel.remote.iter().filter_map(own).collect();
-                        traffic.dedup();
-                        traffic
-                    }
-                };
-                Arc::new(ChildTunnel {
-                    name: format!("{}:{}", child.tunnel.name, remote.identity.value()),
-                    remote: remote_traffic,
-                    ..child.tunnel.clone()
-                })
-            };
-            IkeTunnel {
+        peers
+            .into_iter()
+            .map(|(remote, credential)| IkeTunnel {
                 name: format!("{}:{}", self.tunnel.name, remote.identity.value()),
-                children: self.children.iter().map(child).collect(),
+                children: self
+                    .children
+                    .iter()
+                    .map(|child| {
+                        let own = remote.address.filter(|_| child.by_peer).map(AddressRange::from);
+                        let remote_traffic = match own {
+                            None => child.tunnel.remote.clone(),
+                            Some(addresses) => {
+                                let mut traffic: Vec<_> = child
+                                    .tunnel
+                                    .remote
+                                    .iter()
+                                    .filter_map(|s| s.intersection(&Selector { addresses, ..*s }))
+                                    .collect();
+                                traffic.dedup();
+                                traffic
+                            }
+                        };
+                        Arc::new(ChildTunnel {
+                            name: format!("{}:{}", child.tunnel.name, remote.identity.value()),
+                            remote: remote_traffic,
+                            ..child.tunnel.clone()
+                        })
+                    })
+                    .collect(),
                 credential,
                 remote: remote.clone(),
                 ..self.tunnel.clone()
-            }
-        };
-        peers.into_iter().map(of_peer).collect()
+            })
+            .collect()
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) fn generic(
             return None;
         }
     };
+    // Both are read before an error of either ends this: each mistake is reported.
     let traffic = allowed(cx, element, types);
     let protection = protections.resolve(cx, element, REF);
     let name = reference.trimmed();
@@ -108,12 +109,12 @@ fn allowed(
             }
             None => {
                 good = false;
-                let names = || {
-                    let of =
-                        |side| TYPES_OF_A_SIDE.iter().map(move |(n, ..)| format!("{side}_{n}"));
-                    of("Local").chain(of("Remote")).collect::<Vec<_>>()
-                };
-                let names = names();
+                let names: Vec<String> = ["Local", "Remote"]
+                    .into_iter()
+                    .flat_map(|side| {
+                        TYPES_OF_A_SIDE.iter().map(move |(name, ..)| format!("{side}_{name}"))
+                    })
+                    .collect();
                 let message = format!("{TYPES} cannot have {}", quoted(token));
                 let help = did_you_mean(token, names.iter().map(String::as_str), || {
                     "types are Local_ or Remote_ with IPV4_Address, IPV4_Subnet, IPV4_Address_Range, or the same with \

@@ -89,22 +89,23 @@ fn count(range: &AddressRange) -> usize {
 }
 
 fn bits(range: &AddressRange) -> (u128, u128) {
-    let bits = |address| match address {
+    let [start, end] = [range.start(), range.end()].map(|address| match address {
         IpAddr::V4(address) => Ipv4Addr::to_bits(address).into(),
         IpAddr::V6(address) => Ipv6Addr::to_bits(address),
-    };
-    (bits(range.start()), bits(range.end()))
+    });
+    (start, end)
 }
 
 /// Every address of a range.
 fn each(range: &AddressRange) -> Vec<Endpoint> {
     let (start, end) = bits(range);
-    let address = |bits: u128| match u32::try_from(bits) {
-        Ok(bits) if range.start().is_ipv4() => IpAddr::V4(Ipv4Addr::from_bits(bits)),
-        _ => IpAddr::V6(Ipv6Addr::from_bits(bits)),
-    };
-    let endpoint = |address: IpAddr| Endpoint { address: Some(address), identity: address.into() };
-    (start..=end).map(address).map(endpoint).collect()
+    (start..=end)
+        .map(|bits| match u32::try_from(bits) {
+            Ok(bits) if range.start().is_ipv4() => IpAddr::V4(Ipv4Addr::from_bits(bits)),
+            _ => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+        })
+        .map(|address| Endpoint { address: Some(address), identity: address.into() })
+        .collect()
 }
 
 impl Context<'_> {

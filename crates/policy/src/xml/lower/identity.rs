@@ -57,6 +57,7 @@ impl Context<'_> {
                 }
             }
             _ => {
+                // RFC 7296 §3.5: a key ID is opaque, so that blanks around it are part of it.
                 let octets = attribute.value.as_bytes().to_vec();
                 self.is_valid(element, attribute, Identity::KeyId(octets))
             }
@@ -71,13 +72,9 @@ impl Context<'_> {
         value: &str,
         name: &DistinguishedName,
     ) {
-        let starts = |text: &str, kind: &str| {
-            text.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
-        };
-        let first = |kind| starts(value, kind);
         if !value.starts_with('/')
-            && ["C=", "DC=", "O="].into_iter().any(first)
-            && value.rsplit(',').next().is_some_and(|last| starts(last.trim(), "CN="))
+            && ["C=", "DC=", "O="].into_iter().any(|kind| starts_with_type(value, kind))
+            && value.rsplit(',').next().is_some_and(|last| starts_with_type(last.trim(), "CN="))
         {
             let message =
                 format!("{} is read as RFC 4514 has it: {name} has CN at the top", quoted(value));
@@ -213,4 +210,8 @@ impl Context<'_> {
         self.report.error(attribute.span(element), message, help);
         None
     }
+}
+
+fn starts_with_type(name: &str, attribute: &str) -> bool {
+    name.get(..attribute.len()).is_some_and(|start| start.eq_ignore_ascii_case(attribute))
 }

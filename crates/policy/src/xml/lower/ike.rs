@@ -77,6 +77,7 @@ fn protection(
     const MODE: &[Word<bool>] =
         &[("None", Ok(false)), ("Main", Ok(true)), ("Aggressive", Ok(true))];
 
+    // All values are read before the first `?`: one run reports every mistake.
     let role = cx.word(element, "IKE_Role", ROLE);
     let version = cx.word(element, "IKE_Version", VERSION);
     let mode = cx.word(element, "IKE_XCHGMode", MODE);
@@ -277,6 +278,7 @@ fn read_transform(cx: &mut Context<'_>, transform: &Element<'_>, offer: &mut Off
     if prf.is_some_and(Prf::is_weak) {
         cx.warn_weak(transform, "IKE_PRF", "PRF_HMAC_SHA2_256, or PRF_HMAC_SHA1 for an old peer,");
     }
+    // `&=` and not `&&`: each attribute is read, and each mistake reported.
     let mut good = true;
     good &= add(cx, transform, "IKE_Encryption", &mut offer.encryption, encryption);
     good &= add(cx, transform, "IKE_Hash", &mut offer.integrity, integrity);
@@ -340,10 +342,10 @@ fn split(
         let prf: Vec<Prf> = offer.integrity.iter().copied().map(Prf::of).collect();
         append(&mut offer.prf, &prf);
     }
-    let is_aead = |encryption: &IkeEncryption| encryption.is_aead();
-    let first_is_aead = offer.encryption.first().is_some_and(is_aead);
+    let first_is_aead = offer.encryption.first().is_some_and(|first| first.is_aead());
     let first = offer.encryption.first().copied();
-    let (aead, other): (Vec<_>, Vec<_>) = offer.encryption.iter().partition(|e| is_aead(e));
+    let (aead, other): (Vec<_>, Vec<_>) =
+        offer.encryption.iter().partition(|encryption| encryption.is_aead());
     let missing = [
         (offer.encryption.is_empty(), "IKE_Encryption", "AES-CBC-256"),
         (!other.is_empty() && offer.integrity.is_empty(), "IKE_Hash", "HMAC_SHA2_256"),
@@ -360,15 +362,16 @@ fn split(
     if !complete {
         return false;
     }
-    let proposal = |encryption: Vec<IkeEncryption>, integrity| IkeProposal {
-        encryption,
-        integrity,
-        prf: offer.prf.clone(),
-        groups: offer.groups.clone(),
-        additional: offer.additional.clone(),
-    };
-    let aead = (!aead.is_empty()).then(|| proposal(aead, Vec::new()));
-    let other = (!other.is_empty()).then(|| proposal(other, offer.integrity.clone()));
+    let [aead, other] =
+        [(aead, Vec::new()), (other, offer.integrity)].map(|(encryption, integrity)| {
+            (!encryption.is_empty()).then(|| IkeProposal {
+                encryption,
+                integrity,
+                prf: offer.prf.clone(),
+                groups: offer.groups.clone(),
+                additional: offer.additional.clone(),
+            })
+        });
     if let (None, Some(first)) = (&other, first)
         && let Some((transform, attribute)) = at
             .children_named("IKETransform")

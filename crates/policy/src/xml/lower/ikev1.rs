@@ -35,12 +35,12 @@ impl Ikev1 {
         let (old_children, new_children): (Vec<_>, Vec<_>) = root
             .children_named("IPSecTunnel")
             .partition(|child| refers(child, "IKE_TunnelName", &tunnels));
-        let protections = |ike: &[&Element<'_>], children: &[&Element<'_>]| {
+        let [old, new] = [(&old, &old_children), (&new, &new_children)].map(|(ike, children)| {
             let mut found = names(children, "IPSec_ProtectionRef");
             found.extend(names(ike, "IKE_IPSecDefaultProtectionRef"));
             found
-        };
-        let protections = &protections(&old, &old_children) - &protections(&new, &new_children);
+        });
+        let protections = &old - &new;
         let (old, new): (Vec<_>, Vec<_>) = root
             .children_named("IPSecProtection")
             .partition(|p| refers(p, "IPSec_ProtectionName", &protections));
@@ -83,18 +83,17 @@ pub(super) fn refuse(protection: &Element<'_>, report: &mut Report) {
 
 /// Main mode finds a preshared key by the peer's address, because the name comes too late (RFC 2409 §5.4).
 pub(super) fn check_main_mode(root: &Element<'_>, report: &mut Report) {
-    let by_key = |protection: &&Element<'_>| {
-        let main = protection.attribute("IKE_XCHGMode").is_none_or(|m| m.trimmed() == "Main");
-        let methods: Vec<_> = protection
-            .children_named("IKETransform")
-            .filter_map(|t| Some(t.attribute("IKE_AuthenticationMethod")?.trimmed()))
-            .collect();
-        main && (methods.is_empty() || methods.contains(&"Preshared_key"))
-    };
     let protections: Vec<_> = root
         .children_named("IKEProtection")
         .filter(|protection| is_ikev1(protection))
-        .filter(by_key)
+        .filter(|protection| {
+            let main = protection.attribute("IKE_XCHGMode").is_none_or(|m| m.trimmed() == "Main");
+            let methods: Vec<_> = protection
+                .children_named("IKETransform")
+                .filter_map(|t| Some(t.attribute("IKE_AuthenticationMethod")?.trimmed()))
+                .collect();
+            main && (methods.is_empty() || methods.contains(&"Preshared_key"))
+        })
         .collect();
     let protections = names(&protections, "IKE_ProtectionName");
     for tunnel in

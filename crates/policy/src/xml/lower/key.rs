@@ -151,16 +151,18 @@ impl Keys {
             key.used.set(true);
             return key.secret.clone();
         }
+        // A key in the file counts before one from elsewhere.
         let asked = cx.options.keys.and_then(|keys| keys(&remote.identity));
         if let Some(key) = asked.filter(|key| rules::key(key.expose()).is_ok()) {
             return Some(key);
         }
+        // The key may be one that could not be read, whose mistake is reported already.
         if self.anonymous {
             return None;
         }
         let remote = &remote.identity;
         let mut message = format!("no preshared key for the remote identity {remote}");
-        let element = |identity: &Identity| identity.element().replacen('<', "<PK_", 1);
+        let element_of_remote = remote.element().replacen('<', "<PK_", 1);
         let help = match (self.find(&local.identity), self.of_another_type(remote)) {
             (Some(key), _) => {
                 key.used.set(true);
@@ -179,14 +181,13 @@ impl Keys {
                     key.identity.qualified()
                 );
                 format!(
-                    "write {} into the IKEPresharedRemoteID of that key, or {} into the IKERemoteIdentity; the peer \
-                     must name itself by the same type",
-                    element(remote),
+                    "write {element_of_remote} into the IKEPresharedRemoteID of that key, or {} into the \
+                     IKERemoteIdentity; the peer must name itself by the same type",
                     key.identity.element()
                 )
             }
             (None, None) => {
-                format!("add an IKEPresharedKey whose IKEPresharedRemoteID has {}", element(remote))
+                format!("add an IKEPresharedKey whose IKEPresharedRemoteID has {element_of_remote}")
             }
         };
         cx.report.error(span, message, help);

@@ -47,15 +47,16 @@ fn alternatives(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Vec<Offer
             _ => None,
         });
     }
-    let first = |name| element.children_named(name).next();
-    if let (Some(_), Some(ah)) = (first("IPSecESPProtocol"), first("IPSecAHProtocol")) {
+    let [esp, ah] =
+        ["IPSecESPProtocol", "IPSecAHProtocol"].map(|name| element.children_named(name).next());
+    if let (Some(_), Some(ah)) = (esp, ah) {
         let message = "ESP and AH in one IPSecProposal are a bundle, both on each packet, which IKEv2 does not have";
         let help = "use ESP alone, which protects integrity as well; or, for alternatives, write an IPSecProposal for \
                     each and list both in IPSec_ProposalRefs";
         cx.report.error(ah.span(), message, help);
         return None;
     }
-    if let Some(ah) = first("IPSecAHProtocol") {
+    if let Some(ah) = ah {
         let message = "AH does not encrypt: everybody on the way can read the traffic";
         let help = "use ESP with ESP_AES256_GCM_16 on both sides, which protects integrity as well";
         cx.report.warning(ah.span(), message, help);
@@ -78,29 +79,23 @@ fn esp_protection(cx: &mut Context<'_>, esp: &Element<'_>) -> Option<Protection>
         Some(_) => cx.word(esp, "ESP_Authentication", &ESP_AUTHENTICATION),
     };
     let (encryption, integrity) = (encryption?, integrity?);
-    let span = || {
-        let attribute = esp.attribute("ESP_Authentication").or(esp.attribute("ESP_Encryption"));
-        attribute.map_or_else(|| esp.span(), |attribute| attribute.span(esp))
-    };
     let protection = Protection::Esp { encryption, integrity };
-    match rules::protection(protection) {
-        Err(Problem::EspIntegrityUnused(_)) => {
-            let message =
-                format!("{encryption} protects integrity itself: ESP_Authentication must be NONE");
-            cx.report.error(span(), message, "write ESP_Authentication=\"NONE\"");
-            return None;
-        }
-        Err(Problem::EspIntegrityMissing(_)) => {
-            let message = format!("{encryption} without ESP_Authentication is not secure");
-            let help = "write ESP_Authentication=\"HMAC-SHA2-256\", or use ESP_AES256_GCM_16";
-            cx.report.error(span(), message, help);
-            return None;
-        }
-        Err(other) => {
-            cx.report.error(span(), other.to_string(), other.help());
-            return None;
-        }
-        Ok(()) => {}
+    if let Err(problem) = rules::protection(protection) {
+        let (message, help) = match problem {
+            Problem::EspIntegrityUnused(_) => (
+                format!("{encryption} protects integrity itself: ESP_Authentication must be NONE"),
+                "write ESP_Authentication=\"NONE\"",
+            ),
+            Problem::EspIntegrityMissing(_) => (
+                format!("{encryption} without ESP_Authentication is not secure"),
+                "write ESP_Authentication=\"HMAC-SHA2-256\", or use ESP_AES256_GCM_16",
+            ),
+            other => (other.to_string(), other.help()),
+        };
+        let attribute = esp.attribute("ESP_Authentication").or(esp.attribute("ESP_Encryption"));
+        let span = attribute.map_or_else(|| esp.span(), |attribute| attribute.span(esp));
+        cx.report.error(span, message, help);
+        return None;
     }
     if let (Some(reason), Some(attribute)) =
         (encryption.row().weak, esp.attribute("ESP_Encryption"))

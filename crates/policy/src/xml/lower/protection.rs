@@ -60,6 +60,7 @@ fn protection(
             "write IPSec_Flags_UseCommitBit=\"No\"",
         );
     }
+    // Errors of these count at the end: until then each mistake is reported.
     let pfs = pfs(cx, element);
     let named = referred(cx, element, offers);
     let (minutes, kilobytes): (Vec<u64>, Vec<u64>) = named
@@ -71,6 +72,7 @@ fn protection(
     let mut all = named.iter().flatten().flat_map(|(_, offers)| offers.iter());
     let volume = all.find(|offer| offer.kilobytes > 0).copied();
     let kilobytes: Vec<u64> = kilobytes.into_iter().filter(|kb| *kb > 0).collect();
+    // A window of the responder is compared only with limits that are in force.
     let limited = if use_life_size { &kilobytes[..] } else { &[] };
     let bounds = cx.bounds(element, "IPSec", [&minutes, limited]);
     let named = named?;

@@ -39,7 +39,6 @@ impl Origins {
         let mut told = vec![false; self.written.len()];
         let none = Bindings::default();
         let bindings = cx.options.bindings.unwrap_or(&none);
-        let traffic = |n: usize| Traffic::of(children[n], bindings.of(&children[n].name));
         for Shadowed { child, by } in shadowed(policy, bindings) {
             let (Some(&written), Some(&other)) = (self.of.get(child), self.of.get(by)) else {
                 return;
@@ -48,7 +47,9 @@ impl Origins {
             if written == other || std::mem::replace(&mut told[written], true) {
                 continue;
             }
-            let same = traffic(child).covers(&traffic(by));
+            let [own, earlier] =
+                [child, by].map(|at| Traffic::of(children[at], bindings.of(&children[at].name)));
+            let same = own.covers(&earlier);
             self.warn(cx, written, other, same);
         }
     }

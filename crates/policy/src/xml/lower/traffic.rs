@@ -24,8 +24,12 @@ impl Context<'_> {
             element => self.addresses(element).map(|range| vec![range]),
         });
         let (protocol, ports) = (u8::try_from(protocol?).ok()?, ports?);
-        let selector = |addresses| Selector { protocol, addresses, ports };
-        Some(addresses?.into_iter().map(selector).collect())
+        Some(
+            addresses?
+                .into_iter()
+                .map(|addresses| Selector { protocol, addresses, ports })
+                .collect(),
+        )
     }
 
     fn addresses_of_group(
@@ -50,13 +54,8 @@ impl Context<'_> {
     }
 
     fn ports(&mut self, side: &Element<'_>, protocol: Option<u64>) -> Option<PortRange> {
-        let port = |cx: &mut Self, name, default| match side.attribute(name) {
-            None => Some(default),
-            Some(_) => {
-                cx.number(side, name, 0..=65535).and_then(|number| u16::try_from(number).ok())
-            }
-        };
-        let (start, end) = (port(self, "Port", 0), port(self, "EndPort", u16::MAX));
+        // Both are read first, so that one report has the mistakes of both.
+        let (start, end) = (self.port(side, "Port", 0), self.port(side, "EndPort", u16::MAX));
         let (start, end) = (start?, end?);
         let attribute = side.attribute("Port").or(side.attribute("EndPort"));
         let span = attribute.map_or_else(|| side.span(), |attribute| attribute.span(side));
@@ -91,6 +90,13 @@ impl Context<'_> {
             self.report.warning(span, message, help);
         }
         Some(ports)
+    }
+
+    fn port(&mut self, side: &Element<'_>, name: &'static str, default: u16) -> Option<u16> {
+        match side.attribute(name) {
+            None => Some(default),
+            Some(_) => self.number(side, name, 0..=65535).and_then(|port| u16::try_from(port).ok()),
+        }
     }
 
     fn addresses(&mut self, element: &Element<'_>) -> Option<AddressRange> {

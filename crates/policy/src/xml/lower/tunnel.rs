@@ -301,11 +301,12 @@ fn warn_beginning(cx: &mut Context<'_>, draft: &Draft) {
         Role::Initiator => ("starts", "answer"),
         Role::Responder => ("answers", "start"),
     };
-    let fits = |role: Role| role == Role::Both || role == draft.tunnel.role;
     let children = &draft.children;
     if draft.tunnel.generic.is_some()
         || children.is_empty()
-        || children.iter().any(|child| fits(child.tunnel.role))
+        || children
+            .iter()
+            .any(|child| child.tunnel.role == Role::Both || child.tunnel.role == draft.tunnel.role)
     {
         return;
     }

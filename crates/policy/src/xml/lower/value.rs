@@ -78,12 +78,16 @@ impl Context<'_> {
                 let message = format!("{} cannot be {shown}", attribute.name);
                 let help = did_you_mean(value, words.iter().map(|(word, _)| *word), || {
                     // One spelling of each.
-                    let is_first = |at: &usize| {
-                        words[*at].1.is_ok() && words[..*at].iter().all(|w| w.1 != words[*at].1)
-                    };
                     format!(
                         "known are {}",
-                        listed((0..words.len()).filter(is_first).map(|at| words[at].0))
+                        listed(
+                            (0..words.len())
+                                .filter(|at| {
+                                    words[*at].1.is_ok()
+                                        && words[..*at].iter().all(|w| w.1 != words[*at].1)
+                                })
+                                .map(|at| words[at].0)
+                        )
                     )
                 });
                 self.report.error(span, message, help);
@@ -169,13 +173,13 @@ impl Context<'_> {
         let [minutes, kilobytes] = own;
         let age = self.window(element, prefix, "Minutes", minutes);
         let volume = self.window(element, prefix, "KB", kilobytes);
-        let seconds = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
-        let age = [age[0].map_or(Duration::ZERO, seconds), age[1].map_or(Duration::MAX, seconds)];
-        let bytes =
-            |kilobytes: Option<u64>| kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
+        let [shortest, longest] = age
+            .map(|minutes| minutes.map(|minutes| Duration::from_secs(minutes.saturating_mul(60))));
+        let [smallest, largest] =
+            volume.map(|kilobytes| kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024)));
         LifetimeBounds {
-            age,
-            bytes: [bytes(volume[0]).unwrap_or(0), bytes(volume[1]).unwrap_or(u64::MAX)],
+            age: [shortest.unwrap_or(Duration::ZERO), longest.unwrap_or(Duration::MAX)],
+            bytes: [smallest.unwrap_or(0), largest.unwrap_or(u64::MAX)],
         }
     }
 
@@ -189,8 +193,9 @@ impl Context<'_> {
         own: &[u64],
     ) -> [Option<u64>; 2] {
         let names = window_names(prefix, unit);
-        let bound = |name: &String| self.number(element, name, 0..=MAX_KB).filter(|n| *n > 0);
-        let [min, max] = names.each_ref().map(bound);
+        let [min, max] = names
+            .each_ref()
+            .map(|name| self.number(element, name, 0..=MAX_KB).filter(|bound| *bound > 0));
         if let (Some(min), Some(max), Some(attribute)) = (min, max, element.attribute(&names[0]))
             && min > max
         {
@@ -198,13 +203,14 @@ impl Context<'_> {
             self.report.error(attribute.span(element), message, "exchange the two");
             return [None; 2];
         }
-        let bound = |own: u64| own.max(min.unwrap_or(0)).min(max.unwrap_or(u64::MAX));
-        let outside = own.iter().find(|own| bound(**own) != **own);
+        let outside = own
+            .iter()
+            .map(|own| (*own, (*own).max(min.unwrap_or(0)).min(max.unwrap_or(u64::MAX))))
+            .find(|(own, bounded)| own != bounded);
         let attribute = names.iter().find_map(|name| element.attribute(name));
-        if let (Some(own), Some(attribute)) = (outside, attribute) {
+        if let (Some((own, bounded)), Some(attribute)) = (outside, attribute) {
             let message = format!(
-                "the lifetime of {own} {unit} is outside the responder's window: SAs that the peer asks for have {} {unit}",
-                bound(*own)
+                "the lifetime of {own} {unit} is outside the responder's window: SAs that the peer asks for have {bounded} {unit}"
             );
             let help = "IKEv2 does not negotiate lifetimes, so that each side has its own; write a lifetime inside the \
                         window if both kinds of SA are to live equally long";
@@ -265,18 +271,10 @@ impl Context<'_> {
         name: Option<&'static str>,
     ) -> Option<&'e Element<'t>> {
         let allowed = schema::kind(element.name).map_or(&[][..], |kind| kind.children);
-        let wanted = |child: &Element<'_>| match name {
+        let mut found = element.children.iter().filter(|child| match name {
             Some(name) => child.name == name,
             None => allowed.contains(&child.name),
-        };
-        let mut found = element.children.iter().filter(|child| wanted(child));
-        let what = || {
-            name.map_or_else(
-                // The kinds that name one side come first.
-                || format!("one of {}", listed(allowed.iter().copied().take(6))),
-                str::to_owned,
-            )
-        };
+        });
         let first = found.next();
         if let Some(second) = found.next() {
             let message = match name {
@@ -290,7 +288,12 @@ impl Context<'_> {
         let stray = element.children.iter().any(|child| !allowed.contains(&child.name));
         if first.is_none() && !stray && !element.damaged {
             let message = format!("{} holds no {}", element.name, name.unwrap_or("identity"));
-            self.report.error(element.span(), message, format!("put {} inside it", what()));
+            let missing = match name {
+                Some(name) => name.to_owned(),
+                // The kinds that name one side come first.
+                None => format!("one of {}", listed(allowed.iter().copied().take(6))),
+            };
+            self.report.error(element.span(), message, format!("put {missing} inside it"));
         }
         first
     }

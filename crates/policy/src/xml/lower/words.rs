@@ -61,8 +61,10 @@ pub(in crate::xml) fn method(kind: KeyKind) -> &'static str {
 /// ```
 pub fn word_for(attribute: &str, shown: &str) -> Option<String> {
     fn named<T: Copy + Display>(words: &[Word<T>], shown: &str) -> Option<&'static str> {
-        let means = |meaning: &Result<T, &str>| meaning.is_ok_and(|m| m.to_string() == shown);
-        words.iter().find(|(_, meaning)| means(meaning)).map(|(word, _)| *word)
+        words
+            .iter()
+            .find(|(_, meaning)| meaning.is_ok_and(|m| m.to_string() == shown))
+            .map(|(word, _)| *word)
     }
 
     let word = match attribute {
@@ -71,12 +73,15 @@ pub fn word_for(attribute: &str, shown: &str) -> Option<String> {
         "IKE_PRF" => named(&IKE_PRF, shown),
         "ESP_Encryption" => named(&ESP_ENCRYPTION, shown),
         "ESP_Authentication" => {
-            let means = |integrity: Option<Integrity>| match integrity {
-                Some(integrity) => integrity.to_string() == shown,
-                None => shown == "none",
-            };
             let mut words = ESP_AUTHENTICATION.iter();
-            words.find(|(_, meaning)| meaning.is_ok_and(means)).map(|(word, _)| *word)
+            words
+                .find(|(_, meaning)| {
+                    meaning.is_ok_and(|integrity| match integrity {
+                        Some(integrity) => integrity.to_string() == shown,
+                        None => shown == "none",
+                    })
+                })
+                .map(|(word, _)| *word)
         }
         "AH_Authentication" => named(&AH_INTEGRITY, shown),
         "ESP_ExtendedSeqNum" | "AH_ExtendedSeqNum" => match shown {

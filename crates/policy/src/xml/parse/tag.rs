@@ -142,8 +142,7 @@ pub(super) fn decode(raw: &str) -> Result<Zeroizing<String>, (Range<usize>, &'st
             '&' => {
                 let end = rest.find(';').ok_or((at..at + 1, "'&' starts no reference"))?;
                 length = end + 1;
-                let wrong = |why| (at..at + length, why);
-                value.push(referred(&rest[1..end]).map_err(wrong)?);
+                value.push(referred(&rest[1..end]).map_err(|why| (at..at + length, why))?);
             }
             '\r' if rest.starts_with("\r\n") => {}
             '\t' | '\r' | '\n' => value.push(' '),
