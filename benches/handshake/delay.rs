@@ -2,9 +2,9 @@
 //! once as the driver has it, where handshakes wait until nothing else does.
 
 use crate::clock;
-use crate::table::Table;
 use ike::priority_queue::PriorityQueue;
 use ike::{Config, Datagram, Engine, EventKind, Output, Transmit};
+use lab::table::Table;
 use policy::{Group, Policy};
 use sim::fleet::{End, Fleet, Plan};
 use std::collections::VecDeque;
@@ -140,7 +140,7 @@ impl Scene {
 
 /// The delays with both ways of queueing.
 pub fn measure() -> Table {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "Key exchange",
         "handshakes under way",
         "one queue: median ms",

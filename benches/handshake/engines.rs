@@ -1,10 +1,10 @@
 //! Two engines in this thread: the processor time of each side's handshakes, rekeys, liveness checks and Deletes, and
 //! the memory they leave in use.
 
-use crate::table::Table;
 use crate::{Scale, clock, heap};
 use ike::event::EventKind;
 use ike::{Config, Event};
+use lab::table::Table;
 use policy::Group;
 use sim::fleet::{End, Fleet, KnownBy, Plan};
 use std::time::{Duration, Instant};
@@ -116,7 +116,7 @@ fn per_second(time: Duration) -> String {
 
 /// Handshakes with different groups.
 pub fn compare_groups(scale: Scale) -> Table {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "Key exchange",
         "responder µs",
         "responder handshakes per s and core",
@@ -146,7 +146,7 @@ pub fn compare_groups(scale: Scale) -> Table {
 
 /// A gateway with as many tunnels as it shall hold.
 pub fn many(scale: Scale) -> Table {
-    let mut table = Table::new(&["", "known by address", "known by identity"]);
+    let mut table = Table::new(["", "known by address", "known by identity"]);
     let mut columns = Vec::new();
     for known_by in [KnownBy::Address, KnownBy::Identity] {
         columns.push(fill(&Plan { known_by, ..Plan::of(scale.tunnels) }));

@@ -5,17 +5,15 @@
 //! `docs/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs; `--no-peers` leaves it
 //! out, `--peers` leaves out everything else.
 
-mod batch;
 mod clock;
 mod delay;
 mod engines;
 mod heap;
 mod machine;
-mod table;
 mod versus;
 
+use lab::table::Table;
 use std::process::ExitCode;
-use table::Table;
 
 /// How much is done.
 #[derive(Clone, Copy)]

@@ -4,11 +4,11 @@
 mod daemon;
 mod vici;
 
-use crate::batch::ip;
-use crate::table::Table;
+use benchkit::ip;
 use daemon::{Daemon, End, Kind};
-use namespaces::isolation::Namespace;
+use lab::table::Table;
 use std::fmt::Write as _;
+use testkit::Namespace;
 
 /// Addresses of the responder, and of the initiator.
 const HUB: &str = "192.0.2.2";
@@ -49,7 +49,7 @@ struct Run {
 /// # Errors
 /// Where a daemon does not start or a tunnel does not come up.
 pub fn measure(tunnels: usize, rounds: usize) -> Result<Table, String> {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "Key exchange",
         "initiator",
         "responder",

@@ -1,6 +1,6 @@
 //! The kernel's memory of TCP, which all namespaces share.
 
-use crate::wire::Host;
+use benchkit::Host;
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};

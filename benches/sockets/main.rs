@@ -4,16 +4,13 @@
 //! `benches/tunnel/peers.sh`, and left out where they are not there. Figures compare within a run only: all take turns
 //! in it.
 
-#[path = "../handshake/batch.rs"]
-mod batch;
 mod ends;
 mod inside;
 mod kernel;
 mod report;
 mod subject;
-#[path = "../tunnel/wire.rs"]
-mod wire;
 
+use benchkit::{Host, Placement, Wire};
 use clap::Parser;
 use ends::{Counts, Traffic, serve};
 use lab::foreign::Watch;
@@ -26,7 +23,6 @@ use subject::{Kind, Open, PORT, Subject};
 use testkit::GATEWAYS;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use wire::{Host, Placement, Wire};
 
 /// Measures sockets over tunnels
 #[derive(Debug, Parser)]
@@ -259,7 +255,7 @@ fn take(
         let mut up = || {
             kernel::rest()?;
             // A program that has taken more than it can forward is busy for minutes: each measurement starts its own.
-            let hosts = wire::lay(Wire::SuperPackets, placement)?;
+            let hosts = benchkit::lay(Wire::SuperPackets, placement)?;
             let server = Server::start(&hosts[1])?;
             let subject = Subject::up(kind, &hosts)?;
             attempt(

@@ -2,7 +2,7 @@
 
 use crate::Row;
 use crate::subject::Kind;
-use crate::wire::Placement;
+use benchkit::Placement;
 use lab::machine::Machine;
 use lab::plot::{Axis, Panel, Plot, Series, Style};
 use lab::report::Report;

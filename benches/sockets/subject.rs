@@ -1,21 +1,24 @@
 //! The ways from a program on the left host to a server behind the right gateway.
 
 use crate::ends::{Clients, Traffic};
-use crate::wire::Host;
+use benchkit::{Host, Keys, missing, program};
 use lab::load::processor;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::daemon::{Daemon, write_secret};
+use testkit::process::{Process, last_lines};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 
 /// How long something may take until it is there.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
+/// Lines of a log that an error has.
+const LAST: usize = 8;
 /// The time in which all connections of a measurement have to come about.
 const CONNECTING: Duration = Duration::from_secs(10);
 /// The port of the server.
@@ -62,8 +65,7 @@ impl Kind {
             Self::OneTun => &["onetun", RIGHT_WIREGUARD, "wg"],
             Self::Netstack => &["netstack", RIGHT_WIREGUARD, "wg"],
         };
-        let missing = needs.iter().find(|name| program(name).is_none())?;
-        Some(format!("there is no {missing}; benches/tunnel/peers.sh installs it"))
+        needs.iter().find_map(|name| missing(name))
     }
 
     fn is_wireguard(self) -> bool {
@@ -74,12 +76,27 @@ impl Kind {
 /// The gateway of the right host for the programs that speak WireGuard: the fastest in userspace that is known.
 const RIGHT_WIREGUARD: &str = "wireguard-go-tailscale";
 
+/// The program that has an end of the tunnel.
+enum End {
+    Daemon(Daemon),
+    Other(Process),
+}
+
+impl End {
+    fn id(&self) -> u32 {
+        match self {
+            Self::Daemon(daemon) => daemon.process().id(),
+            Self::Other(process) => process.id(),
+        }
+    }
+}
+
 /// A way that is up.
 pub struct Subject<'a> {
     kind: Kind,
     hosts: &'a [Host; 2],
-    left: Option<Child>,
-    right: Option<Child>,
+    left: Option<End>,
+    right: Option<End>,
     directory: tempfile::TempDir,
 }
 
@@ -99,21 +116,10 @@ impl<'a> Subject<'a> {
         self.directory.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
-        let path = self.path(name);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(path)
-    }
-
     /// Starts a program on a host, its output in a file.
-    fn start(&self, host: &Host, mut command: Command) -> Result<Child, String> {
-        let log = fs::File::create(self.path(&format!("{}.log", host.name)));
-        let log = log.map_err(|error| error.to_string())?;
-        let errors = log.try_clone().map_err(|error| error.to_string())?;
-        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
-        let name = command.get_program().to_string_lossy().into_owned();
-        let process = host.space.run(move || command.spawn());
-        process.map_err(|error| format!("{name}: {error}"))
+    fn start(&self, host: &Host, command: Command) -> Result<End, String> {
+        let log = self.path(&format!("{}.log", host.name));
+        Process::start(&host.space, command, &log).map(End::Other)
     }
 
     fn target(&self) -> SocketAddr {
@@ -151,28 +157,18 @@ impl<'a> Subject<'a> {
     }
 
     /// The daemon of a host, which answers commands when this returns.
-    fn vpnd(&self, host: &Host) -> Result<Child, String> {
-        let state = self.path(&format!("{}.state", host.name));
-        let config = format!("[esp]\nstate_dir = {state:?}\n");
-        let config = self.write(&format!("{}.toml", host.name), &config)?;
-        let control = self.path(&format!("{}.sock", host.name));
-        let mut daemon = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-        daemon.args(["start", "--exit-with-parent", "--policy"]);
-        daemon.arg(self.path(&format!("{}.xml", host.name))).arg("--config").arg(config);
-        daemon.arg("--control").arg(&control).env_remove("NOTIFY_SOCKET");
-        let process = self.start(host, daemon)?;
-        let answers = || {
-            let mut vpnctl = Command::new(testkit::vpnctl());
-            vpnctl.arg("--control").arg(&control).arg("list");
-            vpnctl.output().is_ok_and(|output| output.status.success())
-        };
-        self.wait("vpnd answers", answers)?;
-        Ok(process)
+    fn vpnd(&self, host: &Host) -> Result<End, String> {
+        let policy = self.path(&format!("{}.xml", host.name));
+        let policy = fs::read_to_string(policy).map_err(|error| error.to_string())?;
+        let mut daemon =
+            Daemon::new(host.name, self.path(host.name)).with_policy(&policy).with_config("", "");
+        daemon.start(&host.space)?;
+        Ok(End::Daemon(daemon))
     }
 
     fn wireguard(&mut self) -> Result<(), String> {
         let [left, right] = self.hosts;
-        let keys = [keys()?, keys()?];
+        let keys = [Keys::make()?, Keys::make()?];
         let (device, socket) = (wireguard_device(), wireguard_socket());
         // One that was killed leaves its socket behind, and the next would seem to be there.
         let _ = fs::remove_file(&socket);
@@ -180,7 +176,8 @@ impl<'a> Subject<'a> {
         gateway.args(["-f", &device]).env("WG_LOG_LEVEL", "error");
         self.right = Some(self.start(right, gateway)?);
         self.wait("the socket of the device", || socket.exists())?;
-        let key = self.write("right.key", &keys[1].private)?;
+        let key = self.path("right.key");
+        write_secret(&key, &keys[1].private);
         right.run(&format!(
             "wg set {device} private-key {} listen-port {WIREGUARD_PORT} peer {} allowed-ips {}/32",
             key.display(),
@@ -226,9 +223,14 @@ impl<'a> Subject<'a> {
     }
 
     fn last_words(&self) -> String {
-        let logs = self.hosts.iter().map(|host| self.path(&format!("{}.log", host.name)));
-        let texts = logs.filter_map(|log| fs::read_to_string(log).ok());
-        texts.map(|text| text.lines().rev().take(8).collect::<Vec<_>>().join("\n")).collect()
+        let words = [&self.left, &self.right].into_iter().zip(self.hosts).map(|(end, host)| {
+            let log = self.path(&format!("{}.log", host.name));
+            match end {
+                Some(End::Daemon(daemon)) => daemon.last_words(),
+                _ => last_lines(&fs::read_to_string(log).unwrap_or_default(), LAST),
+            }
+        });
+        words.collect::<Vec<_>>().join("\n")
     }
 
     /// Opens connections; there may be fewer than are wanted.
@@ -285,11 +287,6 @@ impl<'a> Subject<'a> {
 
 impl Drop for Subject<'_> {
     fn drop(&mut self) {
-        for process in [&mut self.left, &mut self.right].into_iter().flatten() {
-            // One that has ended already needs no signal.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
         let _ = fs::remove_file(wireguard_socket());
     }
 }
@@ -326,13 +323,13 @@ impl Open<'_> {
     fn left(&self) -> Option<u32> {
         match &self.client {
             Client::Inside { process, .. } => Some(process.id()),
-            Client::Outside { .. } => self.subject.left.as_ref().map(Child::id),
+            Client::Outside { .. } => self.subject.left.as_ref().map(End::id),
         }
     }
 
     /// Processor time so far of both ends' programs: of a gateway in the process with the client's own.
     pub fn used(&self) -> Result<Duration, String> {
-        let processes = self.left().into_iter().chain(self.subject.right.as_ref().map(Child::id));
+        let processes = self.left().into_iter().chain(self.subject.right.as_ref().map(End::id));
         processes.map(processor::used).sum()
     }
 
@@ -402,33 +399,6 @@ fn wireguard_device() -> String {
 /// The socket by which `wg` commands the right gateway.
 fn wireguard_socket() -> PathBuf {
     PathBuf::from(format!("/var/run/wireguard/{}.sock", wireguard_device()))
-}
-
-struct Keys {
-    private: String,
-    public: String,
-}
-
-fn keys() -> Result<Keys, String> {
-    let error = |error: std::io::Error| format!("wg: {error}");
-    let output = Command::new("wg").arg("genkey").output().map_err(error)?;
-    let private = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let mut wg = Command::new("wg");
-    let mut process =
-        wg.arg("pubkey").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(error)?;
-    if let Some(mut input) = process.stdin.take() {
-        input.write_all(private.as_bytes()).map_err(error)?;
-    }
-    let output = process.wait_with_output().map_err(error)?;
-    Ok(Keys { private, public: String::from_utf8_lossy(&output.stdout).trim().to_owned() })
-}
-
-/// The program's path, if it is installed: by `benches/tunnel/peers.sh`, or on this machine.
-fn program(name: &str) -> Option<PathBuf> {
-    let peers = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    [peers.to_owned()].into_iter().chain(system).map(|d| d.join(name)).find(|p| p.exists())
 }
 
 fn known(name: &str) -> Result<PathBuf, String> {

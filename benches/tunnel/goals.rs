@@ -2,12 +2,12 @@
 
 use crate::packet::Packet;
 use crate::report::{Figures, spread};
-use crate::table::Table;
 use crate::vpn::{
     STRONGSWAN, TAILSCALE, VPND, VPND_256, VPND_NULL, VPND_PORTABLE, VPND_SOFTWARE, Vpn,
     with_tunnels,
 };
-use crate::wire::{Placement, Wire};
+use benchkit::{Placement, Wire};
+use lab::table::Table;
 
 /// A ratio of the product's figure and another's.
 pub struct Goal {
@@ -94,7 +94,7 @@ fn standing(goal: Goal, figures: &Figures<'_>, vpns: &[Vpn]) -> Option<Standing>
 
 /// The table of them.
 pub fn table(standings: &[Standing]) -> Table {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "#",
         "figure",
         "wire and placement",

@@ -1,6 +1,6 @@
 //! Traffic between the hosts' inner addresses beside streams of TCP: datagrams at a rate, and echoes.
 
-use crate::wire::Host;
+use benchkit::Host;
 use nix::sys::prctl::set_timerslack;
 use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
 use nix::sys::socket::{

@@ -4,8 +4,6 @@
 //! installed by `benches/tunnel/peers.sh`, and left out where they are not there. Figures compare within a run only:
 //! all take turns in it.
 
-#[path = "../handshake/batch.rs"]
-mod batch;
 mod goals;
 mod load;
 mod measure;
@@ -14,11 +12,9 @@ mod pictures;
 mod plan;
 mod record;
 mod report;
-#[path = "../handshake/table.rs"]
-mod table;
 mod vpn;
-mod wire;
 
+use benchkit::{Placement, Wire};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::machine::Machine;
@@ -31,7 +27,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use testkit::{Need, PINGED};
 use vpn::{Build, Vpn};
-use wire::{Placement, Wire};
 
 /// Measures tunnels
 #[derive(Debug, Parser)]
@@ -270,7 +265,7 @@ impl Step<'_> {
         earlier: &[measure::Row],
     ) -> Result<Vec<measure::Row>, String> {
         let Self { vpn, wire, placement, .. } = *self;
-        let hosts = wire::lay(wire, placement)?;
+        let hosts = benchkit::lay(wire, placement)?;
         let running = vpn.up(&hosts)?;
         let figures = Figures(earlier);
         let subject = Subject {

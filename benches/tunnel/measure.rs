@@ -2,7 +2,7 @@
 
 use crate::load::{datagrams, echoes};
 use crate::vpn::Running;
-use crate::wire::{Host, Placement, Wire};
+use benchkit::{Host, Placement, Wire};
 use lab::load::End;
 use lab::load::streams::Streams;
 use serde::{Deserialize, Serialize};
@@ -76,11 +76,9 @@ const LOSS: f64 = 0.01;
 /// Name of a figure and its value.
 type Figures = Vec<(&'static str, f64)>;
 
-impl Host {
-    /// The end of traffic behind the tunnel.
-    fn end(&self) -> End<'_> {
-        End { space: &self.space, address: self.inner }
-    }
+/// The end of traffic behind a host's end of the tunnel.
+fn end(host: &Host) -> End<'_> {
+    End { space: &host.space, address: host.inner }
 }
 
 impl Subject<'_> {
@@ -89,20 +87,20 @@ impl Subject<'_> {
         let [left, right] = self.hosts;
         match what {
             Measure::Tcp1 => {
-                let streams = [Streams::start(left.end(), right.end(), 1)?];
+                let streams = [Streams::start(end(left), end(right), 1)?];
                 let [speed, cpu] = self.speed(&streams)?;
                 let memory = self.running.memory_kb() as f64;
                 Ok(vec![("tcp1", speed), ("cpu", cpu), ("memory", memory)])
             }
             Measure::Tcp4 => {
-                let streams = [Streams::start(left.end(), right.end(), 4)?];
+                let streams = [Streams::start(end(left), end(right), 4)?];
                 let [speed, cpu] = self.speed(&streams)?;
                 Ok(vec![("tcp4", speed), ("cpu4", cpu)])
             }
             Measure::Both => {
                 let streams = [
-                    Streams::start(left.end(), right.end(), 1)?,
-                    Streams::start(right.end(), left.end(), 1)?,
+                    Streams::start(end(left), end(right), 1)?,
+                    Streams::start(end(right), end(left), 1)?,
                 ];
                 let [speed, cpu] = self.speed(&streams)?;
                 Ok(vec![("both", speed), ("cpu-both", cpu)])
@@ -123,7 +121,7 @@ impl Subject<'_> {
                 Ok(vec![("ping-p50", p50), ("ping-p99", p99)])
             }
             Measure::PingLoaded => {
-                let _streams = Streams::start(left.end(), right.end(), 1)?;
+                let _streams = Streams::start(end(left), end(right), 1)?;
                 std::thread::sleep(SETTLE);
                 let [p50, p99] = self.round_trips()?;
                 Ok(vec![("loaded-p50", p50), ("loaded-p99", p99)])

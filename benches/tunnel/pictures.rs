@@ -4,7 +4,7 @@ use crate::goals::Standing;
 use crate::plan::Part;
 use crate::report::Figures;
 use crate::vpn::{STRONGSWAN, TAILSCALE, VPND, Vpn, WIRE, with_tunnels};
-use crate::wire::{Placement, Wire};
+use benchkit::{Placement, Wire};
 use lab::plot::{Axis, Panel, Plot, Series, Style};
 use lab::statistics::Spread;
 

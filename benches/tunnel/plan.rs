@@ -1,7 +1,7 @@
 //! The measures of each VPN, chosen so that three rounds of everything end within a quarter of an hour.
 
 use crate::measure::Measure;
-use crate::wire::{Placement, Wire};
+use benchkit::{Placement, Wire};
 
 /// How much is measured of a VPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

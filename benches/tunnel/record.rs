@@ -2,7 +2,7 @@
 
 use crate::measure::Row;
 use crate::packet::Packet;
-use crate::vpn::{TICK_MS, ticks};
+use benchkit::{time, times};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
@@ -67,14 +67,13 @@ impl Clock {
         let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
         // proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; in hundredths of a second.
         let line = text.lines().next().unwrap_or_default();
-        let times: Vec<u64> =
+        let ticks: Vec<u64> =
             line.split_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
-        let [_, _, _, idle, waiting, ..] = times[..] else {
+        let [_, _, _, idle, waiting, ..] = ticks[..] else {
             return Err(format!("{path}: not as expected: {line}"));
         };
-        let time = |ticks: u64| Duration::from_millis(ticks * TICK_MS);
-        let own = time(ticks::<4>("/proc/self/stat")?.iter().sum());
-        Ok(Self { all: time(times.iter().sum()), idle: time(idle + waiting), own })
+        let own = times::<4>("/proc/self/stat")?.into_iter().sum();
+        Ok(Self { all: time(ticks.iter().sum()), idle: time(idle + waiting), own })
     }
 
     /// The share of the machine that others had since then.

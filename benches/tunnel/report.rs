@@ -5,9 +5,9 @@ use crate::measure::Row;
 use crate::pictures;
 use crate::plan::Part;
 use crate::record::Record;
-use crate::table::Table;
 use crate::vpn::Vpn;
-use crate::wire::{Placement, Wire};
+use benchkit::{Placement, Wire};
+use lab::table::Table;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -185,7 +185,7 @@ impl Figures<'_> {
             return None;
         }
         let heads: Vec<&str> = ["VPN"].into_iter().chain(columns.iter().map(|c| c.1)).collect();
-        let mut table = Table::new(&heads);
+        let mut table = Table::new(heads);
         for vpn in vpns {
             let cell = |column: &&(&str, &str, usize, f64)| {
                 let &&(figure, _, digits, unit) = column;
@@ -201,7 +201,7 @@ impl Figures<'_> {
             };
             let cells: Vec<String> = columns.iter().map(cell).collect();
             if cells.iter().any(|cell| cell != "–") {
-                table.row([vpn.name.clone()].into_iter().chain(cells).collect());
+                table.row([vpn.name.clone()].into_iter().chain(cells));
             }
         }
         Some(table)

@@ -6,22 +6,23 @@ mod vpnd;
 mod wireguard;
 
 use crate::plan::Part;
-use crate::wire::Host;
+use benchkit::{Host, missing, used};
 use std::fs;
-use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
+use testkit::daemon::Daemon;
+use testkit::process::{Process, last_lines};
+use testkit::strongswan::Charon;
 pub use vpnd::{Build, Tunnels, program as build};
 
 /// How long a VPN may take until packets pass.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at whether something is there.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The unit of times in `/proc` (USER_HZ is 100 on all that this runs on).
-pub const TICK_MS: u64 = 10;
+/// Lines of a log that an error has.
+const LAST: usize = 12;
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -176,7 +177,9 @@ impl Vpn {
     pub fn up(&self, hosts: &[Host; 2]) -> Result<Running, String> {
         let mut running = Running::new()?;
         let started = match &self.kind {
-            Kind::Wire => hosts.iter().try_for_each(|host| host.add_inner_and_route(hosts)),
+            Kind::Wire => [[0, 1], [1, 0]]
+                .iter()
+                .try_for_each(|&[here, there]| add_inner_and_route(&hosts[here], &hosts[there])),
             Kind::Vpnd(setup) => vpnd::up(setup, hosts, &mut running),
             Kind::StrongSwan { plugins } => strongswan::up(*plugins, hosts, &mut running),
             Kind::WireGuard { program, arguments } => {
@@ -192,110 +195,67 @@ impl Vpn {
     }
 }
 
-impl Host {
-    fn add_inner(&self) -> Result<(), String> {
-        self.ip(format!("addr add {}/32 dev lo\n", self.inner))
-    }
+/// Gives a host its address behind the tunnel.
+fn add_inner(host: &Host) -> Result<(), String> {
+    host.ip(format!("addr add {}/32 dev lo\n", host.inner))
+}
 
-    fn add_inner_and_route(&self, hosts: &[Host; 2]) -> Result<(), String> {
-        self.add_inner()?;
-        let there = hosts.iter().find(|host| host.name != self.name).expect("there are two");
-        self.ip(format!("route add {}/32 via {}\n", there.inner, there.outer))
-    }
+/// The same, and a route to the other host's over the wire.
+fn add_inner_and_route(host: &Host, other: &Host) -> Result<(), String> {
+    add_inner(host)?;
+    host.ip(format!("route add {}/32 via {}\n", other.inner, other.outer))
 }
 
 /// The programs of a VPN that is up. Dropping it kills them; their namespaces go with the hosts.
 pub struct Running {
-    processes: Vec<Child>,
+    daemons: Vec<Daemon>,
+    charons: Vec<Charon>,
+    others: Vec<Process>,
     directory: tempfile::TempDir,
 }
 
 impl Running {
     fn new() -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-        Ok(Self { processes: Vec::new(), directory })
+        Ok(Self { daemons: Vec::new(), charons: Vec::new(), others: Vec::new(), directory })
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let path = self.path(name);
-        let mut options = fs::File::options();
-        let file = options.create(true).truncate(true).write(true).mode(0o600).open(&path);
-        file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()))
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(path)
+    /// Starts a program on a host, its output in a file.
+    fn start(&mut self, host: &Host, command: Command) -> Result<(), String> {
+        let log = self.path(&format!("{}.log", host.name));
+        self.others.push(Process::start(&host.space, command, &log)?);
+        Ok(())
     }
 
-    /// Starts a program on a host, its output in a file.
-    fn start(&mut self, host: &Host, mut command: Command) -> Result<(), String> {
-        let log = fs::File::create(self.path(&format!("{}.log", host.name)));
-        let log = log.map_err(|error| error.to_string())?;
-        let errors = log.try_clone().map_err(|error| error.to_string())?;
-        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
-        let name = command.get_program().to_string_lossy().into_owned();
-        let process = host.space.run(move || command.spawn());
-        self.processes.push(process.map_err(|error| format!("{name}: {error}"))?);
-        Ok(())
+    fn processes(&self) -> impl Iterator<Item = &Process> {
+        let daemons = self.daemons.iter().map(Daemon::process);
+        daemons.chain(self.charons.iter().map(Charon::process)).chain(&self.others)
     }
 
     /// Processor time of all its programs so far.
     pub fn used(&self) -> Result<Duration, String> {
-        self.processes.iter().map(|process| used(process.id())).sum()
+        self.processes().map(|process| used(process.id())).sum()
     }
 
     /// Memory of its programs that is resident, kilobytes.
     pub fn memory_kb(&self) -> u64 {
-        self.processes.iter().filter_map(|process| memory_kb(process.id())).sum()
+        self.processes().filter_map(|process| process.kilobytes("RssAnon")).sum()
     }
 
     fn last_words(&self) -> String {
-        let mut words = String::new();
-        let Ok(files) = fs::read_dir(self.directory.path()) else { return words };
-        for path in files.flatten().map(|file| file.path()) {
-            if path.extension().is_some_and(|extension| extension == "log") {
-                let text = fs::read_to_string(&path).unwrap_or_default();
-                let lines: Vec<&str> = text.lines().collect();
-                let end = lines[lines.len().saturating_sub(12)..].join("\n");
-                words += &format!("---- {}\n{end}\n", path.display());
-            }
+        let daemons = self.daemons.iter().map(Daemon::last_words);
+        let mut words: Vec<String> =
+            daemons.chain(self.charons.iter().map(Charon::last_words)).collect();
+        for name in ["left", "right"] {
+            let log = fs::read_to_string(self.path(&format!("{name}.log")));
+            words.extend(log.map(|log| format!("---- {name}\n{}", last_lines(&log, LAST))));
         }
-        words
+        words.join("\n")
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            // One that has ended already needs no signal.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
-fn used(process: u32) -> Result<Duration, String> {
-    let ticks = ticks::<2>(&format!("/proc/{process}/stat"))?;
-    Ok(Duration::from_millis(ticks.iter().sum::<u64>() * TICK_MS))
-}
-
-/// Processor time that a process has used, in the unit of `/proc`: as user and as system, then its children that it has
-/// waited for.
-pub fn ticks<const N: usize>(path: &str) -> Result<[u64; N], String> {
-    let stat = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    // proc_pid_stat(5): behind the name in parentheses comes the third field; the 14th and the next are wanted.
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    let ticks: Vec<u64> = fields.skip(11).take(N).filter_map(|field| field.parse().ok()).collect();
-    ticks.try_into().map_err(|_| format!("{path}: not as expected"))
-}
-
-fn memory_kb(process: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-    line.split_whitespace().next()?.parse().ok()
 }
 
 fn wait(what: &str, mut is_there: impl FnMut() -> bool) -> Result<(), String> {
@@ -307,22 +267,4 @@ fn wait(what: &str, mut is_there: impl FnMut() -> bool) -> Result<(), String> {
         std::thread::sleep(PAUSE);
     }
     Ok(())
-}
-
-/// Where `benches/tunnel/peers.sh` puts programs.
-fn peers() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers"))
-}
-
-/// The program's path, if it is installed.
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    [peers().to_owned()].into_iter().chain(system).map(|d| d.join(name)).find(|p| p.exists())
-}
-
-fn missing(name: &str) -> Option<String> {
-    program(name)
-        .is_none()
-        .then(|| format!("there is no {name}; benches/tunnel/peers.sh installs it"))
 }

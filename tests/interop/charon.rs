@@ -2,28 +2,17 @@
 
 use crate::setup::{CONNECTION, Setup};
 use crate::token;
-use namespaces::isolation::Namespace;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Child;
-use testkit::eventually;
-use testkit::strongswan;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use testkit::Namespace;
+use testkit::{eventually, strongswan};
 
 /// A running charon; dropping it kills it.
 pub struct Charon {
+    /// Dropped before its namespace.
+    charon: strongswan::Charon,
     pub space: Namespace,
-    directory: PathBuf,
-    newest: bool,
-    process: Child,
-}
-
-fn spawn(space: &Namespace, directory: &Path, newest: bool) -> Result<Child, String> {
-    match newest {
-        true => strongswan::spawn_newest(space, directory),
-        false => strongswan::spawn_with(space, directory, &[token::environment(directory)]),
-    }
 }
 
 impl Charon {
@@ -38,35 +27,12 @@ impl Charon {
         }
         strongswan::write_settings(&directory, &plugins, &lines, log)?;
         fs::write(directory.join("swanctl.conf"), setup.swanctl()).map_err(error)?;
-        let newest = setup.newest;
-        let process = spawn(&space, &directory, newest)?;
-        let charon = Self { space, directory, newest, process };
-        charon.load()?;
-        Ok(charon)
-    }
-
-    /// Waits for its socket and loads connections and secrets.
-    fn load(&self) -> Result<(), String> {
-        let file = self.directory.join("swanctl.conf");
-        let file = file.to_str().ok_or("the directory has a strange name")?;
-        eventually("charon listens for swanctl", || {
-            self.swanctl(&["--stats"]).is_ok().then_some(())
-        });
-        let loaded = self.swanctl(&["--load-all", "--file", file])?;
-        match loaded.contains("loaded connection") {
-            true => Ok(()),
-            false => Err(format!("swanctl loaded no connection:\n{loaded}")),
-        }
-    }
-
-    pub fn log(&self) -> String {
-        let read = |name| fs::read_to_string(self.directory.join(name)).unwrap_or_default();
-        format!("{}{}", read("stderr"), read("log"))
-    }
-
-    /// Runs `swanctl`. Returns its output, also if it fails.
-    pub fn swanctl(&self, arguments: &[&str]) -> Result<String, String> {
-        strongswan::swanctl(&self.directory, arguments)
+        let (variable, file) = token::environment(&directory);
+        let mut charon = strongswan::Charon::new(directory)
+            .newest(setup.newest)
+            .with_environment(variable, file);
+        charon.start(&space)?;
+        Ok(Self { charon, space })
     }
 
     /// Starts the tunnel and waits until it is up or has failed.
@@ -114,30 +80,22 @@ impl Charon {
         eventually(&format!("charon logs {words:?}"), || self.log().contains(words).then_some(()));
     }
 
-    /// Ends it without a Delete, as a power cut would.
-    pub fn crash(&mut self) {
-        self.signal(Signal::SIGKILL);
-        self.process.wait().expect("it is our child");
-    }
-
-    /// Stops or continues it.
-    pub fn signal(&self, signal: Signal) {
-        let process = i32::try_from(self.process.id()).expect("a process number");
-        kill(Pid::from_raw(process), signal).expect("it is our child and not waited for");
-    }
-
-    /// Starts it again after [`Charon::crash`].
+    /// Starts it again after [`strongswan::Charon::crash`].
     pub fn restart(&mut self) {
-        let process = spawn(&self.space, &self.directory, self.newest);
-        self.process = process.expect("it started before");
-        self.load().expect("it was loaded before");
+        self.charon.start(&self.space).expect("it started before");
     }
 }
 
-impl Drop for Charon {
-    fn drop(&mut self) {
-        // Its namespace goes with it: there is nothing to be undone in order.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+impl Deref for Charon {
+    type Target = strongswan::Charon;
+
+    fn deref(&self) -> &strongswan::Charon {
+        &self.charon
+    }
+}
+
+impl DerefMut for Charon {
+    fn deref_mut(&mut self) -> &mut strongswan::Charon {
+        &mut self.charon
     }
 }

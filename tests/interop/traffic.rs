@@ -1,10 +1,10 @@
 //! Traffic between two hosts, of which none may be lost: pings, TCP, and numbered datagrams that are echoed.
 
 use crate::world;
-use namespaces::isolation::Namespace;
-use namespaces::traffic::{self, Echoes, Pings};
 use std::net::IpAddr;
+use testkit::Namespace;
 use testkit::eventually;
+use testkit::traffic::{self, Echoes, Pings};
 
 /// A host: its namespace and its address.
 pub type Endpoint<'a> = (&'a Namespace, IpAddr);

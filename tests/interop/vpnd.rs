@@ -1,136 +1,55 @@
-//! A `vpnd` in its namespace, commanded by `vpnctl` as an operator would.
+//! A `vpnd` in its namespace, with the tunnel of a setup.
 
 use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, PPK, Setup};
 use crate::token;
 use control::protocol::{Child as ChildTunnel, ChildSa, Tunnel};
-use namespaces::isolation::Namespace;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::fs;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use testkit::Namespace;
+use testkit::daemon::{Daemon, write_secret};
 use testkit::eventually;
 
 /// A running daemon; dropping it kills it.
 pub struct Vpnd {
+    /// Dropped before its namespace.
+    daemon: Daemon,
     pub space: Namespace,
-    directory: PathBuf,
-    process: Child,
 }
 
 impl Vpnd {
     /// Starts it and waits until it is ready.
     pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
-        let error = |error: std::io::Error| format!("cannot start vpnd: {error}");
-        fs::create_dir_all(&directory).map_err(error)?;
-        // It holds a key, and vpnd warns of one that others can read.
-        let mut policy = File::options()
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(directory.join("policy.xml"))
-            .map_err(error)?;
-        policy.write_all(setup.policy().as_bytes()).map_err(error)?;
+        let ike = format!(
+            "retransmit_after = {:?}\nretransmissions = {}\n{}",
+            setup.retransmit.0, setup.retransmit.1, setup.vpnd_ike
+        );
+        let certificates = directory.join("certificates");
         let token_files = match setup.has_token() {
             true => format!("token_files = [{:?}]", token::directory(&directory)),
             false => String::new(),
         };
-        let config = format!(
-            "[ike]\nretransmit_after = {:?}\nretransmissions = {}\n{}\n[esp]\nstate_dir = {:?}\n\
-             [certificates]\ndirectory = {:?}\n{token_files}\n{}\n[log]\nlevel = \"debug\"\n",
-            setup.retransmit.0,
-            setup.retransmit.1,
-            setup.vpnd_ike,
-            directory.join("state"),
-            directory.join("certificates"),
+        let sections = format!(
+            "[certificates]\ndirectory = {certificates:?}\n{token_files}\n{}\n[log]\nlevel = \"debug\"\n",
             setup.vpnd_certificates
         );
-        fs::write(directory.join("vpnd.toml"), config).map_err(error)?;
         if !setup.ppks[0].is_empty() {
-            let ppks = directory.join("certificates/ppk");
-            fs::create_dir_all(&ppks).map_err(error)?;
-            let mut open = File::options();
-            let file = open.create_new(true).write(true).mode(0o600).open(ppks.join(PPK));
-            file.and_then(|mut file| file.write_all(setup.ppks[0].as_bytes())).map_err(error)?;
+            let ppks = certificates.join("ppk");
+            fs::create_dir_all(&ppks).map_err(|error| format!("{}: {error}", ppks.display()))?;
+            write_secret(&ppks.join(PPK), setup.ppks[0]);
         }
-        let process = Self::spawn(&space, &directory)?;
-        Ok(Self { space, directory, process })
+        let mut daemon = Daemon::new("vpnd", &directory)
+            .with_environment([token::environment(&directory)])
+            .with_policy(&setup.policy())
+            .with_config(&ike, &sections);
+        daemon.start(&space)?;
+        Ok(Self { daemon, space })
     }
 
-    fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
-        let error = |error: std::io::Error| format!("cannot start vpnd: {error}");
-        let log = File::options().create(true).append(true).open(directory.join("log"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-        command
-            .args(["start", "--exit-with-parent", "--policy"])
-            .arg(directory.join("policy.xml"))
-            .arg("--config")
-            .arg(directory.join("vpnd.toml"))
-            .arg("--control")
-            .arg(directory.join("control.sock"))
-            .env_remove("NOTIFY_SOCKET")
-            .envs([token::environment(directory)])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log.map_err(error)?);
-        let mut process = space.run(move || command.spawn()).map_err(error)?;
-        let output = process.stdout.take().expect("it is piped");
-        let mut line = String::new();
-        BufReader::new(output).read_line(&mut line).map_err(error)?;
-        if line.starts_with("ready: 1 tunnel") {
-            return Ok(process);
-        }
-        let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
-        Err(format!("vpnd is not ready but {line:?}\n{log}"))
-    }
-
-    /// Ends it without a Delete, as a power cut would.
-    pub fn crash(&mut self) {
-        self.process.kill().expect("it is our child and not waited for");
-        self.process.wait().expect("it is our child");
-    }
-
-    /// Ends it in order: its ports and the network are free.
-    pub fn stop(&mut self) {
-        let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process number"));
-        kill(id, Signal::SIGTERM).expect("it is our child and not waited for");
-        self.process.wait().expect("it is our child");
-    }
-
-    /// Starts it again after [`Vpnd::crash`].
+    /// Starts it again after [`Daemon::crash`].
     pub fn restart(&mut self) {
-        self.process = Self::spawn(&self.space, &self.directory).expect("it started before");
-    }
-
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.directory.join("log")).unwrap_or_default()
-    }
-
-    /// Runs `vpnctl`.
-    pub fn ctl(&self, arguments: &[&str]) -> Output {
-        Command::new(testkit::vpnctl())
-            .arg("--control")
-            .arg(self.directory.join("control.sock"))
-            .args(arguments)
-            .output()
-            .expect("vpnctl is built")
-    }
-
-    /// Runs `vpnctl`, which must succeed. Returns its output.
-    pub fn must(&self, arguments: &[&str]) -> String {
-        let output = self.ctl(arguments);
-        let [stdout, stderr] =
-            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-        assert!(
-            output.status.success(),
-            "vpnctl {}: {}\n{stdout}{stderr}",
-            arguments.join(" "),
-            output.status
-        );
-        stdout
+        self.daemon.start(&self.space).expect("it started before");
     }
 
     /// Tries to start the tunnel, which must fail. Returns the output of `vpnctl`.
@@ -143,7 +62,7 @@ impl Vpnd {
 
     /// The tunnel as it is now.
     pub fn tunnel(&self) -> Tunnel {
-        let text = self.must(&["status", IKE_TUNNEL, "--json"]);
+        let text = self.ctl_ok(&["status", IKE_TUNNEL, "--json"]);
         serde_json::from_str(&text).expect("vpnctl prints what it documents")
     }
 
@@ -160,7 +79,7 @@ impl Vpnd {
 
     /// Discarded datagrams and packets by reason.
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        serde_json::from_str(&self.must(&["counters", "--json"])).expect("vpnctl prints numbers")
+        serde_json::from_str(&self.ctl_ok(&["counters", "--json"])).expect("vpnctl prints numbers")
     }
 
     /// Waits until the Child SA is up.
@@ -184,10 +103,16 @@ impl Vpnd {
     }
 }
 
-impl Drop for Vpnd {
-    fn drop(&mut self) {
-        // Its namespace goes with it: there is nothing to be undone in order.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+impl Deref for Vpnd {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
+    }
+}
+
+impl DerefMut for Vpnd {
+    fn deref_mut(&mut self) -> &mut Daemon {
+        &mut self.daemon
     }
 }

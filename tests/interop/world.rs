@@ -6,8 +6,6 @@ use crate::setup::{Nat, Second, Setup};
 use crate::token;
 use crate::traffic::{self, Endpoint};
 use crate::vpnd::Vpnd;
-use namespaces::capture::{Capture, Seen};
-use namespaces::isolation::Namespace;
 use nix::net::if_::if_nametoindex;
 use nix::unistd::gettid;
 use std::net::{IpAddr, TcpListener};
@@ -15,6 +13,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use testkit::Namespace;
+use testkit::capture::{Capture, Seen};
 use testkit::eventually;
 
 /// IKE messages in the words of nftables: on port 4500 four octets of zero behind the UDP header of eight (RFC 3948
@@ -100,7 +100,7 @@ impl World {
 
     /// `vpnd` starts the tunnel, and both sides have it.
     pub fn up_from_vpnd(&self) {
-        self.vpnd.must(&["activate", crate::setup::IKE_TUNNEL]);
+        self.vpnd.ctl_ok(&["activate", crate::setup::IKE_TUNNEL]);
         self.charon.wait_up();
     }
 
@@ -158,7 +158,7 @@ impl World {
     pub fn cross(&self, by_vpnd: &[&str], by_charon: &[&str]) {
         self.lose("loss", MESSAGES, "");
         std::thread::scope(|scope| {
-            let vpnd = scope.spawn(|| self.vpnd.must(by_vpnd));
+            let vpnd = scope.spawn(|| self.vpnd.ctl_ok(by_vpnd));
             let charon = scope.spawn(|| self.charon.swanctl(by_charon));
             let both_lost = |table| self.lost(table).iter().all(|lost| *lost > 0).then_some(());
             eventually("both sides send requests", || both_lost("loss"));
@@ -222,11 +222,7 @@ impl World {
 
     /// The ends of both logs.
     pub fn last_words(&self) -> String {
-        format!(
-            "---- vpnd\n{}\n---- charon\n{}",
-            tail(&self.vpnd.log(), 40),
-            tail(&self.charon.log(), 60)
-        )
+        format!("{}\n{}", self.vpnd.last_words(), self.charon.last_words())
     }
 }
 
@@ -257,11 +253,6 @@ fn make_certificates(
     }
     let listener = server.run(move || TcpListener::bind((address, LIST_PORT)));
     Ok(serve(listener.map_err(|error| error.to_string())?, work.join("list.crl")))
-}
-
-fn tail(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 fn bits(address: IpAddr) -> u8 {

@@ -3,12 +3,12 @@
 
 use crate::flush;
 use crate::guest::{Group, Kernel, scenario};
-use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use testkit::Need;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{self, changed};
 use testkit::space::{Space, Watch};
+use testkit::traffic::Stream;
 use testkit::until;
 
 pub fn group() -> Group {

@@ -2,10 +2,10 @@
 //! addresses are no device's, so that they outlive the card.
 
 use crate::card;
-use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::{Space, Watch};
+use testkit::traffic::Stream;
 use testkit::until;
 
 /// The gateways run.

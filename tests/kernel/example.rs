@@ -3,7 +3,6 @@
 
 use crate::card;
 use crate::guest::{Group, Kernel, scenario};
-use namespaces::traffic::Stream;
 use std::fs::{self, Permissions};
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +10,7 @@ use testkit::Need;
 use testkit::gateway::Gateway;
 use testkit::policies;
 use testkit::space::Space;
+use testkit::traffic::Stream;
 use testkit::until;
 
 pub fn group() -> Group {

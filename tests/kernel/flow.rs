@@ -1,7 +1,6 @@
 //! Numbered datagrams that are echoed, a few on their way at any time: however slow the guest, none is lost but by what
 //! carries them.
 
-use namespaces::isolation::Namespace;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, UdpSocket};
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use testkit::Namespace;
 
 /// Datagrams on their way at most.
 pub const WINDOW: usize = 4;

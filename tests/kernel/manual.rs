@@ -7,9 +7,9 @@ mod words;
 use crate::guest::{Group, Kernel, Scenario, scenario};
 use crypto::Suite;
 use esp::plane::Encapsulation;
-use namespaces::traffic::Stream;
 use pair::{By, Pair, Setup};
 use policy::{Integrity, KeyBits, Mode};
+use testkit::traffic::Stream;
 use testkit::until;
 
 /// Sizes around every boundary of padding, and the largest that goes in one packet everywhere.

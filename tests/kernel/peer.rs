@@ -2,11 +2,11 @@
 
 use crate::flow::{Counts, Flow, PATIENCE};
 use crate::neighbours::introduce;
-use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use testkit::gateway::Gateway;
 use testkit::space::Space;
+use testkit::traffic::Stream;
 use testkit::{BUFFERS, until};
 
 /// Planes of `vpnd`, in its configuration's words.

@@ -2,12 +2,12 @@
 
 use crate::guest::{Group, Kernel, scenario};
 use crate::offloaded;
-use namespaces::traffic::Stream;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{self, changed};
 use testkit::space::{Space, Watch};
+use testkit::traffic::Stream;
 use testkit::{Need, shows, until};
 
 const PING: &[Need] = &[Need::Program("ping")];

@@ -2,9 +2,9 @@
 //! nothing lost however often the keys change.
 
 use libtest_mimic::Trial;
-use namespaces::traffic::{Echoes, Pings, Stream};
 use std::net::IpAddr;
 use testkit::gateway::Gateway;
+use testkit::traffic::{Echoes, Pings, Stream};
 use testkit::{PINGED, TOGETHER, backlog_drops, policies, test, until};
 
 /// Octets per second of the TCP stream: traffic to rekey under, but no congestion, whose losses would be nobody's

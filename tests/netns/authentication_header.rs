@@ -1,10 +1,10 @@
 //! AH between two gateways: packets of protocol 51 in either mode and family, whole and unaltered.
 
 use libtest_mimic::Trial;
-use namespaces::traffic::Stream;
 use std::net::{IpAddr, UdpSocket};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::space::Space;
+use testkit::traffic::Stream;
 use testkit::{Need, PATIENCE, PINGED, policies, test, until};
 
 const NEEDS: &[Need] = &[Need::All(PINGED), Need::Program("python3")];

@@ -3,7 +3,6 @@
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use libtest_mimic::Trial;
-use namespaces::traffic::{Echoes, Pings};
 use serde_json::Value;
 use sim::fleet::Fleet;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -16,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testkit::gateway::Gateway;
 use testkit::space::Space;
+use testkit::traffic::{Echoes, Pings};
 use testkit::{Need, backlog_drops, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {

@@ -6,10 +6,10 @@
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use libtest_mimic::Trial;
-use namespaces::traffic::Stream;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use testkit::gateway::{GIVES_UP, Gateway};
+use testkit::traffic::Stream;
 use testkit::{FILTERED, policies, test, until};
 
 pub fn trials() -> Vec<Trial> {

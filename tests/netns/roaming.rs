@@ -2,8 +2,8 @@
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, hosts, passes, two_with};
 use libtest_mimic::Trial;
-use namespaces::traffic::Stream;
 use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
+use testkit::traffic::Stream;
 use testkit::{GATEWAYS, WITH_NFT, test, until};
 
 pub fn trials() -> Vec<Trial> {

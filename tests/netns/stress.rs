@@ -4,11 +4,11 @@
 
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use libtest_mimic::Trial;
-use namespaces::traffic::{Pings, Stream};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use testkit::gateway::Gateway;
+use testkit::traffic::{Pings, Stream};
 use testkit::{BUFFERS, GATEWAYS, TOGETHER, backlog_drops, test, until};
 
 pub fn trials() -> Vec<Trial> {

@@ -2,27 +2,25 @@
 
 use super::vici::Vici;
 use super::{HUB, SPOKES, Suite};
-use namespaces::isolation::Namespace;
+use benchkit::used;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
-use std::process::{Child, Command, Stdio};
+use std::fs;
 use std::time::{Duration, Instant};
-use testkit::strongswan;
+use testkit::Namespace;
+use testkit::daemon::Daemon as Vpnd;
+use testkit::process::Process;
+use testkit::strongswan::{self, Charon};
 
 const KEY: &str = "5b0e6c1d-preshared-key-of-the-bench";
-/// How long a daemon may take to be ready or to bring all tunnels up.
+/// How long strongSwan may take to bring all tunnels up.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Handshakes of strongSwan's that are under way at a time.
 const AT_A_TIME: usize = 64;
 /// Between two looks at what is up.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The unit of times in `/proc` (USER_HZ is 100 on all that this runs on).
-const TICK_MS: u64 = 10;
 /// Neither side asks for cookies or refuses work: all tunnels come from one address.
 const CHARON: &str = "dos_protection = no\n  retransmit_tries = 8";
-const VPND: &str = "[ike]\ncookie_threshold = 4096\nhalf_open_limit = 4096\n";
+const VPND: &str = "cookie_threshold = 4096\nhalf_open_limit = 4096";
 
 /// The program that a daemon is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +56,15 @@ pub struct Used {
 
 /// A running daemon; dropping it kills it.
 pub struct Daemon {
-    kind: Kind,
-    /// It lives as long as this.
+    /// Dropped before its namespace and its files.
+    running: Running,
     _space: Namespace,
-    directory: tempfile::TempDir,
-    process: Child,
+    _directory: tempfile::TempDir,
+}
+
+enum Running {
+    Vpnd(Vpnd),
+    StrongSwan(Charon),
 }
 
 impl Daemon {
@@ -77,71 +79,45 @@ impl Daemon {
         let error = |error: std::io::Error| format!("cannot start {}: {error}", kind.name());
         let directory = tempfile::tempdir().map_err(error)?;
         let path = directory.path();
-        let process = match kind {
+        let running = match kind {
             Kind::StrongSwan => {
                 strongswan::write_settings(path, strongswan::USERSPACE, CHARON, "default = 1")?;
                 fs::write(path.join("swanctl.conf"), connections(end, suite, tunnels))
                     .map_err(error)?;
-                strongswan::spawn(&space, path)?
+                let mut charon = Charon::new(path);
+                charon.start(&space)?;
+                Running::StrongSwan(charon)
             }
             Kind::Vpnd => {
-                let mut file = File::options();
-                let file = file.create_new(true).write(true).mode(0o600);
-                let mut file = file.open(path.join("policy.xml")).map_err(error)?;
-                file.write_all(policy(end, suite, tunnels).as_bytes()).map_err(error)?;
-                let config = format!("{VPND}[esp]\nstate_dir = {:?}\n", path.join("state"));
-                fs::write(path.join("vpnd.toml"), config).map_err(error)?;
-                let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-                command.args(["start", "--exit-with-parent", "--policy"]);
-                command.arg(path.join("policy.xml")).arg("--config").arg(path.join("vpnd.toml"));
-                command.arg("--control").arg(path.join("control.sock")).env_remove("NOTIFY_SOCKET");
-                let log = File::create(path.join("log")).map_err(error)?;
-                command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-                space.run(move || command.spawn()).map_err(error)?
+                let mut vpnd = Vpnd::new(kind.name(), path)
+                    .with_policy(&policy(end, suite, tunnels))
+                    .with_config(VPND, "");
+                vpnd.start(&space)?;
+                Running::Vpnd(vpnd)
             }
         };
-        let mut daemon = Self { kind, _space: space, directory, process };
-        daemon.wait_ready().map_err(|error| format!("{error}\n{}", daemon.last_words()))?;
-        Ok(daemon)
+        Ok(Self { running, _space: space, _directory: directory })
     }
 
-    fn wait_ready(&mut self) -> Result<(), String> {
-        match self.kind {
-            Kind::Vpnd => {
-                let output = self.process.stdout.take().ok_or("vpnd has no output")?;
-                let mut line = String::new();
-                BufReader::new(output).read_line(&mut line).map_err(|e| e.to_string())?;
-                if line.starts_with("ready:") { Ok(()) } else { Err("vpnd is not ready".into()) }
-            }
-            Kind::StrongSwan => {
-                let begun = Instant::now();
-                while self.vici().and_then(|mut vici| vici.established()).is_err() {
-                    if begun.elapsed() > PATIENCE {
-                        return Err("charon does not answer".into());
-                    }
-                    std::thread::sleep(PAUSE);
-                }
-                let file = self.directory.path().join("swanctl.conf");
-                let file = file.to_string_lossy();
-                strongswan::swanctl(self.directory.path(), &["--load-all", "--file", &file])
-                    .map(drop)
-            }
+    fn process(&self) -> &Process {
+        match &self.running {
+            Running::Vpnd(vpnd) => vpnd.process(),
+            Running::StrongSwan(charon) => charon.process(),
         }
-    }
-
-    fn vici(&self) -> std::io::Result<Vici> {
-        Vici::connect(&self.directory.path().join("vici"))
     }
 
     /// Brings all tunnels up and returns how long that took.
     pub fn bring_up(&self, tunnels: usize) -> Result<Duration, String> {
         let begun = Instant::now();
-        if self.kind == Kind::Vpnd {
-            self.vpnctl(&["activate"])?;
-            return Ok(begun.elapsed());
-        }
+        let charon = match &self.running {
+            Running::Vpnd(vpnd) => {
+                vpnd.try_ctl(&["activate"])?;
+                return Ok(begun.elapsed());
+            }
+            Running::StrongSwan(charon) => charon,
+        };
         let error = |error: std::io::Error| format!("charon as initiator: {error}");
-        let mut vici = self.vici().map_err(error)?;
+        let mut vici = Vici::connect(&charon.path("vici")).map_err(error)?;
         let mut sent = 0;
         loop {
             let up = vici.established().map_err(error)?;
@@ -164,16 +140,16 @@ impl Daemon {
 
     /// Number of Child SAs that are up.
     pub fn children(&self) -> Result<usize, String> {
-        match self.kind {
-            Kind::Vpnd => {
-                let tunnels = self.vpnctl(&["list", "--json"])?;
+        match &self.running {
+            Running::Vpnd(vpnd) => {
+                let tunnels = vpnd.try_ctl(&["list", "--json"])?;
                 let tunnels: Vec<control::protocol::Tunnel> =
                     serde_json::from_str(&tunnels).map_err(|error| error.to_string())?;
                 let children = tunnels.iter().flat_map(|tunnel| &tunnel.children);
                 Ok(children.filter(|child| child.child_sa.is_some()).count())
             }
-            Kind::StrongSwan => {
-                let sas = strongswan::swanctl(self.directory.path(), &["--list-sas"])?;
+            Running::StrongSwan(charon) => {
+                let sas = charon.swanctl(&["--list-sas"])?;
                 Ok(sas.matches(", INSTALLED, ").count())
             }
         }
@@ -181,49 +157,20 @@ impl Daemon {
 
     /// The resources that the daemon has used so far.
     pub fn used(&self) -> Result<Used, String> {
-        let read = |name: &str| {
-            let path = format!("/proc/{}/{name}", self.process.id());
-            fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))
-        };
-        let (stat, status) = (read("stat")?, read("status")?);
-        // proc_pid_stat(5): behind the name in parentheses comes the third field; the 14th and 15th are wanted.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        let ticks: u64 = fields.skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
-        let time = Duration::from_millis(ticks * TICK_MS);
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-        let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        Ok(Used { time, memory_kb: number.ok_or("the kernel does not tell RssAnon")? })
-    }
-
-    fn vpnctl(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = Command::new(testkit::vpnctl())
-            .arg("--control")
-            .arg(self.directory.path().join("control.sock"))
-            .args(arguments)
-            .output()
-            .map_err(|error| format!("vpnctl: {error}"))?;
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-        if output.status.success() {
-            return Ok(text(&output.stdout));
-        }
-        Err(format!("vpnctl {}: {}", arguments.join(" "), text(&output.stderr)))
+        let process = self.process();
+        let memory = process.kilobytes("RssAnon");
+        Ok(Used {
+            time: used(process.id())?,
+            memory_kb: memory.ok_or("the kernel does not tell RssAnon")?,
+        })
     }
 
     /// The end of its log.
     pub fn last_words(&self) -> String {
-        let read = |name| fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
-        let text = read("stderr") + &read("log");
-        let lines: Vec<_> = text.lines().collect();
-        let end = lines[lines.len().saturating_sub(20)..].join("\n");
-        format!("---- {}\n{end}", self.kind.name())
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Its namespace goes with it: there is nothing to be undone in order.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        match &self.running {
+            Running::Vpnd(vpnd) => vpnd.last_words(),
+            Running::StrongSwan(charon) => charon.last_words(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! OpenVPN without its kernel module, point to point, AES-256-GCM.
 
 use super::Running;
-use crate::wire::Host;
+use benchkit::Host;
 use std::process::Command;
 
 /// Options for speed from OpenVPN's manual.

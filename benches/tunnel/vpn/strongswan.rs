@@ -1,9 +1,10 @@
 //! strongSwan with its data plane in userspace, kernel-libipsec: AES-128-GCM, tunnel mode, ESP in UDP.
 
-use super::{Running, wait};
-use crate::wire::Host;
+use super::{Running, add_inner};
+use benchkit::Host;
 use std::fs;
-use testkit::strongswan;
+use testkit::daemon::write_secret;
+use testkit::strongswan::{self, Charon};
 
 /// No more plugins than the tunnel needs.
 pub const FEW: &str = "aesni openssl random nonce aes sha2 hmac kdf curve25519 pem kernel-libipsec kernel-netlink \
@@ -14,32 +15,27 @@ pub fn lacking() -> Option<String> {
 }
 
 pub fn up(plugins: Option<&str>, hosts: &[Host; 2], running: &mut Running) -> Result<(), String> {
-    let mut directories = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
-        host.add_inner()?;
+        add_inner(host)?;
         let directory = running.path(host.name);
         fs::create_dir_all(directory.join("run")).map_err(|error| error.to_string())?;
         let load = match plugins {
             Some(plugins) => format!("load = {plugins}"),
             None => "load_modular = yes".into(),
         };
-        let vici = directory.join("vici");
+        let mut charon = Charon::new(directory);
         let settings = format!(
             "charon {{\n  {load}\n  plugins {{\n    include /etc/strongswan.d/charon/*.conf\n    \
              kernel-libipsec {{\n      load = yes\n    }}\n    stroke {{\n      load = no\n    }}\n    \
              vici {{\n      socket = unix://{}\n    }}\n  }}\n}}\n",
-            vici.display()
+            charon.path("vici").display()
         );
-        let name = |file: &str| format!("{}/{file}", host.name);
-        running.write(&name("strongswan.conf"), &settings)?;
-        let connections =
-            running.write(&name("swanctl.conf"), &connections(host, &hosts[1 - at]))?;
-        running.processes.push(strongswan::spawn(&host.space, &directory)?);
-        wait("charon listens", || vici.exists())?;
-        strongswan::swanctl(&directory, &["--load-all", "--file", &connections.to_string_lossy()])?;
-        directories.push(directory);
+        write_secret(&charon.path("strongswan.conf"), &settings);
+        write_secret(&charon.path("swanctl.conf"), &connections(host, &hosts[1 - at]));
+        charon.start(&host.space)?;
+        running.charons.push(charon);
     }
-    strongswan::swanctl(&directories[0], &["--initiate", "--child", "net"]).map(drop)
+    running.charons[0].swanctl(&["--initiate", "--child", "net"]).map(drop)
 }
 
 fn connections(here: &Host, there: &Host) -> String {

@@ -1,7 +1,7 @@
 //! The product.
 
-use super::{Running, wait};
-use crate::wire::Host;
+use super::{Running, add_inner};
+use benchkit::Host;
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::Ipv4Addr;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
+use testkit::daemon::Daemon;
 
 /// How it is set up.
 #[derive(Clone, Debug)]
@@ -110,39 +111,24 @@ fn null_cipher() -> Result<PathBuf, String> {
 
 pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(), String> {
     let program = program(&setup.build)?;
-    let (mut sockets, mut watched) = (Vec::new(), Vec::new());
+    let mut watched = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
-        host.add_inner()?;
+        add_inner(host)?;
         host.ip("route add local 10.201.0.0/16 dev lo\n".repeat(at))?;
-        let file = |name: &str| format!("{}.{name}", host.name);
-        let policy = policy(setup, host, &hosts[1 - at], at == 0);
-        let policy = running.write(&file("xml"), &policy)?;
-        let state = running.path(&file("state"));
-        let mut config =
-            format!("[esp]\nstate_dir = {state:?}\n{}\n[ike]\nmobike = false\n", setup.config);
+        let mut daemon = Daemon::new(host.name, running.path(host.name))
+            .with_program(program.clone())
+            .with_environment(setup.environment.iter().copied())
+            .with_policy(&policy(setup, host, &hosts[1 - at], at == 0))
+            .with_config("mobike = false", setup.config);
         if setup.is_watched {
-            let metrics = running.path(&file("metrics"));
-            config += &format!("[metrics]\nlisten = {metrics:?}\n");
+            let metrics = daemon.path("metrics");
+            daemon.configure(&format!("[metrics]\nlisten = {metrics:?}\n"));
             watched.push(metrics);
         }
-        let config = running.write(&file("toml"), &config)?;
-        let socket = running.path(&file("sock"));
-        let mut command = Command::new(&program);
-        command.args(["start", "--exit-with-parent", "--policy"]).arg(policy);
-        command
-            .arg("--config")
-            .arg(config)
-            .arg("--control")
-            .arg(&socket)
-            .env_remove("NOTIFY_SOCKET")
-            .envs(setup.environment.iter().copied());
-        running.start(host, command)?;
-        sockets.push(socket);
+        daemon.start(&host.space)?;
+        running.daemons.push(daemon);
     }
-    for socket in &sockets {
-        wait("vpnd answers", || vpnctl(socket, "workers").is_ok())?;
-    }
-    vpnctl(&sockets[0], "activate")?;
+    running.daemons[0].try_ctl(&["activate"])?;
     watched.into_iter().for_each(|socket| drop(spawn(move || watch(&socket))));
     Ok(())
 }
@@ -155,16 +141,6 @@ fn watch(socket: &Path) {
             return;
         }
         sleep(Duration::from_secs(1));
-    }
-}
-
-fn vpnctl(socket: &PathBuf, command: &str) -> Result<String, String> {
-    let mut vpnctl = Command::new(testkit::vpnctl());
-    let output = vpnctl.arg("--control").arg(socket).arg(command).output();
-    let output = output.map_err(|error| format!("vpnctl: {error}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(format!("vpnctl {command}: {}", String::from_utf8_lossy(&output.stderr))),
     }
 }
 

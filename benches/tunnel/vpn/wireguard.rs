@@ -1,9 +1,10 @@
 //! Any WireGuard in userspace that takes the name of its device and is commanded by `wg`.
 
-use super::{Running, missing, program, wait};
-use crate::wire::Host;
+use super::{Running, wait};
+use benchkit::{Host, Keys, missing, program};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use testkit::daemon::write_secret;
 
 /// 1500 octets less WireGuard's headers.
 const MTU: u32 = 1420;
@@ -16,7 +17,7 @@ pub fn up(
     running: &mut Running,
 ) -> Result<(), String> {
     let binary = program(name).ok_or_else(|| missing(name).unwrap_or_default())?;
-    let keys = [key()?, key()?];
+    let keys = [Keys::make()?, Keys::make()?];
     for (at, host) in hosts.iter().enumerate() {
         let there = &hosts[1 - at];
         // The sockets of all namespaces are in one directory.
@@ -29,8 +30,9 @@ pub fn up(
         command.args(arguments).arg(device).env("WG_LOG_LEVEL", "error");
         running.start(host, command)?;
         wait("the socket of the device", || Path::new(&socket).exists())?;
-        let file = running.write(&format!("{}.key", host.name), &keys[at].0)?;
-        let (public, outer, inner) = (&keys[1 - at].1, there.outer, there.inner);
+        let file = running.path(&format!("{}.key", host.name));
+        write_secret(&file, &keys[at].private);
+        let (public, outer, inner) = (&keys[1 - at].public, there.outer, there.inner);
         host.run(&format!(
             "wg set {device} private-key {} listen-port {PORT} peer {public} endpoint {outer}:{PORT} allowed-ips {inner}/32",
             file.display(),
@@ -41,19 +43,4 @@ pub fn up(
         ))?;
     }
     Ok(())
-}
-
-/// A private key and the public one of it.
-fn key() -> Result<(String, String), String> {
-    let error = |error: std::io::Error| format!("wg: {error}");
-    let output = Command::new("wg").arg("genkey").output().map_err(error)?;
-    let private = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let mut wg = Command::new("wg");
-    let wg = wg.arg("pubkey").stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut process = wg.spawn().map_err(error)?;
-    if let Some(mut input) = process.stdin.take() {
-        std::io::Write::write_all(&mut input, private.as_bytes()).map_err(error)?;
-    }
-    let output = process.wait_with_output().map_err(error)?;
-    Ok((private, String::from_utf8_lossy(&output.stdout).trim().to_owned()))
 }

@@ -2,17 +2,19 @@
 
 use std::fmt;
 
-/// A table; all rows have as many cells as the head.
+/// A table, and the notes below it; all rows have as many cells as the head.
 #[derive(Clone, Debug)]
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
+    notes: Vec<String>,
 }
 
 impl Table {
     /// One without rows.
     pub fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
-        Self { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
+        let head = head.into_iter().map(Into::into).collect();
+        Self { head, rows: Vec::new(), notes: Vec::new() }
     }
 
     /// Adds a row.
@@ -23,6 +25,11 @@ impl Table {
         let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
         assert_eq!(cells.len(), self.head.len(), "cells of a row");
         self.rows.push(cells);
+    }
+
+    /// Adds a paragraph below the table.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
     }
 }
 
@@ -37,6 +44,9 @@ impl fmt::Display for Table {
         for row in &self.rows {
             writeln!(f, "{}", line(row))?;
         }
+        for note in &self.notes {
+            writeln!(f, "\n{note}")?;
+        }
         Ok(())
     }
 }
@@ -50,5 +60,8 @@ mod tests {
         let mut table = Table::new(["a", "b"]);
         table.row(["1", "2|3"]);
         assert_eq!(table.to_string(), "| a | b |\n|---|---|\n| 1 | 2\\|3 |\n");
+        table.note("Of a, b is 2|3.");
+        let noted = "| a | b |\n|---|---|\n| 1 | 2\\|3 |\n\nOf a, b is 2|3.\n";
+        assert_eq!(table.to_string(), noted);
     }
 }

@@ -1,29 +1,29 @@
 //! `vpnd guard --watch` on the host of a gateway, beside its daemon or without one.
 
 use crate::gateway::Gateway;
+use crate::process::Process;
 use crate::until;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs::{self, File};
+use nix::sys::signal::Signal;
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::ExitStatus;
 
 /// A `vpnd guard --watch` with the policy and the configuration of a gateway. Where a test fails, its log is printed.
 pub struct GuardWatch {
     log: PathBuf,
-    process: Child,
+    process: Option<Process>,
 }
 
 impl GuardWatch {
     /// Starts it, and waits until it guards.
     pub fn start(gateway: &Gateway) -> Self {
         let policy = gateway.path("policy.xml").display().to_string();
-        let mut command = gateway.vpnd_command(&["guard", "--watch", "--policy", &policy]);
+        let command = gateway.vpnd_command(&["guard", "--watch", "--policy", &policy]);
         let log = gateway.path("watch");
-        let file = File::create(&log).expect("writable");
-        command.stdout(Stdio::null()).stderr(file);
-        let process = gateway.space.run(move || command.spawn()).expect("vpnd is built");
-        let watch = Self { log, process };
+        // An earlier watch of this gateway may have left its own.
+        let _ = fs::remove_file(&log);
+        let process = Process::start(&gateway.space.0, command, &log).expect("vpnd is built");
+        let watch = Self { log, process: Some(process) };
         watch.await_log("guarding ", 1);
         watch
     }
@@ -46,13 +46,12 @@ impl GuardWatch {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        let process = i32::try_from(self.process.id()).expect("a process");
-        kill(Pid::from_raw(process), signal).expect("ours");
+        self.process.as_ref().expect("it runs").signal(signal);
     }
 
     /// Waits until it has ended.
     pub fn wait(&mut self) -> ExitStatus {
-        self.process.wait().expect("a child of ours")
+        self.process.take().expect("it runs").wait()
     }
 }
 
@@ -61,7 +60,5 @@ impl Drop for GuardWatch {
         if std::thread::panicking() {
             eprintln!("---- log of the watch\n{}", self.log());
         }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -22,9 +22,9 @@
 //! | How are tests named, run and reported? | `trials.rs` |
 //! | How long does a test wait for something? | `waiting.rs` |
 //! | How are hosts made, connected, configured and watched? | `space.rs` |
-//! | How is `vpnd` started, commanded and stopped? | `gateway.rs`; where the programs are: `programs.rs` |
-//! | How is `vpnd guard --watch` started? | `guard_watch.rs` |
-//! | How is one thread of a daemon stopped? | `stopped.rs` |
+//! | How is `vpnd` started, commanded and stopped? | `daemon.rs`, on a host of its own: `gateway.rs`; where the programs are: `programs.rs` |
+//! | How is any program started in a namespace and ended? | `process.rs`; `vpnd guard --watch`: `guard_watch.rs`; one thread of a program is stopped: `stopped.rs` |
+//! | How is a namespace made, and which traffic checks that nothing is lost? | the crate `namespaces`, which `vpnd exec` uses, too |
 //! | Which policies do the tests use? | `policies.rs` |
 //! | How is strongSwan started and commanded? | `strongswan.rs` |
 //! | How is Chromium started and commanded? | `browser.rs` |
@@ -33,11 +33,13 @@
 #![forbid(unsafe_code)]
 
 pub mod browser;
+pub mod daemon;
 pub mod gateway;
 mod guard_watch;
 mod losses;
 mod needs;
 pub mod policies;
+pub mod process;
 mod programs;
 mod secrets;
 pub mod space;
@@ -49,6 +51,8 @@ mod waiting;
 pub use guard_watch::GuardWatch;
 pub use left_out::skip;
 pub use losses::{BUFFERS, TOGETHER, backlog_drops};
+pub use namespaces::isolation::Namespace;
+pub use namespaces::{capture, traffic};
 pub use needs::{FILTERED, GATEWAYS, NOBODY, Need, PEERS, PINGED, WITH_NFT, missing, unavailable};
 pub use programs::{output, vpn_lab, vpnctl};
 pub use secrets::shows;

@@ -1,11 +1,14 @@
-//! strongSwan: what it needs of the machine, and how charon is started in a namespace: its settings, its process, and
+//! strongSwan: its needs of the machine, and how charon is started in a namespace: its settings, its process, and
 //! `swanctl` to command it.
 
-use crate::{FILTERED, Need, missing};
+use crate::process::{Process, last_lines};
+use crate::{FILTERED, Need, missing, until};
 use namespaces::isolation::Namespace;
-use std::fs::{self, File};
+use nix::sys::signal::Signal;
+use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 /// Where distributions put charon.
 const CHARON: &[&str] =
@@ -27,7 +30,7 @@ const NEEDS: &[Need] = &[
 ];
 
 /// The IKE daemon of strongSwan.
-pub fn charon() -> Option<PathBuf> {
+fn charon() -> Option<PathBuf> {
     CHARON.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
@@ -90,35 +93,6 @@ pub fn write_settings(directory: &Path, plane: &str, lines: &str, log: &str) -> 
     fs::write(directory.join("strongswan.conf"), settings).map_err(error)
 }
 
-/// Starts it with the settings of this directory.
-pub fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
-    spawn_with(space, directory, &[])
-}
-
-/// The same with these variables in its environment.
-pub fn spawn_with(
-    space: &Namespace,
-    directory: &Path,
-    environment: &[(&str, PathBuf)],
-) -> Result<Child, String> {
-    let error = |error: std::io::Error| format!("cannot start charon: {error}");
-    let program = charon().ok_or("there is no charon")?;
-    // A /run of its own, since the path of its process number is built in; and an end with this process.
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c"])
-        .arg("mount --bind \"$1\" /run && exec \"$2\"")
-        .arg("sh")
-        .arg(directory.join("run"))
-        .arg(program)
-        .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(directory.join("stderr")).map_err(error)?);
-    space.run(move || command.spawn()).map_err(error)
-}
-
 /// Where `tests/peers` puts the newest strongSwan.
 const NEWEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/strongswan");
 /// Its charon there.
@@ -127,35 +101,142 @@ const NEWEST_CHARON: &str = "usr/sbin/charon-systemd";
 /// The newest strongSwan, as something that a scenario needs.
 pub const NEWEST_NEEDED: &[Need] = &[Need::Peer("strongswan", NEWEST_CHARON)];
 
-/// Starts the newest one with the settings of this directory, in its own root.
-pub fn spawn_newest(space: &Namespace, directory: &Path) -> Result<Child, String> {
-    let error = |error: std::io::Error| format!("cannot start charon: {error}");
-    let mounts = "mount -t tmpfs tmpfs \"$1/tmp\" && mkdir -p \"$1$2\" && mount --bind \"$2\" \"$1$2\" \
-         && mount --bind \"$2/run\" \"$1/run\" && mount -t proc proc \"$1/proc\" \
-         && mount --rbind /dev \"$1/dev\" && exec chroot \"$1\" \"/$3\"";
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", mounts, "sh", NEWEST])
-        .arg(directory)
-        .arg(NEWEST_CHARON)
-        .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(directory.join("stderr")).map_err(error)?);
-    space.run(move || command.spawn()).map_err(error)
+/// Lines of its log that an error has.
+const LAST: usize = 60;
+
+/// A charon: its directory with strongswan.conf and swanctl.conf, and its process while it runs. Dropping it kills the
+/// process. Where a test fails, its log is printed.
+pub struct Charon {
+    directory: PathBuf,
+    is_newest: bool,
+    environment: Vec<(&'static str, OsString)>,
+    process: Option<Process>,
 }
 
-/// Runs `swanctl` for the one of this directory; returns its output, also where it fails.
-pub fn swanctl(directory: &Path, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new("swanctl")
-        .args(arguments)
-        .arg("--uri")
-        .arg(format!("unix://{}", directory.join("vici").display()))
-        .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
-        .env("SWANCTL_DIR", directory)
-        .output()
-        .map_err(|error| format!("swanctl: {error}"))?;
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-    let printed = text(&output.stdout) + &text(&output.stderr);
-    if output.status.success() { Ok(printed) } else { Err(printed) }
+impl Charon {
+    /// One that does not run yet, with the settings of a directory (see [`write_settings`]).
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        let directory = directory.into();
+        Self { directory, is_newest: false, environment: Vec::new(), process: None }
+    }
+
+    /// The newest strongSwan, in its own root, if `newest`; otherwise that of this machine.
+    #[must_use]
+    pub fn newest(mut self, newest: bool) -> Self {
+        self.is_newest = newest;
+        self
+    }
+
+    /// The same with another variable in its environment, which the newest one does not get.
+    #[must_use]
+    pub fn with_environment(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
+    /// A file of its directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Starts it, waits until it listens for `swanctl`, and loads the connections and secrets of swanctl.conf.
+    ///
+    /// # Errors
+    /// Where it cannot be started, or loads no connection.
+    pub fn start(&mut self, space: &Namespace) -> Result<(), String> {
+        let command = if self.is_newest { self.newest_command() } else { self.command()? };
+        self.process = Some(Process::start(space, command, &self.path("stderr"))?);
+        let listens = || self.swanctl(&["--stats"]).ok();
+        until("charon to listen", listens, || self.last_words());
+        let file = self.path("swanctl.conf");
+        let loaded = self.swanctl(&["--load-all", "--file", &file.to_string_lossy()])?;
+        match loaded.contains("loaded connection") {
+            true => Ok(()),
+            false => Err(format!("swanctl loaded no connection:\n{loaded}")),
+        }
+    }
+
+    fn command(&self) -> Result<Command, String> {
+        let program = charon().ok_or("there is no charon")?;
+        // A /run of its own, since the path of its process number is built in; and an end with this process.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c"])
+            .arg("mount --bind \"$1\" /run && exec \"$2\"")
+            .arg("sh")
+            .arg(self.path("run"))
+            .arg(program)
+            .env("STRONGSWAN_CONF", self.path("strongswan.conf"))
+            .envs(self.environment.iter().cloned());
+        Ok(command)
+    }
+
+    fn newest_command(&self) -> Command {
+        let mounts = "mount -t tmpfs tmpfs \"$1/tmp\" && mkdir -p \"$1$2\" && mount --bind \"$2\" \"$1$2\" \
+             && mount --bind \"$2/run\" \"$1/run\" && mount -t proc proc \"$1/proc\" \
+             && mount --rbind /dev \"$1/dev\" && exec chroot \"$1\" \"/$3\"";
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", mounts, "sh", NEWEST])
+            .arg(&self.directory)
+            .arg(NEWEST_CHARON)
+            .env("STRONGSWAN_CONF", self.path("strongswan.conf"));
+        command
+    }
+
+    /// Its process.
+    ///
+    /// # Panics
+    /// Where it does not run.
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("it runs")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.process().signal(signal);
+    }
+
+    /// Ends it without a Delete, as a power cut would.
+    pub fn crash(&mut self) {
+        self.signal(Signal::SIGKILL);
+        self.process.take().expect("it runs").wait();
+    }
+
+    /// All that it has logged so far.
+    pub fn log(&self) -> String {
+        let read = |name| fs::read_to_string(self.path(name)).unwrap_or_default();
+        read("stderr") + &read("log")
+    }
+
+    /// The end of its log, for a message.
+    pub fn last_words(&self) -> String {
+        format!("---- charon\n{}", last_lines(&self.log(), LAST))
+    }
+
+    /// Runs `swanctl` for it. Returns its output.
+    ///
+    /// # Errors
+    /// The output, where it fails.
+    pub fn swanctl(&self, arguments: &[&str]) -> Result<String, String> {
+        let output = Command::new("swanctl")
+            .args(arguments)
+            .arg("--uri")
+            .arg(format!("unix://{}", self.path("vici").display()))
+            .env("STRONGSWAN_CONF", self.path("strongswan.conf"))
+            .env("SWANCTL_DIR", &self.directory)
+            .output()
+            .map_err(|error| format!("swanctl: {error}"))?;
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        if output.status.success() { Ok(printed) } else { Err(printed) }
+    }
+}
+
+impl Drop for Charon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.last_words());
+        }
+    }
 }

@@ -166,11 +166,11 @@ fn revocation() -> Vec<Scenario> {
     }));
     all.push(scenario("certificates::list_by_http::fetched_once", named(plan), |world| {
         world.up_from_vpnd();
-        world.vpnd.must(&["deactivate", crate::setup::IKE_TUNNEL]);
+        world.vpnd.ctl_ok(&["deactivate", crate::setup::IKE_TUNNEL]);
         world.charon.wait_down();
         world.up_from_vpnd();
         assert_eq!(world.lists_served.load(Ordering::Relaxed), 1);
-        let certs = world.vpnd.must(&["certs"]);
+        let certs = world.vpnd.ctl_ok(&["certs"]);
         assert!(certs.contains("http://192.0.2.2:8080/list.crl"), "{certs}");
     }));
     let absent = Plan { revocation: Revocation::Absent, ..plan };
@@ -198,11 +198,11 @@ fn reload() -> Vec<Scenario> {
             world.up_from_vpnd();
             let before = world.vpnd.child_sa().inbound_spi;
             world.revoke();
-            world.vpnd.must(&["reload"]);
+            world.vpnd.ctl_ok(&["reload"]);
             // The SAs that are up stay up; the next authentication is refused.
             assert_eq!(world.vpnd.child_sa().inbound_spi, before);
             world.exchange_traffic();
-            world.vpnd.must(&["deactivate", crate::setup::IKE_TUNNEL]);
+            world.vpnd.ctl_ok(&["deactivate", crate::setup::IKE_TUNNEL]);
             world.charon.wait_down();
             vpnd_says(world, &[HOSTS[1], "is revoked"]);
         })

@@ -101,12 +101,12 @@ pub fn all() -> Vec<Scenario> {
         "establish::second_child",
         Setup { second: Second::Child, ..Setup::default() },
         |world| {
-            world.vpnd.must(&["activate", IKE_TUNNEL]);
+            world.vpnd.ctl_ok(&["activate", IKE_TUNNEL]);
             two_children(world);
-            world.vpnd.must(&["rekey", SECOND_TUNNEL]);
-            world.vpnd.must(&["rekey", IKE_TUNNEL]);
+            world.vpnd.ctl_ok(&["rekey", SECOND_TUNNEL]);
+            world.vpnd.ctl_ok(&["rekey", IKE_TUNNEL]);
             two_children(world);
-            world.vpnd.must(&["deactivate", SECOND_TUNNEL]);
+            world.vpnd.ctl_ok(&["deactivate", SECOND_TUNNEL]);
             eventually("one Child SA is left", || (world.charon.counts() == (1, 1)).then_some(()));
             world.exchange_traffic();
             world.assert_nothing_in_the_clear();
@@ -231,8 +231,8 @@ pub fn childless_from_vpnd(world: &mut World) {
     world.vpnd.wait_log("the peer refuses a Child SA in IKE_AUTH");
     world.exchange_traffic();
     let child = world.vpnd.child_sa();
-    world.vpnd.must(&["rekey", IKE_TUNNEL]);
-    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    world.vpnd.ctl_ok(&["rekey", IKE_TUNNEL]);
+    world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
     assert_ne!(world.vpnd.child_sa().inbound_spi, child.inbound_spi);
     world.exchange_traffic();
 }

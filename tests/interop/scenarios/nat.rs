@@ -11,7 +11,7 @@ pub fn all() -> Vec<Scenario> {
         scenario("nat::two_behind_one", Setup { fellow: true, ..vpnd_behind.clone() }, |world| {
             world.up_from_vpnd();
             let fellow = world.fellow.as_ref().expect("the setup has one");
-            fellow.must(&["activate", IKE_TUNNEL]);
+            fellow.ctl_ok(&["activate", IKE_TUNNEL]);
             let [left, right] = world.hosts();
             let beside = (&fellow.space, world.setup.of_fellow().inner()[0]);
             let exchange = || {
@@ -23,11 +23,11 @@ pub fn all() -> Vec<Scenario> {
             exchange();
             let sas = world.charon.sas();
             assert_eq!(sas.matches("192.0.2.1[").count(), 2, "{sas}");
-            world.vpnd.must(&["rekey", CHILD_TUNNEL]);
-            fellow.must(&["rekey", IKE_TUNNEL]);
-            fellow.must(&["rekey", CHILD_TUNNEL]);
+            world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
+            fellow.ctl_ok(&["rekey", IKE_TUNNEL]);
+            fellow.ctl_ok(&["rekey", CHILD_TUNNEL]);
             exchange();
-            world.vpnd.must(&["deactivate", IKE_TUNNEL]);
+            world.vpnd.ctl_ok(&["deactivate", IKE_TUNNEL]);
             traffic::ping(beside, right.1, 3);
             world.assert_nothing_in_the_clear();
         }),
@@ -45,8 +45,8 @@ pub fn all() -> Vec<Scenario> {
                 (answered && remote() != before).then_some(())
             });
             world.exchange_traffic();
-            world.vpnd.must(&["rekey", CHILD_TUNNEL]);
-            world.vpnd.must(&["rekey", IKE_TUNNEL]);
+            world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
+            world.vpnd.ctl_ok(&["rekey", IKE_TUNNEL]);
             world.exchange_traffic();
         }),
         // strongSwan's userspace plane does not follow ESP, but an IKE message: vpnd's question whether it lives.
@@ -64,7 +64,7 @@ pub fn all() -> Vec<Scenario> {
                     (answered && world.charon.sas().contains("192.0.2.1[3")).then_some(())
                 });
                 world.exchange_traffic();
-                world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+                world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
                 world.exchange_traffic();
             },
         ),
@@ -86,8 +86,8 @@ pub fn all() -> Vec<Scenario> {
                     assert_eq!(sa.nat_local, world.setup.nat == Nat::Vpnd, "{sa:?}");
                     // charon's userspace plane announces a NAT whether there is one or not.
                     assert!(sa.nat_remote, "{sa:?}");
-                    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
-                    world.vpnd.must(&["rekey", IKE_TUNNEL]);
+                    world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
+                    world.vpnd.ctl_ok(&["rekey", IKE_TUNNEL]);
                     world.exchange_traffic();
                     world.assert_nothing_in_the_clear();
                 },

@@ -49,7 +49,7 @@ fn child_by_charon_too_late(world: &World) {
     world.lose_requests_to_vpnd();
     world.charon.swanctl(CHILD_OF_CHARON).expect("strongSwan begins");
     eventually("strongSwan's request is lost", || (world.lost_messages()[0] > 0).then_some(()));
-    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
     world.lose_no_more("loss");
     world.charon.wait_up();
 }
@@ -57,12 +57,12 @@ fn child_by_charon_too_late(world: &World) {
 /// strongSwan begins to rekey the Child SA that vpnd has just made, and so does vpnd. vpnd's answers are lost until one
 /// of them has rekeyed it.
 fn child_of_child_by_both(world: &World) {
-    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
     let before = world.vpnd.child_sa().inbound_spi;
     world.lose_answers_to_charon();
     world.charon.swanctl(CHILD_OF_CHARON).expect("strongSwan begins");
     std::thread::scope(|scope| {
-        let rekey = scope.spawn(|| world.vpnd.must(&["rekey", CHILD_TUNNEL]));
+        let rekey = scope.spawn(|| world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]));
         let renewed = || world.vpnd.child().child_sa.filter(|sa| sa.inbound_spi != before);
         eventually("the Child SA is renewed", renewed);
         world.lose_no_more("loss");
@@ -73,13 +73,13 @@ fn child_of_child_by_both(world: &World) {
 
 pub fn child_by_vpnd(world: &World) {
     let before = world.vpnd.child_sa();
-    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
     assert_ne!(world.vpnd.child_sa().inbound_spi, before.inbound_spi);
     world.charon.wait_up();
 }
 
 pub fn ike_by_vpnd(world: &World) {
-    world.vpnd.must(&["rekey", IKE_TUNNEL]);
+    world.vpnd.ctl_ok(&["rekey", IKE_TUNNEL]);
     world.charon.wait_up();
 }
 
@@ -250,7 +250,7 @@ pub fn all() -> Vec<Scenario> {
                     if ike > before {
                         // Not more often: strongSwan puts its own off while a Child SA is being renewed.
                         before = ike;
-                        world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+                        world.vpnd.ctl_ok(&["rekey", CHILD_TUNNEL]);
                     }
                     let child = world.vpnd.child().child_sa.map_or(0, |sa| sa.rekeys);
                     (ike >= 3 && child >= 6).then_some(())

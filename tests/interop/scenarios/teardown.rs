@@ -10,7 +10,7 @@ pub fn all() -> Vec<Scenario> {
     vec![
         scenario("teardown::by_vpnd", Setup::default(), |world| {
             world.up_from_vpnd();
-            world.vpnd.must(&["deactivate", IKE_TUNNEL]);
+            world.vpnd.ctl_ok(&["deactivate", IKE_TUNNEL]);
             world.charon.wait_down();
             world.vpnd.wait_down();
             // And up again.
@@ -28,11 +28,11 @@ pub fn all() -> Vec<Scenario> {
         }),
         scenario("teardown::child_by_vpnd", Setup::default(), |world| {
             world.up_from_charon();
-            world.vpnd.must(&["deactivate", CHILD_TUNNEL]);
+            world.vpnd.ctl_ok(&["deactivate", CHILD_TUNNEL]);
             eventually("strongSwan has only the IKE SA", || {
                 (world.charon.counts() == (1, 0)).then_some(())
             });
-            world.vpnd.must(&["activate", CHILD_TUNNEL]);
+            world.vpnd.ctl_ok(&["activate", CHILD_TUNNEL]);
             world.charon.wait_up();
             world.exchange_traffic();
         }),
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Scenario> {
         }),
         scenario("teardown::vpnd_stops", Setup::default(), |world| {
             world.up_from_vpnd();
-            world.vpnd.must(&["stop"]);
+            world.vpnd.ctl_ok(&["stop"]);
             world.charon.wait_down();
         }),
         scenario("teardown::charon_stops", Setup::default(), |world| {

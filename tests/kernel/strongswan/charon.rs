@@ -2,7 +2,6 @@
 
 use crate::peer::Peer;
 use std::fs;
-use std::process::Child;
 use testkit::space::Space;
 use testkit::strongswan;
 use testkit::until;
@@ -12,9 +11,10 @@ pub const NAME: &str = "net";
 
 /// A running charon; dropping it kills it.
 pub struct Charon {
+    /// Dropped before its host and its files.
+    charon: strongswan::Charon,
     space: Space,
-    directory: tempfile::TempDir,
-    process: Child,
+    _directory: tempfile::TempDir,
 }
 
 impl Charon {
@@ -24,29 +24,16 @@ impl Charon {
         let log = "default = 1\n      ike = 2\n      knl = 2\n      flush_line = yes";
         strongswan::write_settings(directory.path(), strongswan::KERNEL, "", log)
             .expect("writable");
-        let file = directory.path().join("swanctl.conf");
-        fs::write(&file, connections).expect("writable");
-        let process = strongswan::spawn(&space.0, directory.path()).expect("charon is installed");
-        let charon = Self { space, directory, process };
-        let listens = || charon.try_swanctl(&["--stats"]).ok();
-        until("charon to listen", listens, || charon.log());
-        let loaded = charon.swanctl(&["--load-all", "--file", &file.to_string_lossy()]);
-        assert!(loaded.contains("loaded connection"), "{loaded}");
-        charon
+        fs::write(directory.path().join("swanctl.conf"), connections).expect("writable");
+        let mut charon = strongswan::Charon::new(directory.path());
+        charon.start(&space.0).expect("charon is installed");
+        Self { charon, space, _directory: directory }
     }
 
     /// The output of a command of `swanctl`, which must succeed.
     pub fn swanctl(&self, arguments: &[&str]) -> String {
-        self.try_swanctl(arguments).unwrap_or_else(|said| panic!("swanctl {arguments:?}: {said}"))
-    }
-
-    fn try_swanctl(&self, arguments: &[&str]) -> Result<String, String> {
-        strongswan::swanctl(self.directory.path(), arguments)
-    }
-
-    fn log(&self) -> String {
-        let read = |name| fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
-        format!("{}{}", read("stderr"), read("log"))
+        let output = self.charon.swanctl(arguments);
+        output.unwrap_or_else(|said| panic!("swanctl {arguments:?}: {said}"))
     }
 }
 
@@ -81,13 +68,7 @@ impl Peer for Charon {
 impl Drop for Charon {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = self.log();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = lines[lines.len().saturating_sub(80)..].join("\n");
-            eprintln!("---- log of charon\n{last}\n{}", self.space.ip("-s xfrm state"));
+            eprintln!("{}", self.space.ip("-s xfrm state"));
         }
-        // Its namespace goes with it: there is nothing to be undone in order.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -1,7 +1,5 @@
 //! Three namespaces: a gateway on each side, and a bridge between them that hears everything.
 
-use namespaces::capture::{Kind, classify};
-use namespaces::traffic;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read};
@@ -11,8 +9,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use testkit::capture::{Kind, classify};
 use testkit::output;
 use testkit::space::Space;
+use testkit::traffic;
 use testkit::until;
 use userspace::{Config, Hooks, IkeReceiver, Userspace};
 

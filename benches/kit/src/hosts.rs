@@ -1,13 +1,13 @@
 //! Two hosts and the wire between them.
 
-use crate::batch;
-use namespaces::isolation::Namespace;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io::Write;
 use std::net::Ipv4Addr;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use testkit::Namespace;
 
 /// The packets that cross the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -52,13 +52,20 @@ const DEVICE: &str = "wire";
 
 /// One end: a namespace with an address on the wire and one behind the tunnel.
 pub struct Host {
+    /// Its name in messages and of its files.
     pub name: &'static str,
+    /// Its namespace.
     pub space: Namespace,
+    /// The address on the wire.
     pub outer: Ipv4Addr,
+    /// The address behind the tunnel.
     pub inner: Ipv4Addr,
 }
 
 /// Lays the wire. The addresses behind the tunnel are not there yet: WireGuard has them on its own device.
+///
+/// # Errors
+/// Where the system refuses a step.
 pub fn lay(wire: Wire, placement: Placement) -> Result<[Host; 2], String> {
     let host = |number: u8, name: &'static str| {
         let space = Namespace::new(name).map_err(|error| error.to_string())?;
@@ -95,11 +102,17 @@ fn pin(core: usize) -> Result<(), String> {
 
 impl Host {
     /// Has `ip` carry out these lines.
+    ///
+    /// # Errors
+    /// Where a line fails.
     pub fn ip(&self, lines: String) -> Result<(), String> {
-        batch::ip(&self.space, lines)
+        ip(&self.space, lines)
     }
 
-    /// Runs a program whose arguments have no spaces; its standard output.
+    /// Runs a program whose arguments have no spaces. Returns its standard output.
+    ///
+    /// # Errors
+    /// Where it fails: all that it printed.
     pub fn run(&self, line: &str) -> Result<String, String> {
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap_or_default());
@@ -112,4 +125,25 @@ impl Host {
             false => Err(format!("{line}: {}{}", text(&output.stdout), text(&output.stderr))),
         }
     }
+}
+
+/// Has `ip` carry out these lines inside a namespace.
+///
+/// # Errors
+/// Where a line fails.
+pub fn ip(space: &Namespace, lines: String) -> Result<(), String> {
+    let output = space.run(move || {
+        let mut ip = Command::new("ip");
+        ip.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = ip.spawn()?;
+        if let Some(input) = &mut process.stdin {
+            input.write_all(lines.as_bytes())?;
+        }
+        process.wait_with_output()
+    });
+    let output = output.map_err(|error| format!("ip: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("ip: {}", String::from_utf8_lossy(&output.stderr)))
 }
