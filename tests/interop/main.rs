@@ -15,7 +15,6 @@
 
 mod authority;
 mod charon;
-mod documented;
 mod own_authority;
 mod scenarios;
 mod setup;
@@ -25,6 +24,7 @@ mod vpnd;
 mod world;
 
 use libtest_mimic::{Completion, Failed, Trial};
+use scenes::documented;
 use setup::Setup;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
-//! The scenes of `tests/leaks` where the kernel protects the packets of the left gateway.
+//! The scenes of `scenes::leaks` where the kernel protects the packets of the left gateway.
 
 use crate::guest::{Group, Kernel, scenario};
-use crate::leaks::{MANY, PLAYS, Plane, Play, Setting, V4, V6};
+use scenes::leaks::{MANY, PLAYS, Plane, Play, Setting, V4, V6};
 use testkit::Need;
 
 const NEEDS: &[Need] =

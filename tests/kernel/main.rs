@@ -17,31 +17,17 @@ mod card;
 mod carded;
 mod cleartext;
 mod crowd;
-#[path = "../interop/documented.rs"]
-mod documented;
 mod example;
 mod flow;
 mod flush;
 mod guest;
-// Scenarios of the namespaces that the guest plays with the kernel's plane are compiled in both.
-#[path = "../netns/guide.rs"]
-#[allow(dead_code)]
-mod guide;
-#[path = "../leaks/leaks.rs"]
-mod leaks;
 mod libreswan;
 mod manual;
 mod neighbours;
-#[path = "../netns/networks.rs"]
-#[allow(dead_code)]
-mod networks;
 mod offers;
 mod offload;
 mod offloaded;
 mod openiked;
-#[path = "../netns/path_mtu.rs"]
-#[allow(dead_code)]
-mod path_mtu;
 mod peer;
 mod planes;
 mod root;
@@ -51,6 +37,7 @@ mod why;
 
 use guest::Group;
 use libtest_mimic::Arguments;
+use scenes::documented;
 use std::process::ExitCode;
 
 /// Daemons of others, with which the names of groups begin.

@@ -2,8 +2,8 @@
 //! same as for the userspace plane, which the table of faults in `docs/troubleshooting.md` has, and the cure works.
 
 use crate::guest::{Group, Kernel, scenario};
-use crate::guide;
-use crate::path_mtu::{ESP, Row};
+use scenes::guide;
+use scenes::narrow::{ESP, Row};
 use testkit::gateway::Gateway;
 use testkit::policies;
 use testkit::space::Space;

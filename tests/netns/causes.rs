@@ -1,11 +1,11 @@
 //! The reason that keeps a tunnel down on a real host is named at once, and waiting for a tunnel can be left.
 
-use crate::networks;
 use crate::planted::{Planted, plants, unanswered};
 use crate::site::{two, two_with};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use scenes::networks;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use testkit::gateway::{GIVES_UP, Gateway, PATIENT};

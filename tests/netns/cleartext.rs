@@ -1,9 +1,9 @@
-//! The scenes of `tests/leaks` on the userspace plane, and cleartext that arrives.
+//! The scenes of `scenes::leaks` on the userspace plane, and cleartext that arrives.
 
-use crate::leaks::{MANY, PLAYS, Plane, Setting, V4, V6};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use nix::unistd::{Uid, setfsuid};
+use scenes::leaks::{MANY, PLAYS, Plane, Setting, V4, V6};
 use std::net::UdpSocket;
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::policies::{changed, site};

@@ -1,7 +1,7 @@
 //! IPsec of one address family, switched off and on while traffic of both passes.
 
-use crate::networks::{hosts, policy};
 use libtest_mimic::Trial;
+use scenes::networks::{hosts, policy};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use testkit::gateway::{Gateway, PATIENT};

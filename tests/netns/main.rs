@@ -1,9 +1,6 @@
 //! The binaries as an operator runs them, between network namespaces of this machine.
 #![deny(unsafe_code)]
 
-#[path = "../leaks/leaks.rs"]
-mod leaks;
-
 mod acceptance;
 mod as_printed;
 mod authentication_header;
@@ -26,7 +23,6 @@ mod families;
 mod filter;
 mod flood;
 mod foreign;
-mod guide;
 mod held;
 mod install;
 mod kills;

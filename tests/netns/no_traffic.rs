@@ -3,11 +3,11 @@
 //!
 //! The outputs are compared with the blocks of `docs/troubleshooting.md` whose names begin with `host-`.
 
-use crate::guide::shown;
-use crate::networks;
-use crate::path_mtu::{ESP, NARROW, Row};
 use crate::planted::{Planted, plants};
 use libtest_mimic::Trial;
+use scenes::guide::shown;
+use scenes::narrow::{ESP, NARROW, Row};
+use scenes::networks;
 use serde_json::Value;
 use std::fs;
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! The table of faults in `docs/troubleshooting.md`: a test plants each of them between real gateways, and the output
 //! that the table names must say the cause and the cure, on one screen.
 
-use crate::guide::{self, Row};
 use libtest_mimic::Trial;
+use scenes::guide::{self, Row};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

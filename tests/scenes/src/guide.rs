@@ -50,10 +50,13 @@ pub fn shown(name: &str, printed: &str) {
 pub struct Row {
     /// Faults that have the same number are of one kind.
     pub number: usize,
+    /// The fault.
     pub fault: String,
+    /// The command that names it.
     pub command: String,
-    /// Words of the output that name the cause, and the cure.
+    /// Words of the output that name the cause.
     pub says: String,
+    /// Words of the output that name the cure.
     pub cure: String,
     /// As in `3 s`.
     pub after: String,

@@ -10,7 +10,7 @@ use testkit::policies::changed;
 use testkit::until;
 
 /// The library that is loaded into the daemon.
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/leaks/faults.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/leaks/faults.c");
 
 /// A kind of call, as in `faults.c`.
 #[derive(Clone, Copy, Debug)]

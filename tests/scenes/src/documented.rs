@@ -2,7 +2,7 @@
 
 use libtest_mimic::Trial;
 
-const DOCUMENT: &str = include_str!("../../docs/interoperability.md");
+const DOCUMENT: &str = include_str!("../../../docs/interoperability.md");
 
 /// A test of the document: each name there that belongs to this program begins the names of scenarios, and each of
 /// these scenarios is named. `is_here` tells whether a name belongs to this program.

@@ -57,9 +57,11 @@ pub struct Family {
     pub outer: [&'static str; 2],
     /// Lengths of an address and of a network.
     pub lengths: [u8; 2],
+    /// The name of the family in rules of nftables.
     pub word: &'static str,
 }
 
+/// IPv4.
 pub const V4: Family = Family {
     ranges: [["10.1.0.0", "10.1.0.255"], ["10.2.0.0", "10.2.0.255"]],
     inner: ["10.1.0.1", "10.2.0.1"],
@@ -69,6 +71,7 @@ pub const V4: Family = Family {
     word: "ip",
 };
 
+/// IPv6.
 pub const V6: Family = Family {
     ranges: [["fd01::", "fd01::ffff"], ["fd02::", "fd02::ffff"]],
     inner: ["fd01::1", "fd02::1"],
@@ -81,16 +84,19 @@ pub const V6: Family = Family {
 /// The plane of the left gateway's tunnels. The right gateway's is in userspace, so that what the kernel has
 /// decapsulated is not taken for cleartext.
 #[derive(Clone, Copy, PartialEq)]
-#[allow(dead_code, reason = "each of the programs with these scenes has one of them")]
 pub enum Plane {
+    /// In userspace.
     Userspace,
+    /// In the kernel.
     Xfrm,
 }
 
 /// The conditions of a scene.
 #[derive(Clone, Copy)]
 pub struct Setting {
+    /// The family of the tunnel.
     pub family: Family,
+    /// The plane of the left gateway.
     pub plane: Plane,
     /// Tunnels of the left gateway other than the one with the traffic. Their peers do not exist.
     pub others: usize,
