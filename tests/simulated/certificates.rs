@@ -1,12 +1,12 @@
 //! Proofs by certificates: every kind of key, chains, names, and certificates that are not accepted.
 
-use crate::pki::{Authority, Wallet, key, of_side, read_crl, with_crl_at};
 use crate::{SETTLED, SOON, calm};
 use ike::failure::{Failure, FailureKind};
 use policy::{Identity, KeyKind, Signature};
 use rcgen::{
     CertificateParams, CrlScope, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType,
 };
+use sim::certificates::{Authority, Wallet, key, of_side, read_crl, with_crl_at};
 use sim::host::{Side, ike_offer};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{Conditions, HostId, Site, World};

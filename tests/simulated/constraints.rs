@@ -2,9 +2,9 @@
 
 use crate::certificates::{comes_up, is_bad, side, site, wallet};
 use crate::der::{content, parts, tlv};
-use crate::pki::{Authority, Wallet, of_side};
 use policy::KeyKind;
 use rcgen::{CertificateParams, CustomExtension, DnType, OtherNameValue, SanType};
+use sim::certificates::{Authority, Wallet, of_side};
 use std::net::IpAddr;
 
 const MAIL: u8 = 0x81;

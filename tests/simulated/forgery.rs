@@ -1,7 +1,6 @@
 //! Peers that claim by certificate to be who they are not, or whose IKE_AUTH is made to do harm.
 
 use crate::certificates::{any, last_failure, side, site, wallet};
-use crate::pki::{Authority, Wallet, key, of_side};
 use crate::puppet::{Puppet, notified};
 use crate::{SETTLED, SOON, calm};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -18,6 +17,7 @@ use ike::wire::payload::Payload;
 use ike::wire::registry::{AuthMethod, CertEncoding, ExchangeType, NotifyType};
 use policy::{KeyKind, Signature};
 use rcgen::{KeyPair, PublicKeyData};
+use sim::certificates::{Authority, Wallet, key, of_side};
 use sim::host::Side;
 use sim::link::Content;
 use sim::{Exchange, Site, World};

@@ -38,7 +38,6 @@ mod nat;
 mod neighbours;
 mod ocsp;
 mod odd;
-mod pki;
 mod ppk;
 mod preparation;
 #[cfg(feature = "aws-lc")]

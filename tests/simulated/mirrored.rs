@@ -1,10 +1,10 @@
 //! Policy files and their mirrors: both ends come up, whichever side starts, with packets through the real datapath.
 
-use crate::pki::{Authority, Wallet, key, params};
 use crate::{SETTLED, SOON, assert_nothing_lost, calm};
 use policy::database::mirror;
 use policy::{Credential, Identity, KeyKind, Policy, PortRange, Selector};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyIdMethod, SanType};
+use sim::certificates::{Authority, Wallet, key, params};
 use sim::invariant::{assert_clean_stop, mirrored, mirrored_keys};
 use sim::{HostId, World};
 use std::collections::BTreeSet;

@@ -4,7 +4,6 @@ use crate::SOON;
 use crate::certificates::{
     LIST, comes_up, is_refused, last_failure, revocable, strict, wallet, world,
 };
-use crate::pki::{Authority, Wallet, key, of_side, params, read_crl};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use ike::failure::FailureKind;
 use ike::proof::certificate::Certificate;
@@ -13,6 +12,7 @@ use ike::proof::trust::{Item, Material, Trust};
 use policy::KeyKind;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SigningKey};
 use sim::Site;
+use sim::certificates::{Authority, Wallet, key, of_side, params, read_crl};
 use sim::invariant::assert_agreement;
 use std::time::Duration;
 

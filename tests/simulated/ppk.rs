@@ -1,7 +1,6 @@
 //! Postquantum preshared keys (RFC 8784, RFC 9867): the choice of one, a peer without one, and their replacement.
 
 use crate::certificates::{any, last_failure, side};
-use crate::pki::{Authority, Wallet};
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, ike_spis, talk};
 use ike::Config;
 use ike::event::EventKind;
@@ -13,6 +12,7 @@ use ike::wire::message;
 use ike::wire::payload::Payload;
 use ike::wire::registry::NotifyType;
 use policy::{AdditionalKe, Group, IkeProposal, KeyKind, Pfs, Ppk, Secret};
+use sim::certificates::{Authority, Wallet};
 use sim::host::{Side, ike_offer};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::link::{Content, Parcel};

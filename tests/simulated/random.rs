@@ -7,11 +7,11 @@ mod action;
 mod plan;
 mod verdict;
 
-use crate::pki::Wallet;
 use crate::{SETTLED, assert_settled};
 use action::{History, Step};
 use ike::Config;
 use policy::{AdditionalKe, Group, Mode, Pfs, Ppk, Secret};
+use sim::certificates::Wallet;
 use sim::chance::Chance;
 use sim::{Conditions, HostId, Site, World};
 use std::collections::BTreeMap;

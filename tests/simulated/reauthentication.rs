@@ -1,7 +1,6 @@
 //! Both sides prove again who they are, and no packet is lost (RFC 7296 §2.8.3, RFC 4478).
 
 use crate::certificates::{last_failure, strict, wallet};
-use crate::pki::{Authority, Wallet, of_side};
 use crate::puppet::{Puppet, notify};
 use crate::{SETTLED, SOON, assert_settled, calm, ike_spis, talk, up};
 use ike::event::EventKind;
@@ -9,6 +8,7 @@ use ike::failure::FailureKind;
 use ike::wire::registry::{ExchangeType, NotifyType};
 use ike::{CloseReason, CommandError, Config};
 use policy::{KeyBits, KeyKind, Role};
+use sim::certificates::{Authority, Wallet, of_side};
 use sim::host::{Side, esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_nothing_left};
 use sim::{Conditions, Exchange, HostId, Label, Site, World};

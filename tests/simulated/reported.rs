@@ -3,7 +3,6 @@
 use crate::calm;
 use crate::certificates::{comes_up, is_bad, side, site, wallet};
 use crate::der::{parts, tlv};
-use crate::pki::{Authority, Wallet, key, of_side};
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify};
 use esp::plane::Spi;
 use ike::Config;
@@ -13,6 +12,7 @@ use ike::wire::registry::{ExchangeType, NotifyType, PayloadType, ProtocolId};
 use policy::{Identity, KeyKind};
 use rcgen::{DistinguishedName, DnType, DnValue, KeyPair, SerialNumber, SigningKey};
 use sim::Site;
+use sim::certificates::{Authority, Wallet, key, of_side};
 
 /// Bodies of payloads whose lengths, counts or types disagree.
 fn malformed() -> Vec<(&'static str, Payload)> {

@@ -15,8 +15,11 @@
 //! | Where are gateways and their policies made? | `host.rs` (two of them), `fleet.rs` (one with very many peers) |
 //! | Which behaviours of NATs are there? | `nat.rs` |
 //! | Where does randomness come from? | `chance.rs` |
+//! | Which certificates do gateways have? | `certificates.rs`, with the feature of this name |
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "certificates")]
+pub mod certificates;
 pub mod chance;
 pub mod fleet;
 pub mod host;

@@ -5,13 +5,13 @@
 //!
 //! `TROUBLESHOOTING_WRITE=1` puts what is printed into the guide instead of comparing it.
 
-use crate::pki::{self, Authority, Wallet};
 use diagnosis::findings::FindingKind;
 use ike::unreachable::{Lack, Obstacle, Unreachable, Unsent};
 use ike::{Config, Transmit};
 use policy::KeyKind;
 use policy::xml::Definitions;
 use rcgen::{CustomExtension, SanType};
+use sim::certificates::{self, Authority, Wallet};
 use sim::link::Content;
 use sim::{HostId, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,8 +141,8 @@ fn changed(text: &str, from: &str, to: &str) -> String {
 
 /// A side's certificate for its address, and whom it trusts.
 fn wallet(signer: &Authority, name: &str, until: i32, trusted: &Authority) -> Wallet {
-    let key = pki::key(KeyKind::EcdsaP256, name);
-    let mut params = pki::params(name);
+    let key = certificates::key(KeyKind::EcdsaP256, name);
+    let mut params = certificates::params(name);
     let address = if name == "left" { "192.0.2.1" } else { "192.0.2.2" };
     params.subject_alt_names = vec![SanType::IpAddress(address.parse().expect("an address"))];
     params.not_after = rcgen::date_time_ymd(until, 1, 1);

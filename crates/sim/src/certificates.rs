@@ -1,4 +1,4 @@
-//! Authorities, certificates and revocation lists for scenarios.
+//! Authorities, certificates and revocation lists for scenarios: only with the feature `certificates`.
 
 use ike::proof::certificate::Certificate;
 use ike::proof::crl::Crl;
@@ -50,11 +50,14 @@ pub fn of_side(name: &str) -> CertificateParams {
 /// An authority that signs certificates.
 pub struct Authority {
     params: CertificateParams,
+    /// Its key.
     pub key: Arc<KeyPair>,
+    /// Its certificate.
     pub der: Vec<u8>,
 }
 
 impl Authority {
+    /// An authority that vouches for itself.
     pub fn root(name: &str, kind: KeyKind) -> Self {
         let params = Self::params(name);
         let key = key(kind, name);
@@ -186,20 +189,29 @@ impl Authority {
 /// lists.
 #[derive(Clone, Default)]
 pub struct Wallet {
+    /// Its certificates, each with its key.
     pub own: Vec<(Vec<u8>, Arc<KeyPair>)>,
+    /// Intermediate certificates.
     pub between: Vec<Vec<u8>>,
+    /// Certificates of the authorities that it trusts.
     pub trusted: Vec<Vec<u8>>,
+    /// Revocation lists.
     pub crls: Vec<Vec<u8>>,
     /// Answers of OCSP responders about its own certificate.
     pub ocsp: Vec<Vec<u8>>,
     /// Postquantum preshared keys.
     pub ppks: BTreeMap<String, Secret>,
+    /// A certificate whose revocation is unknown is accepted.
     pub lenient: bool,
     /// How old such answers of peers may be.
     pub ocsp_max_age: Option<Duration>,
 }
 
 impl Wallet {
+    /// The trust store of it.
+    ///
+    /// # Panics
+    /// Where a credential has a defect.
     pub fn trust(&self) -> Arc<Trust> {
         let item = |der: &Vec<u8>| Item { name: "item".into(), der: der.clone() };
         let own = self.own.iter().map(|(der, _)| der);
