@@ -5,19 +5,19 @@ use crate::token;
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use testkit::Namespace;
+use testkit::space::Space;
 use testkit::{eventually, strongswan};
 
 /// A running charon; dropping it kills it.
 pub struct Charon {
     /// Dropped before its namespace.
     charon: strongswan::Charon,
-    pub space: Namespace,
+    pub space: Space,
 }
 
 impl Charon {
     /// Starts it and loads its configuration.
-    pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
+    pub fn start(space: Space, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let error = |error: std::io::Error| format!("cannot start charon: {error}");
         let log = "default = 1\n      ike = 2\n      cfg = 2\n      flush_line = yes";
         let (mut plugins, mut lines) = (strongswan::USERSPACE.to_owned(), setup.charon.to_owned());
@@ -31,7 +31,7 @@ impl Charon {
         let mut charon = strongswan::Charon::new(directory)
             .newest(setup.newest)
             .with_environment(variable, file);
-        charon.start(&space)?;
+        charon.start(&space.0)?;
         Ok(Self { charon, space })
     }
 
@@ -82,7 +82,7 @@ impl Charon {
 
     /// Starts it again after [`strongswan::Charon::crash`].
     pub fn restart(&mut self) {
-        self.charon.start(&self.space).expect("it started before");
+        self.charon.start(&self.space.0).expect("it started before");
     }
 }
 

@@ -1,13 +1,13 @@
 //! Traffic between two hosts, of which none may be lost: pings, TCP, and numbered datagrams that are echoed.
 
-use crate::world;
 use std::net::IpAddr;
 use testkit::Namespace;
 use testkit::eventually;
+use testkit::space::Space;
 use testkit::traffic::{self, Echoes, Pings};
 
-/// A host: its namespace and its address.
-pub type Endpoint<'a> = (&'a Namespace, IpAddr);
+/// A host, and its address.
+pub type Endpoint<'a> = (&'a Space, IpAddr);
 
 /// Pings a host; every ping must be answered.
 pub fn ping(from: Endpoint<'_>, to: IpAddr, count: u32) {
@@ -15,21 +15,14 @@ pub fn ping(from: Endpoint<'_>, to: IpAddr, count: u32) {
 }
 
 /// Pings a host with so many octets.
-pub fn ping_with((namespace, from): Endpoint<'_>, to: IpAddr, count: u32, octets: u32) {
-    let [from, to, octets] = [from.to_string(), to.to_string(), octets.to_string()];
-    for _ in 0..count {
-        // One at a time: after a first answer, ping waits for the others no longer than two round trips.
-        let arguments = ["-n", "-W", "120", "-c", "1", "-s", &octets, "-I", &from, &to];
-        let printed = world::run(namespace, "ping", &arguments);
-        let printed = printed.unwrap_or_else(|error| panic!("{error}"));
-        assert!(printed.contains(" 0% packet loss"), "{printed}");
-    }
+pub fn ping_with((space, from): Endpoint<'_>, to: IpAddr, count: u32, octets: u32) {
+    let answered = space.echoes(&format!("-n -s {octets} -I {from}"), count, &to.to_string());
+    answered.unwrap_or_else(|printed| panic!("{printed}"));
 }
 
 /// Whether a host answers within a second.
-pub fn answers((namespace, from): Endpoint<'_>, to: IpAddr) -> bool {
-    let (from, to) = (from.to_string(), to.to_string());
-    world::run(namespace, "ping", &["-n", "-W", "1", "-c", "1", "-I", &from, &to]).is_ok()
+pub fn answers((space, from): Endpoint<'_>, to: IpAddr) -> bool {
+    space.try_sh(&format!("ping -n -W 1 -c 1 -I {from} {to}")).0
 }
 
 /// Sends that many octets over TCP there and back.
@@ -37,8 +30,13 @@ pub fn exchange(client: Endpoint<'_>, server: Endpoint<'_>, octets: u32) {
     // Knuth's multiplicative hash: no shift by a packet goes unnoticed.
     let octets: Vec<u8> =
         (0..octets).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let done = traffic::exchange(client, server, &octets);
+    let done = traffic::exchange(inside(client), inside(server), &octets);
     done.unwrap_or_else(|error| panic!("TCP from {} to {}: {error}", client.1, server.1));
+}
+
+/// The host's namespace and address.
+fn inside((space, address): Endpoint<'_>) -> (&Namespace, IpAddr) {
+    (&space.0, address)
 }
 
 /// A datagram a millisecond, echoed at the far end.
@@ -47,7 +45,7 @@ pub struct Flow(Pings);
 impl Flow {
     /// Starts to send from one host to another.
     pub fn start(left: Endpoint<'_>, right: Endpoint<'_>) -> Self {
-        Self(Pings::start(left, right).expect("sockets and a route"))
+        Self(Pings::start(inside(left), inside(right)).expect("sockets and a route"))
     }
 
     /// Datagrams sent so far, which is the number of the next.

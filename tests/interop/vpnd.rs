@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use testkit::Namespace;
 use testkit::daemon::{Daemon, write_secret};
 use testkit::eventually;
+use testkit::space::Space;
 
 /// A running daemon; dropping it kills it.
 pub struct Vpnd {
     /// Dropped before its namespace.
     daemon: Daemon,
-    pub space: Namespace,
+    pub space: Space,
 }
 
 impl Vpnd {
     /// Starts it and waits until it is ready.
-    pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
+    pub fn start(space: Space, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let ike = format!(
             "retransmit_after = {:?}\nretransmissions = {}\n{}",
             setup.retransmit.0, setup.retransmit.1, setup.vpnd_ike
@@ -43,13 +43,13 @@ impl Vpnd {
             .with_environment([token::environment(&directory)])
             .with_policy(&setup.policy())
             .with_config(&ike, &sections);
-        daemon.start(&space)?;
+        daemon.start(&space.0)?;
         Ok(Self { daemon, space })
     }
 
     /// Starts it again after [`Daemon::crash`].
     pub fn restart(&mut self) {
-        self.daemon.start(&self.space).expect("it started before");
+        self.daemon.start(&self.space.0).expect("it started before");
     }
 
     /// Tries to start the tunnel, which must fail. Returns the output of `vpnctl`.

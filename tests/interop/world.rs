@@ -6,16 +6,13 @@ use crate::setup::{Nat, Second, Setup};
 use crate::token;
 use crate::traffic::{self, Endpoint};
 use crate::vpnd::Vpnd;
-use nix::net::if_::if_nametoindex;
-use nix::unistd::gettid;
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use testkit::Namespace;
-use testkit::capture::{Capture, Seen};
+use testkit::capture::Seen;
 use testkit::eventually;
+use testkit::space::{Space, Watch};
 
 /// IKE messages in the words of nftables: on port 4500 four octets of zero behind the UDP header of eight (RFC 3948
 /// §2.2).
@@ -35,8 +32,8 @@ pub struct World {
     pub charon: Charon,
     /// The second `vpnd` behind the same translator, where the setup has one.
     pub fellow: Option<Vpnd>,
-    capture: Option<Capture>,
-    nat: Option<Namespace>,
+    watch: Option<Watch>,
+    nat: Option<Space>,
     /// How often strongSwan's host was asked for a revocation list.
     pub lists_served: Arc<AtomicUsize>,
     directory: tempfile::TempDir,
@@ -45,35 +42,28 @@ pub struct World {
 impl World {
     /// Builds the network and starts both daemons; no tunnel is up.
     pub fn new(setup: Setup) -> Result<Self, String> {
-        let space = |name| Namespace::new(name).map_err(|error| error.to_string());
-        let (left, right) = (space("iop-vpnd")?, space("iop-charon")?);
-        for namespace in [&left, &right] {
-            bring_up_loopback(namespace)?;
-        }
-        for (namespace, address) in [&left, &right].into_iter().zip(setup.inner()) {
-            ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
+        let (left, right) = (Space::new("iop-vpnd"), Space::new("iop-charon"));
+        for (space, address) in [&left, &right].into_iter().zip(setup.inner()) {
+            add_inner(space, address);
         }
         if setup.second != Second::None {
-            for (namespace, address) in [&left, &right].into_iter().zip(setup.second_inner()) {
-                ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
+            for (space, address) in [&left, &right].into_iter().zip(setup.second_inner()) {
+                add_inner(space, address);
             }
         }
         let nat = match setup.nat {
             Nat::None => {
-                cable(&left, &right, "wire", "wire")?;
-                for (namespace, address) in [&left, &right].into_iter().zip(setup.outer()) {
-                    address_wire(namespace, "wire", address)?;
-                }
+                let [ours, theirs] = setup.outer().map(on_wire);
+                Space::connect((&left, "wire", &[&ours]), (&right, "wire", &[&theirs]));
                 None
             }
-            Nat::Vpnd => Some(translate(&left, &right, setup.outer(), setup.seen()[0])?),
+            Nat::Vpnd => Some(translate(&left, &right, setup.outer(), setup.seen()[0])),
             Nat::Charon => {
                 let [vpnd, charon] = setup.outer();
-                Some(translate(&right, &left, [charon, vpnd], setup.seen()[1])?)
+                Some(translate(&right, &left, [charon, vpnd], setup.seen()[1]))
             }
         };
-        let device = right.run(|| if_nametoindex("wire")).map_err(|e| e.to_string())?;
-        let capture = right.run(move || Capture::start(device)).map_err(|e| e.to_string())?;
+        let watch = Some(right.watch("wire"));
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let lists_served = match &setup.certificates {
             Some(plan) => make_certificates(plan, directory.path(), &right, setup.outer()[1])?,
@@ -81,15 +71,14 @@ impl World {
         };
         let fellow = match &nat {
             Some(nat) if setup.fellow => {
-                let space = beside(nat, &setup.of_fellow())?;
+                let space = beside(nat, &setup.of_fellow());
                 Some(Vpnd::start(space, directory.path().join("fellow"), &setup.of_fellow())?)
             }
             _ => None,
         };
         let vpnd = Vpnd::start(left, directory.path().join("vpnd"), &setup)?;
         let charon = Charon::start(right, directory.path().join("charon"), &setup)?;
-        let capture = Some(capture);
-        Ok(Self { setup, vpnd, charon, fellow, capture, nat, lists_served, directory })
+        Ok(Self { setup, vpnd, charon, fellow, watch, nat, lists_served, directory })
     }
 
     /// Host addresses behind the gateways with their namespaces: behind `vpnd`, behind strongSwan.
@@ -128,24 +117,21 @@ impl World {
     }
 
     /// Replaces the address of a gateway's only link.
-    pub fn readdress(&self, namespace: &Namespace, from: &str, to: &str) {
-        let step = |arguments: String| ip(namespace, &arguments).expect("as it was set up");
-        step(format!("addr del {from}/24 dev wire"));
-        step(format!("addr add {to}/24 dev wire"));
+    pub fn readdress(&self, space: &Space, from: &str, to: &str) {
+        space.ip(&format!("addr del {from}/24 dev wire"));
+        space.ip(&format!("addr add {to}/24 dev wire"));
     }
 
     /// The translator forgets its mappings and makes others, as one that was restarted.
     pub fn rebind(&self) {
         let nat = self.nat.as_ref().expect("the setup has a translator");
-        let step = |done: Result<String, String>| done.expect("as it was set up");
-        step(nft(
-            nat,
-            "flush chain ip nat post; \
-             add rule ip nat post oifname out udp sport { 500, 4500 } masquerade to :30000-39999",
-        ));
+        nat.sh("nft flush chain ip nat post");
+        nat.sh(
+            "nft add rule ip nat post oifname out udp sport { 500, 4500 } masquerade to :30000-39999",
+        );
         // The kernel forgets the masqueraded flows of a device that goes down.
-        step(ip(nat, "link set out down"));
-        step(ip(nat, "link set out up"));
+        nat.ip("link set out down");
+        nat.ip("link set out up");
     }
 
     /// Every third IKE message is lost in either direction; ESP is not.
@@ -186,14 +172,14 @@ impl World {
 
     /// Drops messages on their way to `vpnd` and to strongSwan, by a table with this name.
     fn lose(&self, table: &str, messages: [&str; 2], which: &str) {
-        for namespace in [&self.vpnd.space, &self.charon.space] {
-            lose_at(namespace, table, messages, which);
+        for space in [&self.vpnd.space, &self.charon.space] {
+            lose_at(space, table, messages, which);
         }
     }
 
     pub fn lose_no_more(&self, table: &str) {
-        for namespace in [&self.vpnd.space, &self.charon.space] {
-            nft(namespace, &format!("delete table inet {table}")).expect("it is there");
+        for space in [&self.vpnd.space, &self.charon.space] {
+            space.sh(&format!("nft delete table inet {table}"));
         }
     }
 
@@ -203,9 +189,8 @@ impl World {
     }
 
     fn lost(&self, table: &str) -> [u64; 2] {
-        [&self.vpnd.space, &self.charon.space].map(|namespace| {
-            let rules =
-                run(namespace, "nft", &["list", "table", "inet", table]).expect("it is there");
+        [&self.vpnd.space, &self.charon.space].map(|space| {
+            let rules = space.sh(&format!("nft list table inet {table}"));
             let counts = rules.split("packets ").skip(1).filter_map(|rest| rest.split(' ').next());
             counts.map(|count| count.parse::<u64>().expect("a number")).sum()
         })
@@ -213,10 +198,8 @@ impl World {
 
     /// The packets that passed the wire so far, which must have been protected.
     pub fn assert_nothing_in_the_clear(&mut self) -> Seen {
-        let capture = self.capture.take().expect("asked once");
-        let seen = capture.finish().expect("the capture ran");
-        assert_eq!(seen.cleartext, 0, "{seen:?}");
-        assert!(seen.ike > 0, "the capture sees the wire: {seen:?}");
+        let seen = self.watch.take().expect("asked once").nothing_in_the_clear();
+        assert!(seen.ike > 0, "the watch sees the wire: {seen:?}");
         seen
     }
 
@@ -227,19 +210,19 @@ impl World {
 }
 
 /// Drops messages on their way to a gateway, by a table with this name.
-fn lose_at(space: &Namespace, table: &str, messages: [&str; 2], which: &str) {
+fn lose_at(space: &Space, table: &str, messages: [&str; 2], which: &str) {
     let chain = format!(
         "add table inet {table}; add chain inet {table} in {{ type filter hook input priority 0; }}"
     );
     let rules = messages.map(|m| format!("; add rule inet {table} in {m} {which} counter drop"));
-    nft(space, &(chain + &rules.concat())).expect("nftables can match");
+    space.sh(&format!("nft {chain}{}", rules.concat()));
 }
 
 /// Makes the certificates of both sides and serves the revocation list where they say it is.
 fn make_certificates(
     plan: &Plan,
     directory: &Path,
-    server: &Namespace,
+    server: &Space,
     address: IpAddr,
 ) -> Result<Arc<AtomicUsize>, String> {
     let work = directory.join("authority");
@@ -255,103 +238,50 @@ fn make_certificates(
     Ok(serve(listener.map_err(|error| error.to_string())?, work.join("list.crl")))
 }
 
-fn bits(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
+/// Gives a gateway its address in a protected network.
+fn add_inner(space: &Space, address: IpAddr) {
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    space.ip(&format!("addr add {address}/{bits} dev lo"));
 }
 
-/// Runs a program inside a namespace; its standard output.
-pub fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> Result<String, String> {
-    let mut command = Command::new(program);
-    command.args(arguments);
-    let output = namespace
-        .run(move || command.output())
-        .map_err(|error| format!("{program} {}: {error}", arguments.join(" ")))?;
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-    if output.status.success() {
-        return Ok(text(&output.stdout));
-    }
-    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-    Err(format!("{program} {}: {}\n{stdout}{stderr}", arguments.join(" "), output.status))
-}
-
-fn ip(namespace: &Namespace, arguments: &str) -> Result<String, String> {
-    run(namespace, "ip", &arguments.split(' ').collect::<Vec<_>>())
-}
-
-/// Rules of nftables.
-pub fn nft(namespace: &Namespace, rules: &str) -> Result<String, String> {
-    run(namespace, "nft", &[rules])
-}
-
-fn bring_up_loopback(namespace: &Namespace) -> Result<(), String> {
-    // No duplicate address detection: an address is to be there as soon as it is set.
-    for name in ["all", "default"] {
-        let path = format!("/proc/sys/net/ipv6/conf/{name}/accept_dad");
-        // Where IPv6 is off, no scenario with it can run, and that one will say so.
-        let _ = namespace.run(move || std::fs::write(path, "0"));
-    }
-    ip(namespace, "link set lo up").map(drop)
-}
-
-/// Connects two namespaces by a pair of Ethernet devices.
-fn cable(
-    left: &Namespace,
-    right: &Namespace,
-    left_name: &str,
-    right_name: &str,
-) -> Result<(), String> {
-    let thread = right.run(gettid);
-    ip(left, &format!("link add {left_name} type veth peer name {right_name} netns {thread}"))?;
-    for (namespace, name) in [(left, left_name), (right, right_name)] {
-        ip(namespace, &format!("link set {name} up"))?;
-    }
-    Ok(())
-}
-
-fn address_wire(namespace: &Namespace, device: &str, address: IpAddr) -> Result<(), String> {
-    let (prefix, flag) = if address.is_ipv4() { (24, "") } else { (64, " nodad") };
-    ip(namespace, &format!("addr add {address}/{prefix} dev {device}{flag}")).map(drop)
+/// An address on a wire, with its prefix.
+fn on_wire(address: IpAddr) -> String {
+    let bits = if address.is_ipv4() { 24 } else { 64 };
+    format!("{address}/{bits}")
 }
 
 /// One more host behind a translator, in a network of its own.
-fn beside(nat: &Namespace, setup: &Setup) -> Result<Namespace, String> {
-    let space = Namespace::new("iop-fellow").map_err(|error| error.to_string())?;
-    bring_up_loopback(&space)?;
-    ip(&space, &format!("addr add {}/32 dev lo", setup.inner()[0]))?;
-    cable(&space, nat, "wire", "beside")?;
-    address_wire(&space, "wire", setup.outer()[0])?;
-    address_wire(nat, "beside", "172.16.1.1".parse().expect("an address"))?;
-    ip(&space, "route add default via 172.16.1.1")?;
-    Ok(space)
+fn beside(nat: &Space, setup: &Setup) -> Space {
+    let space = Space::new("iop-fellow");
+    add_inner(&space, setup.inner()[0]);
+    let own = on_wire(setup.outer()[0]);
+    Space::connect((&space, "wire", &[&own]), (nat, "beside", &["172.16.1.1/24"]));
+    space.ip("route add default via 172.16.1.1");
+    space
 }
 
 /// Puts a translator between: `inside` is seen from `outside` as `seen`.
 fn translate(
-    inside: &Namespace,
-    outside: &Namespace,
+    inside: &Space,
+    outside: &Space,
     [inside_address, outside_address]: [IpAddr; 2],
     seen: IpAddr,
-) -> Result<Namespace, String> {
-    let nat = Namespace::new("iop-nat").map_err(|error| error.to_string())?;
-    bring_up_loopback(&nat)?;
-    cable(inside, &nat, "wire", "in")?;
-    cable(outside, &nat, "wire", "out")?;
-    address_wire(inside, "wire", inside_address)?;
-    address_wire(outside, "wire", outside_address)?;
-    address_wire(&nat, "in", "172.16.0.1".parse().expect("an address"))?;
-    address_wire(&nat, "out", seen)?;
-    ip(inside, "route add default via 172.16.0.1")?;
-    nat.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).map_err(|e| e.to_string())?;
+) -> Space {
+    let nat = Space::new("iop-nat");
+    let [own, there, seen] = [inside_address, outside_address, seen].map(on_wire);
+    Space::connect((inside, "wire", &[&own]), (&nat, "in", &["172.16.0.1/24"]));
+    Space::connect((outside, "wire", &[&there]), (&nat, "out", &[&seen]));
+    inside.ip("route add default via 172.16.0.1");
+    nat.set("ipv4/ip_forward", "1");
     // Its own port numbers, and the ports of IKE led inside for a peer that begins.
-    nft(
-        &nat,
-        &format!(
-            "add table ip nat; \
-             add chain ip nat post {{ type nat hook postrouting priority 100; }}; \
-             add chain ip nat pre {{ type nat hook prerouting priority -100; }}; \
-             add rule ip nat post oifname out udp sport {{ 500, 4500 }} masquerade to :20000-29999; \
-             add rule ip nat pre iifname out udp dport {{ 500, 4500 }} dnat to {inside_address}"
-        ),
-    )?;
-    Ok(nat)
+    nat.sh("nft add table ip nat");
+    nat.sh("nft add chain ip nat post { type nat hook postrouting priority 100 ; }");
+    nat.sh("nft add chain ip nat pre { type nat hook prerouting priority -100 ; }");
+    nat.sh(
+        "nft add rule ip nat post oifname out udp sport { 500, 4500 } masquerade to :20000-29999",
+    );
+    nat.sh(&format!(
+        "nft add rule ip nat pre iifname out udp dport {{ 500, 4500 }} dnat to {inside_address}"
+    ));
+    nat
 }
