@@ -7,12 +7,12 @@
 //! answers a message: a command of a client that asks all the time shows how long a peer may wait. Packets are echoed
 //! through one of the tunnels.
 
+use benchkit::policy::Site;
 use control::client::Client;
 use control::protocol::Command;
 use lab::statistics::percentile;
-use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,8 +33,8 @@ const LOST: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The address on the left, and the first one on the right; each tunnel has the next one.
-const LEFT: &str = "10.1.0.1";
-const RIGHT: &str = "10.201.0.0";
+const LEFT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 0);
 
 fn main() -> ExitCode {
     if let Some(reason) = missing(GATEWAYS) {
@@ -197,50 +197,18 @@ fn echoed(client: &UdpSocket) {
 
 /// A policy with so many tunnels, each to an address of its own on the right.
 fn policy(tunnels: u16, is_left: bool) -> String {
-    let mut ends = ["192.0.2.1", "192.0.2.2"];
+    let mut ends = [[192, 0, 2, 1], [192, 0, 2, 2]].map(Ipv4Addr::from);
     if !is_left {
         ends.reverse();
     }
     let [here, there] = ends;
-    let mut text = format!(
-        r#"<?xml version="1.0"?>
-<AIX_VPN Version="2.1">
-<IKEProtection IKE_ProtectionName="p1" IKE_Role="Both" IKE_Version="2">
-<IKETransform IKE_Encryption="AES-GCM-16-128"/>
-<IKETransform IKE_PRF="PRF_HMAC_SHA2_256"/>
-<IKETransform IKE_DHGroup="31"/>
-<IKETransform IKE_AuthenticationMethod="Preshared_key"/>
-<IKETransform IKE_KeyRefreshMinutes="480"/>
-</IKEProtection>
-<IKETunnel IKE_TunnelName="site" IKE_ProtectionRef="p1">
-<IKELocalIdentity><IPV4_Address Value="{here}"/></IKELocalIdentity>
-<IKERemoteIdentity><IPV4_Address Value="{there}"/></IKERemoteIdentity>
-</IKETunnel>
-<IKEPresharedKey Format="ASCII" Value="preshared-key-of-the-bench">
-<IKEPresharedRemoteID><PK_IPV4_Address Value="{there}"/></IKEPresharedRemoteID>
-</IKEPresharedKey>
-<IPSecProposal IPSec_ProposalName="esp">
-<IPSecESPProtocol ESP_Encryption="ESP_AES128_GCM_16" ESP_Authentication="NONE" ESP_EncapsulationMode="Tunnel"
- ESP_ExtendedSeqNum="0" ESP_KeyRefreshMinutes="480"/>
-</IPSecProposal>
-<IPSecProtection IPSec_ProtectionName="p2" IPSec_ProposalRefs="esp" IPSec_Role="Both"
- IPSec_InitiatorDHGroup="0" IPSec_ResponderDHGroup="NO_PFS"/>
-"#
-    );
-    for number in 0..tunnels {
+    let ranges = (0..tunnels).map(|number| {
         let [high, low] = number.to_be_bytes();
-        let right = format!("10.201.{high}.{low}");
-        let [local, remote] = if is_left { [LEFT, &right] } else { [&right, LEFT] };
-        let side = |name, address| {
-            format!(
-                r#"<IPSec{name}Identity Protocol="0" Port="0" EndPort="65535"><IPV4_Address Value="{address}"/></IPSec{name}Identity>"#
-            )
-        };
-        let [local, remote] = [side("Local", local), side("Remote", remote)];
-        let _ = writeln!(
-            text,
-            r#"<IPSecTunnel IPSec_TunnelName="net{number}" IKE_TunnelName="site" IPSec_ProtectionRef="p2">{local}{remote}</IPSecTunnel>"#
-        );
-    }
-    text + "</AIX_VPN>\n"
+        let mut ranges = [[LEFT; 2], [Ipv4Addr::new(10, 201, high, low); 2]];
+        if !is_left {
+            ranges.reverse();
+        }
+        ranges
+    });
+    Site { here, there, esp: "ESP_AES128_GCM_16" }.policy(ranges)
 }

@@ -2,9 +2,10 @@
 
 use super::vici::Vici;
 use super::{HUB, SPOKES, Suite};
-use benchkit::used;
+use benchkit::{policy, used};
 use std::fmt::Write as _;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use testkit::Namespace;
 use testkit::daemon::Daemon as Vpnd;
@@ -175,8 +176,9 @@ impl Daemon {
 }
 
 /// The address behind an initiator's tunnel.
-pub fn inner(n: usize) -> String {
-    format!("10.201.{}.{}", n / 250, n % 250 + 1)
+pub fn inner(n: usize) -> Ipv4Addr {
+    let [high, low] = [n / 250, n % 250 + 1];
+    Ipv4Addr::from_bits(0x0ac9_0000 + u32::try_from(high << 8 | low).expect("not so many"))
 }
 
 /// swanctl.conf. The responder has one connection for every peer that knows the key, which is the least it can have.
@@ -191,7 +193,11 @@ fn connections(end: End, suite: &Suite, tunnels: usize) -> String {
         let (local, remote, [local_ts, remote_ts]) = match end {
             End::Initiator => {
                 let remote = "id = hub.bench";
-                (format!("c{n}.bench"), remote, [inner(n) + "/32", "10.200.2.0/24".into()])
+                (
+                    format!("c{n}.bench"),
+                    remote,
+                    [format!("{}/32", inner(n)), "10.200.2.0/24".into()],
+                )
             }
             End::Responder => {
                 ("hub.bench".into(), "", ["10.200.2.0/24".into(), "10.201.0.0/16".into()])
@@ -229,58 +235,27 @@ fn connections(end: End, suite: &Suite, tunnels: usize) -> String {
 
 /// policy.xml: a phase 1 tunnel for each peer, which the responder knows by its identity.
 fn policy(end: End, suite: &Suite, tunnels: usize) -> String {
-    let mut text = format!(
-        "<?xml version=\"1.0\"?>
-<AIX_VPN Version=\"2.1\">
-<IKEProtection IKE_ProtectionName=\"p1\" IKE_Role=\"Both\" IKE_Version=\"2\">
-<IKETransform IKE_Encryption=\"AES-GCM-16-128\"/>
-<IKETransform IKE_PRF=\"PRF_HMAC_SHA2_256\"/>
-<IKETransform IKE_DHGroup=\"{}\"/>
-<IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>
-</IKEProtection>
-<IPSecProposal IPSec_ProposalName=\"esp\">
-<IPSecESPProtocol ESP_Encryption=\"ESP_AES128_GCM_16\" ESP_Authentication=\"NONE\" ESP_EncapsulationMode=\"Tunnel\" \
-         ESP_ExtendedSeqNum=\"0\" ESP_KeyRefreshMinutes=\"60\"/>
-</IPSecProposal>
-<IPSecProtection IPSec_ProtectionName=\"p2\" IPSec_ProposalRefs=\"esp\" IPSec_Role=\"Both\" \
-         IPSec_InitiatorDHGroup=\"0\" IPSec_ResponderDHGroup=\"0\"/>\n",
-        suite.group
-    );
-    let hub = format!("<FQDN Value=\"hub.bench\"><IPV4_Address Value=\"{HUB}\"/></FQDN>");
-    let keys = match end {
+    let mut text = policy::head(suite.group, "ESP_AES128_GCM_16");
+    let peers = match end {
         End::Initiator => vec!["hub.bench".to_owned()],
         End::Responder => (0..tunnels).map(|n| format!("c{n}.bench")).collect(),
     };
-    for peer in keys {
-        let _ = writeln!(
-            text,
-            "<IKEPresharedKey Format=\"ASCII\" Value=\"{KEY}\"><IKEPresharedRemoteID>\
-             <PK_FQDN Value=\"{peer}\"/></IKEPresharedRemoteID></IKEPresharedKey>"
-        );
+    for peer in peers {
+        text += &policy::preshared_key(KEY, &format!("<PK_FQDN Value=\"{peer}\"/>"));
     }
+    let hub = format!("<FQDN Value=\"hub.bench\"><IPV4_Address Value=\"{HUB}\"/></FQDN>");
+    let net = [Ipv4Addr::new(10, 200, 2, 0), Ipv4Addr::new(10, 200, 2, 255)];
     for n in 0..tunnels {
         let own = format!("<FQDN Value=\"c{n}.bench\"><IPV4_Address Value=\"{SPOKES}\"/></FQDN>");
         let anywhere = format!("<FQDN Value=\"c{n}.bench\"/>");
-        let behind = [inner(n), inner(n)];
-        let net = ["10.200.2.0".to_owned(), "10.200.2.255".to_owned()];
-        let ((local, remote), networks) = match end {
-            End::Initiator => ((&own, &hub), [behind, net]),
-            End::Responder => ((&hub, &anywhere), [net, behind]),
+        let behind = [inner(n); 2];
+        let (local, remote, ranges) = match end {
+            End::Initiator => (&own, &hub, [behind, net]),
+            End::Responder => (&hub, &anywhere, [net, behind]),
         };
-        let _ = writeln!(
-            text,
-            "<IKETunnel IKE_TunnelName=\"c{n}\" IKE_ProtectionRef=\"p1\"><IKELocalIdentity>{local}</IKELocalIdentity>\
-             <IKERemoteIdentity>{remote}</IKERemoteIdentity></IKETunnel>\n\
-             <IPSecTunnel IPSec_TunnelName=\"n{n}\" IKE_TunnelName=\"c{n}\" IPSec_ProtectionRef=\"p2\">"
-        );
-        for (side, [from, to]) in ["Local", "Remote"].iter().zip(networks) {
-            let _ = writeln!(
-                text,
-                "<IPSec{side}Identity Protocol=\"0\" Port=\"0\" EndPort=\"65535\"><IPV4_Address_Range \
-                 From_IPAddr=\"{from}\" To_IPAddr=\"{to}\"/></IPSec{side}Identity>"
-            );
-        }
-        text.push_str("</IPSecTunnel>\n");
+        let phase_1 = format!("c{n}");
+        text += &policy::phase_1(&phase_1, local, remote);
+        text += &policy::phase_2(&format!("n{n}"), &phase_1, ranges);
     }
-    text + "</AIX_VPN>\n"
+    text + policy::END
 }

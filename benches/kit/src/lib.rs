@@ -13,12 +13,14 @@
 //! |---|---|
 //! | How are two hosts made, and what passes between them? | `hosts.rs` |
 //! | Where are the programs of other VPNs? | `installed.rs` |
+//! | Which policies do gateways with very many tunnels have? | `policy.rs` |
 //! | What is a key of WireGuard? | `wireguard.rs` |
 //! | How much processor time has a process used? | `usage.rs` |
 #![forbid(unsafe_code)]
 
 mod hosts;
 mod installed;
+pub mod policy;
 mod usage;
 mod wireguard;
 

@@ -2,8 +2,8 @@
 
 use super::{Running, add_inner};
 use benchkit::Host;
-use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use benchkit::policy::Site;
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -145,49 +145,11 @@ fn watch(socket: &Path) {
 }
 
 fn policy(setup: &Setup, here: &Host, there: &Host, is_left: bool) -> String {
-    let mut text = format!(
-        "<?xml version=\"1.0\"?>
-<AIX_VPN Version=\"2.1\">
-<IKEProtection IKE_ProtectionName=\"p1\" IKE_Role=\"Both\" IKE_Version=\"2\">
-<IKETransform IKE_Encryption=\"AES-GCM-16-128\"/>
-<IKETransform IKE_PRF=\"PRF_HMAC_SHA2_256\"/>
-<IKETransform IKE_DHGroup=\"31\"/>
-<IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>
-<IKETransform IKE_KeyRefreshMinutes=\"480\"/>
-</IKEProtection>
-<IKETunnel IKE_TunnelName=\"site\" IKE_ProtectionRef=\"p1\">
-<IKELocalIdentity><IPV4_Address Value=\"{}\"/></IKELocalIdentity>
-<IKERemoteIdentity><IPV4_Address Value=\"{}\"/></IKERemoteIdentity>
-</IKETunnel>
-<IKEPresharedKey Format=\"ASCII\" Value=\"preshared-key-of-the-bench\">
-<IKEPresharedRemoteID><PK_IPV4_Address Value=\"{}\"/></IKEPresharedRemoteID>
-</IKEPresharedKey>
-<IPSecProposal IPSec_ProposalName=\"esp\">
-<IPSecESPProtocol ESP_Encryption=\"{}\" ESP_Authentication=\"NONE\" ESP_EncapsulationMode=\"Tunnel\"
- ESP_ExtendedSeqNum=\"0\" ESP_KeyRefreshMinutes=\"480\"/>
-</IPSecProposal>
-<IPSecProtection IPSec_ProtectionName=\"p2\" IPSec_ProposalRefs=\"esp\" IPSec_Role=\"Both\"
- IPSec_InitiatorDHGroup=\"0\" IPSec_ResponderDHGroup=\"NO_PFS\"/>\n",
-        here.outer, there.outer, there.outer, setup.esp,
-    );
-    let right = if is_left { there.inner } else { here.inner };
-    let left = if is_left { here.inner } else { there.inner };
+    let [left, right] = if is_left { [here, there] } else { [there, here] };
     let others = setup.tunnels.into_iter().flat_map(Tunnels::ranges);
-    for (n, right) in [[right; 2]].into_iter().chain(others).enumerate() {
-        let left = [left; 2];
-        let [local, remote] = if is_left { [left, right] } else { [right, left] };
-        let side = |name, [first, last]: [Ipv4Addr; 2]| {
-            format!(
-                "<IPSec{name}Identity Protocol=\"0\" Port=\"0\" EndPort=\"65535\"><IPV4_Address_Range \
-                 From_IPAddr=\"{first}\" To_IPAddr=\"{last}\"/></IPSec{name}Identity>"
-            )
-        };
-        let _ = writeln!(
-            text,
-            "<IPSecTunnel IPSec_TunnelName=\"net{n}\" IKE_TunnelName=\"site\" IPSec_ProtectionRef=\"p2\">{}{}</IPSecTunnel>",
-            side("Local", local),
-            side("Remote", remote),
-        );
-    }
-    text + "</AIX_VPN>\n"
+    let ranges = [[right.inner; 2]].into_iter().chain(others).map(|right| {
+        let left = [left.inner; 2];
+        if is_left { [left, right] } else { [right, left] }
+    });
+    Site { here: here.outer, there: there.outer, esp: setup.esp }.policy(ranges)
 }
