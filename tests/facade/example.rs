@@ -4,12 +4,12 @@ use crate::side::{FAR, Side};
 use libtest_mimic::{Completion, Failed, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use testkit::nobody::{Home, as_nobody};
+use testkit::process::Printing;
 use testkit::{FILTERED, Need, policies, trial, without};
 
 const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
@@ -60,10 +60,10 @@ fn runs(example: &Path) -> Result<Completion, Failed> {
     let [left, right] = Side::pair();
     let watch = right.space.watch("wire");
     let peer = right.start(right.builder()).expect("started");
-    let mut running = Running::start(&left, example, &[]);
+    let mut running = start(&left, example, &[]);
     assert_eq!(running.line("site: "), "up");
     assert!(left.reaches(FAR));
-    let lines = running.interrupt();
+    let lines = running.end_by(Signal::SIGINT);
     assert!(lines.ends_with("stopped\n"), "{lines}");
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
@@ -101,56 +101,13 @@ fn connects(example: &Path) -> Result<Completion, Failed> {
 /// The arguments of curl for one page.
 const CURL: [&str; 6] = ["--silent", "--show-error", "--noproxy", "*", "--max-time", "300"];
 
-/// An example that runs on the left host, and what it prints.
-struct Running {
-    process: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(left: &Side, example: &Path, arguments: &[&str]) -> Self {
-        let mut command = Command::new(example);
-        command.arg("tests/policies/site/left.xml").args(arguments).stdout(Stdio::piped());
-        // The sample is in the workspace's directory, above that of this package.
-        command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-        Self::of(left, command)
-    }
-
-    fn of(side: &Side, mut command: Command) -> Self {
-        let mut process = side.space.run(move || command.spawn()).expect("it is built");
-        let output = BufReader::new(process.stdout.take().expect("it is piped"));
-        Self { process, output }
-    }
-
-    /// The line that begins so.
-    fn line(&mut self, start: &str) -> String {
-        let mut all = String::new();
-        loop {
-            let before = all.len();
-            assert_ne!(self.output.read_line(&mut all).expect("text"), 0, "it has ended\n{all}");
-            if let Some(line) = all[before..].strip_prefix(start) {
-                return line.trim_end().to_owned();
-            }
-        }
-    }
-
-    /// Interrupts it, and waits for its end. Returns the lines that it has printed since.
-    fn interrupt(mut self) -> String {
-        let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process"));
-        kill(id, Signal::SIGINT).expect("ours");
-        let mut rest = String::new();
-        self.output.read_to_string(&mut rest).expect("text");
-        assert!(self.process.wait().expect("a child of ours").success(), "{rest}");
-        rest
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It has ended, unless an assertion has failed.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// Starts an example on the left host.
+fn start(left: &Side, example: &Path, arguments: &[&str]) -> Printing {
+    let mut command = Command::new(example);
+    command.arg("tests/policies/site/left.xml").args(arguments);
+    // The sample is in the workspace's directory, above that of this package.
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    Printing::start(&left.space.0, command).expect("it is built")
 }
 
 fn curl(side: &Side, arguments: &[&str]) -> String {
@@ -165,11 +122,11 @@ fn serves(example: &Path) -> Result<Completion, Failed> {
     let [left, right] = Side::pair();
     let watch = right.space.watch("wire");
     let peer = right.start(right.builder()).expect("started");
-    let mut running = Running::start(&left, example, &["0.0.0.0:8080"]);
+    let mut running = start(&left, example, &["0.0.0.0:8080"]);
     assert_eq!(running.line("serving at "), "10.1.0.1, port 8080");
     let page = curl(&right, &["--interface", FAR, "http://10.1.0.1:8080/page"]);
     assert_eq!(page, format!("/page through the tunnel, {FAR}\n"));
-    running.interrupt();
+    running.end_by(Signal::SIGINT);
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
     Ok(Completion::Completed)
@@ -178,10 +135,10 @@ fn serves(example: &Path) -> Result<Completion, Failed> {
 fn tells(example: &Path) -> Result<Completion, Failed> {
     let [left, right] = Side::pair();
     let peer = right.start(right.builder()).expect("started");
-    let mut running = Running::start(&left, example, &[]);
+    let mut running = start(&left, example, &[]);
     let suite = running.line("site/site_lan: up, ");
     assert!(suite.contains("AES-GCM"), "{suite}");
-    running.interrupt();
+    running.end_by(Signal::SIGINT);
     right.run(async move { peer.stop().await });
     Ok(Completion::Completed)
 }
@@ -210,7 +167,7 @@ fn proxies(example: &Path) -> Result<Completion, Failed> {
     std::fs::write(&chain, made.cert.pem()).expect("written");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
     let [chain, key] = [&chain, &key].map(|path| path.to_str().expect("text"));
-    let mut running = Running::start(&left, example, &["127.0.0.1:0", chain, key, &target]);
+    let mut running = start(&left, example, &["127.0.0.1:0", chain, key, &target]);
     let at = running.line("https://127.0.0.1:");
     let (to, page) =
         (format!("proxy.example:{at}:127.0.0.1"), format!("https://proxy.example:{at}/a"));
@@ -218,32 +175,19 @@ fn proxies(example: &Path) -> Result<Completion, Failed> {
     assert_eq!(page, "hello");
     let head = server.join().expect("no panic");
     assert!(head.starts_with("GET /a HTTP/1.1\r\n"), "{head}");
-    running.interrupt();
+    running.end_by(Signal::SIGINT);
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
     Ok(Completion::Completed)
 }
 
 /// A directory with a program and a policy that an ordinary user may read.
-fn for_nobody(example: &Path, policy: &str) -> (tempfile::TempDir, Command) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let [program, file] = ["example", "policy.xml"].map(|name| directory.path().join(name));
-    // Not written by this process: another test's child could still hold it open when it is to be run.
-    let mut copy = Command::new("cp");
-    copy.arg(example).arg(&program);
-    testkit::output(copy);
-    std::fs::write(&file, policy).expect("written");
-    std::fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("ours");
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--pdeathsig", "KILL"])
-        .args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
-        .arg(program)
-        .arg(file)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    (directory, command)
+fn for_nobody(example: &Path, policy: &str) -> (Home, Command) {
+    let home = Home::make();
+    let program = home.copy(example, "example");
+    let mut command = as_nobody("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program).arg(home.write("policy.xml", policy));
+    (home, command)
 }
 
 /// Two ordinary users, on two hosts and on one.
@@ -259,14 +203,15 @@ fn answers_a_program(responder: &Path) -> Result<Completion, Failed> {
     for (policies, there) in [(policies::site(), 1), (on_one_host, 0)] {
         let sides = Side::pair();
         let watch = sides[1].space.watch("wire");
-        let (_directory, mut command) = for_nobody(responder, &policies[0]);
+        let (_home, mut command) = for_nobody(responder, &policies[0]);
         command.arg("0.0.0.0:8080");
-        let mut running = Running::of(&sides[0], command);
+        let mut running = Printing::start(&sides[0].space.0, command).expect("it is built");
         assert!(running.line("peers can begin at UDP ").ends_with(":4500"));
         let denied = running.line("  not at UDP ");
         assert!(denied.contains(":500: Permission denied"), "{denied}");
-        let (_directory, mut command) = for_nobody(&connect, &policies[1]);
+        let (_home, mut command) = for_nobody(&connect, &policies[1]);
         command.arg("10.1.0.1:8080");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = sides[there].space.run(move || command.spawn()).expect("it is built");
         let mut input = process.stdin.take().expect("it is piped");
         input.write_all(b"through the tunnel").expect("written");
@@ -276,7 +221,7 @@ fn answers_a_program(responder: &Path) -> Result<Completion, Failed> {
         assert!(output.status.success() && output.stdout == b"through the tunnel", "{told}");
         assert!(told.contains("connected from 10.2.0.1:"), "{told}");
         assert_eq!(running.line("connected from "), "10.2.0.1");
-        running.interrupt();
+        running.end_by(Signal::SIGINT);
         watch.nothing_in_the_clear();
     }
     Ok(Completion::Completed)
@@ -290,7 +235,7 @@ fn says_why(responder: &Path) -> Result<Completion, Failed> {
     let invalid = policies::changed(&valid, "IKE_Role=\"Both\"", "IKE_Role=\"Neither\"");
     let taken = "cannot listen on UDP 192.0.2.1:4500: Address already in use (os error 98); ";
     for (policy, reason) in [(valid, taken), (invalid, "\npolicy refused: ")] {
-        let (_directory, mut command) = for_nobody(responder, &policy);
+        let (_home, mut command) = for_nobody(responder, &policy);
         command.args(["0.0.0.0:8080", "192.0.2.1"]);
         let output = left.space.run(move || command.output()).expect("it is built");
         let told = String::from_utf8_lossy(&output.stderr);
@@ -343,11 +288,11 @@ fn asks(example: &Path) -> Result<Completion, Failed> {
     let to = listener.local_addr().expect("bound").to_string();
     let server = std::thread::spawn(move || answers(listener.accept().expect("accepted").0));
     let query = "SELECT count(*) FROM orders";
-    let mut running = Running::start(&left, example, &[&to, "user=reader dbname=orders", query]);
+    let mut running = start(&left, example, &[&to, "user=reader dbname=orders", query]);
     assert_eq!(running.line("4"), "2");
     let (asked, connection) = server.join().expect("no panic");
     assert_eq!(asked, format!("{query}\0"));
-    assert!(running.process.wait().expect("a child of ours").success());
+    running.end();
     drop(connection);
     watch.nothing_in_the_clear();
     right.run(async move { peer.stop().await });
@@ -427,10 +372,7 @@ fn asks_a_postgresql(example: &Path) -> Result<Completion, Failed> {
     // Rows of several megabytes, whose sum the server knows.
     let query = "CREATE TABLE orders AS SELECT n, repeat(n::text, 1000) AS text FROM generate_series(1, 2000) AS n; \
                  SELECT text FROM orders; SELECT sum(n) FROM orders";
-    let mut running = Running::start(&left, example, &[&to, "user=reader dbname=postgres", query]);
-    let mut rows = String::new();
-    running.output.read_to_string(&mut rows).expect("text");
-    assert!(running.process.wait().expect("a child of ours").success());
+    let rows = start(&left, example, &[&to, "user=reader dbname=postgres", query]).end();
     let rows: Vec<&str> = rows.lines().collect();
     assert_eq!((rows.len(), rows[2000]), (2001, "2001000"));
     assert!(rows[..2000].iter().zip(1..).all(|(row, n)| *row == n.to_string().repeat(1000)));

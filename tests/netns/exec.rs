@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Output, Stdio};
+use testkit::nobody::as_nobody;
 use testkit::space::Space;
 use testkit::{FILTERED, NOBODY, Need, policies, test};
 
@@ -73,7 +74,7 @@ fn network() {
     assert!(text.contains("\n65534\nCapEff:\t0000000000000000\n"), "{text}");
     assert!(text.ends_with(&format!("nameserver {HOST}\n")), "{text}");
     // Unix sockets are files; abstract ones belong to a network namespace.
-    let path = scene.directory.path().join("service.sock");
+    let path = scene.home.path("service.sock");
     let abstract_name = format!("vpnd-exec-test-{}", std::process::id());
     let listeners = {
         let (path, name) = (path.clone(), abstract_name.clone());
@@ -144,11 +145,11 @@ fn refusals() {
     let scene = Scene::new();
     // No namespaces for this user.
     let none = "echo 0 > /proc/sys/user/max_user_namespaces; echo 0 > /proc/sys/user/max_net_namespaces; exec \"$@\"";
-    let mut vpnd = Scene::as_user("unshare");
+    let mut vpnd = as_nobody("unshare");
     vpnd.args(["--user", "--map-root-user", "sh", "-c", none, "sh"])
-        .arg(scene.directory.path().join("vpnd"))
+        .arg(scene.home.path("vpnd"))
         .args(["exec", "--policy"])
-        .arg(scene.directory.path().join("policy.xml"))
+        .arg(scene.home.path("policy.xml"))
         .args(["--", "true"]);
     let refused = output(&scene.host, vpnd);
     assert_eq!(refused.status.code(), Some(125), "{}", told(&refused));
@@ -167,7 +168,7 @@ fn refusals() {
     );
 
     // The peer has another key.
-    let path = scene.directory.path().join("policy.xml");
+    let path = scene.home.path("policy.xml");
     let policy = fs::read_to_string(&path).expect("there");
     let other = policies::changed(
         &policy,

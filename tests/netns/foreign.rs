@@ -6,6 +6,7 @@ use nix::unistd::chown;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use testkit::nobody::as_nobody;
 use testkit::{FILTERED, NOBODY, Need, output, policies, test};
 
 const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
@@ -38,8 +39,8 @@ fn library() -> PathBuf {
 
 /// Runs a program of the ordinary user on the host that has no other network.
 fn run(scene: &Scene, program: &str, arguments: &[&str], library: Option<&Path>) -> Output {
-    let mut command = Scene::as_user(program);
-    let directory = scene.directory.path();
+    let mut command = as_nobody(program);
+    let directory = scene.home.directory();
     command.args(arguments).env("LD_LIBRARY_PATH", directory);
     library.into_iter().for_each(|path| _ = command.env("VPN_LIBRARY", path));
     scene.host.run(move || command.output()).expect("the program is there")
@@ -49,7 +50,7 @@ fn run(scene: &Scene, program: &str, arguments: &[&str], library: Option<&Path>)
 /// port.
 fn fetches(scene: &Scene, call: &dyn Fn(&str, &str, u16) -> Output) {
     let told = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
-    let directory = scene.directory.path();
+    let directory = scene.home.directory();
     let watch = scene.hub.space.watch("wire");
     let port = scene.serves(megabyte());
     let path = directory.join("policy.xml");
@@ -83,7 +84,7 @@ fn fetches(scene: &Scene, call: &dyn Fn(&str, &str, u16) -> Output) {
 
 fn c() {
     let scene = Scene::new();
-    let directory = scene.directory.path();
+    let directory = scene.home.directory();
     // As it is installed: library, header and the file of pkg-config in one directory.
     copy(&library(), &directory.join(LIBRARY));
     let described = fs::read_to_string(Path::new(FFI).join("vpn.pc.in")).expect("the source");
@@ -117,7 +118,7 @@ fn copy(from: &Path, to: &Path) {
 
 fn python() {
     let scene = Scene::new();
-    let directory = scene.directory.path();
+    let directory = scene.home.directory();
     for from in [python_file("vpn.py"), python_file("fetch.py")] {
         copy(&from, directory);
     }
@@ -132,7 +133,7 @@ fn python_file(name: &str) -> PathBuf {
 
 fn cancels() {
     let scene = Scene::new();
-    let directory = scene.directory.path();
+    let directory = scene.home.directory();
     for from in [python_file("vpn.py"), Path::new(FFI).join("tests/cancelled.py")] {
         copy(&from, directory);
     }
@@ -147,7 +148,7 @@ fn cancels() {
 }
 
 fn fetches_in_python(scene: &Scene, library: Option<&Path>) {
-    let program = scene.directory.path().join("fetch.py").display().to_string();
+    let program = scene.home.path("fetch.py").display().to_string();
     fetches(scene, &|policy, host, port| {
         run(scene, PYTHON, &[&program, policy, host, &port.to_string()], library)
     });
@@ -157,7 +158,7 @@ fn fetches_in_python(scene: &Scene, library: Option<&Path>) {
 /// played at night (`tests/packages`).
 fn wheel() {
     let scene = Scene::new();
-    let directory = scene.directory.path();
+    let directory = scene.home.directory();
     let licenses = directory.join("licenses");
     fs::write(&licenses, "the licenses of libraries").expect("writable");
     let made = [1, 2].map(|number| {

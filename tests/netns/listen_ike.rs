@@ -34,7 +34,7 @@ impl Scene {
 
     /// A proxy whose log goes to a file.
     fn logging(&self, arguments: &[&str]) -> (Proxy, PathBuf) {
-        let path = self.directory.path().join("log");
+        let path = self.home.path("log");
         let log = File::create(&path).expect("writable");
         (self.proxy_with(arguments, log.into()), path)
     }

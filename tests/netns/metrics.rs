@@ -4,13 +4,14 @@ use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use testkit::gateway::Gateway;
+use testkit::process::Process;
 use testkit::{FILTERED, GATEWAYS, Need, test, until};
 
 pub fn trials() -> Vec<Trial> {
@@ -152,7 +153,7 @@ fn metrics_are_off() {
 /// A Prometheus on the host of a gateway, which ends with this value.
 struct Prometheus<'g> {
     gateway: &'g Gateway,
-    process: Child,
+    _process: Process,
 }
 
 impl<'g> Prometheus<'g> {
@@ -171,12 +172,10 @@ impl<'g> Prometheus<'g> {
         command
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", gateway.path("prometheus").display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{}", Self::PORT))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(gateway.path("prometheus.log")).expect("writable"));
-        let process = gateway.space.run(move || command.spawn()).expect("it is installed");
-        Self { gateway, process }
+            .arg(format!("--web.listen-address=127.0.0.1:{}", Self::PORT));
+        let log = gateway.path("prometheus.log");
+        let process = Process::start(&gateway.space.0, command, &log).expect("it is installed");
+        Self { gateway, _process: process }
     }
 
     fn log(&self) -> String {
@@ -201,13 +200,6 @@ impl<'g> Prometheus<'g> {
     fn answers(&self, expression: &str) {
         let look = || (!self.query(expression).is_empty()).then_some(());
         until(expression, look, || self.log());
-    }
-}
-
-impl Drop for Prometheus<'_> {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -1,12 +1,12 @@
 //! The remarks about a policy: each entrance that a policy has tells every kind of them.
 
 use libtest_mimic::Trial;
-use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader};
+use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use testkit::gateway::{GIVES_UP, Gateway};
+use testkit::process::Printing;
 use testkit::{WITH_NFT, policies, test};
 
 pub fn trials() -> Vec<Trial> {
@@ -177,17 +177,11 @@ fn in_process() {
     let told = gateway.space.run(move || exec.output()).expect("vpnd is built");
     tells("vpnd exec", &String::from_utf8_lossy(&told.stderr), &IN_PROCESS);
 
-    let log = gateway.path("log");
     let mut proxy = Command::new(env!("CARGO_BIN_EXE_vpnd"));
     proxy.args(["proxy", "--exit-with-parent", "--listen", "127.0.0.1:0"]);
     proxy.args(["--policy", &policy, "--config", &config]);
-    proxy.stdout(Stdio::piped()).stderr(File::create(&log).expect("writable"));
-    let mut proxy = gateway.space.run(move || proxy.spawn()).expect("vpnd is built");
-    let mut line = String::new();
-    let output = proxy.stdout.take().expect("it is piped");
-    BufReader::new(output).read_line(&mut line).expect("text");
-    proxy.kill().expect("ours");
-    proxy.wait().expect("ours");
+    let started = Printing::start_with_log(&gateway.space.0, proxy, &gateway.path("log"));
+    let line = started.expect("vpnd is built").next_line();
     assert!(line.starts_with("ready: "), "{line:?}: {}", gateway.log());
     tells("vpnd proxy", &gateway.log(), &IN_PROCESS);
 }

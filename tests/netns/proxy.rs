@@ -1,18 +1,18 @@
 //! `vpnd proxy` as an ordinary user without any capability, behind an address translator: the tunnels as a proxy.
 
 use libtest_mimic::Trial;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, chown};
+use nix::sys::signal::Signal;
 use socket2::{Domain, Socket, Type};
-use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use testkit::gateway::{Gateway, PATIENT};
+use testkit::nobody::{Home, as_nobody};
+use testkit::process::Printing;
 use testkit::space::Space;
-use testkit::{FILTERED, NOBODY, Need, eventually, output, policies, test};
+use testkit::{FILTERED, Need, eventually, policies, test};
 
 pub const NEEDS: &[Need] = &[Need::All(FILTERED), Need::Program("curl"), Need::Program("setpriv")];
 
@@ -39,7 +39,8 @@ pub struct Scene {
     pub hub: Gateway,
     pub host: Space,
     _nat: Option<Space>,
-    pub directory: tempfile::TempDir,
+    /// The directory of the ordinary user: `vpnd`, its policy and its configuration.
+    pub home: Home,
 }
 
 impl Scene {
@@ -74,38 +75,11 @@ impl Scene {
     }
 
     fn of(hub: Gateway, host: Space, nat: Option<Space>, policy: &str) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let scene = Self { hub, host, _nat: nat, directory };
-        scene.prepare(policy);
-        scene
-    }
-
-    /// Makes the files that the ordinary user may read: a program and a policy.
-    fn prepare(&self, policy: &str) {
-        let program = self.directory.path().join("vpnd");
-        // Not written by this process: another test's child could still hold it open when it is to be run.
-        let mut cp = Command::new("cp");
-        cp.arg(env!("CARGO_BIN_EXE_vpnd")).arg(&program);
-        output(cp);
-        let path = self.directory.path().join("policy.xml");
-        fs::write(&path, policy).expect("writable");
-        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
-        chown(&path, Some(NOBODY.into()), Some(NOBODY.into())).expect("given away");
-        fs::write(self.directory.path().join("vpnd.toml"), format!("[ike]\n{PATIENT}"))
-            .expect("writable");
-        fs::set_permissions(self.directory.path(), Permissions::from_mode(0o755)).expect("ours");
-        // In a user namespace without root's number, a directory of root below /tmp could be anybody's.
-        chown(self.directory.path(), Some(NOBODY.into()), Some(NOBODY.into())).expect("given away");
-    }
-
-    /// A command of that user, who has no capability and can get none.
-    pub fn as_user(program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-            .args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
-            .arg(program);
-        command
+        let home = Home::make();
+        home.copy(Path::new(env!("CARGO_BIN_EXE_vpnd")), "vpnd");
+        home.write("policy.xml", policy);
+        home.write("vpnd.toml", &format!("[ike]\n{PATIENT}"));
+        Self { hub, host, _nat: nat, home }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -114,12 +88,12 @@ impl Scene {
 
     /// A command of `vpnd` of that user.
     pub fn vpnd(&self, name: &str, arguments: &[&str]) -> Command {
-        let mut command = Self::as_user(self.directory.path().join("vpnd"));
+        let mut command = as_nobody(self.home.path("vpnd"));
         command
             .args([name, "--exit-with-parent", "--policy"])
-            .arg(self.directory.path().join("policy.xml"))
+            .arg(self.home.path("policy.xml"))
             .arg("--config")
-            .arg(self.directory.path().join("vpnd.toml"))
+            .arg(self.home.path("vpnd.toml"))
             .args(arguments)
             .stdin(Stdio::null());
         command
@@ -132,19 +106,11 @@ impl Scene {
     /// The same with a place for its log.
     pub fn proxy_with(&self, arguments: &[&str], log: Stdio) -> Proxy {
         let mut command = self.command(arguments);
-        command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(log);
-        let mut process = self.host.run(move || command.spawn()).expect("setpriv is there");
-        let mut line = String::new();
-        let printed = process.stdout.take().expect("it is piped");
-        BufReader::new(printed).read_line(&mut line).expect("text");
-        let address = line
-            .strip_prefix("ready: SOCKS5 and HTTP CONNECT on ")
-            .unwrap_or_else(|| panic!("{line:?}"))
-            .split([',', '\n'])
-            .next()
-            .expect("an address")
-            .to_owned();
-        Proxy { process, address }
+        command.args(["--listen", "127.0.0.1:0"]).stderr(log);
+        let mut printing = Printing::start(&self.host.0, command).expect("setpriv is there");
+        let line = printing.line("ready: SOCKS5 and HTTP CONNECT on ");
+        let address = line.split(',').next().expect("an address").to_owned();
+        Proxy { printing, address }
     }
 
     /// The standard output of curl, and its status.
@@ -204,22 +170,13 @@ fn serve(listener: TcpListener, body: Vec<u8>) {
 }
 
 pub struct Proxy {
-    process: Child,
+    printing: Printing,
     address: String,
 }
 
 impl Proxy {
-    pub fn stop(mut self) {
-        let id = Pid::from_raw(i32::try_from(self.process.id()).expect("a process"));
-        kill(id, Signal::SIGTERM).expect("ours");
-        assert!(self.process.wait().expect("a child of ours").success());
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    pub fn stop(self) {
+        self.printing.end_by(Signal::SIGTERM);
     }
 }
 
@@ -319,7 +276,7 @@ fn gone() {
     scene.host.set("ipv4/tcp_fin_timeout", "2");
     let proxy = scene.proxy(&["-L", "8081:10.1.0.77:80"]);
     let descriptors = || {
-        let directory = format!("/proc/{}/fd", proxy.process.id());
+        let directory = proxy.printing.process().proc("fd");
         fs::read_dir(directory).expect("it runs").count()
     };
     let before = descriptors();

@@ -3,7 +3,7 @@
 //! All tests and benches start `vpnd` here. Programs that users run start it by `demo::node`, which depends on no crate of
 //! tests, can be interrupted, and gives up a daemon that does not answer in time.
 
-use crate::process::{Process, last_lines};
+use crate::process::{Printing, Process, last_lines};
 use crate::programs::{vpnctl, vpnd};
 use namespaces::isolation::Namespace;
 use nix::sys::signal::Signal;
@@ -163,8 +163,9 @@ impl Daemon {
     /// # Errors
     /// Where the system cannot start it.
     pub fn spawn(&mut self, space: &Namespace, command: Command) -> Result<String, String> {
-        let (process, line) = Process::start_and_listen(space, command, &self.path("log"))?;
-        self.process = Some(process);
+        let mut printing = Printing::start_with_log(space, command, &self.path("log"))?;
+        let line = printing.next_line();
+        self.process = Some(printing.into_process());
         Ok(line)
     }
 

@@ -18,7 +18,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Which programs, files and rights can a test ask for, and what happens where they are missing? | `needs.rs` |
+//! | Which programs, files and rights can a test ask for, and what happens where they are missing? | `needs.rs`; how a program runs without rights: `nobody.rs` |
 //! | How are tests named, run and reported? | `trials.rs` |
 //! | How long does a test wait for something? | `waiting.rs` |
 //! | How are hosts made, connected, configured and watched? | `space.rs` |
@@ -38,6 +38,7 @@ pub mod gateway;
 mod guard_watch;
 mod losses;
 mod needs;
+pub mod nobody;
 pub mod policies;
 pub mod process;
 mod programs;

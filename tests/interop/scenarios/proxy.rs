@@ -3,17 +3,17 @@
 use crate::setup::{CONNECTION, Setup};
 use crate::world::World;
 use crate::{Scenario, scenario};
-use nix::unistd::chown;
-use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
-use testkit::{NOBODY, eventually};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use testkit::eventually;
+use testkit::nobody::{Home, as_nobody};
+use testkit::process::Printing;
 
 pub fn all() -> Vec<Scenario> {
     vec![scenario("proxy::curl", Setup::default(), |world| {
-        let mut proxy = Proxy::start(world);
+        let proxy = Proxy::start(world);
         let port = serve(world);
         let to = format!("http://{}:{port}/", world.setup.inner()[1]);
         proxy.fetches(world, &["--socks5-hostname", &proxy.address.clone(), &to]);
@@ -24,16 +24,15 @@ pub fn all() -> Vec<Scenario> {
         rekeyed(&["--rekey", "--child", CONNECTION]);
         rekeyed(&["--rekey", "--ike", CONNECTION]);
         proxy.fetches(world, &["--socks5", &proxy.address.clone(), &to]);
-        proxy.process.kill().expect("ours");
-        proxy.process.wait().expect("ours");
+        drop(proxy);
         world.assert_nothing_in_the_clear();
     })]
 }
 
 struct Proxy {
-    process: Child,
+    _printing: Printing,
     address: String,
-    _directory: tempfile::TempDir,
+    _home: Home,
 }
 
 fn megabyte() -> Vec<u8> {
@@ -58,36 +57,22 @@ fn serve(world: &World) -> u16 {
 
 impl Proxy {
     fn start(world: &World) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let [program, policy, config] =
-            ["vpnd", "policy.xml", "vpnd.toml"].map(|name| directory.path().join(name));
-        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_vpnd")).arg(&program).status();
-        assert!(copied.is_ok_and(|status| status.success()));
-        fs::write(&policy, world.setup.policy()).expect("writable");
-        fs::set_permissions(&policy, Permissions::from_mode(0o600)).expect("ours");
-        chown(&policy, Some(NOBODY.into()), Some(NOBODY.into())).expect("given away");
-        fs::write(&config, "[ike]\nretransmit_after = \"500ms\"\nretransmissions = 8\n")
-            .expect("writable");
-        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("ours");
-        let mut command = Command::new("setpriv");
+        let home = Home::make();
+        let program = home.copy(Path::new(env!("CARGO_BIN_EXE_vpnd")), "vpnd");
+        let policy = home.write("policy.xml", &world.setup.policy());
+        let config =
+            home.write("vpnd.toml", "[ike]\nretransmit_after = \"500ms\"\nretransmissions = 8\n");
+        let mut command = as_nobody(program);
         command
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-            .args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
-            .arg(program)
             .args(["proxy", "--exit-with-parent", "--listen", "127.0.0.1:0", "--policy"])
             .arg(policy)
             .arg("--config")
             .arg(config)
-            .args(["--address", &world.setup.inner()[0].to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let mut process = world.vpnd.space.run(move || command.spawn()).expect("setpriv is there");
-        let mut line = String::new();
-        let printed = process.stdout.take().expect("it is piped");
-        BufReader::new(printed).read_line(&mut line).expect("text");
-        let address = line.strip_prefix("ready: SOCKS5 and HTTP CONNECT on ");
-        let address = address.unwrap_or_else(|| panic!("{line:?}")).trim().to_owned();
-        Self { process, address, _directory: directory }
+            .args(["--address", &world.setup.inner()[0].to_string()]);
+        let started = Printing::start(&world.vpnd.space.0, command);
+        let mut printing = started.expect("setpriv is there");
+        let address = printing.line("ready: SOCKS5 and HTTP CONNECT on ");
+        Self { _printing: printing, address, _home: home }
     }
 
     /// curl gets every octet.

@@ -3,21 +3,19 @@
 use crate::setup::{CONNECTION, Setup};
 use crate::world::World;
 use crate::{Scenario, scenario};
-use nix::unistd::chown;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs;
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use testkit::nobody::{Home, as_nobody};
+use testkit::process::Printing;
 
 /// Where cargo puts the example.
 pub fn example() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_vpnd")).with_file_name("examples/responder")
 }
 
-const NOBODY: u32 = 65_534;
 const PORT: u16 = 8080;
 
 pub fn all() -> Vec<Scenario> {
@@ -84,54 +82,26 @@ fn send_back(world: &World) {
 
 /// The running example.
 struct Responder {
-    process: Child,
-    output: BufReader<ChildStdout>,
-    _directory: tempfile::TempDir,
+    printing: Printing,
+    _home: Home,
 }
 
 impl Responder {
     /// Starts it once `vpnd` has ended.
     fn start(world: &mut World) -> Self {
         world.vpnd.stop();
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let [program, policy] = ["responder", "policy.xml"].map(|name| directory.path().join(name));
-        let copied = Command::new("cp").arg(example()).arg(&program).status();
-        assert!(copied.is_ok_and(|status| status.success()));
-        fs::write(&policy, world.setup.policy()).expect("writable");
-        fs::set_permissions(&policy, Permissions::from_mode(0o600)).expect("ours");
-        chown(&policy, Some(NOBODY.into()), Some(NOBODY.into())).expect("given away");
-        fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).expect("ours");
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-            .args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
-            .args(["--pdeathsig", "KILL"])
-            .arg(program)
-            .arg(policy)
-            .arg(format!("0.0.0.0:{PORT}"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let mut process = world.vpnd.space.run(move || command.spawn()).expect("setpriv is there");
-        let output = BufReader::new(process.stdout.take().expect("it is piped"));
-        Self { process, output, _directory: directory }
+        let home = Home::make();
+        let program = home.copy(&example(), "responder");
+        let policy = home.write("policy.xml", &world.setup.policy());
+        let mut command = as_nobody("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program).arg(policy);
+        command.arg(format!("0.0.0.0:{PORT}"));
+        let started = Printing::start(&world.vpnd.space.0, command);
+        Self { printing: started.expect("setpriv is there"), _home: home }
     }
 
     /// The rest of the next line that begins so.
     fn line(&mut self, start: &str) -> String {
-        let mut all = String::new();
-        loop {
-            let before = all.len();
-            assert_ne!(self.output.read_line(&mut all).expect("text"), 0, "it has ended\n{all}");
-            if let Some(line) = all[before..].strip_prefix(start) {
-                return line.trim_end().to_owned();
-            }
-        }
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.printing.line(start)
     }
 }

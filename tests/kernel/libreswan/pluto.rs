@@ -5,7 +5,7 @@ use crate::peer::Peer;
 use crate::root::Root;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use testkit::process::Process;
 use testkit::space::Space;
 use testkit::{output, until};
 
@@ -30,10 +30,11 @@ pub struct Files<'a> {
 
 /// A running pluto; dropping it kills it.
 pub struct Pluto {
+    /// Dropped before its host and its files.
+    process: Option<Process>,
     space: Space,
     root: Root,
     directory: tempfile::TempDir,
-    process: Child,
 }
 
 impl Pluto {
@@ -54,7 +55,7 @@ impl Pluto {
         if let Some(authority) = files.authority {
             import(&root, directory.path(), authority);
         }
-        let process = spawn(&space, &root, directory.path());
+        let process = Some(spawn(&space, &root, directory.path()));
         let pluto = Self { space, root, directory, process };
         pluto.load();
         pluto
@@ -62,15 +63,14 @@ impl Pluto {
 
     /// Ends the daemon as a crash would. Its SAs and policies stay in the kernel.
     pub fn crash(&mut self) {
-        self.process.kill().expect("it runs");
-        self.process.wait().expect("a child of ours");
+        self.process = None;
         // Nobody answers there any more.
         fs::remove_file(self.directory.path().join("pluto.ctl")).expect("its control socket");
     }
 
     /// Starts it again, as its service does.
     pub fn restart(&mut self) {
-        self.process = spawn(&self.space, &self.root, self.directory.path());
+        self.process = Some(spawn(&self.space, &self.root, self.directory.path()));
         self.load();
     }
 
@@ -136,8 +136,7 @@ fn import(root: &Root, directory: &Path, authority: &Authority) {
     output(command);
 }
 
-fn spawn(space: &Space, root: &Root, directory: &Path) -> Child {
-    let log = fs::File::options().create(true).append(true).open(directory.join("log"));
+fn spawn(space: &Space, root: &Root, directory: &Path) -> Process {
     let mut command = root.command(PLUTO);
     for (option, name) in [
         ("--config", "ipsec.conf"),
@@ -148,8 +147,7 @@ fn spawn(space: &Space, root: &Root, directory: &Path) -> Child {
         command.arg(option).arg(path(root, directory, name));
     }
     command.args(["--nofork", "--stderrlog"]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("writable"));
-    space.run(move || command.spawn()).expect("pluto is there")
+    Process::start(&space.0, command, &directory.join("log")).expect("pluto is there")
 }
 
 /// The path of a file of its directory, as it is within its root.
@@ -191,8 +189,5 @@ impl Drop for Pluto {
             let before: Vec<&str> = before.iter().filter(tells).copied().collect();
             eprintln!("---- log of pluto\n{}\n...\n{}", before.join("\n"), last.join("\n"));
         }
-        // Its namespace goes with it: nothing has to be undone in order.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

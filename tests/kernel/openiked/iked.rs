@@ -5,7 +5,7 @@ use crate::root::Root;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use testkit::process::{Process, last_lines};
 use testkit::space::Space;
 use testkit::until;
 
@@ -16,10 +16,11 @@ const FILES: &str = "etc/iked";
 
 /// A running iked; dropping it kills it.
 pub struct Iked {
+    /// Dropped before its host and its files. The children of the process end with it.
+    process: Option<Process>,
     space: Space,
     root: Root,
     directory: tempfile::TempDir,
-    process: Option<Child>,
 }
 
 impl Iked {
@@ -48,14 +49,12 @@ impl Iked {
     }
 
     fn spawn(&mut self) {
-        let log = self.directory.path().join("log");
-        let log = fs::File::options().create(true).append(true).open(log).expect("writable");
         let mut command = self.root.command(IKED);
         command.args(["-d", "-v", "-f", &self.within("iked.conf")]);
         command.args(["-s", &self.within("ctl")]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let process = self.space.run(move || command.spawn()).expect("iked is there");
-        self.process = Some(process);
+        let log = self.directory.path().join("log");
+        let process = Process::start(&self.space.0, command, &log);
+        self.process = Some(process.expect("iked is there"));
         let listens = || self.try_ctl(&["show", "sa"]).ok();
         until("iked to listen", listens, || self.log());
     }
@@ -106,7 +105,7 @@ impl Iked {
 
     /// Ends it without a Delete, as a power cut would; the kernel forgets its SAs, too.
     pub fn crash(&mut self) {
-        self.kill();
+        self.process = None;
         self.space.ip("xfrm state flush");
         self.space.ip("xfrm policy flush");
     }
@@ -114,14 +113,6 @@ impl Iked {
     /// Starts it again after [`Iked::crash`].
     pub fn restart(&mut self) {
         self.spawn();
-    }
-
-    /// The parent's children end with it.
-    fn kill(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
     }
 }
 
@@ -178,13 +169,8 @@ impl Peer for Iked {
 impl Drop for Iked {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = self.log();
-            let lines: Vec<&str> = log.lines().collect();
-            let last = lines[lines.len().saturating_sub(60)..].join("\n");
-            eprintln!("---- log of iked\n{last}");
+            eprintln!("---- log of iked\n{}", last_lines(&self.log(), 60));
         }
-        // Its namespace goes with it: nothing has to be undone in order.
-        self.kill();
     }
 }
 

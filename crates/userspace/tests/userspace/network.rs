@@ -6,11 +6,9 @@ use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use testkit::capture::{Kind, classify};
-use testkit::output;
 use testkit::space::Space;
 use testkit::traffic;
 use testkit::until;
@@ -280,13 +278,6 @@ fn spawn<T: Send + 'static>(
 /// Does something in a thread of its own in a namespace.
 pub fn inside<T: Send + 'static>(space: &Space, work: impl FnOnce() -> T + Send + 'static) -> T {
     spawn(space, work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// Runs a program to its end and gives what it says.
-pub fn run(space: &Space, program: &str, arguments: &[&str]) -> String {
-    let mut command = Command::new(program);
-    command.args(arguments);
-    space.run(move || output(command))
 }
 
 pub fn ping(space: &Space, from: IpAddr, to: IpAddr) {

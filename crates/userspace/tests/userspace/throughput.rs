@@ -1,9 +1,10 @@
 //! How much TCP the plane carries, by iperf3; for optimised builds, and to be read rather than to pass or fail.
 
-use crate::network::{Gateway, Network, run, udp};
+use crate::network::{Gateway, Network, udp};
 use crate::{Side, TUNNEL, config, connect, gateways, silent};
 use esp::plane::{DataPlane, Encapsulation};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use testkit::process::Printing;
 use userspace::workers::{Change, Count, Schedule, Settings, Workers};
 use userspace::{Config, Stage};
 
@@ -121,20 +122,14 @@ fn engine_sizes() {
 fn iperf(network: &Network, streams: &str) -> String {
     let (client, server) = (Side::A.inner(false), Side::B.inner(false));
     let mut listener = Command::new("iperf3");
-    listener.args(["-s", "-1", "--forceflush", "-B", &server.to_string()]).stdout(Stdio::piped());
-    let mut listener = network.space(1).run(move || listener.spawn()).expect("iperf3 starts");
-    let mut output = std::io::BufReader::new(listener.stdout.take().expect("piped"));
-    let mut line = String::new();
-    while !line.contains("listening") {
-        line.clear();
-        let read = std::io::BufRead::read_line(&mut output, &mut line).expect("readable");
-        assert!(read > 0, "iperf3 listens");
-    }
-    let (client, server) = (client.to_string(), server.to_string());
-    let arguments = ["-c", &server, "-B", &client, "-t", SECONDS, "-P", streams, "-f", "g"];
-    let shown = run(network.space(0), "iperf3", &arguments);
+    listener.args(["-s", "-1", "--forceflush", "-B", &server.to_string()]);
+    let listener = Printing::start(&network.space(1).0, listener);
+    let mut listener = listener.expect("iperf3 starts");
+    listener.line("Server listening");
+    let shown = network
+        .space(0)
+        .sh(&format!("iperf3 -c {server} -B {client} -t {SECONDS} -P {streams} -f g"));
     // The listener's report must go somewhere, or it waits for ever.
-    std::io::copy(&mut output, &mut std::io::sink()).expect("readable");
-    listener.wait().expect("it ends");
+    listener.end();
     shown.lines().rev().find(|l| l.contains("receiver")).unwrap_or("no result").to_owned()
 }
