@@ -1,4 +1,4 @@
-//! The synchronisation types of the files that `crates/userspace/tests/interleaving.rs` checks in every interleaving:
+//! The synchronisation types of the files that `interleaving.rs` checks in every interleaving:
 //! loom's there, otherwise those of `std`.
 
 pub(crate) use std::sync::{Condvar, Mutex};

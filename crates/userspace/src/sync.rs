@@ -1,4 +1,4 @@
-//! The synchronisation types of the files that `tests/interleaving.rs` checks in every interleaving: loom's
+//! The synchronisation types of the files that `interleaving.rs` checks in every interleaving: loom's
 //! there, otherwise those of `std`.
 
 pub(crate) use std::sync::Mutex;

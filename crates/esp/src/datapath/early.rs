@@ -22,7 +22,7 @@ const OCTETS: usize = 1 << 20;
 
 /// The SPIs for which SAs are to come, and the packets that came before them.
 #[derive(Default)]
-pub(super) struct Early {
+pub(crate) struct Early {
     /// How many SPIs are expected: while there is none, a packet with an unknown SPI takes no lock.
     count: AtomicUsize,
     state: Mutex<State>,
@@ -40,7 +40,7 @@ struct Expected {
 }
 
 /// A packet from its SPI on, and how it came.
-pub(super) struct Kept {
+pub(crate) struct Kept {
     pub octets: Vec<u8>,
     pub arrival: Arrival,
 }

@@ -1,7 +1,8 @@
 //! Values that the threads of the plane share, in every order in which the threads may come to them (loom): the in-order
-//! stage, its pools, requests to workers, and turns.
+//! stage, its pools, and requests to workers.
 //!
-//! The sources are those of this crate and of `floor`, compiled once more with loom's locks in place of the system's.
+//! No module of the library, but the root of the test target `interleaving`: it is beside the sources, which are compiled
+//! once more as its modules, with loom's locks in place of the system's.
 
 #![allow(
     dead_code,
@@ -9,14 +10,9 @@
     reason = "the models use what threads share, and not the unit tests beside it"
 )]
 
-#[path = "../src/order.rs"]
 mod order;
-#[path = "../src/pool.rs"]
 mod pool;
-#[path = "../src/requests.rs"]
 mod requests;
-#[path = "../../floor/src/turns.rs"]
-mod turns;
 
 mod sync {
     use loom::sync::MutexGuard;
@@ -32,8 +28,7 @@ mod sync {
     }
 
     pub(crate) struct Guard<'a, T> {
-        /// `None` while its owner waits for a [`Condvar`].
-        value: Option<MutexGuard<'a, T>>,
+        value: MutexGuard<'a, T>,
         letting_go: &'a AtomicBool,
     }
 
@@ -50,13 +45,13 @@ mod sync {
         }
 
         pub(crate) fn lock(&self) -> LockResult<Guard<'_, T>> {
-            let guard = |value| Guard { value: Some(value), letting_go: &self.letting_go };
+            let guard = |value| Guard { value, letting_go: &self.letting_go };
             self.value.lock().map(guard).map_err(|e| PoisonError::new(guard(e.into_inner())))
         }
 
         pub(crate) fn try_lock(&self) -> Result<Guard<'_, T>, ()> {
             let value = self.value.try_lock().map_err(drop)?;
-            Ok(Guard { value: Some(value), letting_go: &self.letting_go })
+            Ok(Guard { value, letting_go: &self.letting_go })
         }
     }
 
@@ -71,30 +66,13 @@ mod sync {
         type Target = T;
 
         fn deref(&self) -> &T {
-            self.value.as_ref().expect("it does not wait")
+            &self.value
         }
     }
 
     impl<T> DerefMut for Guard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
-            self.value.as_mut().expect("it does not wait")
-        }
-    }
-
-    #[derive(Default)]
-    pub(crate) struct Condvar(loom::sync::Condvar);
-
-    impl Condvar {
-        pub(crate) fn wait<'a, T>(&self, mut guard: Guard<'a, T>) -> LockResult<Guard<'a, T>> {
-            let (value, letting_go) = (guard.value.take(), guard.letting_go);
-            drop(guard);
-            let again = |value| Guard { value: Some(value), letting_go };
-            let woken = self.0.wait(value.expect("it does not wait"));
-            woken.map(again).map_err(|e| PoisonError::new(again(e.into_inner())))
-        }
-
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
+            &mut self.value
         }
     }
 }
@@ -138,7 +116,6 @@ use order::InOrder;
 use pool::Pool;
 use requests::{Orders, Release};
 use std::process::ExitCode;
-use turns::Turns;
 
 fn main() -> ExitCode {
     let model = |name: &str, model: fn()| {
@@ -155,7 +132,6 @@ fn main() -> ExitCode {
         model("an item that finds the sink taken is not forgotten", not_forgotten),
         model("a taker that finds no batch is told of the next", told),
         model("a worker that is asked for something does not sleep on", asked),
-        model("work is done in turn, and all of it before the end", in_turn),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
@@ -228,22 +204,4 @@ fn asked() {
     assert!(taken ^ release.take(), "it is done once");
     assert!(ended || orders.bell.is_rung(), "nobody wakes the worker");
     assert!(orders.answer_call() && orders.call(), "a call was answered");
-}
-
-fn in_turn() {
-    let mut turns = Turns::default();
-    let done = Arc::new(Mutex::new(Vec::new()));
-    let [first, second, third] = [(); 3].map(|()| turns.give());
-    let others = [(2, third), (0, first)].map(|(number, turn)| {
-        let done = Arc::clone(&done);
-        thread::spawn(move || {
-            turn.wait();
-            done.lock().expect("no panic").push(number);
-        })
-    });
-    // Nobody takes it.
-    drop(second);
-    drop(turns);
-    assert_eq!(*done.lock().expect("no panic"), [0, 2]);
-    others.into_iter().for_each(|other| other.join().expect("no panic"));
 }

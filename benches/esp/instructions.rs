@@ -1,4 +1,4 @@
-//! How many instructions a packet takes, beside those that are recorded in `tests/instructions.json`: a regression
+//! How many instructions a packet takes, beside those that are recorded in `crates/esp/tests/instructions.json`: a regression
 //! shows without a quiet machine.
 //!
 //! Counted by callgrind, whose CPU has AES-NI and AVX2 and nothing newer, wherever it runs. Only a release build says
@@ -6,10 +6,8 @@
 //! compiler or a crypto library of another version they change by themselves.
 
 #[allow(dead_code, reason = "the benches need more")]
-#[path = "../../../benches/esp/ends.rs"]
 mod ends;
 #[allow(dead_code, reason = "the benches need more")]
-#[path = "../../../benches/esp/library.rs"]
 mod library;
 
 use crypto::{Provider, Suite};

@@ -1,7 +1,8 @@
 //! Values that threads share, in every order in which the threads may come to them (loom): sequence numbers, the
 //! anti-replay window, and packets that wait for their SA in either direction.
 //!
-//! The sources are those of the crate, compiled once more with loom's locks in place of the system's.
+//! No module of the library, but the root of the test target `interleaving`: it is beside the sources, which are compiled
+//! once more as its modules, with loom's locks in place of the system's.
 
 #![allow(
     dead_code,
@@ -9,14 +10,14 @@
     reason = "the models use what threads share, and not the unit tests beside it"
 )]
 
-#[path = "../src/datapath/early.rs"]
-mod early;
-#[path = "../src/spd/held.rs"]
-mod held;
-#[path = "../src/replay.rs"]
+mod datapath {
+    pub(crate) mod early;
+}
 mod replay;
-#[path = "../src/sequence.rs"]
 mod sequence;
+mod spd {
+    pub(crate) mod held;
+}
 
 mod sync {
     pub(crate) use loom::sync::Mutex;
@@ -39,17 +40,17 @@ mod discard {
     pub(crate) use esp::discard::Discard;
 }
 
-use early::Early;
+use datapath::early::Early;
 use esp::datapath::Arrival;
 use esp::gso::Gso;
 use esp::plane::{Encapsulation, Path, Spi};
-use held::Held;
 use libtest_mimic::{Arguments, Trial};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use replay::Window;
 use sequence::{NoNumber, Sequence};
+use spd::held::Held;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
