@@ -95,12 +95,13 @@ fn ike_proposal(mut lists: Lists, additional: &[AdditionalKe]) -> Option<Vec<Ike
         return None;
     }
     let (prf, groups) = (lists.prf, lists.groups);
-    let aead = (!aead.is_empty()).then(|| (aead, Vec::new()));
-    let other =
-        (!other.is_empty() && !lists.integrity.is_empty()).then(|| (other, lists.integrity));
-    let proposals: Vec<IkeProposal> = [aead, other]
+    let mut kinds = vec![(aead, Vec::new())];
+    if !lists.integrity.is_empty() {
+        kinds.push((other, lists.integrity));
+    }
+    let proposals: Vec<IkeProposal> = kinds
         .into_iter()
-        .flatten()
+        .filter(|(encryption, _)| !encryption.is_empty())
         .map(|(encryption, integrity)| IkeProposal {
             encryption,
             integrity,

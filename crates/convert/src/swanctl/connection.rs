@@ -275,9 +275,8 @@ fn method(auth: &Value, what: &str, report: &mut Report) -> Result<Method, Unfit
     let rest: Vec<&str> = words.collect();
     let kinds = match kinds.as_slice() {
         [KeyKind::EcdsaP256, ..] => {
-            let curves = ["256", "384", "521"].into_iter().zip(&kinds);
-            let named =
-                curves.filter(|(bits, _)| rest.contains(bits)).map(|(_, kind)| *kind).next();
+            let mut curves = ["256", "384", "521"].into_iter().zip(&kinds);
+            let named = curves.find(|(bits, _)| rest.contains(bits)).map(|(_, kind)| *kind);
             named.map_or(kinds, |kind| vec![kind])
         }
         _ => kinds,
