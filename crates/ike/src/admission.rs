@@ -127,12 +127,13 @@ impl Admissions {
         }
         self.renew(now, rng);
         let by = prf::provider(&config.crypto, Prf::HmacSha2_256);
-        let good = |cookie: &[u8]| {
-            [(0, self.version), (1, self.version.wrapping_sub(1))].iter().any(|(index, version)| {
+        let versions = [(0, self.version), (1, self.version.wrapping_sub(1))];
+        let is_ours = request.cookie.is_some_and(|cookie| {
+            versions.iter().any(|(index, version)| {
                 bool::from(self.cookie(by, *index, *version, request).as_slice().ct_eq(cookie))
             })
-        };
-        if request.cookie.is_some_and(good) {
+        });
+        if is_ours {
             Admission::Welcome
         } else {
             Admission::Cookie(self.cookie(by, 0, self.version, request))

@@ -67,8 +67,9 @@ impl Context<'_> {
     /// `soft` from now, earlier by a random part of what it leaves of `hard` (at least a twentieth and at most a
     /// quarter of `soft`), so that two peers with the same lifetimes do not rekey at the same moment (RFC 7296 §2.8).
     pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
-        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-        after(self.now, Duration::from_micros(self.jitter_volume(micros(soft), micros(hard))))
+        let [soft, hard] =
+            [soft, hard].map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
+        after(self.now, Duration::from_micros(self.jitter_volume(soft, hard)))
     }
 
     /// The same of octets: peers that hold each other to the same volume see it at the same moment.

@@ -24,7 +24,6 @@ use crate::rejection::{Rejection, malformed, unasked};
 use crate::sa::active::{Active, Purpose};
 use crate::sa::answered::Answered;
 use crate::sa::attempt::{Attempt, AuthSent};
-use crate::sa::message::Message;
 use crate::sa::reassembly::Received;
 use crate::sa::window::{Postponed, Request, Until};
 use crate::sa::{Established, IkeSa, Phase};
@@ -136,15 +135,13 @@ impl Session {
 
     /// Answers requests that wait no longer: their time has come, or the peer has answered the Delete.
     fn respond_to_ready(&mut self, cx: &mut Context<'_>) -> Effects {
-        let is_ready = |sa: &IkeSa, request: &Postponed| match request.until {
-            Until::Prepared(_) => false,
-            Until::Deleted => !create_child::waits_for_delete(self, sa, &request.payloads),
-            Until::Time(due) => due <= cx.now,
-        };
-        let ready = self
-            .sas()
-            .iter()
-            .filter(|sa| sa.window.postponed.as_ref().is_some_and(|request| is_ready(sa, request)));
+        let ready = self.sas().iter().filter(|sa| {
+            sa.window.postponed.as_ref().is_some_and(|request| match request.until {
+                Until::Prepared(_) => false,
+                Until::Deleted => !create_child::waits_for_delete(self, sa, &request.payloads),
+                Until::Time(due) => due <= cx.now,
+            })
+        });
         let ready: Vec<IkeSpi> = ready.map(|sa| sa.local_spi).collect();
         let mut effects = Effects::none();
         for spi in ready {
@@ -420,20 +417,21 @@ impl Carrier<'_> {
     fn repeat_answer(&mut self, cx: &mut Context<'_>, header: &Header, datagram: Datagram<'_>) {
         let (IkeSa { window, state: Established { keys, .. }, .. }, path, _) = self.split();
         // RFC 7383 §2.6.1: once for all fragments of the request.
-        let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
-        if fragment::place(header, datagram.octets).is_ok_and(rest) {
+        if fragment::place(header, datagram.octets)
+            .is_ok_and(|place| place.is_some_and(|p| p.number > 1))
+        {
             return cx.out.discard(Discard::RepeatedFragment);
         }
         if !keys.proves(header, datagram.octets) {
             return cx.out.discard(Discard::NotAuthentic);
         }
         let rng = &mut *cx.rng;
-        let smaller = |message: &Message| {
+        let repeated = window.repeat_answer(|message| {
             let (size, message) = message.smaller(keys, path, rng)?;
             path.fragment_size = Some(size);
             Some(message)
-        };
-        if let Some(datagrams) = window.repeat_answer(smaller) {
+        });
+        if let Some(datagrams) = repeated {
             cx.out.transmit_all(datagram.local, datagram.remote, datagrams);
         }
         self.session.note_repeated(datagram);

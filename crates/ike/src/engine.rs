@@ -422,6 +422,7 @@ impl<P: DataPlane> Engine<P> {
                 Effect::Unserved(name) => losses.unserved.push(name),
             }
         }
+        // Both are read here because the session is consumed or stored below.
         let predecessor = session.predecessor().filter(|_| session.is_over());
         let asked_for =
             self.rules.has_asked_for(&session.tunnel().name).then(|| session.tunnel().name.clone());

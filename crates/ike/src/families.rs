@@ -5,7 +5,7 @@
 use crate::failure::facts::FamilyOff;
 use crate::status::PastFailure;
 use esp::families::{Families, Family};
-use policy::{ChildTunnel, IkeTunnel, Selector};
+use policy::{ChildTunnel, IkeTunnel};
 use std::time::Duration;
 
 /// The reason why a phase 2 tunnel may not be up; `None`: it may.
@@ -23,16 +23,14 @@ pub(crate) fn between_off(families: Families, tunnel: &IkeTunnel) -> Option<Fami
 /// The same for the traffic of a phase 2 tunnel.
 pub(crate) fn traffic_off(families: Families, child: &ChildTunnel) -> Option<FamilyOff> {
     // Traffic has both ends in one family.
-    let family = |family: Family| {
-        let has = |selectors: &[Selector]| {
-            selectors.iter().any(|s| Family::of(s.addresses.start()) == family)
-        };
-        has(&child.local) && has(&child.remote)
-    };
-    let of_traffic = || Family::ALL.into_iter().filter(|f| family(*f));
-    match of_traffic().any(|family| families.has(family)) {
+    let mut of_traffic = Family::ALL.into_iter().filter(|family| {
+        [&child.local, &child.remote]
+            .iter()
+            .all(|side| side.iter().any(|s| Family::of(s.addresses.start()) == *family))
+    });
+    match of_traffic.clone().any(|family| families.has(family)) {
         true => None,
-        false => of_traffic().next().map(|family| FamilyOff { family, of_traffic: true }),
+        false => of_traffic.next().map(|family| FamilyOff { family, of_traffic: true }),
     }
 }
 
@@ -52,7 +50,7 @@ pub(crate) fn present(off: FamilyOff) -> PastFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::AddressRange;
+    use policy::{AddressRange, Selector};
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));

@@ -23,8 +23,9 @@ impl DirectionKeys {
     pub(crate) fn split(key: &Secret, integrity: Option<Integrity>) -> Self {
         let behind = integrity.map_or(0, integrity_key_len);
         let (encryption, integrity) = key.expose().split_at(key.len().saturating_sub(behind));
-        let secret = |octets: &[u8]| Secret::new(octets.to_vec());
-        Self { encryption: secret(encryption), integrity: secret(integrity) }
+        let [encryption, integrity] =
+            [encryption, integrity].map(|octets| Secret::new(octets.to_vec()));
+        Self { encryption, integrity }
     }
 }
 

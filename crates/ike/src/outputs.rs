@@ -270,8 +270,11 @@ impl Outputs {
 
     /// Answers the very request with which an IKE SA ended once more. Returns `false` if no IKE SA ended with it.
     pub fn repeat_final_answer(&mut self, spi: IkeSpi, request: Datagram<'_>) -> bool {
-        let known = |f: &&FinalAnswer| f.spi == spi && f.request == request.octets;
-        let Some(last) = self.final_answers.iter().find(known) else { return false };
+        let Some(last) =
+            self.final_answers.iter().find(|f| f.spi == spi && f.request == request.octets)
+        else {
+            return false;
+        };
         // A first answer that still waits is sent in time.
         if last.waits.is_none() {
             let answer = last.answer.clone();

@@ -90,11 +90,11 @@ impl Failures {
 
     /// Remembers why somebody who has not proved who it is was refused.
     pub fn note_stranger(&mut self, now: Instant, met: Datagram<'_>, failure: Failure) {
-        let same = |(remote, past): &(SocketAddr, Past)| {
-            remote.ip() == met.remote.ip() && past.failure.kind == failure.kind
-        };
         let mut times = 1;
-        if let Some(index) = self.strangers.iter().position(same) {
+        let known = self.strangers.iter().position(|(remote, past)| {
+            remote.ip() == met.remote.ip() && past.failure.kind == failure.kind
+        });
+        if let Some(index) = known {
             times = self.strangers.remove(index).map_or(1, |(_, p)| p.times.saturating_add(1));
         } else if self.strangers.len() == STRANGERS {
             self.strangers.pop_front();
@@ -105,10 +105,10 @@ impl Failures {
 
     /// Somebody who was refused before is refused for another reason of the same kind: only the last one helps.
     pub fn correct_stranger(&mut self, now: Instant, met: Datagram<'_>, failure: Failure) {
-        let same = |(remote, past): &&mut (SocketAddr, Past)| {
+        let known = self.strangers.iter_mut().find(|(remote, past)| {
             remote.ip() == met.remote.ip() && past.failure.kind == failure.kind
-        };
-        if let Some((_, past)) = self.strangers.iter_mut().find(same)
+        });
+        if let Some((_, past)) = known
             && past.failure != failure
         {
             *past = Past::new(failure, now, 1, Some((met.local, met.remote)));
@@ -118,9 +118,10 @@ impl Failures {
     /// The tunnel is up. Only a renewal shows that the two sides agree about renewals.
     pub fn overcome(&mut self, now: Instant, name: &str, by: Success) {
         let past = self.by_name.get_mut(name).into_iter().flatten();
-        let proves = |past: &Past| by == Success::Renewal || !past.failure.is_of_renewal();
-        past.filter(|past| past.overcome.is_none() && proves(past))
-            .for_each(|p| p.overcome = Some(now));
+        past.filter(|past| {
+            past.overcome.is_none() && (by == Success::Renewal || !past.failure.is_of_renewal())
+        })
+        .for_each(|p| p.overcome = Some(now));
     }
 
     /// The policy or the certificates were loaded again: what failed before may have been mended.
@@ -161,10 +162,9 @@ impl Failures {
 
     /// Refusals of strangers that may have meant this phase 1 tunnel, or that no tunnel fits; the last one first.
     pub fn of_strangers(&self, now: Instant, tunnel: &IkeTunnel) -> Vec<PastFailure> {
-        let concerns = |p: &Past| {
+        let strangers = self.strangers.iter().rev().filter(|(_, p)| {
             p.may_mean(tunnel) || matches!(*p.failure.facts, crate::failure::Facts::Addresses(_))
-        };
-        let strangers = self.strangers.iter().rev().filter(|(_, p)| concerns(p));
+        });
         strangers.take(KEPT).map(|(_, p)| p.told(now)).collect()
     }
 }

@@ -94,9 +94,9 @@ impl Deref for PolicyIndex {
 
 impl PolicyIndex {
     pub fn new(policy: Arc<Policy>) -> Self {
-        let numbered = || policy.tunnels.iter().enumerate();
-        let tunnels = Index::of(numbered().map(|(at, t)| (number_of(&t.name), place(at))));
-        let children = Index::of(numbered().flat_map(|(at, t)| {
+        let numbered = policy.tunnels.iter().enumerate();
+        let tunnels = Index::of(numbered.clone().map(|(at, t)| (number_of(&t.name), place(at))));
+        let children = Index::of(numbered.flat_map(|(at, t)| {
             let children = t.children.iter().enumerate();
             children.map(move |(c, child)| (number_of(&child.name), (place(at), place(c))))
         }));
@@ -168,18 +168,22 @@ fn families(policy: &Policy) -> HashMap<Ends, Vec<Arc<Family>>> {
             None => kin.push(vec![member]),
         }
     }
-    let family = |tunnels: Placed| {
+    members
+        .into_iter()
+        .map(|(ends, kin)| (ends, kin.into_iter().map(Family::of).map(Arc::new).collect()))
+        .collect()
+}
+
+impl Family {
+    fn of(tunnels: Placed) -> Self {
         let peers = tunnels.iter().enumerate();
         let by_peer =
             Index::of(peers.map(|(at, (_, t))| (t.remote.identity.fingerprint(), place(at))));
         let wanted = tunnels.iter().map(|(_, t)| Wanted::of(t));
         let wanted = wanted.fold(Wanted::default(), Wanted::or);
-        Arc::new(Family { tunnels, by_peer, wanted })
-    };
-    members.into_iter().map(|(ends, kin)| (ends, kin.into_iter().map(family).collect())).collect()
-}
+        Self { tunnels, by_peer, wanted }
+    }
 
-impl Family {
     fn of_peer(&self, identity: &Identity) -> impl Iterator<Item = &(u32, Arc<IkeTunnel>)> {
         let found = self.by_peer.at(identity.fingerprint());
         let found = found.map(|at| &self.tunnels[at as usize]);

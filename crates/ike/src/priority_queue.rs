@@ -58,10 +58,10 @@ impl<T> PriorityQueue<T> {
     /// The message whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         let waits = self.levels.each_ref().map(|level| !level.is_empty());
-        let waiting = || (0..LEVELS).filter(|level| waits[*level]);
-        let overdue = waiting().find(|level| self.passed_over[*level] >= IN_A_ROW);
-        let level = overdue.or_else(|| waiting().next())?;
-        waiting().for_each(|other| self.passed_over[other] += 1);
+        let waiting = (0..LEVELS).filter(|level| waits[*level]);
+        let overdue = waiting.clone().find(|level| self.passed_over[*level] >= IN_A_ROW);
+        let level = overdue.or_else(|| waiting.clone().next())?;
+        waiting.for_each(|other| self.passed_over[other] += 1);
         self.passed_over[level] = 0;
         let (spis, message) = self.levels[level].pop_front()?;
         if let Some((_, waiting)) = self.waiting.get_mut(&spis) {

@@ -87,15 +87,18 @@ impl Product {
     }
 
     fn named_by(id: &[u8]) -> Option<Self> {
-        let versioned = |kind, prefix: &[u8]| {
-            let version = id.strip_prefix(prefix)?;
-            Some(Self { kind, version: printable(version) })
-        };
         match id {
             VENDOR_ID => Some(Self::new(ProductKind::Vpnd)),
             _ if id == STRONGSWAN => Some(Self::new(ProductKind::Strongswan)),
-            _ => versioned(ProductKind::Libreswan, b"OE-Libreswan-")
-                .or_else(|| versioned(ProductKind::OpenIked, b"OpenIKED-")),
+            _ => {
+                let prefixes = [
+                    (ProductKind::Libreswan, b"OE-Libreswan-".as_slice()),
+                    (ProductKind::OpenIked, b"OpenIKED-"),
+                ];
+                prefixes.into_iter().find_map(|(kind, prefix)| {
+                    Some(Self { kind, version: printable(id.strip_prefix(prefix)?) })
+                })
+            }
         }
     }
 }

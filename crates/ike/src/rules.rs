@@ -3,7 +3,7 @@
 use esp::plane::{RuleId, TrafficSelectors};
 use policy::shadow::Traffic;
 use policy::{
-    AddressRange, AllowedTraffic, Binding, ChildTunnel, Identity, IkeTunnel, Selector, TrafficIndex,
+    AddressRange, AllowedTraffic, Binding, ChildTunnel, Identity, IkeTunnel, TrafficIndex,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -122,11 +122,9 @@ impl Rules {
     /// alone decide: a mark or an interface of the other tunnel does not keep such a peer from forging its packets, nor
     /// from getting those that leave without the mark or the interface.
     pub fn overlapping_rule(&self, peer: &Identity, child: &ChildTunnel) -> Option<&Ruled> {
-        let addresses = |selectors: &[Selector]| -> Vec<AddressRange> {
-            selectors.iter().map(|selector| selector.addresses).collect()
-        };
-        let (local, remote) = (addresses(&child.local), addresses(&child.remote));
-        let near = self.by_traffic.meeting(local.into_iter(), remote.into_iter());
+        let [local, remote] = [&child.local, &child.remote]
+            .map(|selectors| selectors.iter().map(|selector| selector.addresses));
+        let near = self.by_traffic.meeting(local, remote);
         let asked = Traffic::of(child, Binding::default());
         near.iter().filter_map(|id| self.by_id.get(&RuleId(*id))).find(|ruled| {
             !ruled.peer.matches(peer) && Traffic::of(&ruled.child, Binding::default()).meets(&asked)
@@ -161,8 +159,11 @@ impl Rules {
     pub fn take_unused(&mut self, tunnel: &str) -> Vec<RuleId> {
         let Some(mut names) = self.asked_for.remove(tunnel) else { return Vec::new() };
         // Child SAs share the phase 2 tunnel with its rule.
-        let is_used = |name: &Arc<str>| self.child(name).is_some_and(|c| Arc::strong_count(c) > 1);
-        let unused: Vec<Arc<str>> = names.iter().filter(|name| !is_used(name)).cloned().collect();
+        let unused: Vec<Arc<str>> = names
+            .iter()
+            .filter(|name| self.child(name).is_none_or(|c| Arc::strong_count(c) <= 1))
+            .cloned()
+            .collect();
         names.retain(|name| !unused.contains(name));
         if !names.is_empty() {
             self.asked_for.insert(tunnel.to_owned(), names);
@@ -209,11 +210,10 @@ impl Rules {
         // One that is still to be made stands behind all others.
         let own = self.of(tunnel).unwrap_or(RuleId(self.made));
         // A rule that covers all of it covers its first address.
-        let first = |selectors: &[Selector]| {
-            let first = selectors.first().map(|s| AddressRange::from(s.addresses.start()));
-            first.into_iter()
-        };
-        let near = self.by_traffic.meeting(first(&traffic.local), first(&traffic.remote));
+        let [local, remote] = [&traffic.local, &traffic.remote].map(|selectors| {
+            selectors.first().map(|s| AddressRange::from(s.addresses.start())).into_iter()
+        });
+        let near = self.by_traffic.meeting(local, remote);
         let earlier = near.into_iter().map(RuleId).take_while(|id| *id < own);
         let TrafficSelectors { local, remote } = traffic;
         let asked = Traffic { local, remote, binding: binding_of(tunnel) };

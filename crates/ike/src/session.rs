@@ -249,9 +249,9 @@ impl Session {
 
     /// The protocols of the Child SAs that the tunnel's proposals may make.
     pub fn protocols(&self) -> Vec<ProtocolId> {
-        let proposals = || self.tunnel.children.iter().flat_map(|c| &c.proposals);
-        let ah = proposals().any(|p| p.protection.is_ah());
-        let esp = !ah || proposals().any(|p| !p.protection.is_ah());
+        let mut proposals = self.tunnel.children.iter().flat_map(|c| &c.proposals);
+        let ah = proposals.clone().any(|p| p.protection.is_ah());
+        let esp = !ah || proposals.any(|p| !p.protection.is_ah());
         let offered = [(esp, ProtocolId::ESP), (ah, ProtocolId::AH)];
         offered.into_iter().filter_map(|(offered, protocol)| offered.then_some(protocol)).collect()
     }
@@ -267,9 +267,10 @@ impl Session {
     /// The Child SA that serves a phase 2 tunnel, if it is up. One that was replaced does not: its successor serves, or
     /// the tunnel was taken down.
     pub fn serving_child(&self, name: &str) -> Option<&ChildSa> {
-        let of_name = || self.children.of_tunnel(name);
-        (of_name().find(|c| c.state == ChildState::Established && !c.standby))
-            .or_else(|| of_name().find(|c| c.state == ChildState::Established))
+        let mut of_name = self.children.of_tunnel(name);
+        of_name
+            .find(|c| c.state == ChildState::Established && !c.standby)
+            .or_else(|| self.children.of_tunnel(name).find(|c| c.state == ChildState::Established))
     }
 
     /// Returns `true` if an exchange is under way that may replace the Child SA of a phase 2 tunnel.
@@ -282,10 +283,9 @@ impl Session {
 
     /// Returns `true` if a phase 2 tunnel is up or being set up.
     pub fn has_or_wants_child(&self, name: &str) -> bool {
-        let wants = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.serving_child(name).is_some()
             || self.tasks.create(name)
-            || self.tasks.delayed().any(|(_, t)| wants(t))
+            || self.tasks.delayed().any(|(_, t)| matches!(t, Task::CreateChild(n) if n == name))
             || self.attempt.as_ref().and_then(Attempt::wanted_child).is_some_and(|c| c.name == name)
             || self.sas.iter().any(|sa| {
                 matches!(&sa.state.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
@@ -299,12 +299,16 @@ impl Session {
 
     /// Inbound SPIs of Child SAs that are being asked for.
     pub fn pending_spis(&self) -> usize {
-        let pending = |sa: &IkeSa| {
-            let asked = usize::from(matches!(sa.state.active, Some(Active::Child(_))));
-            asked + sa.state.awaited.iter().filter_map(Awaited::spi_in).count()
-        };
         let first = usize::from(self.attempt.as_ref().and_then(Attempt::spi_in).is_some());
-        first + self.sas.iter().map(pending).sum::<usize>()
+        first
+            + self
+                .sas
+                .iter()
+                .map(|sa| {
+                    let asked = usize::from(matches!(sa.state.active, Some(Active::Child(_))));
+                    asked + sa.state.awaited.iter().filter_map(Awaited::spi_in).count()
+                })
+                .sum::<usize>()
     }
 
     // ---- inputs
@@ -473,9 +477,9 @@ impl Session {
 
     /// Takes the session down unless a Child SA is there or on its way.
     pub fn close_when_idle(&mut self, cx: &mut Context<'_>) -> Effects {
-        let creates = |task: &Task| matches!(task, Task::CreateChild(_));
+        let delayed = self.tasks.delayed().map(|(_, task)| task);
         let wanted =
-            self.tasks.iter().any(creates) || self.tasks.delayed().any(|(_, t)| creates(t));
+            self.tasks.iter().chain(delayed).any(|task| matches!(task, Task::CreateChild(_)));
         if self.children.is_empty() && !wanted {
             return self.close(cx, CloseReason::NoChildSa);
         }

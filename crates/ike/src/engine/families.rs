@@ -11,7 +11,6 @@ use crate::families::{off, traffic_off};
 use crate::session_id::SessionId;
 use esp::families::Families;
 use esp::plane::{DataPlane, FamilySwitching, PlaneError};
-use policy::ChildTunnel;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -95,9 +94,11 @@ impl<P: DataPlane> Engine<P> {
             .cloned()
             .collect();
         let between_off = !families.has_address(session.path().remote.ip());
-        let is_off = |child: &ChildTunnel| between_off || traffic_off(families, child).is_some();
-        let off: BTreeSet<String> =
-            wanted.iter().filter(|c| is_off(c)).map(|c| c.name.clone()).collect();
+        let off: BTreeSet<String> = wanted
+            .iter()
+            .filter(|c| between_off || traffic_off(families, c).is_some())
+            .map(|c| c.name.clone())
+            .collect();
         let nothing_left = !off.is_empty() && wanted.iter().all(|child| off.contains(&child.name));
         off.iter().for_each(|name| self.reconnection.interrupt(name));
         if between_off || nothing_left {

@@ -127,8 +127,8 @@ impl<P: DataPlane> Engine<P> {
     /// If there is no such tunnel, or it is not up.
     pub fn rekey(&mut self, now: Instant, name: &str) -> Result<Target, CommandError> {
         let target = self.find(name)?;
-        let not_up = || CommandError::NotUp(name.into());
-        let id = self.session_of(target.tunnel()).ok_or_else(not_up)?;
+        let id =
+            self.session_of(target.tunnel()).ok_or_else(|| CommandError::NotUp(name.into()))?;
         let started = self.ask_session(now, id, |session, _| {
             let task = match target.child() {
                 None => session.is_established().then_some(Task::RekeyIke(session.current_spi())),
@@ -138,7 +138,7 @@ impl<P: DataPlane> Engine<P> {
             task.into_iter().for_each(|task| session.queue(task));
             (started, Effects::none())
         });
-        if started { Ok(target) } else { Err(not_up()) }
+        if started { Ok(target) } else { Err(CommandError::NotUp(name.into())) }
     }
 
     /// Deletes everything and refuses all that is new; [`Engine::is_idle`] tells when the peers have answered.

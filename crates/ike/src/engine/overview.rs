@@ -6,6 +6,7 @@ use crate::deadlines::Waiter;
 use crate::durations::ExchangeDurations;
 use crate::failure::Failure;
 use crate::families::{between_off, off, present};
+use crate::outputs::Outputs;
 use crate::quantum::QuantumSafety;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState, History, RekeyForm};
@@ -92,23 +93,31 @@ impl<P: DataPlane> Engine<P> {
         if let Some(tunnel) = self.policy.tunnel(name).cloned() {
             return Some(self.picture(now, &tunnel, &Shown::of_all(&tunnel)));
         }
-        let of_peer = || {
-            let has_it = |s: &&Session| s.children().of_tunnel(name).next().is_some();
-            let session = self.sessions.iter().map(|(_, s)| s).find(has_it)?;
-            self.policy.tunnel(&session.tunnel().name)
-        };
-        let carrying = self.policy.child(name).map(|(tunnel, _)| tunnel).or_else(of_peer)?.clone();
+        let carrying = self
+            .policy
+            .child(name)
+            .map(|(tunnel, _)| tunnel)
+            .or_else(|| {
+                let session = self
+                    .sessions
+                    .iter()
+                    .map(|(_, s)| s)
+                    .find(|s| s.children().of_tunnel(name).next().is_some())?;
+                self.policy.tunnel(&session.tunnel().name)
+            })?
+            .clone();
         let picture = self.picture(now, &carrying, &Shown::Named(name));
         (!picture.children.is_empty()).then_some(picture)
     }
 
     /// A tunnel with some of its phase 2 tunnels.
     fn picture(&mut self, now: Instant, tunnel: &IkeTunnel, shown: &Shown<'_>) -> IkeStatus {
-        let closing = || self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id);
-        let id = self.session_of(&tunnel.name).or_else(closing);
+        let id = self
+            .session_of(&tunnel.name)
+            .or_else(|| self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id));
         let session = id.and_then(|id| self.sessions.get(id));
-        let succeeds = |s: &Session| id.is_some() && s.predecessor() == id;
-        let has_successor = self.sessions_of(&tunnel.name).any(|(_, s)| succeeds(s));
+        let has_successor =
+            self.sessions_of(&tunnel.name).any(|(_, s)| id.is_some() && s.predecessor() == id);
         let defined: Vec<&ChildTunnel> = match shown {
             Shown::Places(places) => tunnel.children[places.clone()].iter().map(|c| &**c).collect(),
             Shown::Named(name) => {
@@ -126,18 +135,10 @@ impl<P: DataPlane> Engine<P> {
             .map(|child| off(self.config.families, tunnel, child).map(present))
             .collect();
         let plane = &mut self.plane;
-        let (ends, unprotected) = (&self.out.ends, &self.out.unprotected);
-        let ended = |name: &str| {
-            let (reason, at) = ends.get(name)?;
-            Some(Ended::new(*reason, now.saturating_duration_since(*at)))
-        };
-        let failures = &self.out.failures;
-        let ago = |(f, at): (&Failure, Instant)| (f.clone(), now.saturating_duration_since(at));
-        let last =
-            |off: &Option<PastFailure>| Some((off.as_ref()?.failure.clone(), Duration::ZERO));
+        let out = &self.out;
+        let failures = &out.failures;
         let sa = session.and_then(|s| Some((s, s.current_sa()?)));
         let up = session.is_some_and(Session::is_established);
-        let stranger = || failures.last_stranger(tunnel).filter(|_| !up);
         IkeStatus {
             name: tunnel.name.clone(),
             state: sa.map_or(State::Down, |(session, sa)| ike_state(session, sa)),
@@ -147,7 +148,8 @@ impl<P: DataPlane> Engine<P> {
             remote_address: tunnel.remote.address,
             product: self.out.products.of(&tunnel.name).cloned(),
             sa: sa.map(|(session, sa)| ike_sa(now, session, sa)),
-            ended: ended(&tunnel.name).filter(|_| !up || session.is_some_and(Session::is_closing)),
+            ended: ended(out, now, &tunnel.name)
+                .filter(|_| !up || session.is_some_and(Session::is_closing)),
             next: closing_next,
             unanswered: session
                 .filter(|s| !s.is_closing())
@@ -157,16 +159,24 @@ impl<P: DataPlane> Engine<P> {
                 .chain(asked_for.into_iter().map(|c| (c, (None, None), true)))
                 .map(|(c, (next, off), is_asked_for)| ChildStatus {
                     is_asked_for,
-                    last_failure: last(&off).or_else(|| failures.last(&c.name).map(ago)),
+                    last_failure: present_failure(&off)
+                        .or_else(|| failures.last(&c.name).map(|failure| aged(now, failure))),
                     failures: off.into_iter().chain(failures.of(now, &c.name)).collect(),
-                    unprotected: unprotected.get(&c.name).map(|dropped| dropped.seen_from(now)),
+                    unprotected: out.unprotected.get(&c.name).map(|dropped| dropped.seen_from(now)),
                     next,
                     ..child(now, plane, (session, has_successor), c)
                 })
-                .map(|c| ChildStatus { ended: ended(&c.name).filter(|_| c.sa.is_none()), ..c })
+                .map(|c| ChildStatus {
+                    ended: ended(out, now, &c.name).filter(|_| c.sa.is_none()),
+                    ..c
+                })
                 .collect(),
-            last_failure: last(&off_now)
-                .or_else(|| failures.last(&tunnel.name).or_else(stranger).map(ago)),
+            last_failure: present_failure(&off_now).or_else(|| {
+                failures
+                    .last(&tunnel.name)
+                    .or_else(|| failures.last_stranger(tunnel).filter(|_| !up))
+                    .map(|failure| aged(now, failure))
+            }),
             failures: off_now.into_iter().chain(failures.of(now, &tunnel.name)).collect(),
             turned_away: failures.of_strangers(now, tunnel),
         }
@@ -219,12 +229,14 @@ impl<P: DataPlane> Engine<P> {
     /// refusal of a peer without proof that may have meant it.
     pub fn last_failure(&self, name: &str) -> Option<&Failure> {
         let failures = &self.out.failures;
-        let stranger = || {
-            let up = self.session_of(name).and_then(|id| self.sessions.get(id));
-            let down = !up.is_some_and(Session::is_established);
-            self.policy.tunnel(name).filter(|_| down).and_then(|t| failures.last_stranger(t))
-        };
-        failures.last(name).or_else(stranger).map(|(failure, _)| failure)
+        failures
+            .last(name)
+            .or_else(|| {
+                let up = self.session_of(name).and_then(|id| self.sessions.get(id));
+                let down = !up.is_some_and(Session::is_established);
+                self.policy.tunnel(name).filter(|_| down).and_then(|t| failures.last_stranger(t))
+            })
+            .map(|(failure, _)| failure)
     }
 
     /// The data plane.
@@ -376,8 +388,6 @@ fn child(
     tunnel: &ChildTunnel,
 ) -> ChildStatus {
     let sa = session.and_then(|s| s.serving_child(&tunnel.name));
-    let negotiating =
-        || session.is_some_and(|s| !s.is_closing() && s.has_or_wants_child(&tunnel.name));
     let attempt = sa.zip(session).and_then(|(c, session)| {
         session.sas().iter().find_map(|s| match &s.state.active {
             Some(Active::Child(p)) if p.rekeys == Some(c.spi_in) => Some(p.form),
@@ -386,7 +396,9 @@ fn child(
     });
     let fault = sa.and_then(|c| plane.maintenance().fault(c.outbound));
     let state = match sa {
-        None if negotiating() => State::Negotiating,
+        None if session.is_some_and(|s| !s.is_closing() && s.has_or_wants_child(&tunnel.name)) => {
+            State::Negotiating
+        }
         None => State::Down,
         Some(_) if fault.is_some() => State::Blocked,
         Some(c) if c.state == ChildState::Unwanted => State::Closing,
@@ -466,6 +478,20 @@ fn idle(now: Instant, usage: Usage) -> Option<Duration> {
     usage.last_used.map(|at| now.saturating_duration_since(at))
 }
 
+fn ended(out: &Outputs, now: Instant, name: &str) -> Option<Ended> {
+    let (reason, at) = out.ends.get(name)?;
+    Some(Ended::new(*reason, now.saturating_duration_since(*at)))
+}
+
+/// A failure that lasts, as that of an address family that this host does not have.
+fn present_failure(off: &Option<PastFailure>) -> Option<(Failure, Duration)> {
+    Some((off.as_ref()?.failure.clone(), Duration::ZERO))
+}
+
+fn aged(now: Instant, (failure, at): (&Failure, Instant)) -> (Failure, Duration) {
+    (failure.clone(), now.saturating_duration_since(at))
+}
+
 fn usage(plane: &mut dyn DataPlane, child: &ChildSa) -> (Usage, Usage) {
     let [inbound, outbound] =
         [child.inbound, child.outbound].map(|sa| plane.usage(sa).unwrap_or_default());
@@ -477,8 +503,11 @@ fn usage(plane: &mut dyn DataPlane, child: &ChildSa) -> (Usage, Usage) {
 fn total(plane: &mut dyn DataPlane, session: &Session, child: &ChildSa, depth: usize) -> History {
     let (inbound, outbound) = usage(plane, child);
     let mut total = child.history_with(Some(inbound), Some(outbound));
-    let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(child.spi_in);
-    for before in session.children().of_tunnel(&child.tunnel.name).filter(replaced) {
+    for before in session
+        .children()
+        .of_tunnel(&child.tunnel.name)
+        .filter(|c| c.state == ChildState::Replaced(child.spi_in))
+    {
         if let Some(depth) = depth.checked_sub(1) {
             let before = self::total(plane, session, before, depth);
             total.add_what_passed(&child.history, &before);

@@ -38,11 +38,14 @@ impl<P: DataPlane> Engine<P> {
         quoted: &[u8],
         unreachable: Unreachable,
     ) {
-        let spi = |octets: std::ops::Range<usize>| {
-            let octets = quoted.get(octets)?.try_into().ok()?;
-            self.sessions.of_spi(IkeSpi(u64::from_be_bytes(octets)))
+        let spis = [0..8, 8..16].map(|octets| quoted.get(octets)?.try_into().ok());
+        let Some(id) = spis
+            .into_iter()
+            .flatten()
+            .find_map(|spi| self.sessions.of_spi(IkeSpi(u64::from_be_bytes(spi))))
+        else {
+            return;
         };
-        let Some(id) = spi(0..8).or_else(|| spi(8..16)) else { return };
         let session = self.sessions.get_mut(id).filter(|s| s.path().remote.ip() == remote.ip());
         if let Some(session) = session {
             tracing::debug!(tunnel = session.tunnel().name, by = %unreachable.by, "ICMP unreachable");
@@ -60,15 +63,14 @@ impl<P: DataPlane> Engine<P> {
             Waiter::Retry(child) => Some(child),
             _ => None,
         });
-        let stranded = |child: &&String| {
-            let tunnel = &self.policy.child(child)?.0;
-            let (failure, _) = self.out.failures.last(&tunnel.name)?;
-            let lacking =
-                matches!(failure.kind, FailureKind::NoLocalAddress | FailureKind::NoRoute);
-            lacking.then_some((tunnel.local.address?, tunnel.remote.address?))
-        };
         let found: Vec<(String, IpAddr, IpAddr)> = waiting
-            .filter_map(|child| stranded(&child).map(|(l, r)| (child.clone(), l, r)))
+            .filter_map(|child| {
+                let tunnel = &self.policy.child(child)?.0;
+                let (failure, _) = self.out.failures.last(&tunnel.name)?;
+                let lacking =
+                    matches!(failure.kind, FailureKind::NoLocalAddress | FailureKind::NoRoute);
+                lacking.then_some((child.clone(), tunnel.local.address?, tunnel.remote.address?))
+            })
             .collect();
         for (child, local, remote) in found {
             if !self.addresses.contains(&local) || source_for(remote).is_none() {

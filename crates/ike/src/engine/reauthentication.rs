@@ -42,8 +42,11 @@ impl<P: DataPlane> Engine<P> {
         let tunnel = Arc::clone(session.tunnel());
         let begun = self.sessions_of(&tunnel.name).any(|(_, s)| s.predecessor() == Some(id));
         let names = session.to_be_taken_over();
-        let wanted = |c: &&Arc<policy::ChildTunnel>| names.binary_search(&c.name).is_ok();
-        let Some(first) = tunnel.children.iter().find(wanted).cloned() else { return };
+        let Some(first) =
+            tunnel.children.iter().find(|c| names.binary_search(&c.name).is_ok()).cloned()
+        else {
+            return;
+        };
         if begun || self.stopping {
             return;
         }

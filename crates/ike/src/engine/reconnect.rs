@@ -42,12 +42,15 @@ impl<P: DataPlane> Engine<P> {
             self.after_failure(now, name);
         }
         let lost: HashSet<&str> = session.outcome().lost.iter().map(|l| &*l.name).collect();
-        let was_up = |child: &ChildTunnel| lost.contains(&*child.name);
         let lasted = session.served_for(now);
         // The peer may have begun a session meanwhile that does not have all of them.
         let heir = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(id));
-        let served = |child: &ChildTunnel| heir.is_some_and(|s| s.has_or_wants_child(&child.name));
-        let missing: Vec<_> = starting.iter().filter(|c| !was_up(c) && !served(c)).collect();
+        let missing: Vec<_> = starting
+            .iter()
+            .filter(|c| {
+                !lost.contains(&*c.name) && !heir.is_some_and(|s| s.has_or_wants_child(&c.name))
+            })
+            .collect();
         for child in missing {
             self.schedule_retry(now, &child.name, lasted);
         }
@@ -186,10 +189,11 @@ pub(super) fn auto_start(tunnel: &IkeTunnel) -> Vec<Arc<ChildTunnel>> {
     if !tunnel.role.may_initiate() {
         return Vec::new();
     }
-    let startable = || tunnel.children.iter().filter(|c| c.role.may_initiate());
-    let mut chosen: Vec<Arc<ChildTunnel>> = startable().filter(|c| c.auto_start).cloned().collect();
+    let mut startable = tunnel.children.iter().filter(|c| c.role.may_initiate());
+    let mut chosen: Vec<Arc<ChildTunnel>> =
+        startable.clone().filter(|c| c.auto_start).cloned().collect();
     if chosen.is_empty() && tunnel.auto_start {
-        chosen.extend(startable().next().cloned());
+        chosen.extend(startable.next().cloned());
     }
     chosen
 }

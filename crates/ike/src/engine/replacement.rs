@@ -134,9 +134,10 @@ impl<P: DataPlane> Engine<P> {
 
     /// The same of the Child SAs of a phase 2 tunnel, in these sessions.
     fn child_survives(&self, ids: &[SessionId], before: &ChildTunnel, after: &ChildTunnel) -> bool {
-        let sessions = || ids.iter().filter_map(|id| self.sessions.get(*id));
         before.difference(after).0 <= policy::Effect::Rekeyed
-            && sessions()
+            && ids
+                .iter()
+                .filter_map(|id| self.sessions.get(*id))
                 .all(|s| s.has_settled_child(&before.name) || !s.has_or_wants_child(&before.name))
     }
 
@@ -180,11 +181,12 @@ impl<P: DataPlane> Engine<P> {
         now: Instant,
         mut withdrawn: BTreeSet<String>,
     ) -> Vec<String> {
-        let of = |t: &Arc<IkeTunnel>| -> Vec<_> {
-            t.children.iter().map(|c| (Arc::clone(t), Arc::clone(c))).collect()
-        };
-        let all: Vec<(Arc<IkeTunnel>, Arc<ChildTunnel>)> =
-            self.policy.tunnels.iter().flat_map(of).collect();
+        let all: Vec<(Arc<IkeTunnel>, Arc<ChildTunnel>)> = self
+            .policy
+            .tunnels
+            .iter()
+            .flat_map(|t| t.children.iter().map(move |c| (Arc::clone(t), Arc::clone(c))))
+            .collect();
         let changed: Vec<_> =
             all.iter().filter(|(_, child)| withdrawn.remove(&child.name)).collect();
         let gone: Vec<RuleId> =

@@ -18,9 +18,7 @@ use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use esp::plane::DataPlane;
-use policy::IkeTunnel;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Octets of the longest IKE_SA_INIT of a stranger that is read; RFC 7296 §2 asks for 3,000.
@@ -46,11 +44,10 @@ impl<P: DataPlane> Engine<P> {
     pub(super) fn refuse_version(&mut self, now: Instant, datagram: Datagram<'_>) {
         self.out.discard(Discard::UnsupportedVersion);
         let octets = datagram.octets;
-        let spi = |range: std::ops::Range<usize>| {
-            octets.get(range).and_then(|o| o.try_into().ok()).map(|o| IkeSpi(u64::from_be_bytes(o)))
-        };
+        let [initiator_spi, responder_spi] = [0..8, 8..16]
+            .map(|range| Some(IkeSpi(u64::from_be_bytes(octets.get(range)?.try_into().ok()?))));
         let (Some(initiator_spi), Some(responder_spi), Some(exchange), Some(flags), Some(id)) =
-            (spi(0..8), spi(8..16), octets.get(18), octets.get(19), octets.get(20..24))
+            (initiator_spi, responder_spi, octets.get(18), octets.get(19), octets.get(20..24))
         else {
             return;
         };
@@ -171,11 +168,12 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
-        let known = |t: &Arc<IkeTunnel>| (t.name.clone(), t.local.address, t.remote.address);
         Addresses {
             local: datagram.local.ip(),
             remote: datagram.remote.ip(),
-            known: self.policy.tunnels.iter().take(KEPT).map(known).collect(),
+            known: (self.policy.tunnels.iter().take(KEPT))
+                .map(|t| (t.name.clone(), t.local.address, t.remote.address))
+                .collect(),
         }
     }
 

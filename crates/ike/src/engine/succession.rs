@@ -26,10 +26,9 @@ impl<P: DataPlane> Engine<P> {
 
     /// The session that serves a phase 1 tunnel, or will.
     pub(super) fn session_of(&self, tunnel: &str) -> Option<SessionId> {
-        let sessions = || self.sessions_of(tunnel);
-        sessions()
+        self.sessions_of(tunnel)
             .rfind(|(_, s)| s.is_established())
-            .or_else(|| sessions().next_back())
+            .or_else(|| self.sessions_of(tunnel).next_back())
             .map(|(id, _)| id)
     }
 
@@ -134,12 +133,14 @@ impl<P: DataPlane> Engine<P> {
     /// Closes a session that the peer should have closed, if another still serves the tunnel in its place.
     pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get(id).filter(|s| !s.is_closing()) else { return };
-        let serves = |(other, s): &(SessionId, &Session)| {
-            *other != id
-                && s.is_established()
-                && (session.was_up_before(s) || s.lowest_nonce() > session.lowest_nonce())
-        };
-        let heir = self.sessions_of(&session.tunnel().name).find(serves).map(|(other, _)| other);
+        let heir = self
+            .sessions_of(&session.tunnel().name)
+            .find(|(other, s)| {
+                *other != id
+                    && s.is_established()
+                    && (session.was_up_before(s) || s.lowest_nonce() > session.lowest_nonce())
+            })
+            .map(|(other, _)| other);
         if let Some(heir) = heir {
             self.close_in_favour_of(now, id, heir);
         }
@@ -169,8 +170,10 @@ impl<P: DataPlane> Engine<P> {
         if orphans.is_empty() && retired.is_empty() {
             return;
         }
-        let serves = |(id, s): &(SessionId, &Session)| *id != of && s.is_established();
-        let heir = self.sessions_of(tunnel).find(serves).map(|(id, _)| id);
+        let heir = self
+            .sessions_of(tunnel)
+            .find(|(id, s)| *id != of && s.is_established())
+            .map(|(id, _)| id);
         match heir {
             Some(heir) => self.with_session(now, heir, |session, cx| {
                 session.relieve(cx);

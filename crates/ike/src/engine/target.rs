@@ -57,9 +57,11 @@ impl Startable {
     /// If the policy does not name one of them: only the peer can begin then.
     pub fn addresses(&self) -> Result<(IpAddr, IpAddr), CommandError> {
         let Target { tunnel, .. } = &self.target;
-        let name = || self.target.name().to_owned();
-        let local = tunnel.local.address.ok_or_else(|| CommandError::NoLocalAddress(name()))?;
-        let remote = tunnel.remote.address.ok_or_else(|| CommandError::NoPeerAddress(name()))?;
+        let name = self.target.name();
+        let local =
+            tunnel.local.address.ok_or_else(|| CommandError::NoLocalAddress(name.to_owned()))?;
+        let remote =
+            tunnel.remote.address.ok_or_else(|| CommandError::NoPeerAddress(name.to_owned()))?;
         Ok((local, remote))
     }
 }
@@ -119,8 +121,10 @@ impl<P: DataPlane> Engine<P> {
     pub fn not_up<'a>(&self, startable: &'a Startable) -> Vec<&'a str> {
         let session = self.session_of(startable.target.tunnel());
         let session = session.and_then(|id| self.sessions.get(id));
-        let up = |name: &str| session.is_some_and(|s| s.serving_child(name).is_some());
-        startable.children().filter(|name| !up(name)).collect()
+        startable
+            .children()
+            .filter(|name| session.is_none_or(|s| s.serving_child(name).is_none()))
+            .collect()
     }
 
     fn no_such_tunnel(&self, name: &str) -> CommandError {
@@ -136,17 +140,21 @@ impl<P: DataPlane> Engine<P> {
 }
 
 fn startable(target: Target) -> Result<Startable, CommandError> {
-    let name = || target.name().to_owned();
-    let may_start = |child: &&Arc<ChildTunnel>| child.role.may_initiate();
     let children: Vec<_> = match &target.child {
         Some(child) => vec![Arc::clone(child)],
-        None => target.tunnel.children.iter().filter(may_start).cloned().collect(),
+        None => target
+            .tunnel
+            .children
+            .iter()
+            .filter(|child| child.role.may_initiate())
+            .cloned()
+            .collect(),
     };
     if !target.tunnel.role.may_initiate() || !children.iter().all(|c| c.role.may_initiate()) {
-        return Err(CommandError::ResponderOnly(name()));
+        return Err(CommandError::ResponderOnly(target.name().to_owned()));
     }
     if children.is_empty() {
-        return Err(CommandError::NothingToStart(name()));
+        return Err(CommandError::NothingToStart(target.name().to_owned()));
     }
     Ok(Startable { target, children })
 }

@@ -178,13 +178,13 @@ fn is_acceptable(session: &Session, remote: SocketAddr) -> bool {
 
 /// NO_NATS_ALLOWED's data for what a datagram shows (RFC 4555 §4.2.6).
 fn shown(datagram: Datagram<'_>) -> Vec<u8> {
-    let octets = |address: IpAddr| match address {
+    let Datagram { local, remote, .. } = datagram;
+    let addresses = [remote.ip(), local.ip()].map(|address| match address {
         IpAddr::V4(a) => a.octets().to_vec(),
         IpAddr::V6(a) => a.octets().to_vec(),
-    };
-    let Datagram { local, remote, .. } = datagram;
+    });
     let ports = [remote.port().to_be_bytes(), local.port().to_be_bytes()];
-    [octets(remote.ip()), octets(local.ip()), ports.concat()].concat()
+    [addresses.concat(), ports.concat()].concat()
 }
 
 /// Takes the answer to a request of ours.

@@ -165,8 +165,10 @@ fn refuse_claimed(
     selectors: &TrafficSelectors,
 ) -> Result<(), Rejection> {
     let peer = &asker.tunnel.remote.identity;
-    let binding_of = |child: &str| cx.plane.binding_of(child);
-    match cx.rules.shadowing_rule(&tunnel.name, peer, selectors, &binding_of) {
+    match cx
+        .rules
+        .shadowing_rule(&tunnel.name, peer, selectors, &|child| cx.plane.binding_of(child))
+    {
         Some(rule) => Err(claimed(tunnel, &selectors.local, &selectors.remote, rule)),
         None => Ok(()),
     }
@@ -179,8 +181,9 @@ fn claimed(
     remote: &[Selector],
     rule: &Ruled,
 ) -> Rejection {
-    let first = |selectors: &[Selector]| selectors.iter().take(KEPT).copied().collect();
-    let wanted = Wanted { child: tunnel.name.clone(), local: first(local), remote: first(remote) };
+    let [local, remote] =
+        [local, remote].map(|selectors| selectors.iter().take(KEPT).copied().collect());
+    let wanted = Wanted { child: tunnel.name.clone(), local, remote };
     let (shadowing_rule, peer) = (Wanted::by(&rule.child), rule.peer.to_string());
     Rejection::traffic_claimed(Shadowed { wanted, shadowing_rule, peer })
 }

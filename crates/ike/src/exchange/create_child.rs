@@ -226,11 +226,10 @@ pub(crate) fn conclude(
     payloads: Vec<Payload>,
 ) -> Effects {
     let offered = Offered::by(&pending.tunnel.pfs);
-    let chosen = |parts: &Parts<'_>| {
+    let step = follow_up::take(pending.follow_up.take(), payloads, |parts| {
         let accepted = parts.sa.and_then(|sa| accept_child(&pending.proposals, offered, sa));
         accepted.map(|(choice, _)| choice.algorithms.additional).unwrap_or_default()
-    };
-    let step = follow_up::take(pending.follow_up.take(), payloads, chosen);
+    });
     let (payloads, additional) = match step {
         // The peer makes the Child SA at the end of the key exchanges only.
         Step::Ask(..) if pending.unwanted || ike.session.is_closing() => {

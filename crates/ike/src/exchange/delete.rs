@@ -5,7 +5,7 @@ use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::effect::{Effect, Effects};
 use crate::sa::active::Active;
-use crate::sa::child::{ChildSa, ChildState, LatePackets};
+use crate::sa::child::{ChildState, LatePackets};
 use crate::session::{Carrier, Session};
 use crate::task::Task;
 use crate::wire::parts::status;
@@ -27,8 +27,10 @@ pub(crate) fn ask_child(ike: &mut Carrier<'_>, cx: &mut Context<'_>, spi_in: Spi
     });
     // The peer may have made what was not installed here.
     let protocols = of_it.unwrap_or_else(|| ike.session.protocols());
-    let delete = |protocol| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi_in.0] });
-    let payloads: Vec<Payload> = protocols.into_iter().map(delete).collect();
+    let payloads: Vec<Payload> = protocols
+        .into_iter()
+        .map(|protocol| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi_in.0] }))
+        .collect();
     ike.ask(cx, ExchangeType::INFORMATIONAL, &payloads, Active::DeleteChildren(vec![spi_in]));
 }
 
@@ -87,8 +89,11 @@ fn give_up_child(
 
 /// Lets a Child SA serve on whose successor is gone: the peer has undone the rekey.
 fn serve_again(session: &mut Session, successor: Spi, name: &str) {
-    let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(successor);
-    let spi = session.children().of_tunnel(name).find(replaced).map(|c| c.spi_in);
+    let spi = session
+        .children()
+        .of_tunnel(name)
+        .find(|c| c.state == ChildState::Replaced(successor))
+        .map(|c| c.spi_in);
     if let Some(spi) = spi.filter(|spi| !session.is_deleting(*spi)) {
         session.set_state(spi, ChildState::Established);
     }

@@ -64,15 +64,15 @@ pub(crate) fn ask(
     };
     let nonces = handshake.nonces();
     let nonces = [nonces.initiator, nonces.responder];
-    let proposal = |(id, ppk): &(String, Secret)| {
-        ppk::proposal(id, &keys.confirmation(ppk, &nonces, sa.spis()))
-    };
     let key_exchange = group.map(PrivateKey::generate);
     let payloads: Vec<Payload> = key_exchange
         .as_ref()
         .map(public_value)
         .into_iter()
-        .chain(ppks.iter().map(proposal))
+        .chain(
+            ppks.iter()
+                .map(|(id, ppk)| ppk::proposal(id, &keys.confirmation(ppk, &nonces, sa.spis()))),
+        )
         .collect();
     let header = sa.request_header(ExchangeType::IKE_INTERMEDIATE, sa.window.next_id());
     let request = (Vec::new(), Content::of(&header, &payloads));
@@ -213,35 +213,34 @@ pub(crate) fn answer(
     datagram: Datagram<'_>,
 ) -> Answer {
     let HalfOpen { mut begun, stage } = half;
-    let waits = |begun, stage| Answer::Waits(Box::new(HalfOpen { begun, stage }));
     let Stage::Waiting(mut unproven) = stage else {
         cx.out.discard(Discard::AnswerPending);
-        return waits(begun, stage);
+        return Answer::waits(begun, stage);
     };
     if header.response
         || (header.initiator_spi, header.responder_spi) != begun.spis()
         || !header.from_initiator
     {
         cx.out.discard(Discard::WrongExchange);
-        return waits(begun, Stage::Waiting(unproven));
+        return Answer::waits(begun, Stage::Waiting(unproven));
     }
     let class = unproven.window.classify(header.message_id);
     if class == window::Request::Repeated {
         if let Some(datagrams) = repeated(cx, &mut begun, &mut unproven, header, datagram) {
             cx.out.transmit_all(datagram.local, datagram.remote, &datagrams);
         }
-        return waits(begun, Stage::Waiting(unproven));
+        return Answer::waits(begun, Stage::Waiting(unproven));
     }
     if !unproven.goes_on(&begun.keys) {
         cx.out.discard(Discard::WrongExchange);
-        return waits(begun, Stage::Waiting(unproven));
+        return Answer::waits(begun, Stage::Waiting(unproven));
     }
     if class == window::Request::Foreign {
         cx.out.discard(Discard::MessageId);
-        return waits(begun, Stage::Waiting(unproven));
+        return Answer::waits(begun, Stage::Waiting(unproven));
     }
     let Some((body, request)) = begun.receive(cx, &mut unproven, header, datagram) else {
-        return waits(begun, Stage::Waiting(unproven));
+        return Answer::waits(begun, Stage::Waiting(unproven));
     };
     let made = match body {
         Ok(Body { payloads, content }) => {
@@ -340,16 +339,21 @@ fn select<'a>(
     unproven: &Unproven,
     parts: &Parts<'_>,
 ) -> Result<Option<(String, &'a Secret)>, Rejection> {
-    let tunnels = || unproven.candidates.iter();
-    let names = |id: &str| {
-        tunnels().flat_map(|tunnel| &tunnel.ppk).flat_map(|ppk| &ppk.ids).any(|known| known == id)
-    };
     let nonces = unproven.nonces();
     let nonces = [nonces.initiator, nonces.responder];
-    let confirm = |ppk: &Secret| begun.keys.confirmation(ppk, &nonces, begun.spis());
-    match (ppk::select(parts, trust, names, confirm), tunnels().next()) {
+    let candidates = &unproven.candidates;
+    let selected = ppk::select(
+        parts,
+        trust,
+        |id| {
+            let mut ids = candidates.iter().flat_map(|t| &t.ppk).flat_map(|ppk| &ppk.ids);
+            ids.any(|known| known == id)
+        },
+        |ppk| begun.keys.confirmation(ppk, &nonces, begun.spis()),
+    );
+    match (selected, candidates.iter().next()) {
         (Ok(selected), _) => Ok(Some(selected)),
-        (Err((lack, asked)), Some(first)) if tunnels().all(|t| ppk::is_required(t)) => {
+        (Err((lack, asked)), Some(first)) if candidates.iter().all(|t| ppk::is_required(t)) => {
             Err(Rejection::unproven(ppk::failure(first, lack, asked)))
         }
         // IKE_AUTH tells whether the tunnel can do without.
@@ -387,20 +391,21 @@ fn repeated(
     datagram: Datagram<'_>,
 ) -> Option<Vec<Vec<u8>>> {
     // RFC 7383 §2.6.1: once for all fragments of the request.
-    let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
     let Begun { path, keys, .. } = begun;
     // An exchange without a key of any kind has changed none.
     let keys = unproven.before.as_mut().unwrap_or(keys);
     let reason = match fragment::place(header, datagram.octets) {
-        Ok(place) if rest(place) => Discard::RepeatedFragment,
+        Ok(place) if place.is_some_and(|p| p.number > 1) => Discard::RepeatedFragment,
         _ if keys.proves(header, datagram.octets) => {
             let rng = &mut *cx.rng;
-            let smaller = |message: &Message| {
-                let (size, message) = message.smaller(keys, path, rng)?;
-                path.fragment_size = Some(size);
-                Some(message)
-            };
-            return unproven.window.repeat_answer(smaller).map(<[Vec<u8>]>::to_vec);
+            return unproven
+                .window
+                .repeat_answer(|message| {
+                    let (size, message) = message.smaller(keys, path, rng)?;
+                    path.fragment_size = Some(size);
+                    Some(message)
+                })
+                .map(<[Vec<u8>]>::to_vec);
         }
         _ => Discard::NotAuthentic,
     };

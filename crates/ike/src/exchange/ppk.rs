@@ -79,11 +79,12 @@ pub(crate) fn announcements(tunnel: &IkeTunnel, trust: &Trust, config: &Config) 
 /// The use of PPKs that a peer's announcements lead to, where this side uses PPKs. Before the proofs is better: it
 /// protects the identities, too.
 fn common(config: &Config, parts: &Parts<'_>) -> PpkUse {
-    let has = |kind| parts.notify(kind).is_some();
-    let goes_on = has(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED);
-    if config.ppk_before_auth && goes_on && has(NotifyType::USE_PPK_INT) {
+    let [goes_on, before_proofs, in_proofs] =
+        [NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED, NotifyType::USE_PPK_INT, NotifyType::USE_PPK]
+            .map(|kind| parts.notify(kind).is_some());
+    if config.ppk_before_auth && goes_on && before_proofs {
         PpkUse::BeforeProofs
-    } else if has(NotifyType::USE_PPK) {
+    } else if in_proofs {
         PpkUse::InProofs
     } else {
         PpkUse::None
@@ -230,8 +231,12 @@ pub(crate) fn for_new_sa(
     spis: (IkeSpi, IkeSpi),
     parts: &Parts<'_>,
 ) -> Option<(Base, Payload)> {
-    let names = |id: &str| tunnel.ppk.as_ref().is_some_and(|ppk| ppk.ids.iter().any(|i| i == id));
-    let confirm = |ppk: &Secret| keys.confirmation(ppk, &[nonce], spis);
-    let (id, ppk) = select(parts, trust, names, confirm).ok()?;
+    let (id, ppk) = select(
+        parts,
+        trust,
+        |id| tunnel.ppk.as_ref().is_some_and(|ppk| ppk.ids.iter().any(|i| i == id)),
+        |ppk| keys.confirmation(ppk, &[nonce], spis),
+    )
+    .ok()?;
     Some((keys.base(&id, ppk), selection(&id)))
 }

@@ -42,10 +42,12 @@ pub(crate) fn ask(ike: &mut Carrier<'_>, cx: &mut Context<'_>) {
         return;
     }
     // The policy may have changed since.
-    let offered = || ike.session.tunnel().proposals.iter().flat_map(|p| &p.groups).copied();
+    let mut offered = ike.session.tunnel().proposals.iter().flat_map(|p| &p.groups).copied();
     let now = ike.state.keys.suite.group;
     // A new policy without key exchanges for it: the IKE SA stays until its lifetime ends.
-    let Some(group) = offered().find(|g| *g == now).or_else(|| offered().next()) else { return };
+    let Some(group) = offered.clone().find(|g| *g == now).or_else(|| offered.next()) else {
+        return;
+    };
     send(ike, cx, group, 0);
 }
 
@@ -219,11 +221,11 @@ pub(crate) fn conclude(
     payloads: Vec<Payload>,
 ) -> Effects {
     let ours = &ike.session.tunnel().proposals;
-    let chosen = |parts: &Parts<'_>| {
-        parts.sa.and_then(|sa| accept_ike(ours, sa)).map(|s| s.additional).unwrap_or_default()
-    };
     let old = ike.local_spi;
-    let (payloads, additional) = match follow_up::take(pending.follow_up.take(), payloads, chosen) {
+    let step = follow_up::take(pending.follow_up.take(), payloads, |parts| {
+        parts.sa.and_then(|sa| accept_ike(ours, sa)).map(|s| s.additional).unwrap_or_default()
+    });
+    let (payloads, additional) = match step {
         Step::Ask(..) if ike.session.is_closing() => return Effects::none(),
         Step::Ask(follow_up, request) => {
             pending.follow_up = Some(follow_up);
@@ -330,9 +332,11 @@ fn conclude_error(
             return ike.session.delay(cx, Task::RekeyIke(spi));
         }
         NotifyType::INVALID_KE_PAYLOAD if pending.restarts < RESTARTS => {
-            let ours =
-                |g: &Group| ike.session.tunnel().proposals.iter().any(|p| p.groups.contains(g));
-            match parts.wanted_group().and_then(group_of).filter(ours) {
+            match parts
+                .wanted_group()
+                .and_then(group_of)
+                .filter(|g| ike.session.tunnel().proposals.iter().any(|p| p.groups.contains(g)))
+            {
                 Some(group) => send(ike, cx, group, pending.restarts + 1),
                 None => fail(ike, cx, &error),
             }

@@ -119,9 +119,10 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, mut sa: Box<IkeSa<InitSent>>
     payloads.extend(introduction(cx.config));
     payloads.extend(cx.config.fragment_size.map(|_| takes_fragments()));
     payloads.extend(proving::announcement(Wanted::of(session.tunnel())));
-    let adds = |proposal: &IkeProposal| !proposal.additional.is_empty();
     let ppk = ppk::announcements(session.tunnel(), cx.trust, cx.config);
-    let may_go_on = session.tunnel().proposals.iter().any(adds) || ppk.len() > 1;
+    let may_go_on =
+        session.tunnel().proposals.iter().any(|proposal| !proposal.additional.is_empty())
+            || ppk.len() > 1;
     payloads.extend(may_go_on.then(goes_on));
     payloads.extend(ppk);
     init.request = message::encode(&header, &payloads);
@@ -148,9 +149,22 @@ fn goes_on() -> Payload {
 
 /// The proposals for a peer that has not announced IKE_INTERMEDIATE: those that can do without.
 fn without_additional(ours: &[IkeProposal]) -> Vec<IkeProposal> {
-    let can_do_without = |p: &&IkeProposal| p.additional.iter().all(|a| a.optional);
-    let bare = |p: &IkeProposal| IkeProposal { additional: Vec::new(), ..p.clone() };
-    ours.iter().filter(can_do_without).map(bare).collect()
+    ours.iter()
+        .filter(|p| p.additional.iter().all(|a| a.optional))
+        .map(|p| IkeProposal { additional: Vec::new(), ..p.clone() })
+        .collect()
+}
+
+/// The responder's choice, from a peer that has announced IKE_INTERMEDIATE or not.
+fn choice(
+    ours: &[IkeProposal],
+    theirs: &[Proposal],
+    goes_on: bool,
+) -> Option<(IkeSuite, Proposal)> {
+    if goes_on || ours.iter().all(|p| p.additional.is_empty()) {
+        return choose_ike(ours, theirs, GroupId::NONE, &[]);
+    }
+    choose_ike(&without_additional(ours), theirs, GroupId::NONE, &[])
 }
 
 /// Tells an initiator that IKE_AUTH needs no Child SA (RFC 6023 §3).
@@ -202,6 +216,7 @@ pub(crate) fn answer(
     let local_spi = cx.new_ike_spi();
     let spis = (header.initiator_spi, local_spi);
     let mut path = Path::new(datagram.local, datagram.remote);
+    // RFC 7296 §2.23: the hashes cover the SPIs of the header, where the responder's is still zero.
     path.traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
     path.pretended = path.traverses && wants_udp(cx.config, &path, payloads);
     path.fragment_size = fragment_size(cx.config, &parts);
@@ -270,13 +285,7 @@ impl<'a> Chosen<'a> {
         // The group that was sent does not count: an attacker who forges INVALID_KE_PAYLOAD can have the initiator send
         // any of its groups (RFC 7296 §1.2).
         let goes_on_there = parts.notify(NotifyType::INTERMEDIATE_EXCHANGE_SUPPORTED).is_some();
-        let choose = |ours: &[IkeProposal], theirs: &[Proposal]| {
-            if goes_on_there || ours.iter().all(|p| p.additional.is_empty()) {
-                return choose_ike(ours, theirs, GroupId::NONE, &[]);
-            }
-            choose_ike(&without_additional(ours), theirs, GroupId::NONE, &[])
-        };
-        let chosen = candidates.proposals().find_map(|p| choose(p, theirs));
+        let chosen = candidates.proposals().find_map(|ours| choice(ours, theirs, goes_on_there));
         let Some((suite, proposal)) = chosen else {
             let ours: Vec<IkeProposal> =
                 candidates.proposals().flatten().take(KEPT).cloned().collect();
@@ -293,7 +302,7 @@ impl<'a> Chosen<'a> {
             return Err(Some(Answer::Stateless(rejection.payload())));
         }
         let only = std::slice::from_ref(&proposal);
-        candidates.retain(|ours| choose(ours, only).is_some());
+        candidates.retain(|ours| choice(ours, only, goes_on_there).is_some());
         // A public value that is obviously wrong costs no key.
         if !is_plausible(suite.group, public) {
             cx.out.discard(Discard::InvalidPublicValue);
@@ -465,8 +474,7 @@ fn judge(
 }
 
 fn change_group(tunnel: &IkeTunnel, init: &mut InitSent, wanted: GroupId) -> Outcome {
-    let ours = |g| tunnel.proposals.iter().any(|p| p.groups.contains(&g));
-    match group_of(wanted).filter(|g| ours(*g)) {
+    match group_of(wanted).filter(|g| tunnel.proposals.iter().any(|p| p.groups.contains(g))) {
         Some(group) if group != init.key_exchange.group() && init.restarts < RESTARTS => {
             init.key_exchange = PrivateKey::generate(group);
             Outcome::Again

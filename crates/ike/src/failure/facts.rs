@@ -288,6 +288,10 @@ pub struct Wanted {
 }
 
 impl Wanted {
+    fn pair(&self) -> String {
+        format!("{} to {}", listed(&self.local), listed(&self.remote))
+    }
+
     pub(crate) fn by(tunnel: &ChildTunnel) -> Self {
         Self {
             child: tunnel.name.clone(),
@@ -455,11 +459,12 @@ impl fmt::Display for Identities {
         if let Some(asked) = &self.asked {
             write!(f, " and asks for {}", asked.qualified())?;
         }
-        let known = |p: &Parties| {
-            let (local, remote) = (p.local.qualified(), p.remote.qualified());
-            format!("{} (we are {local}, the peer is {remote})", p.tunnel)
-        };
-        let known: Vec<String> = self.known.iter().map(known).collect();
+        let known: Vec<String> = (self.known.iter())
+            .map(|p| {
+                let (local, remote) = (p.local.qualified(), p.remote.qualified());
+                format!("{} (we are {local}, the peer is {remote})", p.tunnel)
+            })
+            .collect();
         write!(f, "; the policy has {}", known.join(", "))
     }
 }
@@ -488,10 +493,9 @@ impl fmt::Display for Proof {
 
 impl fmt::Display for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pair = |w: &Wanted| format!("{} to {}", listed(&w.local), listed(&w.remote));
         match &self.theirs {
             None if self.renewal => {
-                let ours: Vec<String> = self.ours.iter().map(pair).collect();
+                let ours: Vec<String> = self.ours.iter().map(Wanted::pair).collect();
                 write!(
                     f,
                     "the peer does not renew the Child SA of {}, although it has agreed to that traffic before",
@@ -499,7 +503,7 @@ impl fmt::Display for Traffic {
                 )
             }
             None => {
-                let ours: Vec<String> = self.ours.iter().map(pair).collect();
+                let ours: Vec<String> = self.ours.iter().map(Wanted::pair).collect();
                 write!(
                     f,
                     "the peer protects none of the traffic we asked for: {}; selectors must mirror each other",
@@ -507,8 +511,8 @@ impl fmt::Display for Traffic {
                 )
             }
             Some(theirs) => {
-                let named = |w: &Wanted| format!("{}: {}", w.child, pair(w));
-                let ours: Vec<String> = self.ours.iter().map(named).collect();
+                let ours: Vec<String> =
+                    self.ours.iter().map(|w| format!("{}: {}", w.child, w.pair())).collect();
                 write!(
                     f,
                     "the peer wants {} (ours) to {} (its own); the policy has {}",
@@ -550,10 +554,11 @@ impl fmt::Display for Modes {
 
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = |a: &Option<IpAddr>| a.map_or_else(|| "any".into(), |a| a.to_string());
         let known: Vec<String> = (self.known.iter())
             .map(|(name, local, remote)| {
-                format!("{name}: {} to {}", address(local), address(remote))
+                let [local, remote] = [local, remote]
+                    .map(|address| address.map_or_else(|| "any".into(), |a| a.to_string()));
+                format!("{name}: {local} to {remote}")
             })
             .collect();
         write!(

@@ -58,9 +58,12 @@ impl<'a> Chooser<'a> {
         let mut chosen = Additional::default();
         for (i, kind) in TransformType::ADDITIONAL.into_iter().enumerate() {
             let our = ours.get(i).filter(|_| first.is_some());
-            let is_free = |m: &Group| first != Some(*m) && !chosen.methods().any(|c| c == *m);
-            let free: Vec<Group> =
-                our.iter().flat_map(|our| &our.methods).copied().filter(is_free).collect();
+            let free: Vec<Group> = our
+                .iter()
+                .flat_map(|our| &our.methods)
+                .copied()
+                .filter(|m| first != Some(*m) && !chosen.methods().any(|c| c == *m))
+                .collect();
             let taken = self.take(&free, |method| additional(kind, Some(method)));
             if taken.is_none() {
                 let may_be_left_out = our.is_none_or(|our| our.optional) && self.none(kind);
@@ -77,14 +80,16 @@ impl<'a> Chooser<'a> {
     /// The answer, if every type that was offered is known.
     fn finish(self, known: &[TransformType], spi: Vec<u8>) -> Option<Proposal> {
         // RFC 7296 §3.3.6: a proposal with a transform type that is not understood must not be chosen.
-        let is_known =
-            |t: &Transform| known.contains(&t.kind) || TransformType::ADDITIONAL.contains(&t.kind);
-        self.offered.transforms.iter().all(is_known).then_some(Proposal {
-            number: self.offered.number,
-            protocol: self.offered.protocol,
-            spi,
-            transforms: self.chosen,
-        })
+        self.offered
+            .transforms
+            .iter()
+            .all(|t| known.contains(&t.kind) || TransformType::ADDITIONAL.contains(&t.kind))
+            .then_some(Proposal {
+                number: self.offered.number,
+                protocol: self.offered.protocol,
+                spi,
+                transforms: self.chosen,
+            })
     }
 }
 
@@ -107,20 +112,17 @@ fn number(index: usize) -> u8 {
 
 /// The SA payload of a request for an IKE SA; `spi` is empty in IKE_SA_INIT, the new SPI when rekeying.
 pub fn offer_ike(ours: &[IkeProposal], spi: &[u8]) -> Vec<Proposal> {
-    let transforms = |p: &IkeProposal| {
-        (p.encryption.iter().map(|e| ike_encryption(*e)))
-            .chain(p.integrity.iter().map(|i| integrity(*i)))
-            .chain(p.prf.iter().map(|p| prf(*p)))
-            .chain(p.groups.iter().map(|g| key_exchange(*g)))
-            .chain(offer_additional(&p.additional))
-            .collect()
-    };
     (ours.iter().enumerate().take(255))
         .map(|(i, p)| Proposal {
             number: number(i),
             protocol: ProtocolId::IKE,
             spi: spi.to_vec(),
-            transforms: transforms(p),
+            transforms: (p.encryption.iter().map(|e| ike_encryption(*e)))
+                .chain(p.integrity.iter().map(|i| integrity(*i)))
+                .chain(p.prf.iter().map(|p| prf(*p)))
+                .chain(p.groups.iter().map(|g| key_exchange(*g)))
+                .chain(offer_additional(&p.additional))
+                .collect(),
         })
         .collect()
 }
@@ -134,25 +136,32 @@ pub fn choose_ike(
     sent_group: GroupId,
     spi: &[u8],
 ) -> Option<(IkeSuite, Proposal)> {
-    let choose = |our: &IkeProposal, their: &Proposal| {
-        if their.protocol != ProtocolId::IKE {
-            return None;
-        }
-        let mut chooser = Chooser::new(their);
-        let encryption = chooser.take(&our.encryption, ike_encryption)?;
-        let prf = chooser.take(&our.prf, prf)?;
-        let integrity = match our.integrity.as_slice() {
-            [] => chooser.none(TransformType::INTEG).then_some(None)?,
-            some => Some(chooser.take(some, integrity)?),
-        };
-        let sent = group_of(sent_group).filter(|g| our.groups.contains(g));
-        let group = (sent.and_then(|g| chooser.take(&[g], key_exchange)))
-            .or_else(|| chooser.take(&our.groups, key_exchange))?;
-        let additional = chooser.take_additional(&our.additional, Some(group))?;
-        let answer = chooser.finish(&IKE_TYPES, spi.to_vec())?;
-        Some((IkeSuite { encryption, integrity, prf, group, additional }, answer))
+    ours.iter()
+        .find_map(|our| theirs.iter().find_map(|their| answer_to_ike(our, their, sent_group, spi)))
+}
+
+fn answer_to_ike(
+    our: &IkeProposal,
+    their: &Proposal,
+    sent_group: GroupId,
+    spi: &[u8],
+) -> Option<(IkeSuite, Proposal)> {
+    if their.protocol != ProtocolId::IKE {
+        return None;
+    }
+    let mut chooser = Chooser::new(their);
+    let encryption = chooser.take(&our.encryption, ike_encryption)?;
+    let prf = chooser.take(&our.prf, prf)?;
+    let integrity = match our.integrity.as_slice() {
+        [] => chooser.none(TransformType::INTEG).then_some(None)?,
+        some => Some(chooser.take(some, integrity)?),
     };
-    ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
+    let sent = group_of(sent_group).filter(|g| our.groups.contains(g));
+    let group = (sent.and_then(|g| chooser.take(&[g], key_exchange)))
+        .or_else(|| chooser.take(&our.groups, key_exchange))?;
+    let additional = chooser.take_additional(&our.additional, Some(group))?;
+    let answer = chooser.finish(&IKE_TYPES, spi.to_vec())?;
+    Some((IkeSuite { encryption, integrity, prf, group, additional }, answer))
 }
 
 /// Checks that the answer to an offer of `ours` is one of its combinations (RFC 7296 §2.7).
@@ -167,12 +176,12 @@ pub fn accept_ike(ours: &[IkeProposal], answer: &[Proposal]) -> Option<IkeSuite>
 /// Returns `true` if an answer holds the chosen transforms and, at most, explicit NONEs.
 fn exactly(answer: &Proposal, chosen: &Proposal) -> bool {
     let rest = answer.transforms.iter().filter(|t| !chosen.transforms.contains(t));
-    let may_be_none = |kind| {
-        matches!(kind, TransformType::INTEG | TransformType::KE)
-            || TransformType::ADDITIONAL.contains(&kind)
-    };
-    rest.clone().all(|t| t.id == 0 && may_be_none(t.kind))
-        && answer.transforms.len() - rest.count() == chosen.transforms.len()
+    let are_none = rest.clone().all(|t| {
+        t.id == 0
+            && (matches!(t.kind, TransformType::INTEG | TransformType::KE)
+                || TransformType::ADDITIONAL.contains(&t.kind))
+    });
+    are_none && answer.transforms.len() - rest.count() == chosen.transforms.len()
 }
 
 /// The key exchanges that a request for a Child SA offers.
@@ -230,39 +239,47 @@ pub fn choose_child(
     theirs: &[Proposal],
     spi: Spi,
 ) -> Option<(ChildChoice, Spi, Proposal)> {
-    let choose = |our: &ChildProposal, their: &Proposal| {
-        let peer_spi = peer_spi(their, protocol(our.protection))?;
-        let mut chooser = Chooser::new(their);
-        for algorithm in algorithms(our.protection) {
-            chooser.take(&[algorithm], |transform| transform)?;
+    ours.iter().find_map(|our| {
+        theirs.iter().find_map(|their| answer_to_child(our, key_exchange_wanted, their, spi))
+    })
+}
+
+fn answer_to_child(
+    our: &ChildProposal,
+    key_exchange_wanted: ChildKeyExchange<'_>,
+    their: &Proposal,
+    spi: Spi,
+) -> Option<(ChildChoice, Spi, Proposal)> {
+    let peer_spi = peer_spi(their, protocol(our.protection))?;
+    let mut chooser = Chooser::new(their);
+    for algorithm in algorithms(our.protection) {
+        chooser.take(&[algorithm], |transform| transform)?;
+    }
+    for kind in [TransformType::ENCR, TransformType::INTEG] {
+        let chosen = algorithms(our.protection).any(|algorithm| algorithm.kind == kind);
+        (chosen || chooser.none(kind)).then_some(())?;
+    }
+    let (group, additional): (_, &[AdditionalKe]) = match key_exchange_wanted {
+        ChildKeyExchange::Never => (None, &[]),
+        ChildKeyExchange::Policy(pfs, sent) => {
+            (choose_group(pfs, sent, &mut chooser)?, &pfs.additional)
         }
-        for kind in [TransformType::ENCR, TransformType::INTEG] {
-            let chosen = algorithms(our.protection).any(|algorithm| algorithm.kind == kind);
-            (chosen || chooser.none(kind)).then_some(())?;
-        }
-        let (group, additional): (_, &[AdditionalKe]) = match key_exchange_wanted {
-            ChildKeyExchange::Never => (None, &[]),
-            ChildKeyExchange::Policy(pfs, sent) => {
-                (choose_group(pfs, sent, &mut chooser)?, &pfs.additional)
-            }
-        };
-        // RFC 7296 §3.3.2: ESN is mandatory in proposals of ESP and AH; some peers leave it out to mean "no".
-        if chooser.offers(TransformType::ESN) {
-            chooser.take(&[our.esn], esn)?;
-        } else if our.esn {
-            return None;
-        }
-        // RFC 7296 §1.2: in IKE_AUTH nothing is made of key exchanges, whatever is offered.
-        let additional = match key_exchange_wanted {
-            ChildKeyExchange::Never => Additional::default(),
-            ChildKeyExchange::Policy(..) => chooser.take_additional(additional, group)?,
-        };
-        let answer = chooser.finish(&CHILD_TYPES, spi.0.to_be_bytes().to_vec())?;
-        let ChildProposal { protection, esn, lifetime, .. } = *our;
-        let algorithms = ChildSuite { protection, group, additional, esn };
-        Some((ChildChoice { algorithms, lifetime }, peer_spi, answer))
     };
-    ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
+    // RFC 7296 §3.3.2: ESN is mandatory in proposals of ESP and AH; some peers leave it out to mean "no".
+    if chooser.offers(TransformType::ESN) {
+        chooser.take(&[our.esn], esn)?;
+    } else if our.esn {
+        return None;
+    }
+    // RFC 7296 §1.2: in IKE_AUTH nothing is made of key exchanges, whatever is offered.
+    let additional = match key_exchange_wanted {
+        ChildKeyExchange::Never => Additional::default(),
+        ChildKeyExchange::Policy(..) => chooser.take_additional(additional, group)?,
+    };
+    let answer = chooser.finish(&CHILD_TYPES, spi.0.to_be_bytes().to_vec())?;
+    let ChildProposal { protection, esn, lifetime, .. } = *our;
+    let algorithms = ChildSuite { protection, group, additional, esn };
+    Some((ChildChoice { algorithms, lifetime }, peer_spi, answer))
 }
 
 fn choose_group(

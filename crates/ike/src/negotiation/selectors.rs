@@ -101,10 +101,9 @@ pub fn includes_first(
     local: &[TrafficSelector],
     remote: &[TrafficSelector],
 ) -> bool {
-    let includes = |ours: &[Selector], theirs: &[TrafficSelector]| {
+    [(&tunnel.local, local), (&tunnel.remote, remote)].into_iter().all(|(ours, theirs)| {
         ranges(theirs).next().is_some_and(|first| covered(std::slice::from_ref(first), ours))
-    };
-    includes(&tunnel.local, local) && includes(&tunnel.remote, remote)
+    })
 }
 
 /// Returns `true` if a request asks for all of the tunnel's traffic and for nothing more.
@@ -113,11 +112,10 @@ pub fn is_exact(
     local: &[TrafficSelector],
     remote: &[TrafficSelector],
 ) -> bool {
-    let same = |ours: &[Selector], theirs: &[TrafficSelector]| {
+    [(&tunnel.local, local), (&tunnel.remote, remote)].into_iter().all(|(ours, theirs)| {
         let theirs: Vec<Selector> = ranges(theirs).copied().collect();
         covered(ours, &theirs) && covered(&theirs, ours)
-    };
-    same(&tunnel.local, local) && same(&tunnel.remote, remote)
+    })
 }
 
 /// Checks an answer: it may narrow what was asked for, never widen it.
@@ -126,16 +124,14 @@ pub fn accept(
     local: &[TrafficSelector],
     remote: &[TrafficSelector],
 ) -> Option<TrafficSelectors> {
-    let pick = |answer: &[TrafficSelector], asked: &[Selector]| {
-        let mut picked: Vec<Selector> = ranges(answer).copied().collect();
-        picked.shrink_to_fit();
-        (!picked.is_empty() && picked.len() == answer.len() && covered(&picked, asked))
-            .then_some(picked)
-    };
-    Some(TrafficSelectors {
-        local: pick(local, &asked.local)?,
-        remote: pick(remote, &asked.remote)?,
-    })
+    let [local, remote] =
+        [(local, &asked.local), (remote, &asked.remote)].map(|(answer, asked)| {
+            let mut picked: Vec<Selector> = ranges(answer).copied().collect();
+            picked.shrink_to_fit();
+            (!picked.is_empty() && picked.len() == answer.len() && covered(&picked, asked))
+                .then_some(picked)
+        });
+    Some(TrafficSelectors { local: local?, remote: remote? })
 }
 
 /// A list of selectors in words.

@@ -78,6 +78,10 @@ pub enum CertificateError {
     Issuer,
 }
 
+fn encoding(error: x509_cert::der::Error) -> CertificateError {
+    CertificateError::Encoding(error.to_string())
+}
+
 policy::readable_debug!(CertificateError);
 
 impl Certificate {
@@ -89,7 +93,6 @@ impl Certificate {
         if der.len() > LONGEST {
             return Err(CertificateError::TooLong);
         }
-        let encoding = |e: x509_cert::der::Error| CertificateError::Encoding(e.to_string());
         let certificate = X509::from_der(der).map_err(encoding)?;
         let tbs = certificate.tbs_certificate();
         let subject = tbs.subject().to_der().map_err(encoding)?;
@@ -280,30 +283,29 @@ pub(super) fn urls(point: &DistributionPointName) -> Vec<String> {
         DistributionPointName::FullName(names) => names.as_slice(),
         DistributionPointName::NameRelativeToCRLIssuer(_) => &[],
     };
-    let url = |name: &GeneralName| match name {
-        GeneralName::UniformResourceIdentifier(url) => text(url.as_str()),
-        _ => None,
-    };
-    names.iter().filter_map(url).collect()
+    names
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::UniformResourceIdentifier(url) => text(url.as_str()),
+            _ => None,
+        })
+        .collect()
 }
 
 type SubjectPublicKeyInfo = x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 fn public_key(info: &SubjectPublicKeyInfo) -> Result<PublicKey, CertificateError> {
-    let unknown = |what: String| Err(CertificateError::Key(what));
-    let encoding = |e: x509_cert::der::Error| CertificateError::Encoding(e.to_string());
-    let curve = || info.algorithm.parameters.as_ref().and_then(|p| p.decode_as().ok());
     let (kind, bits) = match info.algorithm.oid {
         RSA => (KeyKind::Rsa, rsa_bits(info.subject_public_key.raw_bytes()).map_err(encoding)?),
-        EC => match curve() {
+        EC => match info.algorithm.parameters.as_ref().and_then(|p| p.decode_as().ok()) {
             Some(P256) => (KeyKind::EcdsaP256, 256),
             Some(P384) => (KeyKind::EcdsaP384, 384),
             Some(P521) => (KeyKind::EcdsaP521, 521),
-            Some(other) => return unknown(format!("EC on {other}")),
-            None => return unknown("EC on a curve without a name".into()),
+            Some(other) => return Err(CertificateError::Key(format!("EC on {other}"))),
+            None => return Err(CertificateError::Key("EC on a curve without a name".into())),
         },
         ED25519 => (KeyKind::Ed25519, 256),
-        other => return unknown(other.to_string()),
+        other => return Err(CertificateError::Key(other.to_string())),
     };
     Ok(PublicKey { kind, bits, info: info.to_der().map_err(encoding)? })
 }
@@ -311,7 +313,6 @@ fn public_key(info: &SubjectPublicKeyInfo) -> Result<PublicKey, CertificateError
 impl PublicKey {
     /// Reads a SubjectPublicKeyInfo in DER.
     pub(crate) fn read(der: &[u8]) -> Result<Self, CertificateError> {
-        let encoding = |e: x509_cert::der::Error| CertificateError::Encoding(e.to_string());
         public_key(&SubjectPublicKeyInfo::from_der(der).map_err(encoding)?)
     }
 }

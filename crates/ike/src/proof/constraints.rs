@@ -32,13 +32,12 @@ const EMAIL_ADDRESS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.11
 pub(super) fn check(path: &[&Certificate]) -> Result<(), String> {
     let mut comparisons = 0;
     for (place, authority) in path.iter().enumerate().filter(|(_, c)| c.constrains_names()) {
-        let unreadable = |e: der::Error| {
+        let constraints = Constraints::read(authority).map_err(|e| {
             format!(
                 "the certificate {authority} has name constraints that cannot be read: {e}; they have a type that is \
                  not supported here, or are damaged: have it issued without them"
             )
-        };
-        let constraints = Constraints::read(authority).map_err(unreadable)?;
+        })?;
         // RFC 5280 §6.1.3 (b), (c): a self-issued certificate is checked only if it is the last one.
         let below = path[..place].iter().enumerate();
         for (_, certificate) in below.filter(|(place, c)| *place == 0 || !c.is_self_issued()) {
@@ -205,16 +204,12 @@ fn kind(name: &GeneralName) -> &'static str {
 
 /// The name, or the subtree of a constraint, without its type. A text of the certificate cannot add lines to the log.
 fn written(name: &GeneralName, is_base: bool) -> String {
-    let text = |text: &str, empty: &str| match text {
-        "" => empty.to_owned(),
-        text => text.escape_debug().to_string(),
-    };
     let empty = if is_base { "every one" } else { "without text" };
     match name {
-        GeneralName::Rfc822Name(name) => text(name.as_str(), empty),
-        GeneralName::DnsName(name) => text(name.as_str(), empty),
+        GeneralName::Rfc822Name(name) => shown_or(name.as_str(), empty),
+        GeneralName::DnsName(name) => shown_or(name.as_str(), empty),
         // The empty base of URIs does not match every one: it cannot be compared.
-        GeneralName::UniformResourceIdentifier(name) => text(name.as_str(), "without text"),
+        GeneralName::UniformResourceIdentifier(name) => shown_or(name.as_str(), "without text"),
         GeneralName::DirectoryName(name) if name.is_empty() => empty.to_owned(),
         GeneralName::DirectoryName(name) => {
             let name = name.to_der().ok().and_then(|der| DistinguishedName::from_der(&der).ok());
@@ -227,18 +222,25 @@ fn written(name: &GeneralName, is_base: bool) -> String {
     }
 }
 
+fn shown_or(text: &str, empty: &str) -> String {
+    match text {
+        "" => empty.to_owned(),
+        text => text.escape_debug().to_string(),
+    }
+}
+
 /// An address, or an address and a mask.
 fn address(octets: &[u8], is_base: bool) -> String {
-    let one = |octets: &[u8]| {
-        let v4 = <[u8; 4]>::try_from(octets).map(|a| Ipv4Addr::from(a).to_string());
-        v4.or_else(|_| <[u8; 16]>::try_from(octets).map(|a| Ipv6Addr::from(a).to_string()))
-    };
     let (address, mask) =
         if is_base { octets.split_at(octets.len() / 2) } else { (octets, [].as_slice()) };
-    match (one(address), one(mask)) {
-        (Ok(address), Ok(mask)) => format!("{address}/{mask}"),
-        (Ok(address), Err(_)) => address,
-        (Err(_), _) => octets.iter().fold(String::new(), |mut text, octet| {
+    let read = [address, mask].map(|octets| {
+        let v4 = <[u8; 4]>::try_from(octets).map(|a| Ipv4Addr::from(a).to_string());
+        v4.or_else(|_| <[u8; 16]>::try_from(octets).map(|a| Ipv6Addr::from(a).to_string()))
+    });
+    match read {
+        [Ok(address), Ok(mask)] => format!("{address}/{mask}"),
+        [Ok(address), Err(_)] => address,
+        [Err(_), _] => octets.iter().fold(String::new(), |mut text, octet| {
             let _ = write!(text, "{octet:02x}");
             text
         }),

@@ -54,19 +54,18 @@ impl Crl {
         if der.len() > LONGEST {
             return Err(CrlError::TooLong);
         }
-        let encoding = |e: &dyn fmt::Display| CrlError::Encoding(e.to_string());
-        let read: CertificateList = CertificateList::from_der(der).map_err(|e| encoding(&e))?;
+        let read: CertificateList = CertificateList::from_der(der).map_err(encoding)?;
         let read = read.tbs_cert_list;
-        let issuer = read.issuer.to_der().map_err(|e| encoding(&e))?;
+        let issuer = read.issuer.to_der().map_err(encoding)?;
         let list: CertRevocationList<'static> = OwnedCertRevocationList::from_der(der)
             .map_err(|e| CrlError::Encoding(format!("{e:?}")))?
             .into();
         let scope = list.issuing_distribution_point().map(Scope::read).transpose();
         Ok(Self {
-            issuer: DistinguishedName::from_der(&issuer).map_err(|e| encoding(&e))?,
+            issuer: DistinguishedName::from_der(&issuer).map_err(encoding)?,
             this_update: read.this_update.to_unix_duration(),
             next_update: read.next_update.map(|t| t.to_unix_duration()),
-            scope: scope.map_err(|e| encoding(&e))?,
+            scope: scope.map_err(encoding)?,
             list,
             der: der.to_vec(),
         })
@@ -116,6 +115,10 @@ impl Crl {
     }
 }
 
+fn encoding(error: impl fmt::Display) -> CrlError {
+    CrlError::Encoding(error.to_string())
+}
+
 impl Scope {
     /// Reads the extension issuingDistributionPoint. webpki has refused lists about some reasons only, and those about
     /// certificates of other issuers.
@@ -129,8 +132,9 @@ impl Scope {
     fn holds(&self, certificate: &Certificate) -> bool {
         let left_out =
             if certificate.is_authority() { self.only_others } else { self.only_authorities };
-        let named = || certificate.crl_urls().iter().any(|url| self.urls.contains(url));
-        !left_out && (!certificate.names_crls() || named())
+        !left_out
+            && (!certificate.names_crls()
+                || certificate.crl_urls().iter().any(|url| self.urls.contains(url)))
     }
 }
 

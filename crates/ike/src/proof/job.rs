@@ -12,7 +12,7 @@ use super::path::{Judge, Link, Path, out_of_time};
 use super::revocation::Statements;
 use super::scheme::{Hash, Scheme};
 use super::signature::{self, Flaw, Plan};
-use super::trust::{KeyHash, Own, Trust};
+use super::trust::{KeyHash, Trust};
 use crate::crypto::tally::{self, Operation};
 use crate::failure::facts::{NotWithSha2, UnknownRevocation};
 use crate::failure::{Facts, Failure, FailureKind, facts};
@@ -161,8 +161,9 @@ impl Made {
         let made = signature.and_then(|made| {
             let is_ecdsa = matches!(plan.scheme, Scheme::Ecdsa(_));
             let made = if is_ecdsa { signature::sig_value(&made) } else { Some(made) };
-            let right = |made: &Vec<u8>| signature::is_by(&key.public, plan.scheme, &octets, made);
-            let made = made.filter(right).and_then(|made| plan.payload(kind, &made));
+            let made = made
+                .filter(|made| signature::is_by(&key.public, plan.scheme, &octets, made))
+                .and_then(|made| plan.payload(kind, &made));
             made.ok_or_else(|| Unsigned {
                 cause: format!("its signature ({}) is not that of the certificate's key", plan.scheme),
                 cure: "see the documentation of the token whether it can make such signatures, and its log".into(),
@@ -270,20 +271,17 @@ enum Verdict {
 
 impl Claim {
     fn check(&self, trust: &Trust, unix_time: Duration) -> Result<Verdict, Failure> {
-        let of_peer = |what: &str| format!("{what} that {} sent", self.identity);
-        let read = |der: &Vec<u8>| {
-            Certificate::read(der)
-                .map_err(|e| not_accepted(format!("{} {e}", of_peer("the certificate"))))
-        };
         let Some((first, rest)) = self.certificates.split_first() else {
             return Err(not_accepted(format!(
                 "{} sent no certificate; have it send the one that it signs with",
                 self.identity
             )));
         };
-        let leaf = read(first)?;
+        let leaf = Certificate::read(first).map_err(|e| {
+            not_accepted(format!("the certificate that {} sent {e}", self.identity))
+        })?;
         // Others may be of a kind that is of no use here.
-        let others = few_alike(rest.iter().filter_map(|der| read(der).ok()));
+        let others = few_alike(rest.iter().filter_map(|der| Certificate::read(der).ok()));
         if !leaf.is_for(&self.identity) {
             return Err(not_accepted(format!(
                 "the certificate {leaf} is not for {}: it is for {}; name the peer in the policy as its certificate \
@@ -408,13 +406,12 @@ impl Signing {
         unix_time: Duration,
     ) -> Result<Attempt, String> {
         let mut own = trust.own_for(&self.identity, &self.rules.keys)?;
-        let asked = |own: &Own| {
-            self.requested.is_empty() || self.requested.iter().any(|r| own.authorities.contains(r))
-        };
         // RFC 7296 §3.7: the peer's request is a suggestion.
         own.sort_by_key(|own| {
+            let is_asked_for = self.requested.is_empty()
+                || self.requested.iter().any(|r| own.authorities.contains(r));
             let (from, _) = own.leaf().validity();
-            (out_of_time(own.leaf(), unix_time).is_some(), !asked(own), Reverse(from))
+            (out_of_time(own.leaf(), unix_time).is_some(), !is_asked_for, Reverse(from))
         });
         let own = own.first().ok_or("there is no certificate")?;
         if let Some(problem) = out_of_time(own.leaf(), unix_time) {
@@ -422,8 +419,12 @@ impl Signing {
         }
         let hashes = self.hashes.as_deref();
         let certificates = own.chain.iter().map(|c| c.der().to_vec()).collect();
-        let current = |answer: &&Ocsp| self.ocsp && unix_time < answer.validity().1;
-        let ocsp = own.staples.iter().filter(current).map(|answer| answer.der().to_vec()).collect();
+        let ocsp = own
+            .staples
+            .iter()
+            .filter(|answer| self.ocsp && unix_time < answer.validity().1)
+            .map(|answer| answer.der().to_vec())
+            .collect();
         if let PrivateKey::Outside(key) = &*own.key {
             let plan = Plan::new(key.public.kind, key.signer.knows_pss(), hashes, like)?;
             let (method, data) = (AuthMethod::DIGITAL_SIGNATURE, Vec::new());

@@ -133,16 +133,17 @@ impl Ocsp {
     fn is_signed_for(&self, issuer: &Certificate, unix_time: Duration) -> bool {
         let (octets, algorithm) = (self.octets.as_slice(), self.algorithm.as_slice());
         let signed = Signed { octets, algorithm, signature: &self.signature };
-        let responders = || self.certificates.iter().filter_map(|der| Certificate::read(der).ok());
         signed.is_by(&issuer.key().info)
-            || responders().any(|responder| {
-                let (from, until) = responder.validity();
-                Some(responder.issuer()) == issuer.subject()
-                    && (from..=until).contains(&unix_time)
-                    && signed.is_by(&responder.key().info)
-                    && is_for_ocsp(&responder)
-                    && responder.is_signed_by(&issuer.key().info)
-            })
+            || self.certificates.iter().filter_map(|der| Certificate::read(der).ok()).any(
+                |responder| {
+                    let (from, until) = responder.validity();
+                    Some(responder.issuer()) == issuer.subject()
+                        && (from..=until).contains(&unix_time)
+                        && signed.is_by(&responder.key().info)
+                        && is_for_ocsp(&responder)
+                        && responder.is_signed_by(&issuer.key().info)
+                },
+            )
     }
 }
 
@@ -192,16 +193,15 @@ fn stripped(serial: &[u8]) -> &[u8] {
 
 /// RFC 6960 §4.2.1
 fn read(octets: &[u8]) -> der::Result<Ocsp> {
-    let wrong = |tag: Tag| der::Error::from(tag.value_error());
     let mut outer = SliceReader::new(AnyRef::from_der(octets)?.value())?;
     let status = AnyRef::decode(&mut outer)?;
     if (status.tag(), status.value()) != (Tag::Enumerated, &[0]) {
-        return Err(wrong(Tag::Enumerated));
+        return Err(wrong_value(Tag::Enumerated));
     }
-    let bytes = tagged(&mut outer, 0)?.ok_or_else(|| wrong(Tag::Sequence))?;
+    let bytes = tagged(&mut outer, 0)?.ok_or_else(|| wrong_value(Tag::Sequence))?;
     let mut bytes = SliceReader::new(AnyRef::from_der(bytes)?.value())?;
     if ObjectIdentifier::decode(&mut bytes)? != BASIC {
-        return Err(wrong(Tag::ObjectIdentifier));
+        return Err(wrong_value(Tag::ObjectIdentifier));
     }
     let basic = <&OctetStringRef>::decode(&mut bytes)?.as_bytes();
 
@@ -233,6 +233,10 @@ fn read(octets: &[u8]) -> der::Result<Ocsp> {
         certificates,
         singles,
     })
+}
+
+fn wrong_value(tag: Tag) -> der::Error {
+    tag.value_error().into()
 }
 
 fn single(octets: &[u8]) -> der::Result<Single> {

@@ -114,20 +114,6 @@ impl Judge<'_> {
             let whole = [Some(leaf)].into_iter().chain(used).chain([anchor]);
             whole.collect::<Option<Vec<_>>>().ok_or(Error::UnknownIssuer)
         };
-        let is_valid = |path: &VerifiedPath<'_>| {
-            let path = whole(path)?;
-            // RFC 5280 §6.1.4 (n), which webpki leaves to its caller.
-            if !path[1..path.len() - 1].iter().all(|c| c.may_issue()) {
-                return Err(Error::EndEntityUsedAsCa);
-            }
-            if between.iter().any(Shown::is_changed) && !is_signed(&path) {
-                return Err(Error::InvalidSignatureForPublicKey);
-            }
-            constraints::check(&path).map_err(|text| {
-                breach.borrow_mut().get_or_insert(text);
-                Error::NameConstraintViolation
-            })
-        };
         let algorithms = Algorithms::new(&between);
         let path = entity.verify_for_usage(
             &algorithms.all(),
@@ -136,7 +122,20 @@ impl Judge<'_> {
             time,
             Usage,
             None,
-            Some(&is_valid),
+            Some(&|path| {
+                let path = whole(path)?;
+                // RFC 5280 §6.1.4 (n), which webpki leaves to its caller.
+                if !path[1..path.len() - 1].iter().all(|c| c.may_issue()) {
+                    return Err(Error::EndEntityUsedAsCa);
+                }
+                if between.iter().any(Shown::is_changed) && !is_signed(&path) {
+                    return Err(Error::InvalidSignatureForPublicKey);
+                }
+                constraints::check(&path).map_err(|text| {
+                    breach.borrow_mut().get_or_insert(text);
+                    Error::NameConstraintViolation
+                })
+            }),
         )?;
         Ok(Path(whole(&path)?.into_iter().cloned().collect()))
     }
@@ -178,10 +177,11 @@ impl Judge<'_> {
                  has the same name but another key; compare the authority's certificate with the peer's"
             ),
             Error::RequiredEkuNotFoundContext(context) => {
-                let oid = |oid: &Vec<usize>| {
-                    oid.iter().map(ToString::to_string).collect::<Vec<_>>().join(".")
-                };
-                let present: Vec<String> = context.present.iter().map(oid).collect();
+                let present: Vec<String> = context
+                    .present
+                    .iter()
+                    .map(|oid| oid.iter().map(ToString::to_string).collect::<Vec<_>>().join("."))
+                    .collect();
                 format!(
                     "the certificate {leaf} is for other purposes (extended key usage {}); have it issued with \
                      serverAuth, clientAuth or ipsecIKE",

@@ -25,10 +25,13 @@ impl Statements<'_> {
     /// If one says that the certificate is revoked: no other statement outweighs that. The text is for the operator.
     pub fn vouch_for(&self, link: Link<'_>) -> Result<bool, String> {
         let Link { certificate, issuer } = link;
-        let status = |answer: &Ocsp| {
-            answer.status(certificate, issuer, self.unix_time, self.ocsp_max_age).ok()
-        };
-        let by_ocsp = self.ocsp.iter().filter_map(status).max();
+        let by_ocsp = self
+            .ocsp
+            .iter()
+            .filter_map(|answer| {
+                answer.status(certificate, issuer, self.unix_time, self.ocsp_max_age).ok()
+            })
+            .max();
         if by_ocsp == Some(Status::Revoked) {
             return Err(format!(
                 "the certificate {certificate} is revoked, says an OCSP responder of its issuer; its owner needs a \

@@ -13,7 +13,6 @@ use x509_cert::der::oid::AssociatedOid;
 use x509_cert::der::{self, Decode, Encode, Reader, SliceReader, Tag, Tagged};
 use x509_cert::ext::Extension;
 use x509_cert::ext::pkix::NameConstraints;
-use x509_cert::ext::pkix::constraints::name::GeneralSubtrees;
 
 /// The name constraints that rustls-webpki sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +71,13 @@ fn rewritten(whole: &[u8], sight: Sight) -> der::Result<Vec<u8>> {
 /// The extension with the constraints that are seen; nothing if there are none.
 fn seen(extension: Extension, sight: Sight) -> der::Result<Vec<u8>> {
     let constraints = NameConstraints::from_der(extension.extn_value.as_bytes())?;
-    let kept = |subtrees: Option<GeneralSubtrees>| {
-        let mut subtrees = subtrees.unwrap_or_default();
-        subtrees.retain(|subtree| sight == Sight::Checkable && is_of_library(subtree));
-        (!subtrees.is_empty()).then_some(subtrees)
-    };
-    let constraints = NameConstraints {
-        permitted_subtrees: kept(constraints.permitted_subtrees),
-        excluded_subtrees: kept(constraints.excluded_subtrees),
-    };
+    let [permitted_subtrees, excluded_subtrees] =
+        [constraints.permitted_subtrees, constraints.excluded_subtrees].map(|subtrees| {
+            let mut subtrees = subtrees.unwrap_or_default();
+            subtrees.retain(|subtree| sight == Sight::Checkable && is_of_library(subtree));
+            (!subtrees.is_empty()).then_some(subtrees)
+        });
+    let constraints = NameConstraints { permitted_subtrees, excluded_subtrees };
     if constraints.permitted_subtrees.is_none() && constraints.excluded_subtrees.is_none() {
         return Ok(Vec::new());
     }
@@ -123,8 +120,10 @@ impl SignatureVerificationAlgorithm for OfWhole<'_> {
         message: &[u8],
         signature: &[u8],
     ) -> Result<(), InvalidSignature> {
-        let signs = |der: &[u8]| Signed::read(der).is_ok_and(|signed| signed.octets == message);
-        let changed = self.shown.iter().find(|shown| shown.is_changed() && signs(&shown.der));
+        let changed = self.shown.iter().find(|shown| {
+            shown.is_changed()
+                && Signed::read(&shown.der).is_ok_and(|signed| signed.octets == message)
+        });
         let whole = changed.map(|shown| Signed::read(shown.of.der()).map(|signed| signed.octets));
         let message = whole.transpose().map_err(|_| InvalidSignature)?.unwrap_or(message);
         self.inner.verify_signature(key, message, signature)

@@ -107,17 +107,15 @@ fn encode(scheme: Scheme) -> Vec<u8> {
 fn decode(octets: &[u8]) -> Result<Scheme, String> {
     let algorithm = AlgorithmIdentifierRef::from_der(octets)
         .map_err(|e| format!("its algorithm identifier cannot be read ({e})"))?;
-    let plain = algorithm.parameters.is_none_or(|p| p.is_null());
-    let of = |oid: fn(Hash) -> ObjectIdentifier| {
-        [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512]
-            .into_iter()
-            .find(|h| plain && oid(*h) == algorithm.oid)
-    };
-    if let Some(hash) = of(with_rsa) {
-        return Ok(Scheme::Pkcs1(hash));
-    }
-    if let Some(hash) = of(with_ecdsa) {
-        return Ok(Scheme::Ecdsa(hash));
+    if algorithm.parameters.is_none_or(|p| p.is_null()) {
+        for hash in [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512] {
+            if algorithm.oid == with_rsa(hash) {
+                return Ok(Scheme::Pkcs1(hash));
+            }
+            if algorithm.oid == with_ecdsa(hash) {
+                return Ok(Scheme::Ecdsa(hash));
+            }
+        }
     }
     match algorithm.oid {
         ED25519 if algorithm.parameters.is_none() => Ok(Scheme::Ed25519),
@@ -132,29 +130,30 @@ fn decode(octets: &[u8]) -> Result<Scheme, String> {
 
 /// The hash of RSASSA-PSS-params (RFC 8017 §A.2.3): SHA-2, the same for the mask, and a salt of its length.
 fn pss(parameters: Option<AnyRef<'_>>) -> Option<Hash> {
-    let known = |a: AlgorithmIdentifierRef<'_>| {
-        let plain = a.parameters.is_none_or(|p| p.is_null());
-        SHA2.into_iter().find(|h| plain && oid(*h) == a.oid)
-    };
-    type Error = x509_cert::der::Error;
-    let read = |value: &[u8]| -> Result<Option<Hash>, Error> {
-        let mut reader = SliceReader::new(value)?;
-        let explicit = TagMode::Explicit;
-        let hash: Option<AlgorithmIdentifierRef<'_>> =
-            reader.context_specific(TagNumber(0), explicit)?;
-        let mask: Option<AlgorithmIdentifierRef<'_>> =
-            reader.context_specific(TagNumber(1), explicit)?;
-        let salt: Option<u8> = reader.context_specific(TagNumber(2), explicit)?;
-        let trailer: Option<u8> = reader.context_specific(TagNumber(3), explicit)?;
-        reader.finish()?;
-        let (Some(hash), Some(mask)) = (hash.and_then(known), mask) else { return Ok(None) };
-        let of_mask = mask.parameters.map(|p| p.decode_as::<AlgorithmIdentifierRef<'_>>());
-        let same = mask.oid == MGF1 && of_mask.transpose()?.and_then(known) == Some(hash);
-        let usual = salt == Some(salt_len(hash)) && trailer.unwrap_or(1) == 1;
-        Ok((same && usual).then_some(hash))
-    };
     let parameters = parameters.filter(|p| p.tag() == x509_cert::der::Tag::Sequence)?;
-    read(parameters.value()).ok().flatten()
+    hash_of_pss(parameters.value()).ok().flatten()
+}
+
+fn hash_of_pss(value: &[u8]) -> x509_cert::der::Result<Option<Hash>> {
+    let mut reader = SliceReader::new(value)?;
+    let explicit = TagMode::Explicit;
+    let hash: Option<AlgorithmIdentifierRef<'_>> =
+        reader.context_specific(TagNumber(0), explicit)?;
+    let mask: Option<AlgorithmIdentifierRef<'_>> =
+        reader.context_specific(TagNumber(1), explicit)?;
+    let salt: Option<u8> = reader.context_specific(TagNumber(2), explicit)?;
+    let trailer: Option<u8> = reader.context_specific(TagNumber(3), explicit)?;
+    reader.finish()?;
+    let (Some(hash), Some(mask)) = (hash.and_then(sha2), mask) else { return Ok(None) };
+    let of_mask = mask.parameters.map(|p| p.decode_as::<AlgorithmIdentifierRef<'_>>());
+    let same = mask.oid == MGF1 && of_mask.transpose()?.and_then(sha2) == Some(hash);
+    let usual = salt == Some(salt_len(hash)) && trailer.unwrap_or(1) == 1;
+    Ok((same && usual).then_some(hash))
+}
+
+fn sha2(algorithm: AlgorithmIdentifierRef<'_>) -> Option<Hash> {
+    let plain = algorithm.parameters.is_none_or(|p| p.is_null());
+    SHA2.into_iter().find(|hash| plain && oid(*hash) == algorithm.oid)
 }
 
 /// A curve of RFC 4754: its hash, its method, and the octets of a number.
@@ -235,7 +234,6 @@ fn with_named_hash(
     data: &[u8],
     octets: &[u8],
 ) -> Result<Scheme, String> {
-    let other = || format!("the method {method} is not for a key of the kind {}", key.kind);
     match method {
         AuthMethod::DIGITAL_SIGNATURE => {
             let split = data
@@ -254,7 +252,9 @@ fn with_named_hash(
             check(scheme, key, octets, signature).then_some(scheme).ok_or_else(|| wrong(scheme))
         }
         _ => {
-            let curve = Curve::of(key.kind).filter(|c| c.method == method).ok_or_else(other)?;
+            let curve = Curve::of(key.kind).filter(|c| c.method == method).ok_or_else(|| {
+                format!("the method {method} is not for a key of the kind {}", key.kind)
+            })?;
             let scheme = Scheme::Ecdsa(curve.hash);
             let signature = (data.len() == 2 * curve.octets).then(|| sig_value(data)).flatten();
             signature

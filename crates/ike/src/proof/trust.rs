@@ -128,6 +128,7 @@ impl Trust {
         let mut keyless = Vec::new();
         for (item, certificate) in read(material.certificates, &mut defects) {
             let mut found = None;
+            // Every copy of the key counts as used: none of them is a stray.
             for (name, key, used) in keys.iter_mut().filter(|k| k.1.belongs_to(certificate.key())) {
                 *used = true;
                 found = Some((name.clone(), Arc::clone(key)));

@@ -16,7 +16,7 @@ use crate::status::{Narrowed, NarrowedBy};
 use crate::wire::registry::NotifyType;
 use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
-use policy::{ChildTunnel, Mode, Selector};
+use policy::{ChildTunnel, Mode};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -173,16 +173,17 @@ impl ChildSa {
                 "Have the peer ask for a Child SA for each pair of networks",
             ),
         };
-        let side = |name: &str, agreed: &[Selector], policy: &[Selector]| {
-            let less = !covered(policy, agreed);
-            less.then(|| format!("{name} {} ({word} {})", describe(agreed), describe(policy)))
-        };
         let sides = [
-            side("local", &self.selectors.local, &narrowed.local),
-            side("remote", &self.selectors.remote, &narrowed.remote),
+            ("local", &self.selectors.local, &narrowed.local),
+            ("remote", &self.selectors.remote, &narrowed.remote),
         ];
-        let sides: Vec<String> = sides.into_iter().flatten().collect();
-        Some(format!("{cause}: {}. {cure}", sides.join(", ")))
+        let less: Vec<String> = (sides.into_iter())
+            .filter(|(_, agreed, policy)| !covered(policy, agreed))
+            .map(|(name, agreed, policy)| {
+                format!("{name} {} ({word} {})", describe(agreed), describe(policy))
+            })
+            .collect();
+        Some(format!("{cause}: {}. {cure}", less.join(", ")))
     }
 }
 

@@ -29,14 +29,15 @@ impl IntAuth {
         request: Covered<'_>,
         response: Covered<'_>,
     ) -> Option<()> {
-        let sum = |key: &Secret, so_far: Option<&Secret>, message: Covered<'_>| {
-            let octets = authenticated_octets(message.datagram, message.content)?;
-            let so_far = so_far.map_or(&[][..], Secret::expose);
-            Some(prf(by, algorithm, key.expose(), &[so_far, &octets]))
-        };
-        let initiator = sum(&keys.initiator, self.sums.as_ref().map(|(i, _)| i), request)?;
-        let responder = sum(&keys.responder, self.sums.as_ref().map(|(_, r)| r), response)?;
-        self.sums = Some((initiator, responder));
+        let (of_initiator, of_responder) = self.sums.as_ref().map(|(i, r)| (i, r)).unzip();
+        let [initiator, responder] =
+            [(&keys.initiator, of_initiator, request), (&keys.responder, of_responder, response)]
+                .map(|(key, so_far, message)| {
+                    let octets = authenticated_octets(message.datagram, message.content)?;
+                    let so_far = so_far.map_or(&[][..], Secret::expose);
+                    Some(prf(by, algorithm, key.expose(), &[so_far, &octets]))
+                });
+        self.sums = Some((initiator?, responder?));
         Some(())
     }
 

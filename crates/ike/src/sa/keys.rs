@@ -218,17 +218,13 @@ impl Keys {
             &[nonces.initiator, nonces.responder, &spis.0.0.to_be_bytes(), &spis.1.0.to_be_bytes()],
             3 * proof + 2 * (integrity + encryption),
         );
-        let mut rest = material.expose();
-        let mut take = |len: usize| {
-            let (head, tail) = rest.split_at(len);
-            rest = tail;
-            head
-        };
         // RFC 7296 §2.14: {SK_d | SK_ai | SK_ar | SK_ei | SK_er | SK_pi | SK_pr}.
-        let sk_d = take(proof);
-        let (ai, ar) = (take(integrity), take(integrity));
-        let (ei, er) = (take(encryption), take(encryption));
-        let (pi, pr) = (take(proof), take(proof));
+        let (sk_d, rest) = material.expose().split_at(proof);
+        let (ai, rest) = rest.split_at(integrity);
+        let (ar, rest) = rest.split_at(integrity);
+        let (ei, rest) = rest.split_at(encryption);
+        let (er, rest) = rest.split_at(encryption);
+        let (pi, pr) = rest.split_at(proof);
         let secrets = match originator {
             Originator::ThisSide => [sk_d, ei, ai, er, ar].concat(),
             Originator::Peer => [sk_d, er, ar, ei, ai].concat(),
@@ -290,13 +286,14 @@ impl Keys {
     /// A copy for a sink. `spis` and `originator` as the keys were made with.
     pub fn logged(&self, spis: (IkeSpi, IkeSpi), originator: Originator) -> LoggedKeys {
         let (initiator, responder) = originator.in_order(self.ours(), self.theirs());
-        let split = |keys| DirectionKeys::split(&keys, self.suite.integrity);
+        let [initiator, responder] =
+            [initiator, responder].map(|keys| DirectionKeys::split(&keys, self.suite.integrity));
         LoggedKeys::Ike(IkeKeys {
             initiator_spi: spis.0,
             responder_spi: spis.1,
             suite: self.suite,
-            initiator: split(initiator),
-            responder: split(responder),
+            initiator,
+            responder,
         })
     }
 
@@ -376,7 +373,7 @@ impl Keys {
         let Self { protection, sealed, .. } = self;
         // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold
         // (RFC 3602 §3).
-        let next_iv = || {
+        fragment::seal(header, content, cut, *protection, cipher.as_ref(), || {
             let mut iv = vec![0; protection.iv_len()];
             match protection {
                 Suite::AesCbcMac(..) => rng.fill(&mut iv),
@@ -384,8 +381,7 @@ impl Keys {
             }
             *sealed += 1;
             iv
-        };
-        fragment::seal(header, content, cut, *protection, cipher.as_ref(), next_iv)
+        })
     }
 
     /// Checks and opens a message of the peer.
@@ -400,9 +396,8 @@ impl Keys {
 
     /// Returns `true` if a datagram is from the peer; it may be a message or a fragment.
     pub fn proves(&self, header: &Header, datagram: &[u8]) -> bool {
-        let not_authentic = |e: &OpenError| matches!(e, OpenError::NotAuthentic(_));
-        !(self.open(header, datagram).err().as_ref().is_some_and(not_authentic)
-            && self.open_fragment(header, datagram).err().as_ref().is_some_and(not_authentic))
+        !(matches!(self.open(header, datagram), Err(OpenError::NotAuthentic(_)))
+            && matches!(self.open_fragment(header, datagram), Err(OpenError::NotAuthentic(_))))
     }
 }
 

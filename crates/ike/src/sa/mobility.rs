@@ -60,8 +60,11 @@ impl Mobility {
     /// Notes that the request which moved the peer has also come by another path.
     pub fn also_from(&mut self, local: SocketAddr, remote: SocketAddr, present: &Path) {
         let Some(Doubt { alternatives, .. }) = self.doubt.as_deref_mut() else { return };
-        let known = |p: &Path| (p.local, p.remote) == (local, remote);
-        if known(present) || alternatives.iter().any(known) {
+        let is_known = [present]
+            .into_iter()
+            .chain(alternatives.iter())
+            .any(|path| (path.local, path.remote) == (local, remote));
+        if is_known {
             return;
         }
         if alternatives.len() < ALTERNATIVES {
@@ -76,9 +79,8 @@ impl Mobility {
 
     /// Takes the alternative between these addresses in place of the present path.
     pub fn exchange(&mut self, local: SocketAddr, remote: SocketAddr, present: &mut Path) {
-        let wanted = |p: &&mut Path| (p.local, p.remote) == (local, remote);
         let alternatives = self.doubt.iter_mut().flat_map(|d| &mut d.alternatives);
-        if let Some(path) = { alternatives }.find(wanted) {
+        if let Some(path) = { alternatives }.find(|p| (p.local, p.remote) == (local, remote)) {
             std::mem::swap(path, present);
         }
     }

@@ -56,11 +56,12 @@ impl Path {
     /// The path of another IKE_SA_INIT to the same peer. A NAT in front of the peer lets it in by the mapping in use
     /// only (RFC 7296 §2.23: IKE_SA_INIT may go to the port of NAT traversal, too).
     pub fn for_another(&self, first_port: u16) -> Self {
-        let at = |address: SocketAddr| SocketAddr::new(address.ip(), first_port);
-        match self.nat_remote {
-            true => Self::new(self.local, self.remote),
-            false => Self::new(at(self.local), at(self.remote)),
+        if self.nat_remote {
+            return Self::new(self.local, self.remote);
         }
+        let [local, remote] =
+            [self.local, self.remote].map(|address| SocketAddr::new(address.ip(), first_port));
+        Self::new(local, remote)
     }
 
     /// Returns `true` if ESP travels in UDP.
@@ -97,8 +98,7 @@ impl Path {
     /// Those of a tunnel's proposals whose packets get to the peer: AH covers the addresses, which a NAT changes.
     pub fn carries(&self, proposals: &[ChildProposal]) -> Vec<ChildProposal> {
         let natted = self.nat_local || self.nat_remote;
-        let passes = |p: &&ChildProposal| !(natted && p.protection.is_ah());
-        proposals.iter().filter(passes).cloned().collect()
+        proposals.iter().filter(|p| !(natted && p.protection.is_ah())).cloned().collect()
     }
 
     /// The data plane's view, for packets of that suite.
@@ -127,26 +127,28 @@ const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0
 
 /// The two NAT_DETECTION notifications; with `pretend` the source is one that cannot be seen.
 pub(crate) fn announce(spis: (IkeSpi, IkeSpi), path: &Path, pretend: bool) -> [Payload; 2] {
-    let notify = |kind, data| {
-        Payload::Notify(Notify { protocol: ProtocolId::NONE, spi: vec![], kind, data })
-    };
     let source = hash(spis, if pretend { NOWHERE } else { path.local });
     [
-        notify(NotifyType::NAT_DETECTION_SOURCE_IP, source),
-        notify(NotifyType::NAT_DETECTION_DESTINATION_IP, hash(spis, path.remote)),
+        (NotifyType::NAT_DETECTION_SOURCE_IP, source),
+        (NotifyType::NAT_DETECTION_DESTINATION_IP, hash(spis, path.remote)),
     ]
+    .map(|(kind, data)| {
+        Payload::Notify(Notify { protocol: ProtocolId::NONE, spi: vec![], kind, data })
+    })
 }
 
 /// Reads the peer's NAT_DETECTION notifications into `path`; `false` if it sent none and so cannot traverse NATs.
 pub(crate) fn detect(spis: (IkeSpi, IkeSpi), path: &mut Path, payloads: &[Payload]) -> bool {
-    let of_kind = |wanted| {
-        payloads.iter().filter_map(move |p| match p {
-            Payload::Notify(n) if n.kind == wanted => Some(&n.data),
-            _ => None,
-        })
-    };
-    let mut sources = of_kind(NotifyType::NAT_DETECTION_SOURCE_IP).peekable();
-    let mut destinations = of_kind(NotifyType::NAT_DETECTION_DESTINATION_IP).peekable();
+    let [mut sources, mut destinations] =
+        [NotifyType::NAT_DETECTION_SOURCE_IP, NotifyType::NAT_DETECTION_DESTINATION_IP].map(
+            |kind| {
+                let hashes = payloads.iter().filter_map(move |p| match p {
+                    Payload::Notify(n) if n.kind == kind => Some(&n.data),
+                    _ => None,
+                });
+                hashes.peekable()
+            },
+        );
     if sources.peek().is_none() || destinations.peek().is_none() {
         return false;
     }

@@ -132,18 +132,18 @@ impl Reassembly {
         if place.total > MOST_FRAGMENTS {
             return Ok(self.unreadable(datagram, WireError::TooMany("fragments")));
         }
-        let begun = || Partial {
-            message_id: header.message_id,
-            exchange: header.exchange,
-            total: place.total,
-            since: now,
-            octets: 0,
-            contents: BTreeMap::new(),
-            first: Vec::new(),
-            largest: 0,
-        };
-        let mut partial =
-            self.partial.take().filter(|_| goes_on).unwrap_or_else(|| Box::new(begun()));
+        let mut partial = self.partial.take().filter(|_| goes_on).unwrap_or_else(|| {
+            Box::new(Partial {
+                message_id: header.message_id,
+                exchange: header.exchange,
+                total: place.total,
+                since: now,
+                octets: 0,
+                contents: BTreeMap::new(),
+                first: Vec::new(),
+                largest: 0,
+            })
+        });
         partial.octets += fragment.content.octets.len();
         if partial.octets > self.most {
             return Ok(self.unreadable(datagram, WireError::TooMany("octets in its fragments")));

@@ -11,6 +11,7 @@ use crate::sa::attempt::Attempt;
 use crate::sa::child::{ChildState, LatePackets};
 use crate::task::Task;
 use esp::plane::Spi;
+use std::time::Instant;
 
 impl Session {
     pub fn release_lingering(&mut self, cx: &mut Context<'_>) {
@@ -83,32 +84,31 @@ impl Session {
 
     /// The earliest moment at which [`Session::handle_timeout`] has something to do.
     pub fn deadline(&self, config: &crate::config::Config) -> Option<Deadline> {
-        let at = |at, reason| Deadline { at, reason };
         let windows =
-            self.each_sa().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
+            self.each_sa().filter_map(|s| s.window.due()).map(|t| due(t, "retransmission"));
         let answers = self
             .sas
             .iter()
             .filter_map(|s| s.window.answer_due())
-            .map(|t| at(t, "answer to a Delete"));
+            .map(|t| due(t, "answer to a Delete"));
         let attempt = self.attempt.iter().filter_map(|attempt| match attempt {
-            Attempt::Init(sa) => sa.state.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
+            Attempt::Init(sa) => sa.state.refused_at(config).map(|t| due(t, "refused IKE_SA_INIT")),
             Attempt::Intermediate(_) => None,
-            Attempt::Auth(sa) => sa.state.working_until().map(|t| at(t, "work with certificates")),
+            Attempt::Auth(sa) => sa.state.working_until().map(|t| due(t, "work with certificates")),
         });
         let ike = self.sas.iter().map(|sa| &sa.state).flat_map(|e| {
-            let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
-            let awaited = e.awaited.iter().map(|a| at(a.until, "IKE_FOLLOWUP_KE"));
-            rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")]).chain(awaited)
+            let rekey = (e.phase == Phase::Serving).then_some(due(e.rekey_at, "IKE SA rekey"));
+            let awaited = e.awaited.iter().map(|a| due(a.until, "IKE_FOLLOWUP_KE"));
+            rekey.into_iter().chain([due(e.expire_at, "IKE SA lifetime")]).chain(awaited)
         });
         let delayed = self.tasks.delayed().map(|(t, task)| match task {
-            Task::DeleteChild(_) | Task::DeleteIke(_) => at(*t, "Delete of replaced SAs"),
-            _ => at(*t, "retry"),
+            Task::DeleteChild(_) | Task::DeleteIke(_) => due(*t, "Delete of replaced SAs"),
+            _ => due(*t, "retry"),
         });
-        let lingering = self.lingering.iter().map(|l| at(l.until, "replaced SA"));
-        let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
+        let lingering = self.lingering.iter().map(|l| due(l.until, "replaced SA"));
+        let liveness = self.liveness_at(config).map(|t| due(t, "liveness"));
         let nat = (self.is_established() && self.path.nat_local)
-            .then_some(at(self.liveness.keepalive_at, "NAT keepalive"));
+            .then_some(due(self.liveness.keepalive_at, "NAT keepalive"));
         (windows
             .chain(answers)
             .chain(attempt)
@@ -118,7 +118,11 @@ impl Session {
             .chain(lingering)
             .chain(liveness)
             .chain(nat)
-            .chain(self.reauthentication_due().map(|t| at(t, "reauthentication"))))
+            .chain(self.reauthentication_due().map(|t| due(t, "reauthentication"))))
         .min_by_key(|d| d.at)
     }
+}
+
+fn due(at: Instant, reason: &'static str) -> Deadline {
+    Deadline { at, reason }
 }

@@ -17,7 +17,6 @@ use crate::task::Task;
 use crate::wire::header::IkeSpi;
 use esp::plane::Spi;
 use policy::ChildTunnel;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time for which a superseded IKE SA waits for the peer to delete it.
@@ -125,12 +124,16 @@ impl Session {
         cx: &mut Context<'_>,
         reason: CloseReason,
     ) -> (Vec<String>, Effects) {
-        let may_start = |c: &&Arc<ChildTunnel>| {
-            self.tunnel.role.may_initiate()
-                && c.role.may_initiate()
-                && self.has_or_wants_child(&c.name)
-        };
-        let names = self.tunnel.children.iter().filter(may_start).map(|c| c.name.clone());
+        let names = self
+            .tunnel
+            .children
+            .iter()
+            .filter(|c| {
+                self.tunnel.role.may_initiate()
+                    && c.role.may_initiate()
+                    && self.has_or_wants_child(&c.name)
+            })
+            .map(|c| c.name.clone());
         let (up, on_their_way) = names.partition(|name| self.serving_child(name).is_some());
         self.outcome.reconnect = on_their_way;
         let effects = match self.is_closing() {
@@ -349,8 +352,9 @@ impl Session {
     pub fn let_go(&mut self, cx: &mut Context<'_>, lingering: Lingering) {
         let usage = cx.plane.remove(lingering.sa);
         if let Some(((heir, counted), usage)) = lingering.heir.zip(usage) {
-            let history = |inbound| History { inbound, ..History::new(cx.now) };
-            self.count_for(heir, &history(counted), &history(usage));
+            let [counted, used] =
+                [counted, usage].map(|inbound| History { inbound, ..History::new(cx.now) });
+            self.count_for(heir, &counted, &used);
         }
         cx.release_spi(lingering.spi);
     }

@@ -95,8 +95,8 @@ impl Session {
     /// Has another IKE SA carry new exchanges if the one with this SPI, which is gone, did so.
     pub fn replace_current(&mut self, gone: IkeSpi) {
         if self.current == gone {
-            let serving = |sa: &&IkeSa| sa.state.phase == Phase::Serving;
-            let heir = self.sas.iter().rfind(serving).or(self.sas.last());
+            let heir =
+                self.sas.iter().rfind(|sa| sa.state.phase == Phase::Serving).or(self.sas.last());
             self.current = heir.map_or(self.current, |sa| sa.local_spi);
         }
     }

@@ -55,7 +55,9 @@ impl Liveness {
 
     /// The obstacle that keeps messages from the peer at `remote`, as far as this host or ICMP says.
     pub fn obstacle(&self, remote: SocketAddr) -> Option<String> {
-        let icmp = || Some(format!("{} ({UNPROTECTED})", self.icmp?.about(remote)));
-        self.unsent.as_ref().map(ToString::to_string).or_else(icmp)
+        self.unsent
+            .as_ref()
+            .map(ToString::to_string)
+            .or_else(|| Some(format!("{} ({UNPROTECTED})", self.icmp?.about(remote))))
     }
 }

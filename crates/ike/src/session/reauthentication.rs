@@ -9,7 +9,7 @@ use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::sa::active::Active;
 use crate::sa::attempt::Attempt;
-use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::child::ChildState;
 use crate::session_id::SessionId;
 use crate::task::Task;
 use crate::wire::parts::{Parts, status};
@@ -194,10 +194,10 @@ impl Session {
             Task::CreateChild(name) => Some(name),
             _ => None,
         });
-        let serves = |c: &ChildSa| c.state == ChildState::Established;
         (first.into_iter().chain(under_way).chain(delayed).chain(self.tasks.creating())).any(
             |name| {
-                self.serving_child(name).is_none() && before.children.of_tunnel(name).any(serves)
+                self.serving_child(name).is_none()
+                    && before.children.of_tunnel(name).any(|c| c.state == ChildState::Established)
             },
         )
     }

@@ -5,7 +5,6 @@ use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::event::Step;
 use crate::sa::attempt::Attempt;
-use crate::sa::message::Message;
 use crate::sa::window::Retransmission;
 use crate::sa::{IkeSa, State};
 use crate::wire::header::IkeSpi;
@@ -15,23 +14,25 @@ impl Session {
     /// Sends again what is due and not answered. Returns the IKE SAs, by local SPI, whose requests are given up.
     pub fn send_again(&mut self, cx: &mut Context<'_>) -> Vec<IkeSpi> {
         let mut given_up = Vec::new();
-        let others = |sa: &IkeSa<dyn State>| {
-            let retransmissions = sa.window.retransmissions();
-            self.other_paths(cx.addresses, cx.config.natt_port, retransmissions)
-        };
-        let others: Vec<_> = self.each_sa().map(others).collect();
+        let others: Vec<_> = self
+            .each_sa()
+            .map(|sa| {
+                let retransmissions = sa.window.retransmissions();
+                self.other_paths(cx.addresses, cx.config.natt_port, retransmissions)
+            })
+            .collect();
         let in_use = self.sas.iter_mut().map(|sa| sa as &mut IkeSa<dyn State>);
         let each = self.attempt.iter_mut().map(Attempt::sa_mut).chain(in_use);
         for (sa, others) in each.zip(others) {
             let IkeSa { window, state, .. } = sa;
             let path = &mut self.path;
             let rng = &mut *cx.rng;
-            let smaller = |message: &Message| {
+            let due = window.retransmit(cx.now, cx.config, |message| {
                 let (size, message) = message.smaller(state.keys_if_any()?, path, rng)?;
                 path.fragment_size = Some(size);
                 Some(message)
-            };
-            match window.retransmit(cx.now, cx.config, smaller) {
+            });
+            match due {
                 Retransmission::NotDue => {}
                 Retransmission::Send(datagrams) => {
                     cx.out.transmit_all(self.path.local, self.path.remote, datagrams);

@@ -6,11 +6,10 @@ use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::sa::IkeSa;
-use crate::sa::child::ChildSa;
 use crate::sa::mobility::{PEER_ADDRESSES, SeenAs};
 use crate::sa::path::Path;
 use crate::task::Task;
-use policy::{ChildTunnel, Mode};
+use policy::Mode;
 use std::net::{IpAddr, SocketAddr};
 
 /// The address from which the host's routes lead to a peer; `None`: none does.
@@ -64,10 +63,10 @@ impl Session {
     /// Returns `true` if a tunnel's sides may change their addresses. They may not in transport mode and with AH,
     /// where the addresses are part of the protected traffic.
     pub fn may_be_mobile(&self, cx: &Context<'_>) -> bool {
-        let stays = |c: &ChildTunnel| {
-            c.mode == Mode::Transport || c.proposals.iter().any(|p| p.protection.is_ah())
-        };
-        cx.config.mobike && !self.tunnel.children.iter().any(|c| stays(c))
+        cx.config.mobike
+            && !self.tunnel.children.iter().any(|c| {
+                c.mode == Mode::Transport || c.proposals.iter().any(|p| p.protection.is_ah())
+            })
     }
 
     /// The path of the Child SAs: the last one that has been shown to lead to the peer.
@@ -79,8 +78,12 @@ impl Session {
     /// of us, since a message with hundreds of notifies is refused.
     pub fn other_addresses(&self, cx: &Context<'_>) -> Vec<IpAddr> {
         let used = self.path.local.ip();
-        let other = |a: &&IpAddr| **a != used && !self.is_protected(**a);
-        cx.addresses.iter().filter(other).take(PEER_ADDRESSES).copied().collect()
+        cx.addresses
+            .iter()
+            .filter(|a| **a != used && !self.is_protected(**a))
+            .take(PEER_ADDRESSES)
+            .copied()
+            .collect()
     }
 
     /// Returns `true` if an address lies inside the tunnel: in a protected network other than the default route.
@@ -112,11 +115,10 @@ impl Session {
 
     /// The pair of addresses that the policy and the routes want; `None`: no other than now.
     fn choose(&mut self, cx: &Context<'_>, source_for: SourceFor<'_>) -> Option<(IpAddr, IpAddr)> {
-        let owned = |a: IpAddr| cx.addresses.contains(&a);
         let mut remotes = vec![self.path.remote.ip()];
         remotes.extend(self.tunnel.remote.address);
         remotes.extend(self.mobility.peer.iter());
-        let preferred = self.tunnel.local.address.filter(|a| owned(*a));
+        let preferred = self.tunnel.local.address.filter(|a| cx.addresses.contains(a));
         let families = cx.config.families;
         let usable = remotes.into_iter().filter(|remote| families.has_address(*remote));
         let choice = usable.into_iter().find_map(|remote| {
@@ -125,7 +127,7 @@ impl Session {
             Some((local, remote))
         })?;
         let before = self.mobility.chosen.replace(choice);
-        let stays = before == Some(choice) && owned(self.path.local.ip());
+        let stays = before == Some(choice) && cx.addresses.contains(&self.path.local.ip());
         (!stays).then_some(choice)
     }
 
@@ -147,9 +149,11 @@ impl Session {
     /// The newest IKE SA that the peer is known to have: without news of where this side is, it may never learn of one
     /// that it has asked for.
     pub fn known_to_the_peer(&self) -> Option<&IkeSa> {
-        let known = |sa: &&IkeSa| !sa.state.unproven;
         let serving = self.serving_sa();
-        serving.filter(known).or_else(|| self.sas.iter().rfind(known)).or(serving)
+        serving
+            .filter(|sa| !sa.state.unproven)
+            .or_else(|| self.sas.iter().rfind(|sa| !sa.state.unproven))
+            .or(serving)
     }
 
     /// Goes on between other addresses, which this side decides: Child SAs follow at once where the peer stays where it
@@ -230,8 +234,11 @@ impl Session {
 
     fn relocate_children(&mut self, cx: &mut Context<'_>) {
         let path = *self.child_path();
-        let halves = |c: &ChildSa| [c.inbound, c.outbound].map(|sa| (sa, path.of_plane(c.suite())));
-        for (sa, path) in self.children.iter().flat_map(halves) {
+        for (sa, path) in self
+            .children
+            .iter()
+            .flat_map(|c| [c.inbound, c.outbound].map(|sa| (sa, path.of_plane(c.suite()))))
+        {
             if let Err(error) = cx.plane.relocate(sa, path) {
                 let text = format!("cannot follow a change of addresses: {error}");
                 cx.out.event(&self.tunnel.name, None, EventKind::Warning(text));
@@ -277,8 +284,10 @@ impl Session {
         remotes.extend(others.map(|a| self.peer_at(*a, natt_port)));
         let mut paths: Vec<(SocketAddr, SocketAddr)> = Vec::new();
         for remote in remotes {
-            let fits = |a: &&IpAddr| a.is_ipv4() == remote.is_ipv4() && !self.is_protected(**a);
-            for local in addresses.iter().filter(fits) {
+            for local in addresses
+                .iter()
+                .filter(|a| a.is_ipv4() == remote.is_ipv4() && !self.is_protected(**a))
+            {
                 let path = (SocketAddr::new(*local, natt_port), remote);
                 if path != now && !paths.contains(&path) && paths.len() < PATHS {
                     paths.push(path);

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::deadlines::after;
 use crate::effect::Effects;
 use crate::sa::active::Active;
-use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::child::ChildState;
 use crate::sa::window::Until;
 use crate::sa::{IkeSa, Phase};
 use crate::task::Task;
@@ -145,8 +145,10 @@ impl Session {
     /// Returns `true` if this side is about to delete the Child SA that this one has replaced.
     pub fn awaits_delete_of_predecessor(&self, spi_in: Spi) -> bool {
         let Some(child) = self.child_by_inbound(spi_in) else { return false };
-        let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);
-        let mut predecessors = self.children.of_tunnel(&child.tunnel.name).filter(replaced);
+        let mut predecessors = self
+            .children
+            .of_tunnel(&child.tunnel.name)
+            .filter(|c| c.state == ChildState::Replaced(spi_in));
         predecessors.any(|old| self.is_deleting(old.spi_in))
     }
 
@@ -154,8 +156,10 @@ impl Session {
     /// time.
     pub fn hurry_delete_of_predecessor(&mut self, spi_in: Spi) {
         let Some(child) = self.child_by_inbound(spi_in) else { return };
-        let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(spi_in);
-        let predecessors = self.children.of_tunnel(&child.tunnel.name).filter(replaced);
+        let predecessors = self
+            .children
+            .of_tunnel(&child.tunnel.name)
+            .filter(|c| c.state == ChildState::Replaced(spi_in));
         let deletes: Vec<Task> = predecessors.map(|old| Task::DeleteChild(old.spi_in)).collect();
         self.tasks.hurry(|_, task| deletes.contains(task));
     }

@@ -6,7 +6,6 @@ use crate::context::Context;
 use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
-use crate::sa::IkeSa;
 use crate::sa::active::Active;
 use crate::sa::attempt::Attempt;
 use crate::sa::child::{ChildState, LatePackets};
@@ -55,8 +54,7 @@ impl Session {
         if !self.has_or_wants_child(name) {
             return (false, Effects::none());
         }
-        let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
-        self.tasks.retain(|t| !creates(t));
+        self.tasks.retain(|t| !matches!(t, Task::CreateChild(n) if n == name));
         let pending = self.sas.iter_mut().filter_map(|sa| match &mut sa.state.active {
             Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
             _ => None,
@@ -93,14 +91,18 @@ impl Session {
 
     /// Returns `true` if its IKE SA is up and not being replaced.
     pub fn is_settled(&self) -> bool {
-        let rekeys = |sa: &IkeSa| matches!(sa.state.active, Some(Active::Rekey(_)));
-        self.attempt.is_none() && !self.sas.iter().any(rekeys)
+        self.attempt.is_none()
+            && !self.sas.iter().any(|sa| matches!(sa.state.active, Some(Active::Rekey(_))))
     }
 
     /// Returns `true` if a phase 2 tunnel is up, and nothing about it is under way.
     pub fn has_settled_child(&self, name: &str) -> bool {
-        let about = |sa: &IkeSa| matches!(&sa.state.active, Some(Active::Child(pending)) if pending.tunnel.name == name);
-        self.serving_child(name).is_some() && self.attempt.is_none() && !self.sas.iter().any(about)
+        self.serving_child(name).is_some()
+            && self.attempt.is_none()
+            && !self.sas.iter().any(|sa| match &sa.state.active {
+                Some(Active::Child(pending)) => pending.tunnel.name == name,
+                _ => false,
+            })
     }
 
     /// Gives the Child SAs of a phase 2 tunnel its new version.

@@ -104,12 +104,13 @@ pub fn seal(
     (0..total)
         .map(|i| {
             let part = &content.octets[i * len / total..(i + 1) * len / total];
-            let field = |n| u16::try_from(n).expect("there are at most 65,535 fragments");
+            let [number, total] = [i + 1, total]
+                .map(|n| u16::try_from(n).expect("there are at most 65,535 fragments"));
             let envelope = Envelope {
                 kind: PayloadType::SKF,
                 // RFC 7383 §2.5: zero in all but the first.
                 first: if i == 0 { content.first } else { PayloadType::NONE },
-                place: Some(Place { number: field(i + 1), total: field(total) }),
+                place: Some(Place { number, total }),
             };
             seal_envelope(header, &envelope, part, suite, cipher, &next_iv())
         })

@@ -74,26 +74,23 @@ pub(super) fn judge<'a>(
     (keys, proof_keys): (&Keys, &ProofKeys),
     parts: &Parts<'a>,
 ) -> Result<Use<'a>, Rejection> {
-    let refused = |lack, asked| Err(Rejection::unproven(failure(tunnel, lack, asked)));
-    let find =
-        |id| tunnel.ppk.iter().flat_map(|ppk| &ppk.ids).find(|known| Some(known.as_str()) == id);
     if agreed != PpkUse::InProofs {
         return match &keys.ppk {
             // The responder has selected it before it knew the peer's identity.
-            Some(ppk) if find(Some(&ppk.id)).is_none() => {
-                refused(PpkLack::Unknown, Some(ppk.id.clone()))
+            Some(ppk) if known_id(tunnel, Some(&ppk.id)).is_none() => {
+                Err(refusal(tunnel, PpkLack::Unknown, Some(ppk.id.clone())))
             }
             None if is_required(tunnel) && agreed == PpkUse::BeforeProofs => {
-                refused(PpkLack::Unshared, None)
+                Err(refusal(tunnel, PpkLack::Unshared, None))
             }
-            None if is_required(tunnel) => refused(PpkLack::Unannounced, None),
+            None if is_required(tunnel) => Err(refusal(tunnel, PpkLack::Unannounced, None)),
             _ => Ok(Use::None),
         };
     }
     let Some(named) = parts.notify(NotifyType::PPK_IDENTITY) else {
-        return refused(PpkLack::Unnamed, None);
+        return Err(refusal(tunnel, PpkLack::Unnamed, None));
     };
-    let known = find(read_id(&named.data));
+    let known = known_id(tunnel, read_id(&named.data));
     if let Some((id, ppk)) = known.and_then(|id| Some((id, trust.ppk(id)?))) {
         return Ok(Use::Mixed(keys.mixed(id, ppk, proof_keys)));
     }
@@ -101,9 +98,17 @@ pub(super) fn judge<'a>(
         Some(without) if !is_required(tunnel) => Ok(Use::Waived(&without.data)),
         _ => {
             let lack = if known.is_some() { PpkLack::Key } else { PpkLack::Unknown };
-            refused(lack, Some(printed(&named.data)))
+            Err(refusal(tunnel, lack, Some(printed(&named.data))))
         }
     }
+}
+
+fn refusal(tunnel: &IkeTunnel, lack: PpkLack, asked: Option<String>) -> Rejection {
+    Rejection::unproven(failure(tunnel, lack, asked))
+}
+
+fn known_id<'t>(tunnel: &'t IkeTunnel, id: Option<&str>) -> Option<&'t String> {
+    tunnel.ppk.iter().flat_map(|ppk| &ppk.ids).find(|known| Some(known.as_str()) == id)
 }
 
 /// The failure of a proof in which a PPK was used: its octets may be the reason, too.

@@ -29,8 +29,12 @@ pub(super) fn signs(tunnel: &IkeTunnel) -> bool {
 
 /// The hash algorithms that this side verifies, where one of the tunnels wants signatures (RFC 7427 §4).
 pub(crate) fn announcement(wanted: Wanted) -> Option<Payload> {
-    let hashes = || HASHES.iter().flat_map(|h| h.0.to_be_bytes()).collect();
-    wanted.signatures.then(|| status(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes()))
+    wanted.signatures.then(|| {
+        status(
+            NotifyType::SIGNATURE_HASH_ALGORITHMS,
+            HASHES.iter().flat_map(|h| h.0.to_be_bytes()).collect(),
+        )
+    })
 }
 
 /// Asks for a certificate of the authorities that this side trusts, and for answers of OCSP responders.
@@ -88,17 +92,16 @@ pub(super) fn prove(
 
 /// The payloads of a proof, apart from the identity.
 pub(super) fn payloads(proof: &Evidence) -> (Vec<Payload>, Payload) {
-    let certificate = |der: &Vec<u8>| Payload::Certificate {
+    let auth = Payload::Auth { method: proof.method, data: proof.data.clone() };
+    let certificates = proof.certificates.iter().map(|der| Payload::Certificate {
         encoding: CertEncoding::X509_SIGNATURE,
         data: der.clone(),
-    };
-    let auth = Payload::Auth { method: proof.method, data: proof.data.clone() };
-    let answer = |der: &Vec<u8>| Payload::Certificate {
+    });
+    let answers = proof.ocsp.iter().map(|der| Payload::Certificate {
         encoding: CertEncoding::OCSP_CONTENT,
         data: der.clone(),
-    };
-    let certificates = proof.certificates.iter().map(certificate);
-    (certificates.chain(proof.ocsp.iter().map(answer)).collect(), auth)
+    });
+    (certificates.chain(answers).collect(), auth)
 }
 
 /// The parts of a peer's message that say who it is.
@@ -156,7 +159,6 @@ fn certificates(
     identity: &Identity,
     payloads: &[Payload],
 ) -> Result<Documents, Failure> {
-    let refused = |detail| Err(Failure::new(FailureKind::BadCertificate, detail));
     let mut certificates: Vec<Vec<u8>> = Vec::new();
     let mut answers: Vec<Vec<u8>> = Vec::new();
     let mut by_address = false;
@@ -166,10 +168,11 @@ fn certificates(
             CertEncoding::X509_SIGNATURE => {
                 let octets: usize = certificates.iter().map(Vec::len).sum::<usize>() + data.len();
                 if certificates.len() == MOST_CERTIFICATES || octets > MOST_OCTETS {
-                    return refused(format!(
+                    let detail = format!(
                         "{identity} sends more than {MOST_CERTIFICATES} certificates, or {MOST_OCTETS} octets of them; \
                          its own and those between it and its authority are enough"
-                    ));
+                    );
+                    return Err(Failure::new(FailureKind::BadCertificate, detail));
                 }
                 certificates.push(data.clone());
             }
@@ -186,9 +189,10 @@ fn certificates(
     }
     if certificates.is_empty() && by_address {
         // RFC 7296 §3.6: we have not sent HTTP_CERT_LOOKUP_SUPPORTED.
-        return refused(format!(
+        let detail = format!(
             "{identity} sends only the address of its certificate (hash and URL); have it send the certificate itself"
-        ));
+        );
+        return Err(Failure::new(FailureKind::BadCertificate, detail));
     }
     Ok((certificates, answers))
 }

@@ -56,6 +56,12 @@ pub(crate) enum Answer {
     },
 }
 
+impl Answer {
+    pub(crate) fn waits(begun: Begun, stage: Stage) -> Self {
+        Self::Waits(Box::new(HalfOpen { begun, stage }))
+    }
+}
+
 /// Answers an IKE_AUTH request on a half-open IKE SA that waits for one.
 pub(crate) fn answer(
     cx: &mut Context<'_>,
@@ -64,32 +70,31 @@ pub(crate) fn answer(
     datagram: Datagram<'_>,
 ) -> Answer {
     let HalfOpen { mut begun, stage } = half;
-    let waits = |begun, stage| Answer::Waits(Box::new(HalfOpen { begun, stage }));
     if header.response
         || header.exchange != ExchangeType::IKE_AUTH
         || (header.initiator_spi, header.responder_spi) != begun.spis()
         || !header.from_initiator
     {
         cx.out.discard(Discard::WrongExchange);
-        return waits(begun, stage);
+        return Answer::waits(begun, stage);
     }
     let mut unproven = match stage {
         Stage::Waiting(unproven) => unproven,
         Stage::Checking(..) | Stage::Preparing(..) => {
             cx.out.discard(Discard::AnswerPending);
-            return waits(begun, stage);
+            return Answer::waits(begun, stage);
         }
         Stage::Refused { .. } => {
             cx.out.discard(Discard::AlreadyRefused);
-            return waits(begun, stage);
+            return Answer::waits(begun, stage);
         }
     };
     if !unproven.window.expects(header.message_id) || unproven.goes_on(&begun.keys) {
         cx.out.discard(Discard::WrongExchange);
-        return waits(begun, Stage::Waiting(unproven));
+        return Answer::waits(begun, Stage::Waiting(unproven));
     }
     let Some((body, request)) = begun.receive(cx, &mut unproven, header, datagram) else {
-        return waits(begun, Stage::Waiting(unproven));
+        return Answer::waits(begun, Stage::Waiting(unproven));
     };
     let payloads = body.map(|body| body.payloads);
     let judged = payloads.map_err(|error| Rejection::unreadable(&error)).and_then(|p| {
@@ -112,13 +117,14 @@ pub(crate) fn answer(
         }
         (Ok(Proving::Signing(signing)), Some(claim)) => {
             proving::hand_out(cx, begun.local_spi, Some(claim), Some(signing));
+            // A half-open IKE SA that expired during this work would waste it.
             begun.expires_at = begun.expires_at.max(cx.now + WORK_FOR);
             let checking = Box::new(Checking { tunnel, payloads, request });
-            waits(begun, Stage::Checking(unproven, checking))
+            Answer::waits(begun, Stage::Checking(unproven, checking))
         }
         _ => {
             cx.out.bug("proof and claim follow from the same credential");
-            waits(begun, Stage::Waiting(unproven))
+            Answer::waits(begun, Stage::Waiting(unproven))
         }
     }
 }
@@ -170,14 +176,15 @@ pub(super) fn still_there(
     unproven: &Unproven,
     tunnel: &IkeTunnel,
 ) -> Result<Arc<IkeTunnel>, Rejection> {
-    let lasts = |c: &&Arc<IkeTunnel>| {
-        c.name == tunnel.name && tunnel.difference(c).0 < policy::Effect::Reestablished
-    };
     let present = unproven.candidates.of_peer(&tunnel.remote.identity);
-    present.into_iter().find(lasts).cloned().ok_or_else(|| {
-        let detail = format!("{} is no longer in the policy as it was", tunnel.name);
-        Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail)
-    })
+    present
+        .into_iter()
+        .find(|c| c.name == tunnel.name && tunnel.difference(c).0 < policy::Effect::Reestablished)
+        .cloned()
+        .ok_or_else(|| {
+            let detail = format!("{} is no longer in the policy as it was", tunnel.name);
+            Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail)
+        })
 }
 
 /// Refuses a request whose job nobody does. `Err`: there is none.
@@ -261,7 +268,6 @@ fn authenticate(
             _ => {}
         }
     }
-    let refused = |kind, detail| Err(Rejection::authentication_failed(kind, detail));
     let Some(id) = id else {
         return Err(Rejection::invalid_syntax("IKE_AUTH without identity".into()));
     };
@@ -271,18 +277,17 @@ fn authenticate(
             "{} sends no proof and so asks for EAP, which is not supported; set it to the policy's method",
             datagram.remote.ip()
         );
-        return refused(FailureKind::AuthenticationFailed, detail);
+        return Err(Rejection::authentication_failed(FailureKind::AuthenticationFailed, detail));
     };
     let Some(identity) = id.identity() else {
         let detail =
             format!("{} names itself by an identity of type {}", datagram.remote.ip(), id.kind);
-        return refused(FailureKind::NoMatchingTunnel, detail);
+        return Err(Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail));
     };
     let local = wanted.map(|w| w.identity());
-    let fits = |t: &&Arc<IkeTunnel>| {
+    let Some(tunnel) = unproven.candidates.of_peer(&identity).into_iter().find(|t| {
         local.as_ref().is_none_or(|w| w.as_ref().is_some_and(|w| w.matches(&t.local.identity)))
-    };
-    let Some(tunnel) = unproven.candidates.of_peer(&identity).into_iter().find(fits) else {
+    }) else {
         return Err(Rejection::unknown_identity(Identities {
             peer: identity,
             address: Some(datagram.remote.ip()),

@@ -77,12 +77,12 @@ pub(super) fn matching(
 /// Refuses a new phase 2 tunnel that is too large, or has traffic of another peer.
 fn admit(tunnel: &IkeTunnel, cx: &Context<'_>, child: &ChildTunnel) -> Result<(), Rejection> {
     if !cx.rules.has_room_for(tunnel, child) {
-        let named = |selectors: &[Selector]| match selectors {
-            [first] => first.to_string(),
-            [first, ..] => format!("{first} and {} more", selectors.len() - 1),
-            [] => String::new(),
-        };
-        let (local, remote) = (named(&child.local), named(&child.remote));
+        let [local, remote] =
+            [&child.local, &child.remote].map(|selectors| match selectors.as_slice() {
+                [first] => first.to_string(),
+                [first, ..] => format!("{first} and {} more", selectors.len() - 1),
+                [] => String::new(),
+            });
         return Err(Rejection::too_much_traffic(TooMuch { local, remote }));
     }
     match cx.rules.overlapping_rule(&tunnel.remote.identity, child) {

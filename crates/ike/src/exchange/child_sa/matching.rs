@@ -56,10 +56,9 @@ pub(super) fn find_tunnel(
         None => may_fit(asker, cx, translated, tsi, tsr),
     };
     let families = cx.config.families;
-    let may_answer = |tunnel: &&Arc<ChildTunnel>| {
+    let tunnels = tunnels.into_iter().filter(|tunnel| {
         old.is_some() || (tunnel.role.may_respond() && traffic_off(families, tunnel).is_none())
-    };
-    let tunnels = tunnels.into_iter().filter(may_answer);
+    });
     let mut found: Option<(u8, Match)> = None;
     // Traffic that other phase 2 tunnels would grant.
     let mut others: Vec<Arc<TrafficSelectors>> = Vec::new();
@@ -128,10 +127,6 @@ fn less_than_asked(
     tsr: &[TrafficSelector],
 ) -> Option<AskedFor> {
     let Match { selectors: granted, seen, .. } = found;
-    let is_granted = |traffic: &TrafficSelectors| {
-        selectors::covered(&traffic.local, &granted.local)
-            && selectors::covered(&traffic.remote, &granted.remote)
-    };
     let less =
         [(tsr, &granted.local), (tsi, &granted.remote)].into_iter().any(|(asked, granted)| {
             !selectors::ranges(asked).all(|asked| selectors::covered(&[*asked], granted))
@@ -139,7 +134,11 @@ fn less_than_asked(
     let traffic = TrafficSelectors { local: selectors::known(tsr), remote: selectors::known(tsi) };
     // Behind a NAT, the two sides call their addresses by different names.
     let less = !seen && less;
-    less.then(|| AskedFor { traffic, additional: !others.iter().all(|other| is_granted(other)) })
+    let all_granted = others.iter().all(|other| {
+        selectors::covered(&other.local, &granted.local)
+            && selectors::covered(&other.remote, &granted.remote)
+    });
+    less.then_some(AskedFor { traffic, additional: !all_granted })
 }
 
 /// The phase 2 tunnels that a request may mean, in their order: where there are many, those with addresses of it on
@@ -187,13 +186,15 @@ pub(super) fn as_seen(
     address: IpAddr,
     behind_nat: bool,
 ) -> Vec<TrafficSelector> {
-    let replace = |selector: &TrafficSelector| match selector {
-        TrafficSelector::Range(s) if behind_nat && s.addresses.start() == s.addresses.end() => {
-            TrafficSelector::Range(Selector { addresses: AddressRange::from(address), ..*s })
-        }
-        other => other.clone(),
-    };
-    selectors.iter().map(replace).collect()
+    selectors
+        .iter()
+        .map(|selector| match selector {
+            TrafficSelector::Range(s) if behind_nat && s.addresses.start() == s.addresses.end() => {
+                TrafficSelector::Range(Selector { addresses: AddressRange::from(address), ..*s })
+            }
+            other => other.clone(),
+        })
+        .collect()
 }
 
 /// The granted traffic in the peer's terms: the address that the peer knows in place of the one seen here.
@@ -206,11 +207,16 @@ pub(super) fn as_sent(
         TrafficSelector::Range(s) if s.addresses.start() == s.addresses.end() => Some(s.addresses),
         _ => None,
     });
-    let replace = |selector: &Selector| match known {
-        Some(addresses) if replaced && selector.addresses.start() == selector.addresses.end() => {
-            Selector { addresses, ..*selector }
-        }
-        _ => *selector,
-    };
-    granted.iter().map(replace).map(TrafficSelector::Range).collect()
+    granted
+        .iter()
+        .map(|selector| match known {
+            Some(addresses)
+                if replaced && selector.addresses.start() == selector.addresses.end() =>
+            {
+                Selector { addresses, ..*selector }
+            }
+            _ => *selector,
+        })
+        .map(TrafficSelector::Range)
+        .collect()
 }

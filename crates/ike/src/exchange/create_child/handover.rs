@@ -30,10 +30,14 @@ pub(super) fn retire(session: &mut Session, cx: &Context<'_>, old: Spi, waits: b
 
 /// The peer has answered a sign of life: it can receive on the Child SAs that this side has made in place of others.
 pub(crate) fn conclude_waiting(session: &mut Session, cx: &mut Context<'_>) {
-    let waits =
-        |spi| session.child_by_inbound(spi).is_some_and(|c| c.standby && c.originator.is_here());
     let replaced = session.children().iter().filter_map(|child| match child.state {
-        ChildState::Replaced(successor) if waits(successor) => Some(child.spi_in),
+        ChildState::Replaced(successor)
+            if session
+                .child_by_inbound(successor)
+                .is_some_and(|c| c.standby && c.originator.is_here()) =>
+        {
+            Some(child.spi_in)
+        }
         _ => None,
     });
     for old in replaced.collect::<Vec<_>>() {

@@ -11,7 +11,7 @@ use crate::sa::child::RekeyForm;
 use crate::session::{Carrier, Session};
 use crate::wire::payload::Notify;
 use crate::wire::registry::NotifyType;
-use policy::ChildProposal;
+use policy::ChildTunnel;
 
 /// The peer refuses for good. A Child SA that it does not rekey is replaced in other [forms](RekeyForm), at last with the
 /// whole IKE SA.
@@ -28,15 +28,10 @@ pub(super) fn refused(
     // demand.
     let same_algorithms = old.is_some_and(|old| {
         let agreed = &old.choice.algorithms;
-        let accepted = |p: &ChildProposal| (p.protection, p.esn) == (agreed.protection, agreed.esn);
-        tunnel.proposals.iter().any(accepted)
+        tunnel.proposals.iter().any(|p| (p.protection, p.esn) == (agreed.protection, agreed.esn))
     });
     let asked = if old.is_some() { asked.again(same_algorithms) } else { asked };
     let failure = failure_of(error, asked);
-    let warn = |cx: &mut Context<'_>, session: &Session, what: &str| {
-        let warning = EventKind::Warning(format!("the peer refuses {what}"));
-        cx.out.event(&session.tunnel().name, Some(&tunnel.name), warning);
-    };
     let algorithms =
         matches!(error.kind, NotifyType::NO_PROPOSAL_CHOSEN | NotifyType::INVALID_KE_PAYLOAD);
     let next = pending.form.after(error.kind, tunnel.mode).filter(|_| !algorithms);
@@ -49,14 +44,11 @@ pub(super) fn refused(
         // The tunnel stays up: this is no failure yet.
         let name = &ike.session.tunnel().name;
         cx.out.failures.note_child(cx.now, name, &tunnel.name, failure);
-        warn(
-            cx,
-            ike.session,
-            match wish.form {
-                RekeyForm::Widened => "to rekey the Child SA: it is asked again, for any traffic",
-                _ => "to rekey the Child SA: it is asked for a new one in its place",
-            },
-        );
+        let what = match wish.form {
+            RekeyForm::Widened => "to rekey the Child SA: it is asked again, for any traffic",
+            _ => "to rekey the Child SA: it is asked for a new one in its place",
+        };
+        warn(ike.session, cx, tunnel, what);
         return ask(ike, cx, wish);
     }
     let effects = fail(ike.session, cx, (tunnel, pending.rekeys), failure);
@@ -70,16 +62,16 @@ pub(super) fn refused(
     if !may_begin || (algorithms && !same_algorithms) {
         return effects;
     }
-    warn(
-        cx,
-        ike.session,
-        match (algorithms, tunnel.pfs.offer.is_empty()) {
-            (true, false) => "to rekey the Child SA with a key exchange: a new IKE SA replaces all",
-            (true, true) => {
-                "to rekey the Child SA without a key exchange: a new IKE SA replaces all"
-            }
-            (false, _) => "a new Child SA, too: a new IKE SA replaces all",
-        },
-    );
+    let what = match (algorithms, tunnel.pfs.offer.is_empty()) {
+        (true, false) => "to rekey the Child SA with a key exchange: a new IKE SA replaces all",
+        (true, true) => "to rekey the Child SA without a key exchange: a new IKE SA replaces all",
+        (false, _) => "a new Child SA, too: a new IKE SA replaces all",
+    };
+    warn(ike.session, cx, tunnel, what);
     effects.and(Effect::SuccessorDue)
+}
+
+fn warn(session: &Session, cx: &mut Context<'_>, tunnel: &ChildTunnel, what: &str) {
+    let warning = EventKind::Warning(format!("the peer refuses {what}"));
+    cx.out.event(&session.tunnel().name, Some(&tunnel.name), warning);
 }

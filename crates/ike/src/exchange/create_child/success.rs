@@ -80,12 +80,14 @@ impl<'a> Agreed<'a> {
         let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
         let offered = Offered::by(&tunnel.pfs);
         let answered = read_answer(tunnel, &asked, offered, parts).map_err(Unusable::Answer)?;
-        let unfit = |detail: String| Unusable::Answer(broken(detail));
-        let Some(nonce) = parts.nonce else { return Err(unfit("the answer has no nonce".into())) };
+        let Some(nonce) = parts.nonce else {
+            return Err(Unusable::Answer(broken("the answer has no nonce".into())));
+        };
         let accepted = accept_child(&pending.proposals, offered, answered.proposals);
         let Some((choice, spi_out)) = accepted else {
             let chosen = describe(answered.proposals);
-            return Err(unfit(format!("the peer chose {chosen}, which was not offered")));
+            let detail = format!("the peer chose {chosen}, which was not offered");
+            return Err(Unusable::Answer(broken(detail)));
         };
         let shared = match (&pending.key_exchange, choice.algorithms.group, parts.key_exchange) {
             (None, None, _) => None,
@@ -96,9 +98,8 @@ impl<'a> Agreed<'a> {
                 Some(agreed.map_err(|error| Unusable::PublicValue(broken(error.to_string())))?)
             }
             _ => {
-                return Err(unfit(
-                    "the answer's key exchange does not fit what was offered".into(),
-                ));
+                let detail = "the answer's key exchange does not fit what was offered".into();
+                return Err(Unusable::Answer(broken(detail)));
             }
         };
         let nonces = Nonces { initiator: &pending.nonce, responder: nonce };

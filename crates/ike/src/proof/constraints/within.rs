@@ -109,8 +109,12 @@ fn mail(name: &str, base: &str) -> Within {
 /// Returns `true` if the local part has no quotes, which can write the same mailbox in another way: a Dot-string
 /// (RFC 5321 §4.1.2).
 fn is_mailbox(local: &str) -> bool {
-    let is_of_atom = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c);
-    local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_of_atom))
+    local.split('.').all(|atom| {
+        !atom.is_empty()
+            && atom
+                .chars()
+                .all(|c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c))
+    })
 }
 
 /// A base with a leading period matches every host below the domain; any other base matches one host. An exclusion with
@@ -155,21 +159,20 @@ fn host_of_uri(uri: &str) -> Option<&str> {
     let (_, rest) = uri.split_once(':')?;
     let authority = rest.strip_prefix("//")?.split(['/', '?', '#']).next()?;
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let is_of_user = |c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:%".contains(c);
     let (host, port) = host.split_once(':').unwrap_or((host, ""));
-    let is_plain = user.chars().all(is_of_user) && port.chars().all(|c| c.is_ascii_digit());
+    let is_plain =
+        user.chars().all(|c: char| c.is_ascii_alphanumeric() || "-._~!$&'()*+,;=:%".contains(c))
+            && port.chars().all(|c| c.is_ascii_digit());
     (is_plain && is_domain_name(host)).then_some(host)
 }
 
 /// Returns `true` if the text has only letters, digits, hyphens and underscores in its labels, and is no IPv4 address.
 fn is_domain_name(text: &str) -> bool {
     let mut labels = relative(text).split('.');
-    let is_label = |label: &str| {
+    labels.clone().all(|label| {
         !label.is_empty()
             && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-    };
-    let is_number = |label: &str| label.chars().all(|c| c.is_ascii_digit());
-    labels.clone().all(is_label) && !labels.next_back().is_some_and(is_number)
+    }) && !labels.next_back().is_some_and(|label| label.chars().all(|c| c.is_ascii_digit()))
 }
 
 fn address(name: &[u8], base: &[u8]) -> Within {
@@ -187,9 +190,8 @@ fn directory(name: &Name, base: &Name) -> Within {
     if base.is_empty() {
         return Within::Yes;
     }
-    let read = |name: &Name| DistinguishedName::from_der(&name.to_der().ok()?).ok();
-    match (read(name), read(base)) {
-        (Some(name), Some(base)) => {
+    match [name, base].map(|name| DistinguishedName::from_der(&name.to_der().ok()?).ok()) {
+        [Some(name), Some(base)] => {
             name.is_within(&base).map_or(Within::Unclear(OTHER_TEXT), Within::from)
         }
         _ => Within::Unclear("one of the names is too long to compare"),

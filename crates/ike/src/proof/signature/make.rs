@@ -28,11 +28,10 @@ impl Plan {
         hashes: Option<&[HashId]>,
         like: Option<Scheme>,
     ) -> Result<Self, String> {
-        let takes = |hash: HashId| hashes.is_some_and(|h| h.contains(&hash));
-        let tagged = |scheme| Self { scheme, method: AuthMethod::DIGITAL_SIGNATURE };
-        let plain = |scheme, method| Self { scheme, method };
+        let hashes = hashes.unwrap_or_default();
         if kind == KeyKind::Ed25519 {
-            return takes(HashId::IDENTITY).then_some(tagged(Scheme::Ed25519)).ok_or_else(|| {
+            let known = hashes.contains(&HashId::IDENTITY);
+            return known.then_some(Self::tagged(Scheme::Ed25519)).ok_or_else(|| {
                 "our key is Ed25519, which the peer does not know (it does not name the identity hash, RFC 8420); use \
                  an ECDSA or RSA certificate with this peer"
                     .into()
@@ -40,22 +39,31 @@ impl Plan {
         }
         if let Some(curve) = Curve::of(kind) {
             let scheme = Scheme::Ecdsa(curve.hash);
-            let newer = takes(hash_id(curve.hash));
-            return Ok(if newer { tagged(scheme) } else { plain(scheme, curve.method) });
+            return Ok(match hashes.contains(&hash_id(curve.hash)) {
+                true => Self::tagged(scheme),
+                false => Self { scheme, method: curve.method },
+            });
         }
-        let hash = SHA2.into_iter().find(|h| takes(hash_id(*h)));
+        let hash = SHA2.into_iter().find(|hash| hashes.contains(&hash_id(*hash)));
         Ok(match (hash, like) {
             // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
-            (Some(hash), Some(Scheme::Pkcs1(_))) => tagged(Scheme::Pkcs1(hash)),
-            (Some(hash), _) if pss => tagged(Scheme::Pss(hash)),
-            (Some(hash), _) => tagged(Scheme::Pkcs1(hash)),
+            (Some(hash), Some(Scheme::Pkcs1(_))) => Self::tagged(Scheme::Pkcs1(hash)),
+            (Some(hash), _) if pss => Self::tagged(Scheme::Pss(hash)),
+            (Some(hash), _) => Self::tagged(Scheme::Pkcs1(hash)),
             // RFC 7296 §3.8: the method names no hash algorithm. The peer knows the one that it has used itself.
-            (None, Some(Scheme::Pkcs1(theirs))) if SHA2.contains(&theirs) => {
-                plain(Scheme::Pkcs1(theirs), AuthMethod::RSA_DIGITAL_SIGNATURE)
-            }
+            (None, Some(Scheme::Pkcs1(theirs))) if SHA2.contains(&theirs) => Self::older(theirs),
             // Signatures with SHA-1 are verified, but not made.
-            (None, _) => plain(Scheme::Pkcs1(Hash::Sha256), AuthMethod::RSA_DIGITAL_SIGNATURE),
+            (None, _) => Self::older(Hash::Sha256),
         })
+    }
+
+    /// With an algorithm identifier before the signature (RFC 7427 §3).
+    fn tagged(scheme: Scheme) -> Self {
+        Self { scheme, method: AuthMethod::DIGITAL_SIGNATURE }
+    }
+
+    fn older(hash: Hash) -> Self {
+        Self { scheme: Scheme::Pkcs1(hash), method: AuthMethod::RSA_DIGITAL_SIGNATURE }
     }
 
     /// The method and the data of the AUTH payload for a signature. One of ECDSA is an ECDSA-Sig-Value.
@@ -110,6 +118,6 @@ fn fixed(der: &[u8], octets: usize) -> Option<Vec<u8>> {
 /// ECDSA-Sig-Value (RFC 3279 §2.2.3) from r and s, one after the other.
 pub(crate) fn sig_value(fixed: &[u8]) -> Option<Vec<u8>> {
     let (r, s) = fixed.split_at_checked(fixed.len() / 2).filter(|(r, s)| r.len() == s.len())?;
-    let number = |octets| UintRef::new(octets).and_then(|number| number.to_der()).ok();
-    Any::new(Tag::Sequence, [number(r)?, number(s)?].concat()).ok()?.to_der().ok()
+    let [r, s] = [r, s].map(|octets| UintRef::new(octets).and_then(|number| number.to_der()).ok());
+    Any::new(Tag::Sequence, [r?, s?].concat()).ok()?.to_der().ok()
 }
