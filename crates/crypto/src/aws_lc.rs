@@ -18,22 +18,27 @@ const ICV: usize = 16;
 
 /// The cipher of a suite; `key` has [`Suite::key_material_len`] octets.
 pub(super) fn cipher(suite: Suite, key: &[u8]) -> Box<dyn Cipher> {
-    let mac = |integrity, key| mac::Key::new(mac_of(integrity), key);
     match suite {
         Suite::AesGcm16(bits) => Box::new(gcm(bits, key)),
         Suite::AesGmac(bits) => Box::new(Gmac::new(gcm(bits, key))),
         Suite::ChaCha20Poly1305 => Box::new(Aead::new(&aead::CHACHA20_POLY1305, key)),
         Suite::AesCbcMac(bits, integrity) => {
             let (key, mac_key) = key.split_at(bits.octets());
-            Box::new(CbcMac::new(Cbc::new(bits, key), integrity, mac(integrity, mac_key)))
+            Box::new(CbcMac::new(
+                Cbc::new(bits, key),
+                integrity,
+                mac::Key::new(mac_of(integrity), mac_key),
+            ))
         }
         // It has no DES that aws-lc-rs gives.
         #[cfg(feature = "legacy")]
         Suite::DesCbcMac(keys, integrity) => {
             let (key, mac_key) = key.split_at(keys.octets());
-            crate::des::cipher(keys, key, integrity, mac(integrity, mac_key))
+            crate::des::cipher(keys, key, integrity, mac::Key::new(mac_of(integrity), mac_key))
         }
-        Suite::NullMac(integrity) => Box::new(NullMac::new(integrity, mac(integrity, key))),
+        Suite::NullMac(integrity) => {
+            Box::new(NullMac::new(integrity, mac::Key::new(mac_of(integrity), key)))
+        }
         #[cfg(not(feature = "legacy"))]
         Suite::DesCbcMac(..) => unreachable!("refused before"),
         Suite::Ah(_) => unreachable!("its ICV is made by another one's cipher"),
@@ -123,10 +128,11 @@ impl Cbc {
             KeyBits::B192 => &cipher::AES_192,
             KeyBits::B256 => &cipher::AES_256,
         };
-        let key = || UnboundCipherKey::new(aes, key).expect("the length of the key was checked");
+        let [encrypting, decrypting] = [key; 2]
+            .map(|key| UnboundCipherKey::new(aes, key).expect("the length of the key was checked"));
         Self {
-            encrypt: EncryptingKey::cbc(key()).expect("AES has a CBC mode"),
-            decrypt: DecryptingKey::cbc(key()).expect("AES has a CBC mode"),
+            encrypt: EncryptingKey::cbc(encrypting).expect("AES has a CBC mode"),
+            decrypt: DecryptingKey::cbc(decrypting).expect("AES has a CBC mode"),
         }
     }
 }

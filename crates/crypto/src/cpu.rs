@@ -85,10 +85,12 @@ impl Cpu {
     /// The instructions that no provider has code for, whatever the CPU has.
     pub fn unused(&self) -> impl Iterator<Item = &'static str> {
         let architecture = self.architecture;
-        let of =
-            move |p| Function::all().flat_map(move |f| candidates(architecture, p, f).concat());
-        let used: BTreeSet<_> =
-            [Provider::AwsLc, Provider::Ring].into_iter().flat_map(of).collect();
+        let used: BTreeSet<_> = [Provider::AwsLc, Provider::Ring]
+            .into_iter()
+            .flat_map(move |p| {
+                Function::all().flat_map(move |f| candidates(architecture, p, f).concat())
+            })
+            .collect();
         self.found.iter().copied().filter(move |name| !used.contains(name))
     }
 
@@ -109,8 +111,10 @@ impl Cpu {
 
     /// Returns `true` if it accelerates any cipher at all.
     pub fn accelerates(&self) -> bool {
-        let built = || Provider::ALL.into_iter().filter(|provider| provider.is_built());
-        built().any(|by| Function::all().any(|f| !self.instructions(by, f).is_empty()))
+        Provider::ALL
+            .into_iter()
+            .filter(|provider| provider.is_built())
+            .any(|by| Function::all().any(|f| !self.instructions(by, f).is_empty()))
     }
 }
 
@@ -209,34 +213,35 @@ fn detect() -> BTreeSet<&'static str> {
 /// clear. The first has CPUID 1's EDX and ECX, the second CPUID 7's EBX and ECX.
 fn hidden(value: &str) -> BTreeSet<&'static str> {
     let (first, second) = value.split_once(':').map_or((value, None), |(a, b)| (a, Some(b)));
-    let cleared = |text: &str| -> u64 {
-        let text = text.trim();
-        let (kind, digits) = match text.as_bytes().first() {
-            Some(b'~' | b'|') => text.split_at(1),
-            _ => ("", text),
-        };
-        let number = match digits.strip_prefix("0x") {
-            Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16),
-            None => digits.parse(),
-        };
-        match (kind, number) {
-            ("~", Ok(number)) => number,
-            ("", Ok(number)) => !number,
-            _ => 0,
-        }
-    };
     let (first, second) = (cleared(first), second.map_or(0, cleared));
-    let bit = |word: u64, bit: u32| word >> bit & 1 == 1;
     let all = [
-        ("AES-NI", bit(first, 32 + 25)),
-        ("PCLMULQDQ", bit(first, 32 + 1)),
-        ("AVX2", bit(second, 5)),
-        ("AVX-512", bit(second, 16)),
-        ("SHA-NI", bit(second, 29)),
-        ("VAES", bit(second, 32 + 9)),
-        ("VPCLMULQDQ", bit(second, 32 + 10)),
+        ("AES-NI", first, 32 + 25),
+        ("PCLMULQDQ", first, 32 + 1),
+        ("AVX2", second, 5),
+        ("AVX-512", second, 16),
+        ("SHA-NI", second, 29),
+        ("VAES", second, 32 + 9),
+        ("VPCLMULQDQ", second, 32 + 10),
     ];
-    all.into_iter().filter(|(_, hidden)| *hidden).map(|(name, _)| name).collect()
+    all.into_iter().filter(|(_, word, bit)| word >> bit & 1 == 1).map(|(name, ..)| name).collect()
+}
+
+/// The bits of one word that are cleared: `~` names them, a word without a sign names those that stay.
+fn cleared(text: &str) -> u64 {
+    let text = text.trim();
+    let (kind, digits) = match text.as_bytes().first() {
+        Some(b'~' | b'|') => text.split_at(1),
+        _ => ("", text),
+    };
+    let number = match digits.strip_prefix("0x") {
+        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16),
+        None => digits.parse(),
+    };
+    match (kind, number) {
+        ("~", Ok(number)) => number,
+        ("", Ok(number)) => !number,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

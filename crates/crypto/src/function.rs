@@ -18,10 +18,12 @@ pub enum Function {
 impl Function {
     /// All of them, in the order of reports.
     pub fn all() -> impl Iterator<Item = Self> {
-        let is_here = |cipher: &EspEncryption| {
-            does_something(*cipher) && (cfg!(feature = "legacy") || !cipher.is_weak())
-        };
-        let mut ciphers: Vec<_> = EspEncryption::ALL.into_iter().filter(is_here).collect();
+        let mut ciphers: Vec<_> = EspEncryption::ALL
+            .into_iter()
+            .filter(|cipher| {
+                does_something(*cipher) && (cfg!(feature = "legacy") || !cipher.is_weak())
+            })
+            .collect();
         ciphers.sort();
         ciphers.into_iter().map(Self::Cipher).chain(mac::Algorithm::ALL.map(Self::Mac))
     }

@@ -77,9 +77,9 @@ impl Keyed {
     /// The part of the total amount of the SA that was added since the last call.
     pub fn attribute(&self, all: Amount) -> Amount {
         let [operations, octets] = &self.attributed;
-        let since =
-            |before: &AtomicU64, now: u64| now.saturating_sub(before.swap(now, Ordering::Relaxed));
-        Amount { operations: since(operations, all.operations), octets: since(octets, all.octets) }
+        let [operations, octets] = [(operations, all.operations), (octets, all.octets)]
+            .map(|(before, now)| now.saturating_sub(before.swap(now, Ordering::Relaxed)));
+        Amount { operations, octets }
     }
 
     #[inline]

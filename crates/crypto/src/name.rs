@@ -33,8 +33,9 @@ impl FromStr for Suite {
     type Err = NoSuchSuite;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let named = |suite: &Self| suite.to_string().eq_ignore_ascii_case(text);
-        Self::all().find(named).ok_or_else(|| NoSuchSuite(text.to_owned()))
+        Self::all()
+            .find(|suite| suite.to_string().eq_ignore_ascii_case(text))
+            .ok_or_else(|| NoSuchSuite(text.to_owned()))
     }
 }
 

@@ -21,7 +21,7 @@ use aes::{Aes128, Aes192, Aes256};
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::{ChaCha20Poly1305, KeyInit};
 use gcm::Gcm;
-use policy::{Integrity, KeyBits};
+use policy::KeyBits;
 
 const BLOCK: usize = 16;
 /// The number of blocks that are worked on at once.
@@ -29,7 +29,6 @@ const BATCH: usize = 8;
 
 /// The cipher of a suite; `key` has [`Suite::key_material_len`] octets.
 pub(super) fn cipher(suite: Suite, key: &[u8]) -> Box<dyn Cipher> {
-    let mac = |integrity: Integrity, key| mac::Key::portable(mac_of(integrity), key);
     match suite {
         Suite::AesGcm16(KeyBits::B128) => Box::new(gcm::<Aes128>(key)),
         Suite::AesGcm16(KeyBits::B192) => Box::new(gcm::<Aes192>(key)),
@@ -42,7 +41,7 @@ pub(super) fn cipher(suite: Suite, key: &[u8]) -> Box<dyn Cipher> {
         })),
         Suite::AesCbcMac(bits, integrity) => {
             let (key, mac_key) = key.split_at(bits.octets());
-            let mac = mac(integrity, mac_key);
+            let mac = mac::Key::portable(mac_of(integrity), mac_key);
             match bits {
                 KeyBits::B128 => Box::new(CbcMac::new(Cbc(aes::<Aes128>(key)), integrity, mac)),
                 KeyBits::B192 => Box::new(CbcMac::new(Cbc(aes::<Aes192>(key)), integrity, mac)),
@@ -52,9 +51,11 @@ pub(super) fn cipher(suite: Suite, key: &[u8]) -> Box<dyn Cipher> {
         #[cfg(feature = "legacy")]
         Suite::DesCbcMac(keys, integrity) => {
             let (key, mac_key) = key.split_at(keys.octets());
-            crate::des::cipher(keys, key, integrity, mac(integrity, mac_key))
+            crate::des::cipher(keys, key, integrity, mac::Key::portable(mac_of(integrity), mac_key))
         }
-        Suite::NullMac(integrity) => Box::new(NullMac::new(integrity, mac(integrity, key))),
+        Suite::NullMac(integrity) => {
+            Box::new(NullMac::new(integrity, mac::Key::portable(mac_of(integrity), key)))
+        }
         #[cfg(not(feature = "legacy"))]
         Suite::DesCbcMac(..) => unreachable!("refused before"),
         Suite::Ah(_) => unreachable!("its ICV is made by another one's cipher"),

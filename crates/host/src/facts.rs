@@ -53,8 +53,8 @@ fn ask(facts: &mut HostFacts, netlink: &mut Netlink, questions: &Questions) {
 
 /// The laxer of two settings is the larger number (ip-sysctl of the kernel's documentation).
 fn rp_filter(device: &str) -> Option<u8> {
-    let of = |device| setting(Family::V4, device, "rp_filter");
-    Some(of("all")?.max(of(device)?))
+    let [all, own] = ["all", device].map(|device| setting(Family::V4, device, "rp_filter"));
+    Some(all?.max(own?))
 }
 
 fn setting(family: Family, device: &str, name: &str) -> Option<u8> {

@@ -28,9 +28,8 @@ fn legacy() -> Option<String> {
 
 /// Returns `true` if the kernel has tables of the old `iptables`, which `nft` does not list.
 pub fn has_legacy_tables() -> bool {
-    let has = |file: &str| {
+    ["ip_tables_names", "ip6_tables_names"].into_iter().any(|file| {
         fs::read_to_string(format!("/proc/thread-self/net/{file}"))
             .is_ok_and(|tables| !tables.trim().is_empty())
-    };
-    has("ip_tables_names") || has("ip6_tables_names")
+    })
 }

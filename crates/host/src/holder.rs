@@ -53,18 +53,21 @@ fn inode(line: &str, local: SocketAddr) -> Option<u64> {
 
 /// An address as the kernel prints it: words of four octets, each a number in the order of this machine.
 fn address_of(hex: &str) -> Option<IpAddr> {
-    let word = |at: usize| u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok();
     match hex.len() {
-        8 => Some(Ipv4Addr::from(word(0)?.to_ne_bytes()).into()),
+        8 => Some(Ipv4Addr::from(word(hex, 0)?.to_ne_bytes()).into()),
         32 => {
             let mut octets = [0; 16];
             for (at, part) in octets.chunks_exact_mut(4).enumerate() {
-                part.copy_from_slice(&word(at)?.to_ne_bytes());
+                part.copy_from_slice(&word(hex, at)?.to_ne_bytes());
             }
             Some(Ipv6Addr::from(octets).into())
         }
         _ => None,
     }
+}
+
+fn word(hex: &str, at: usize) -> Option<u32> {
+    u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()
 }
 
 #[cfg(test)]

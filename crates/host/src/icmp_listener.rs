@@ -41,11 +41,13 @@ impl IcmpListener {
     /// # Errors
     /// If the system refuses a socket.
     pub fn open(port: u16) -> io::Result<Vec<Self>> {
-        let open = |family| match Self::of_family(family, port) {
-            Err(error) if family == Family::V6 && lacks_family(&error) => None,
-            outcome => Some(outcome),
-        };
-        Family::BOTH.into_iter().filter_map(open).collect()
+        Family::BOTH
+            .into_iter()
+            .filter_map(|family| match Self::of_family(family, port) {
+                Err(error) if family == Family::V6 && lacks_family(&error) => None,
+                outcome => Some(outcome),
+            })
+            .collect()
     }
 
     fn of_family(family: Family, port: u16) -> io::Result<Self> {

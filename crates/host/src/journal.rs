@@ -71,17 +71,20 @@ impl Change {
             "filter" => Some(Self::Filter(rest.to_owned())),
             "exceptions" => Some(Self::Exceptions(rest.parse().ok()?)),
             "rules" => {
-                let mut numbers = rest.split(' ').map(str::parse);
-                let mut next = || numbers.next()?.ok();
-                Some(Self::Rules { mark: next()?, table: next()?, priority: next()? })
+                let mut numbers = rest.split(' ').map(|number| number.parse().ok());
+                let (mark, table) = (numbers.next()??, numbers.next()??);
+                Some(Self::Rules { mark, table, priority: numbers.next()?? })
             }
             "sysctl" => {
                 let mut parts = rest.splitn(3, ' ');
-                let mut next = || parts.next().map(str::to_owned);
-                let (previous, set, path) = (next()?, next()?, next()?);
+                let (previous, set, path) = (parts.next()?, parts.next()?, parts.next()?);
                 // Root undoes the changes: a record can name settings of the network and no other file.
                 let setting = path.starts_with(SETTINGS) && !path.split('/').any(|p| p == "..");
-                setting.then(|| Self::Sysctl { previous, set, path: path.into() })
+                setting.then(|| Self::Sysctl {
+                    previous: previous.to_owned(),
+                    set: set.to_owned(),
+                    path: path.into(),
+                })
             }
             _ => None,
         }
@@ -129,8 +132,7 @@ impl DeviceLock {
             .map_err(|e| refused(format!("creating {}", state_dir.display()), &e))?;
         let suffix = suffix("plane")?;
         let path = state_dir.join(format!("{device}{suffix}"));
-        let failed = |e| refused(format!("opening the state file {}", path.display()), &e);
-        let file = locked(&path).map_err(failed)?;
+        let file = locked(&path).map_err(|e| not_opened(&path, &e))?;
         Ok(file.map(|file| Self { file, path, suffix }))
     }
 
@@ -183,6 +185,10 @@ fn suffix(kind: &str) -> Result<String, SystemError> {
     Ok(format!(".{}.{kind}", namespace.ino()))
 }
 
+fn not_opened(path: &Path, error: &io::Error) -> SystemError {
+    refused(format!("opening the state file {}", path.display()), error)
+}
+
 /// The record of one running plane. Dropping it undoes everything, unless that was
 /// [switched off](Journal::keep_on_drop).
 pub struct Journal {
@@ -204,8 +210,6 @@ impl Journal {
     pub fn open(lock: DeviceLock) -> Result<Self, SystemError> {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         let DeviceLock { file, path, suffix } = lock;
-        let fault =
-            |e: &io::Error| refused(format!("opening the state file {}", path.display()), e);
         let mut journal = Self {
             netlink,
             file,
@@ -215,13 +219,13 @@ impl Journal {
             left: Vec::new(),
             kept: false,
         };
-        let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
+        let left_over = read(&mut journal.file).map_err(|e| not_opened(&path, &e))?;
         // Blocked traffic stays blocked until it is known what this start wants.
         let (held, settings) =
             left_over.into_iter().partition(|change| !matches!(change, Change::Sysctl { .. }));
         journal.left = held;
         undo(settings, &mut journal.netlink, &path);
-        journal.rewrite().map_err(|e| fault(&e))?;
+        journal.rewrite().map_err(|e| not_opened(&path, &e))?;
         Ok(journal)
     }
 
@@ -239,13 +243,14 @@ impl Journal {
 
     /// Sets a kernel setting after its former value is on record.
     pub fn set_sysctl(&mut self, path: PathBuf, value: &str) -> Result<(), SystemError> {
-        let fault = |e: &io::Error| refused(format!("setting {} to {value}", path.display()), e);
-        let previous = fs::read_to_string(&path).map_err(|e| fault(&e))?.trim().to_owned();
+        let what = format!("setting {} to {value}", path.display());
+        let previous = fs::read_to_string(&path);
+        let previous = previous.map_err(|e| refused(what.clone(), &e))?.trim().to_owned();
         if previous == value {
             return Ok(());
         }
         self.record(&Change::Sysctl { path: path.clone(), previous, set: value.to_owned() })?;
-        fs::write(&path, value).map_err(|e| fault(&e))
+        fs::write(&path, value).map_err(|e| refused(what, &e))
     }
 
     /// Takes back that a change is going to be made.
@@ -255,12 +260,10 @@ impl Journal {
 
     /// Undoes everything but what the filter has changed, and what a crashed owner has left.
     pub fn undo_device(&mut self) {
-        let of_filter =
-            |change: &Change| matches!(change, Change::Filter(_) | Change::Exceptions(_));
         let left = &self.left;
-        let (kept, gone) = mem::take(&mut self.changes)
-            .into_iter()
-            .partition(|change| of_filter(change) || left.contains(change));
+        let (kept, gone) = mem::take(&mut self.changes).into_iter().partition(|change| {
+            matches!(change, Change::Filter(_) | Change::Exceptions(_)) || left.contains(change)
+        });
         self.changes = kept;
         undo(gone, &mut self.netlink, &self.path);
         if let Err(error) = self.rewrite() {
@@ -338,11 +341,10 @@ impl Journal {
             if path == self.path || !path.to_string_lossy().ends_with(&self.suffix) {
                 continue;
             }
-            let uses_table = |changes: &[Change]| changes.contains(&Change::Table(table));
             match locked(&path) {
                 Ok(Some(mut file)) => {
                     let changes = read(&mut file).unwrap_or_default();
-                    if uses_table(&changes) || changes.is_empty() {
+                    if changes.contains(&Change::Table(table)) || changes.is_empty() {
                         undo(changes, &mut self.netlink, &path);
                         remove(&path);
                     } else {
@@ -354,7 +356,7 @@ impl Journal {
                 }
                 Ok(None) => {
                     let in_use = File::open(&path).and_then(|mut f| read(&mut f));
-                    if uses_table(&in_use.unwrap_or_default()) {
+                    if in_use.unwrap_or_default().contains(&Change::Table(table)) {
                         return Err(SystemError {
                             what: format!("using routing table {table}"),
                             why: format!(

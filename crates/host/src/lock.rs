@@ -66,8 +66,7 @@ pub(crate) fn open_locked(
 
 /// Returns `true` if somebody has a file locked.
 pub fn is_locked(path: &Path) -> bool {
-    let locked = |file: File| flock(&file, FlockOperation::NonBlockingLockShared).is_err();
-    File::open(path).is_ok_and(locked)
+    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
 /// Waits until nobody has a file locked. Returns at once if there is no such file.

@@ -18,7 +18,6 @@ impl Namespace {
 
     /// Does something there. A thread of another namespace cannot come back once it has left; one of its own goes.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let identity = |file: &File| file.metadata().map(|m| (m.dev(), m.ino()));
         if identity(&self.0)? == identity(&Self::current()?.0)? {
             return Ok(work());
         }
@@ -31,4 +30,8 @@ impl Namespace {
             there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
+}
+
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }

@@ -172,9 +172,12 @@ impl Netlink {
 
     /// The addresses this host owns, and the networks it is attached to.
     pub fn networks(&mut self) -> io::Result<Vec<Prefix>> {
-        let whole = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
         let attachments = self.attachments()?.into_iter();
-        Ok(attachments.flat_map(|(a, network)| [Prefix::holding(a, whole(a)), network]).collect())
+        Ok(attachments
+            .flat_map(|(a, network)| {
+                [Prefix::holding(a, if a.is_ipv4() { 32 } else { 128 }), network]
+            })
+            .collect())
     }
 
     /// The addresses this host owns, each with its network.
@@ -333,12 +336,14 @@ impl Netlink {
         query.header.family = number(rule.family);
         let wanted = rule_message(rule);
         let answers = self.exchange(Message::GetRule(query), NLM_F_DUMP)?;
-        let is_it = |found: &RuleMessage| {
-            found.header.action == wanted.header.action
-                && found.header.flags.contains(RuleFlags::Invert)
-                && wanted.attributes.iter().all(|a| found.attributes.contains(a))
-        };
-        Ok(answers.iter().any(|answer| matches!(answer, Message::NewRule(found) if is_it(found))))
+        Ok(answers.iter().any(|answer| match answer {
+            Message::NewRule(found) => {
+                found.header.action == wanted.header.action
+                    && found.header.flags.contains(RuleFlags::Invert)
+                    && wanted.attributes.iter().all(|a| found.attributes.contains(a))
+            }
+            _ => false,
+        }))
     }
 
     /// Adds a routing rule.

@@ -88,15 +88,15 @@ pub fn leave_to(runner: &'static dyn Runner) {
 
 /// Name of a table for a device.
 pub fn table(purpose: &str, device: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    format!("vpn_{purpose}_{}", device.chars().map(plain).collect::<String>())
+    let device: String =
+        device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("vpn_{purpose}_{device}")
 }
 
 /// Opens the program's file for the life of this process, which runs no other one from then on: an upgrade puts another
 /// file in its place, which a confined process may not execute. `None`: this host does not have the program.
 pub fn keep_program() -> Option<&'static File> {
-    let open = || NFT.into_iter().find_map(|path| File::open(path).ok());
-    KEPT.get_or_init(open).as_ref()
+    KEPT.get_or_init(|| NFT.into_iter().find_map(|path| File::open(path).ok())).as_ref()
 }
 
 /// Returns `true` if this host has the program.
@@ -144,9 +144,8 @@ fn probe<const N: usize>(rules: [Rule; N]) -> Commands {
 
 /// Whether the program and the kernel would take a script. Nothing is changed.
 fn takes(script: &str) -> bool {
-    let check = || start(&["-c", "-f", "-"], script);
     // A refusal may have any cause once.
-    check().or_else(|_| check()).is_ok()
+    (0..2).any(|_| start(&["-c", "-f", "-"], script).is_ok())
 }
 
 /// Carries out a script, all of it or nothing.
@@ -206,12 +205,14 @@ pub fn ruleset() -> io::Result<String> {
 
 /// Conditions for what goes from any of `from` to any of `to`: one for each pair that can meet.
 pub fn flows(from: &[Selector], to: &[Selector]) -> Vec<Matches> {
-    let family = |s: &Selector| s.addresses.start().is_ipv4();
-    let protocols =
-        |a: &Selector, b: &Selector| a.protocol == 0 || b.protocol == 0 || a.protocol == b.protocol;
-    let meet = |from: &Selector, to: &Selector| family(from) == family(to) && protocols(from, to);
-    let pairs =
-        from.iter().flat_map(|f| to.iter().filter(move |t| meet(f, t)).map(move |t| (f, t)));
+    let pairs = from.iter().flat_map(|f| {
+        to.iter()
+            .filter(move |t| {
+                f.addresses.start().is_ipv4() == t.addresses.start().is_ipv4()
+                    && (f.protocol == 0 || t.protocol == 0 || f.protocol == t.protocol)
+            })
+            .map(move |t| (f, t))
+    });
     pairs.map(|(from, to)| flow(from, to)).collect()
 }
 
@@ -318,15 +319,15 @@ impl Watchdog {
         // Not its number, which another process may have by then.
         let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
         let (ended, end) = mpsc::channel::<()>();
-        let watch = move || {
-            let late = end.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout);
-            if late {
-                // It may have ended just now.
-                let _ = pidfd_send_signal(process, Signal::KILL);
-            }
-            late
-        };
-        let thread = std::thread::Builder::new().name("nft-deadline".to_owned()).spawn(watch)?;
+        let thread =
+            std::thread::Builder::new().name("nft-deadline".to_owned()).spawn(move || {
+                let late = end.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout);
+                if late {
+                    // It may have ended just now.
+                    let _ = pidfd_send_signal(process, Signal::KILL);
+                }
+                late
+            })?;
         Ok(Self { ended, thread })
     }
 
@@ -339,24 +340,23 @@ impl Watchdog {
 
 /// The changes of this process are no others', until some time after its [end](ended).
 fn add_own(processes: &mut Vec<(u32, Option<Instant>)>, process: u32) {
-    let is_late =
-        |(_, end): &(u32, Option<Instant>)| end.is_some_and(|end| end.elapsed() >= KEPT_AFTER_END);
-    processes.retain(|process| !is_late(process));
+    processes.retain(|(_, end)| end.is_none_or(|end| end.elapsed() < KEPT_AFTER_END));
     processes.push((process, None));
 }
 
 /// A process has ended, and its number is free.
 fn ended(process: u32) {
     let now = Instant::now();
-    let running = |(id, end): &&mut (u32, Option<Instant>)| *id == process && end.is_none();
-    own_processes().iter_mut().filter(running).for_each(|(_, end)| *end = Some(now));
+    own_processes()
+        .iter_mut()
+        .filter(|(id, end)| *id == process && end.is_none())
+        .for_each(|(_, end)| *end = Some(now));
 }
 
 fn is_own(process: u32) -> bool {
-    let is_it = |(id, end): &(u32, Option<Instant>)| {
-        *id == process && end.is_none_or(|end| end.elapsed() < KEPT_AFTER_END)
-    };
-    own_processes().iter().any(is_it)
+    own_processes()
+        .iter()
+        .any(|(id, end)| *id == process && end.is_none_or(|end| end.elapsed() < KEPT_AFTER_END))
 }
 
 fn own_processes() -> MutexGuard<'static, Vec<(u32, Option<Instant>)>> {

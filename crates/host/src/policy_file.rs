@@ -138,12 +138,12 @@ pub fn text(path: &Path) -> Result<PolicyText, PolicyFileError> {
         let text = octets(path, 0, io::stdin().lock())?;
         return Ok(PolicyText { name: "standard input".to_owned(), text, warning: None });
     }
-    let unreadable = |source| PolicyFileError::Read { path: path.to_owned(), source };
     // Nobody may be there to write into a pipe: opening it is not to wait for that.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-    let file =
-        File::options().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
+    let opened = File::options().read(true).custom_flags(nonblocking).open(path);
+    let (file, metadata) = opened
+        .and_then(|file| file.metadata().map(|metadata| (file, metadata)))
+        .map_err(|source| PolicyFileError::Read { path: path.to_owned(), source })?;
     if metadata.is_dir() {
         return Err(PolicyFileError::Directory(path.to_owned()));
     }

@@ -56,7 +56,6 @@ pub fn replace_by(
     before: &mut dyn FnMut(Step) -> io::Result<()>,
 ) -> Result<(), (Step, io::Error)> {
     let successor = path.with_extension("new");
-    let at = |step: Step| move |error: io::Error| (step, error);
     let mut file =
         before(Step::Create).and_then(|()| create(&successor)).map_err(at(Step::Create))?;
     for piece in octets.chunks(PIECE) {
@@ -68,6 +67,10 @@ pub fn replace_by(
     before(Step::SyncDirectory)
         .and_then(|()| File::open(directory.unwrap_or(Path::new(".")))?.sync_all())
         .map_err(at(Step::SyncDirectory))
+}
+
+fn at(step: Step) -> impl FnOnce(io::Error) -> (Step, io::Error) {
+    move |error| (step, error)
 }
 
 /// Makes a file that did not exist: open(2) follows no link with O_EXCL, and nobody else has the file open.

@@ -48,10 +48,6 @@ impl SocketFile {
     /// # Errors
     /// [`SocketFileError::InUse`] if another process holds the lock.
     pub fn bind(path: &Path) -> Result<(Self, UnixListener), SocketFileError> {
-        let system = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| SocketFileError::System { what, path, source }
-        };
         if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
             DirBuilder::new()
                 .recursive(true)
@@ -87,6 +83,11 @@ impl SocketFile {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketFileError {
+    let path = path.to_owned();
+    move |source| SocketFileError::System { what, path, source }
 }
 
 impl Drop for SocketFile {

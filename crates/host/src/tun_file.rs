@@ -53,12 +53,11 @@ fn cure(error: Option<i32>, file: Option<[u32; 3]>, has_driver: bool) -> String 
     match (error, file) {
         // The permissions of the file or of a directory; or a security module.
         (Some(libc::EACCES), Some([mode, user, group])) if mode & FOR_ALL != FOR_ALL => {
-            let name = |id: u32| if id == 0 { "root".to_owned() } else { id.to_string() };
+            let [user, group] =
+                [user, group].map(|id| if id == 0 { "root".to_owned() } else { id.to_string() });
             format!(
-                "its mode is {mode:04o}, its owner is user {}, group {}: give it mode 0666 (chmod 0666 {TUN_FILE}), as \
-                 udev does at each boot (on Debian, apt install udev), or run this command as root",
-                name(user),
-                name(group)
+                "its mode is {mode:04o}, its owner is user {user}, group {group}: give it mode 0666 (chmod 0666 {TUN_FILE}), as \
+                 udev does at each boot (on Debian, apt install udev), or run this command as root"
             )
         }
         (Some(libc::EACCES), _) => {

@@ -127,8 +127,8 @@ impl Connection {
         mailbox: Arc<Mailbox>,
     ) -> Self {
         // Zeroed memory of this size takes no room before it is used.
-        let buffer = |octets| SocketBuffer::new(vec![0; octets]);
-        let mut socket = Socket::new(buffer(receive), buffer(send));
+        let [received, sent] = [receive, send].map(|octets| SocketBuffer::new(vec![0; octets]));
+        let mut socket = Socket::new(received, sent);
         socket.set_congestion_control(CongestionControl::Cubic);
         let mut set = SocketSet::new(Vec::new());
         let handle = set.add(socket);

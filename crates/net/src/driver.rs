@@ -250,13 +250,13 @@ impl Drop for Driver {
 
 /// Sends datagrams. If the transport has no room for them within the time, they are lost.
 async fn send(datagrams: &dyn Datagrams, outgoing: &Outgoing<'_>) -> io::Result<()> {
-    let writable = || std::future::poll_fn(|cx| datagrams.poll_writable(cx));
     let mut gives_up = None;
     loop {
         match datagrams.try_send(outgoing) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let at = *gives_up.get_or_insert_with(|| now() + SEND_PATIENCE);
-                if tokio::time::timeout_at(at.into(), writable()).await.is_err() {
+                let writable = std::future::poll_fn(|cx| datagrams.poll_writable(cx));
+                if tokio::time::timeout_at(at.into(), writable).await.is_err() {
                     return Err(error);
                 }
             }

@@ -163,11 +163,11 @@ impl Network {
     /// answered sees a reset or the end of the stream. A tunnel whose start has begun stays.
     pub async fn connect_to(&self, remote: SocketAddr) -> Result<TcpStream, ConnectError> {
         let (source, ports) = self.await_route(TCP, None, remote).await?;
-        let exhausted = |lacking| ConnectError::Exhausted { remote, lacking };
-        let flow = self.shared.take_port(source, ports, remote).ok_or(exhausted("port"))?;
+        let flow = self.shared.take_port(source, ports, remote);
+        let flow = flow.ok_or(ConnectError::Exhausted { remote, lacking: "port" })?;
         let stream = self.begin(flow).ok_or_else(|| {
             self.shared.sockets().forget(flow);
-            exhausted("memory")
+            ConnectError::Exhausted { remote, lacking: "memory" }
         })?;
         std::future::poll_fn(|cx| stream.poll_established(cx))
             .await
@@ -263,9 +263,9 @@ impl Network {
             };
             if let Some(start) = self.start_tunnel.get().filter(|_| !started) {
                 started = true;
-                let failed = |source| ConnectError::Tunnel { tunnel: tunnel.clone(), source };
                 tokio::select! {
-                    outcome = start(tunnel.clone()) => outcome.map_err(failed)?,
+                    outcome = start(tunnel.clone()) => outcome
+                        .map_err(|source| ConnectError::Tunnel { tunnel: tunnel.clone(), source })?,
                     () = self.shared.mailbox.closed() => return Err(ConnectError::Stopped),
                 }
                 continue;

@@ -191,15 +191,18 @@ fn fragments(packet: &[u8], identification: u16) -> Vec<Vec<u8>> {
     const STEP: usize = (IPV6_MTU - IPV6_LEN - HEADER) & !7;
     let (fixed, upper) = packet.split_at(IPV6_LEN);
     let last = (upper.len() - 1) / STEP;
-    let fragment = |(index, part): (usize, &[u8])| {
-        let mut fragment = [fixed, &[0; HEADER], part].concat();
-        put_word(&mut fragment, 4, (HEADER + part.len()) as u16);
-        fragment[IPV6_LEN] = std::mem::replace(&mut fragment[6], FRAGMENT);
-        put_word(&mut fragment, IPV6_LEN + 2, (index * STEP) as u16 | u16::from(index < last));
-        put_word(&mut fragment, IPV6_LEN + 6, identification);
-        fragment
-    };
-    upper.chunks(STEP).enumerate().map(fragment).collect()
+    upper
+        .chunks(STEP)
+        .enumerate()
+        .map(|(index, part)| {
+            let mut fragment = [fixed, &[0; HEADER], part].concat();
+            put_word(&mut fragment, 4, (HEADER + part.len()) as u16);
+            fragment[IPV6_LEN] = std::mem::replace(&mut fragment[6], FRAGMENT);
+            put_word(&mut fragment, IPV6_LEN + 2, (index * STEP) as u16 | u16::from(index < last));
+            put_word(&mut fragment, IPV6_LEN + 6, identification);
+            fragment
+        })
+        .collect()
 }
 
 /// An echo request (RFC 792, RFC 4443 §4.1).

@@ -50,23 +50,19 @@ impl Drop for InProcess {
 
 /// Only what a UDP socket can carry, between the sockets of this process and the peer.
 fn is_possible(mode: Mode, path: &Path) -> Result<(), PlaneError> {
-    let refuse = |why: &str| {
-        let what = format!("an SA between {} and {}", path.local.ip(), path.remote.ip());
-        Err(PlaneError::System { what, why: why.to_owned() })
-    };
-    match (mode, path.encapsulation) {
+    let why = match (mode, path.encapsulation) {
         (Mode::Transport, _) => {
-            refuse("sockets over a tunnel need tunnel mode, but the policy has transport mode")
+            "sockets over a tunnel need tunnel mode, but the policy has transport mode"
         }
-        (_, Encapsulation::Udp) => Ok(()),
-        (_, Encapsulation::Ah) => {
-            refuse("AH needs a raw socket, which this process has not; use ESP")
-        }
-        (_, Encapsulation::Native) => refuse(
+        (_, Encapsulation::Udp) => return Ok(()),
+        (_, Encapsulation::Ah) => "AH needs a raw socket, which this process has not; use ESP",
+        (_, Encapsulation::Native) => {
             "the peer has no NAT traversal (RFC 3948), and ESP outside of UDP needs a raw socket, which this process \
-             has not; turn on NAT traversal at the peer",
-        ),
-    }
+             has not; turn on NAT traversal at the peer"
+        }
+    };
+    let what = format!("an SA between {} and {}", path.local.ip(), path.remote.ip());
+    Err(PlaneError::System { what, why: why.to_owned() })
 }
 
 impl DataPlane for InProcess {

@@ -74,14 +74,14 @@ impl Routes {
         let table = self.read();
         let mut found = RouteLookup::None;
         for rule in table.rules.values() {
-            let covers = |s: &&Selector| covers_end(s, protocol, remote.ip(), remote.port());
-            if !rule.selectors.remote.iter().any(|s| covers(&s)) {
+            let (address, port) = (remote.ip(), remote.port());
+            if !rule.selectors.remote.iter().any(|s| covers_end(s, protocol, address, port)) {
                 continue;
             }
             let served =
                 table.outbound.values().rev().filter(|sa| sa.rule == rule.id && !sa.standby);
             for sa in served {
-                if !sa.selectors.remote.iter().any(|s| covers(&s)) {
+                if !sa.selectors.remote.iter().any(|s| covers_end(s, protocol, address, port)) {
                     continue;
                 }
                 if let Some((source, ports)) = self.source(&sa.selectors, protocol, local, remote) {
@@ -106,17 +106,21 @@ impl Routes {
         local: Option<IpAddr>,
         remote: SocketAddr,
     ) -> Option<(IpAddr, PortRange)> {
-        let fits = |s: &&Selector| {
-            [0, protocol].contains(&s.protocol) && s.addresses.start().is_ipv4() == remote.is_ipv4()
-        };
-        selectors.local.iter().filter(fits).find_map(|selector| {
-            let source = match local {
-                Some(local) => Some(local).filter(|l| selector.addresses.contains(*l)),
-                None if self.given.is_empty() => own_address(&selector.addresses),
-                None => self.given.iter().copied().find(|a| selector.addresses.contains(*a)),
-            };
-            Some((source?, selector.ports))
-        })
+        selectors
+            .local
+            .iter()
+            .filter(|s| {
+                [0, protocol].contains(&s.protocol)
+                    && s.addresses.start().is_ipv4() == remote.is_ipv4()
+            })
+            .find_map(|selector| {
+                let source = match local {
+                    Some(local) => Some(local).filter(|l| selector.addresses.contains(*l)),
+                    None if self.given.is_empty() => own_address(&selector.addresses),
+                    None => self.given.iter().copied().find(|a| selector.addresses.contains(*a)),
+                };
+                Some((source?, selector.ports))
+            })
     }
 
     /// Returns `true` if packets to the address are for this end.

@@ -102,8 +102,9 @@ impl Shared {
     /// Takes a port for a connection. `None`: all are taken.
     pub fn take_port(&self, source: IpAddr, ports: PortRange, remote: SocketAddr) -> Option<Flow> {
         let mut sockets = self.sockets();
-        let flow = |port| Flow { local: SocketAddr::new(source, port), remote };
-        let free = self.ports(ports).map(flow).find(|flow| !sockets.tcp.contains(flow))?;
+        let mut flows =
+            self.ports(ports).map(|port| Flow { local: SocketAddr::new(source, port), remote });
+        let free = flows.find(|flow| !sockets.tcp.contains(flow))?;
         sockets.tcp.insert(free);
         Some(free)
     }
@@ -153,12 +154,11 @@ type ByPort<T> = BTreeMap<u16, Vec<(Option<IpAddr>, Weak<T>)>>;
 
 fn find<T>(sockets: &ByPort<T>, local: SocketAddr) -> Option<Arc<T>> {
     let all = sockets.get(&local.port())?;
-    let of = |wanted: Option<IpAddr>| {
+    [Some(local.ip()), None].into_iter().find_map(|wanted| {
         let mut sockets = all.iter().filter(|(address, _)| *address == wanted);
         // One that was dropped may still stand here.
         sockets.find_map(|(_, socket)| socket.upgrade())
-    };
-    of(Some(local.ip())).or_else(|| of(None))
+    })
 }
 
 /// `false`: another one has it.

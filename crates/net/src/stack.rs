@@ -296,10 +296,9 @@ impl Stack {
         if inner.can_yield() && !std::mem::replace(&mut inner.yields, true) {
             self.shared.yields(connection);
         }
-        let late = |since: Instant| self.outlet.now.duration_since(since) >= LINGER;
         if let Some(since) = inner.orphaned
             && ![State::Closed, State::TimeWait].contains(&state)
-            && (inner.socket().recv_queue() > 0 || late(since))
+            && (inner.socket().recv_queue() > 0 || self.outlet.now.duration_since(since) >= LINGER)
         {
             // Nobody is going to read it.
             inner.socket().abort();

@@ -56,7 +56,6 @@ impl Connection {
     ) -> Result<Self, TokenError> {
         let module = Module::get(&address.module)?;
         let turn = module.turn();
-        let of_call = |error: Error| TokenError::of_call(&error, &module.path);
         let (slot, info) = match find(&module, &address.token) {
             Err(error) if error.cause.contains("CKR_CRYPTOKI_NOT_INITIALIZED") => {
                 module.initialize_again();
@@ -64,14 +63,19 @@ impl Connection {
             }
             found => found,
         }?;
-        let session = module.calls.open_ro_session(slot).map_err(of_call)?;
+        let session = module
+            .calls
+            .open_ro_session(slot)
+            .map_err(|error| TokenError::of_call(&error, &module.path))?;
         if info.login_required() {
             log_in(address, &session, &info, refused, load)?;
         }
-        let knows = |mechanism: &MechanismType| {
-            module.calls.get_mechanism_info(slot, *mechanism).is_ok_and(|info| info.sign())
-        };
-        let mechanisms = mechanism::USED.into_iter().filter(knows).collect();
+        let mechanisms = mechanism::USED
+            .into_iter()
+            .filter(|mechanism| {
+                module.calls.get_mechanism_info(slot, *mechanism).is_ok_and(|info| info.sign())
+            })
+            .collect();
         drop(turn);
         Ok(Self { module, session, mechanisms, keys: BTreeMap::new() })
     }
@@ -109,10 +113,13 @@ impl Connection {
 }
 
 fn find(module: &Module, name: &TokenName) -> Result<(Slot, TokenInfo), TokenError> {
-    let of_call = |error: Error| TokenError::of_call(&error, &module.path);
     let mut fitting = Vec::new();
     let mut others = Vec::new();
-    for slot in module.calls.get_slots_with_token().map_err(of_call)? {
+    for slot in module
+        .calls
+        .get_slots_with_token()
+        .map_err(|error| TokenError::of_call(&error, &module.path))?
+    {
         // It may just have been removed.
         let Ok(info) = module.calls.get_token_info(slot) else { continue };
         if !info.token_initialized() {
@@ -124,7 +131,6 @@ fn find(module: &Module, name: &TokenName) -> Result<(Slot, TokenInfo), TokenErr
             false => others.push(described),
         }
     }
-    let listed = |all: &[String]| if all.is_empty() { "none".to_owned() } else { all.join(", ") };
     match fitting.len() {
         1 => Ok(fitting.swap_remove(0)).map(|(slot, info, _)| (slot, info)),
         0 => Err(TokenError::new(
@@ -144,20 +150,31 @@ fn find(module: &Module, name: &TokenName) -> Result<(Slot, TokenInfo), TokenErr
     }
 }
 
+fn listed(all: &[String]) -> String {
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
 fn fits(module: &Module, slot: Slot, info: &TokenInfo, name: &TokenName) -> bool {
-    let fits = |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|w| w == value);
-    let slot_fits = || match (&name.slot_description, &name.slot_manufacturer) {
+    allows(&name.token, info.label())
+        && allows(&name.manufacturer, info.manufacturer_id())
+        && allows(&name.serial, info.serial_number())
+        && allows(&name.model, info.model())
+        && name.slot_id.is_none_or(|id| id == slot.id())
+        && slot_fits(module, slot, name)
+}
+
+fn slot_fits(module: &Module, slot: Slot, name: &TokenName) -> bool {
+    match (&name.slot_description, &name.slot_manufacturer) {
         (None, None) => true,
         (description, manufacturer) => module.calls.get_slot_info(slot).is_ok_and(|slot| {
-            fits(description, slot.slot_description()) && fits(manufacturer, slot.manufacturer_id())
+            allows(description, slot.slot_description())
+                && allows(manufacturer, slot.manufacturer_id())
         }),
-    };
-    fits(&name.token, info.label())
-        && fits(&name.manufacturer, info.manufacturer_id())
-        && fits(&name.serial, info.serial_number())
-        && fits(&name.model, info.model())
-        && name.slot_id.is_none_or(|id| id == slot.id())
-        && slot_fits()
+    }
+}
+
+fn allows(wanted: &Option<String>, value: &str) -> bool {
+    wanted.as_ref().is_none_or(|wanted| wanted == value)
 }
 
 fn log_in(
@@ -167,9 +184,8 @@ fn log_in(
     refused: &mut RefusedPin,
     load: Option<u64>,
 ) -> Result<(), TokenError> {
-    let trouble = |cause: String, cure: &str| Err(TokenError::new(Kind::Pin, cause, cure));
     let Some(source) = &address.pin else {
-        return trouble(
+        return no_login(
             "the token wants a PIN, and the URI names none".to_owned(),
             "put the PIN into a file of mode 0600, and add ?pin-source=file:/etc/vpnd/token.pin to the URI",
         );
@@ -177,7 +193,7 @@ fn log_in(
     let pin = source.read()?;
     let unlock = "set the PIN right, then log in once with pkcs11-tool --login --list-objects, and let vpnctl reload";
     if refused.is(&pin, load) {
-        return trouble(
+        return no_login(
             format!(
                 "the token has refused the PIN in {source} before, and vpnd does not try it again: tokens lock themselves"
             ),
@@ -185,13 +201,13 @@ fn log_in(
         );
     }
     if info.user_pin_locked() {
-        return trouble(
+        return no_login(
             "the PIN of the token is locked after too many wrong ones".to_owned(),
             "unlock it with the PIN of its security officer (pkcs11-tool --init-pin --login --login-type so)",
         );
     }
     if info.user_pin_final_try() {
-        return trouble(
+        return no_login(
             "the token locks itself after one more wrong PIN, and vpnd leaves this try to you"
                 .to_owned(),
             unlock,
@@ -208,14 +224,18 @@ fn log_in(
             _,
         )) => {
             *refused = RefusedPin { fingerprint: Some(Fingerprint::of(&pin)), load };
-            trouble(format!("the token refuses the PIN in {source}"), unlock)
+            no_login(format!("the token refuses the PIN in {source}"), unlock)
         }
-        Err(Error::Pkcs11(RvError::PinExpired | RvError::UserPinNotInitialized, _)) => trouble(
+        Err(Error::Pkcs11(RvError::PinExpired | RvError::UserPinNotInitialized, _)) => no_login(
             "the token has no PIN that counts: it has expired, or none was set".to_owned(),
             "set one (pkcs11-tool --change-pin, or --init-pin for the first)",
         ),
         Err(error) => Err(TokenError::of_call(&error, &address.module)),
     }
+}
+
+fn no_login(cause: String, cure: &str) -> Result<(), TokenError> {
+    Err(TokenError::new(Kind::Pin, cause, cure))
 }
 
 #[cfg(test)]

@@ -41,12 +41,10 @@ pub(crate) fn choose(
     known: &[MechanismType],
 ) -> Option<(Mechanism<'static>, Vec<u8>)> {
     use {Mechanism as M, MechanismType as T};
-    let knows = |mechanism: &Mechanism<'_>| known.contains(&mechanism.mechanism_type());
     let (Scheme::Pkcs1(hash) | Scheme::Pss(hash) | Scheme::Ecdsa(hash)) = order.scheme else {
         return None;
     };
     let sha2 = sha2(hash)?;
-    let hashed = || digest::digest(sha2.digest, &order.octets).as_ref().to_vec();
     let parameters = PkcsPssParams {
         hash_alg: sha2.mechanism,
         mgf: sha2.mask,
@@ -63,14 +61,15 @@ pub(crate) fn choose(
         (_, T::SHA384) => (M::Ecdsa, M::EcdsaSha384),
         (_, _) => (M::Ecdsa, M::EcdsaSha256),
     };
-    if knows(&of_hash) {
+    if known.contains(&of_hash.mechanism_type()) {
+        let hashed = digest::digest(sha2.digest, &order.octets);
         let octets = match order.scheme {
-            Scheme::Pkcs1(_) => [&sha2.prefix[..], &hashed()].concat(),
-            _ => hashed(),
+            Scheme::Pkcs1(_) => [&sha2.prefix[..], hashed.as_ref()].concat(),
+            _ => hashed.as_ref().to_vec(),
         };
         return Some((of_hash, octets));
     }
-    knows(&of_octets).then(|| (of_octets, order.octets.clone()))
+    known.contains(&of_octets.mechanism_type()).then(|| (of_octets, order.octets.clone()))
 }
 
 /// All mechanisms that are used, if a token has them.

@@ -93,14 +93,14 @@ impl Attributes {
 
     /// The public key that they describe.
     fn public(&self) -> Option<Vec<u8>> {
-        let rsa = || public_key::rsa(&self.modulus, &self.exponent);
-        let ec = || public_key::ec(&self.parameters, &self.point);
-        let there = |octets: &[u8]| !octets.is_empty();
-        (there(&self.modulus) && there(&self.exponent))
-            .then(rsa)
-            .or_else(|| (there(&self.parameters) && there(&self.point)).then(ec))
-            .flatten()
-            .or_else(|| public_key::as_it_is(&self.info))
+        let is_rsa = !self.modulus.is_empty() && !self.exponent.is_empty();
+        let is_ec = !self.parameters.is_empty() && !self.point.is_empty();
+        let public = match (is_rsa, is_ec) {
+            (true, _) => public_key::rsa(&self.modulus, &self.exponent),
+            (false, true) => public_key::ec(&self.parameters, &self.point),
+            (false, false) => None,
+        };
+        public.or_else(|| public_key::as_it_is(&self.info))
     }
 }
 
@@ -115,18 +115,12 @@ const PUBLIC: [AttributeType; 5] = [
 /// Finds the private key of that name with its public key.
 pub(crate) fn find(session: &Session, module: &Path, name: &KeyName) -> Result<Key, TokenError> {
     let of_call = |error: Error| TokenError::of_call(&error, module);
-    let search = |class, label: Option<&String>, id: Option<&Vec<u8>>| {
-        let mut template = vec![Attribute::Class(class)];
-        template.extend(label.map(|label| Attribute::Label(label.clone().into_bytes())));
-        template.extend(id.map(|id| Attribute::Id(id.clone())));
-        session.find_objects(&template).map_err(of_call)
-    };
-    let keys = search(ObjectClass::PRIVATE_KEY, name.object.as_ref(), name.id.as_ref())?;
-    let trouble = |cause: String, cure: &str| TokenError::new(Kind::Object, cause, cure);
+    let keys = search(session, ObjectClass::PRIVATE_KEY, name.object.as_ref(), name.id.as_ref())
+        .map_err(of_call)?;
     let handle = match keys[..] {
         [handle] => handle,
         [] => {
-            let all = search(ObjectClass::PRIVATE_KEY, None, None)?;
+            let all = search(session, ObjectClass::PRIVATE_KEY, None, None).map_err(of_call)?;
             let all = called(session, &all).map_err(of_call)?;
             return Err(trouble(
                 format!("the token has no private key {name}; it has {all}"),
@@ -177,15 +171,18 @@ pub(crate) fn find(session: &Session, module: &Path, name: &KeyName) -> Result<K
     };
     let mut public = own.public();
     if public.is_none() {
-        for object in search(ObjectClass::PUBLIC_KEY, label, id)? {
+        for object in search(session, ObjectClass::PUBLIC_KEY, label, id).map_err(of_call)? {
             let attributes = Attributes::read(session, object, &PUBLIC).map_err(of_call)?;
             public = public.or(attributes.public());
         }
     }
-    let certificate = certificate(session, search(ObjectClass::CERTIFICATE, label, id)?);
+    let certificate = certificate(
+        session,
+        search(session, ObjectClass::CERTIFICATE, label, id).map_err(of_call)?,
+    );
     let certificate = certificate.map_err(of_call)?;
-    let in_certificate = || public_key::of_certificate(certificate.as_deref()?);
-    let Some(public) = public.or_else(in_certificate) else {
+    let Some(public) = public.or_else(|| public_key::of_certificate(certificate.as_deref()?))
+    else {
         return Err(trouble(
             format!(
                 "the token has neither a public key nor a certificate with the id or label of the private key {name}"
@@ -193,8 +190,28 @@ pub(crate) fn find(session: &Session, module: &Path, name: &KeyName) -> Result<K
             "put the certificate into the token, with the same id (pkcs11-tool --write-object CERT.der --type cert --id 01)",
         ));
     };
-    let fits = |der: &Vec<u8>| public_key::of_certificate(der).as_ref() == Some(&public);
-    Ok(Key { handle, certificate: certificate.filter(fits), public })
+    Ok(Key {
+        handle,
+        certificate: certificate
+            .filter(|der| public_key::of_certificate(der).as_ref() == Some(&public)),
+        public,
+    })
+}
+
+fn search(
+    session: &Session,
+    class: ObjectClass,
+    label: Option<&String>,
+    id: Option<&Vec<u8>>,
+) -> Result<Vec<ObjectHandle>, Error> {
+    let mut template = vec![Attribute::Class(class)];
+    template.extend(label.map(|label| Attribute::Label(label.clone().into_bytes())));
+    template.extend(id.map(|id| Attribute::Id(id.clone())));
+    session.find_objects(&template)
+}
+
+fn trouble(cause: String, cure: &str) -> TokenError {
+    TokenError::new(Kind::Object, cause, cure)
 }
 
 fn certificate(session: &Session, all: Vec<ObjectHandle>) -> Result<Option<Vec<u8>>, Error> {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::num::NonZeroU32;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// Octets of the longest PIN that is read.
@@ -83,43 +83,46 @@ impl PinSource {
 
     pub(crate) fn read(&self) -> Result<Pin, TokenError> {
         let path = self.file()?;
-        let trouble = |what: String, cure: String| {
-            TokenError::new(
-                Kind::Pin,
-                format!("the file {} with the PIN {what}", path.display()),
-                cure,
-            )
-        };
-        let unreadable = |error: io::Error| {
-            trouble(
-                format!("cannot be read: {error}"),
-                "write the PIN into it, with root as owner and mode 0600".into(),
-            )
-        };
         // Nobody may be there to write into a pipe: opening it is not to wait for that.
         let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(nonblocking).open(&path);
-        let mut file = file.map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
+        let mut file = file.map_err(|error| unreadable(&path, &error))?;
+        let metadata = file.metadata().map_err(|error| unreadable(&path, &error))?;
         if !metadata.is_file() {
-            return Err(trouble("is no regular file".into(), "name the file itself".into()));
+            return Err(trouble(&path, "is no regular file".into(), "name the file itself".into()));
         }
         if metadata.mode() & 0o002 != 0 {
             let cure = format!("close it with: chmod 600 {}", path.display());
-            return Err(trouble("may be changed by every user of this machine".into(), cure));
+            return Err(trouble(
+                &path,
+                "may be changed by every user of this machine".into(),
+                cure,
+            ));
         }
         let mut octets =
             Zeroizing::new(Vec::with_capacity(usize::try_from(LONGEST).unwrap_or(0) + 1));
-        (&mut file).take(LONGEST + 1).read_to_end(&mut octets).map_err(unreadable)?;
+        (&mut file)
+            .take(LONGEST + 1)
+            .read_to_end(&mut octets)
+            .map_err(|error| unreadable(&path, &error))?;
         let text =
             std::str::from_utf8(&octets).ok().map(|text| text.trim_end_matches(['\r', '\n']));
         let text = text.filter(|text| !text.is_empty() && octets.len() as u64 <= LONGEST);
         let Some(text) = text else {
             let cure = "write the PIN into it, as one line of text".into();
-            return Err(trouble("is empty, too long or no text".into(), cure));
+            return Err(trouble(&path, "is empty, too long or no text".into(), cure));
         };
         Ok(Pin(Zeroizing::new(text.to_owned())))
     }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> TokenError {
+    let cure = "write the PIN into it, with root as owner and mode 0600".into();
+    trouble(path, format!("cannot be read: {error}"), cure)
+}
+
+fn trouble(path: &Path, what: String, cure: String) -> TokenError {
+    TokenError::new(Kind::Pin, format!("the file {} with the PIN {what}", path.display()), cure)
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 
 /// An RSA key of this modulus and public exponent, both big-endian.
 pub(crate) fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Vec<u8>> {
-    let number = |octets| UintRef::new(octets).and_then(|number| number.to_der());
-    let key = [number(modulus).ok()?, number(exponent).ok()?].concat();
+    let [modulus, exponent] = [modulus, exponent]
+        .map(|octets| UintRef::new(octets).and_then(|number| number.to_der()).ok());
+    let key = [modulus?, exponent?].concat();
     let key = Any::new(Tag::Sequence, key).ok()?.to_der().ok()?;
     info(RSA, Any::from(Null), &key)
 }

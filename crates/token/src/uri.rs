@@ -146,43 +146,45 @@ impl Uri {
     }
 
     fn path(&mut self, name: &str, value: Vec<u8>) -> Result<(), UriError> {
-        let text = |value| String::from_utf8(value).map_err(|_| UriError::Utf8(name.into()));
         let token = &mut self.token;
         match name {
-            "token" => token.token = Some(text(value)?),
-            "manufacturer" => token.manufacturer = Some(text(value)?),
-            "serial" => token.serial = Some(text(value)?),
-            "model" => token.model = Some(text(value)?),
+            "token" => token.token = Some(text(name, value)?),
+            "manufacturer" => token.manufacturer = Some(text(name, value)?),
+            "serial" => token.serial = Some(text(name, value)?),
+            "model" => token.model = Some(text(name, value)?),
             "slot-id" => {
-                token.slot_id = Some(text(value)?.parse().map_err(|_| UriError::Slot)?);
+                token.slot_id = Some(text(name, value)?.parse().map_err(|_| UriError::Slot)?);
             }
-            "slot-description" => token.slot_description = Some(text(value)?),
-            "slot-manufacturer" => token.slot_manufacturer = Some(text(value)?),
-            "object" => self.object = Some(text(value)?),
+            "slot-description" => token.slot_description = Some(text(name, value)?),
+            "slot-manufacturer" => token.slot_manufacturer = Some(text(name, value)?),
+            "object" => self.object = Some(text(name, value)?),
             "id" => self.id = Some(value),
             "type" if value == b"private" => {}
-            "type" => return Err(UriError::Type(text(value)?)),
+            "type" => return Err(UriError::Type(text(name, value)?)),
             _ => return Err(UriError::Unknown(name.into())),
         }
         Ok(())
     }
 
     fn query(&mut self, name: &str, value: Vec<u8>) -> Result<(), UriError> {
-        let text = |value| String::from_utf8(value).map_err(|_| UriError::Utf8(name.into()));
         match name {
             "module-path" => {
-                let path = PathBuf::from(text(value)?);
+                let path = PathBuf::from(text(name, value)?);
                 if !path.is_absolute() {
                     return Err(UriError::ModulePath);
                 }
                 self.module_path = Some(path);
             }
             "module-name" => return Err(UriError::ModuleName),
-            "pin-source" => self.pin_source = Some(pin_source(&text(value)?)?),
+            "pin-source" => self.pin_source = Some(pin_source(&text(name, value)?)?),
             _ => return Err(UriError::Unknown(name.into())),
         }
         Ok(())
     }
+}
+
+fn text(name: &str, value: Vec<u8>) -> Result<String, UriError> {
+    String::from_utf8(value).map_err(|_| UriError::Utf8(name.into()))
 }
 
 fn pin_source(text: &str) -> Result<PinSource, UriError> {
@@ -190,8 +192,9 @@ fn pin_source(text: &str) -> Result<PinSource, UriError> {
     if path.starts_with('/') {
         return Ok(PinSource::File(path.into()));
     }
-    let is_name = |name: &&str| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
-    let credential = text.strip_prefix("credential:").filter(is_name);
+    let credential = text
+        .strip_prefix("credential:")
+        .filter(|name| !name.is_empty() && !name.contains('/') && !name.starts_with('.'));
     credential.map(|name| PinSource::Credential(name.to_owned())).ok_or(UriError::PinSource)
 }
 
@@ -211,8 +214,9 @@ impl FromStr for Uri {
         let mut seen = BTreeSet::new();
         for (part, separator) in [(path, ';'), (query, '&')] {
             for attribute in part.split(separator).filter(|_| !part.is_empty()) {
-                let form = || UriError::Form(attribute.chars().take(32).collect());
-                let (name, value) = attribute.split_once('=').ok_or_else(form)?;
+                let (name, value) = attribute
+                    .split_once('=')
+                    .ok_or_else(|| UriError::Form(attribute.chars().take(32).collect()))?;
                 // Before anything is said about it.
                 if name == "pin-value" {
                     return Err(UriError::PinValue);

@@ -38,35 +38,40 @@ impl FromStr for Endpoint {
     type Err = BadEndpoint;
 
     fn from_str(text: &str) -> Result<Self, BadEndpoint> {
-        let wrong = || BadEndpoint::NoUrl(text.to_owned());
-        let scheme =
-            |name: &str| text.get(..name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name));
-        if scheme("https://") {
+        if has_scheme(text, "https://") {
             return Err(BadEndpoint::Encrypted(text.to_owned()));
         }
-        let rest = text.get(7..).filter(|_| scheme("http://")).ok_or_else(wrong)?;
-        let (authority, path) = match rest.find('/') {
-            Some(at) => rest.split_at(at),
-            None => (rest, "/v1/traces"),
-        };
-        let (host, port) = match authority.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').ok_or_else(wrong)?,
-            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-        };
-        let port = match port.strip_prefix(':') {
-            Some(port) => port.parse::<u16>().ok().filter(|port| *port != 0).ok_or_else(wrong)?,
-            None if port.is_empty() => PORT,
-            None => return Err(wrong()),
-        };
-        let is_name = |text: &str| {
-            text.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".:-_%".contains(&octet))
-        };
-        let is_path = path.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'#');
-        if host.is_empty() || !is_name(host) || !is_path {
-            return Err(wrong());
-        }
-        Ok(Self { host: host.to_owned(), port, path: path.to_owned() })
+        parsed(text).ok_or_else(|| BadEndpoint::NoUrl(text.to_owned()))
     }
+}
+
+fn has_scheme(text: &str, scheme: &str) -> bool {
+    text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+}
+
+fn parsed(text: &str) -> Option<Endpoint> {
+    let rest = text.get(7..).filter(|_| has_scheme(text, "http://"))?;
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/v1/traces"),
+    };
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => port.parse::<u16>().ok().filter(|port| *port != 0)?,
+        None if port.is_empty() => PORT,
+        None => return None,
+    };
+    let is_name =
+        host.bytes().all(|octet| octet.is_ascii_alphanumeric() || b".:-_%".contains(&octet));
+    let is_path = path.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'#');
+    (!host.is_empty() && is_name && is_path).then(|| Endpoint {
+        host: host.to_owned(),
+        port,
+        path: path.to_owned(),
+    })
 }
 
 impl Endpoint {

@@ -89,8 +89,11 @@ impl Operations {
         match &event.kind {
             EventKind::Negotiating { initiator } => {
                 let key = key(event, Kind::Negotiation);
-                let again = || Outcome::Error("begun again".to_owned());
-                done.extend(self.under_way.remove(&key).map(|span| end(span, again(), now)));
+                done.extend(
+                    self.under_way
+                        .remove(&key)
+                        .map(|span| end(span, Outcome::Error("begun again".to_owned()), now)),
+                );
                 self.begin(key, event, *initiator, now);
             }
             EventKind::Exchange(step) => self.take_step(event, step, now, &mut done),
@@ -241,12 +244,11 @@ impl Operations {
 
     /// The operation that an exchange is for. Checks whether the peer lives, and others of their kind, are for none.
     fn operation_of(&self, event: &Event, step: &ExchangeStep) -> Option<Key> {
-        let of = |kind| key(event, kind);
         match step.purpose {
-            None | Some(Exchange::NewChild) => Some(of(Kind::Negotiation)),
-            Some(Exchange::RekeyIke | Exchange::RekeyChild) => Some(of(Kind::Rekey)),
+            None | Some(Exchange::NewChild) => Some(key(event, Kind::Negotiation)),
+            Some(Exchange::RekeyIke | Exchange::RekeyChild) => Some(key(event, Kind::Rekey)),
             Some(Exchange::FollowUp) => [Kind::Rekey, Kind::Negotiation]
-                .map(of)
+                .map(|kind| key(event, kind))
                 .into_iter()
                 .find(|key| self.under_way.contains_key(key)),
             _ => None,
@@ -288,18 +290,19 @@ impl Operations {
         now: SystemTime,
         done: &mut Vec<Span>,
     ) {
-        let ends = |(tunnel, child, _): &Key| {
-            *tunnel == event.tunnel && (event.child.is_none() || *child == event.child)
-        };
-        let mut failed = |mut span: Span| {
+        let exchanges = self.exchanges.extract_if(.., |_, (key, _)| concerns(event, key));
+        let operations = self.under_way.extract_if(.., |key, _| concerns(event, key));
+        let spans = exchanges.map(|(_, (_, span))| span).chain(operations.map(|(_, span)| span));
+        for mut span in spans {
             describe(&mut span, event);
             span.set("error.type", kind);
             done.push(end(span, Outcome::Error(reason.to_owned()), now));
-        };
-        let of_these = self.exchanges.extract_if(.., |_, (key, _)| ends(&*key));
-        of_these.for_each(|(_, (_, span))| failed(span));
-        self.under_way.extract_if(.., |key, _| ends(key)).for_each(|(_, span)| failed(span));
+        }
     }
+}
+
+fn concerns(event: &Event, (tunnel, child, _): &Key) -> bool {
+    *tunnel == event.tunnel && (event.child.is_none() || *child == event.child)
 }
 
 /// The attributes that all spans have. The first events of a negotiation do not name the peer.

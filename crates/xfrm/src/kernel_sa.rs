@@ -19,15 +19,15 @@ pub(super) fn give(
     what: &str,
 ) -> Result<(), PlaneError> {
     let refused = |e| refusal(format!("{what} SA {}", form.spi), &e);
-    let message = || form.message(key, Some(replay.clone()));
-    match kernel.order(XfrmMessage::AddSa(message()?)) {
+    match kernel.order(XfrmMessage::AddSa(form.message(key, Some(replay.clone()))?)) {
         Err(error) if error.errno == libc::EEXIST => {
             let name = form.name().message(&form.binding);
             let mut there = kernel.ask(XfrmMessage::GetSa(name)).map_err(refused)?;
             netlink::wipe(&mut there);
             match there {
                 XfrmMessage::AddSa(state) if state::is_larval(&state) => {
-                    kernel.order(XfrmMessage::UpdateSa(message()?)).map_err(refused)
+                    let update = form.message(key, Some(replay.clone()))?;
+                    kernel.order(XfrmMessage::UpdateSa(update)).map_err(refused)
                 }
                 _ => Err(refused(error)),
             }

@@ -27,9 +27,9 @@ pub(super) fn remove_policies(
 
 /// Removes SAs, whose keys nobody has any more; returns the policies, which are removed later.
 pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneError> {
-    let what = || "removing what an earlier run left in the kernel".to_owned();
+    const WHAT: &str = "removing what an earlier run left in the kernel";
     let (mut orders, mut stale) = (Vec::new(), Vec::new());
-    let own = Own::list(kernel).map_err(|e| refusal(what(), &e))?;
+    let own = Own::list(kernel).map_err(|e| refusal(WHAT.to_owned(), &e))?;
     for state in &own.states {
         orders.push(XfrmMessage::DeleteSa(name_of(&state.user_sa_info, &state.nlas)));
     }
@@ -45,7 +45,7 @@ pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneE
     }
     for order in orders {
         match kernel.order(order) {
-            Err(error) if !error.is_absent() => return Err(refusal(what(), &error)),
+            Err(error) if !error.is_absent() => return Err(refusal(WHAT.to_owned(), &error)),
             _ => {}
         }
     }

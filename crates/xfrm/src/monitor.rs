@@ -25,7 +25,6 @@ use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
-use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -46,7 +45,7 @@ pub(super) struct Monitor {
 impl Monitor {
     /// Starts it beside a plane that asks the kernel from this port.
     pub(super) fn start(hooks: Hooks, known: &Known, plane: u32) -> Result<Self, PlaneError> {
-        let refused = |error: &io::Error| PlaneError::System {
+        Self::listening(hooks, known, plane).map_err(|error| PlaneError::System {
             what: "listening to the kernel's XFRM".to_owned(),
             why: match error.raw_os_error() {
                 Some(libc::EADDRINUSE) => {
@@ -54,16 +53,18 @@ impl Monitor {
                 }
                 _ => error.to_string(),
             },
-        };
-        let (stop, stopped) = UnixStream::pair().map_err(|e| refused(&e))?;
-        let kernel = Netlink::open().map_err(|e| refused(&e))?;
-        let socket = listen([plane, kernel.port()]).map_err(|e| refused(&e))?;
+        })
+    }
+
+    fn listening(hooks: Hooks, known: &Known, plane: u32) -> io::Result<Self> {
+        let (stop, stopped) = UnixStream::pair()?;
+        let kernel = Netlink::open()?;
+        let socket = listen([plane, kernel.port()])?;
         let larvae = Larvae::default();
         let listener = Listener { socket, hooks, known: known.clone(), kernel, larvae };
         let thread = std::thread::Builder::new()
             .name("xfrm-monitor".to_owned())
-            .spawn(move || listener.run(&stopped))
-            .map_err(|e| refused(&e))?;
+            .spawn(move || listener.run(&stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -183,8 +184,6 @@ impl Listener {
     }
 
     fn hear(&mut self, message: &XfrmMessage) {
-        let hooks = self.hooks.clone();
-        let disturbed = |what| (hooks.disturbance)(what);
         match message {
             XfrmMessage::Acquire(acquire) => {
                 if let Some(notice) = acquired(acquire) {
@@ -207,13 +206,13 @@ impl Listener {
             }
             XfrmMessage::DeleteSa(message) => {
                 if let Some(sa) = self.known.find(&Name::of(&message.user_sa_id)) {
-                    disturbed(Disturbance::State(sa));
+                    (self.hooks.disturbance)(Disturbance::State(sa));
                 }
             }
-            XfrmMessage::FlushSa(_) => disturbed(Disturbance::States),
-            XfrmMessage::FlushPolicy(_) => disturbed(Disturbance::Policies),
+            XfrmMessage::FlushSa(_) => (self.hooks.disturbance)(Disturbance::States),
+            XfrmMessage::FlushPolicy(_) => (self.hooks.disturbance)(Disturbance::Policies),
             XfrmMessage::DeletePolicy(message) if is_ours(message) => {
-                disturbed(Disturbance::Policies);
+                (self.hooks.disturbance)(Disturbance::Policies);
             }
             _ => {}
         }
@@ -238,11 +237,11 @@ fn acquired(message: &AcquireMessage) -> Option<Notice> {
 
 /// The packet that a selector was made of.
 fn summary(selector: &Selector) -> PacketSummary {
-    let end = |a, port, mask| -> (IpAddr, Option<u16>) {
-        (address(a, selector.family), (mask == u16::MAX).then_some(port))
-    };
-    let mut source = end(&selector.saddr, selector.sport, selector.sport_mask);
-    let mut destination = end(&selector.daddr, selector.dport, selector.dport_mask);
+    let [mut source, mut destination] = [
+        (&selector.saddr, selector.sport, selector.sport_mask),
+        (&selector.daddr, selector.dport, selector.dport_mask),
+    ]
+    .map(|(end, port, mask)| (address(end, selector.family), (mask == u16::MAX).then_some(port)));
     let icmp = if selector.family == AF_INET { 1 } else { super::flow::ICMPV6 };
     if selector.proto == icmp {
         // Type and code are both ends'.

@@ -142,11 +142,11 @@ impl Netlink {
         let mut report = last?;
         wipe(&mut report);
         let XfrmMessage::DeleteSa(DelGetMessage { nlas, .. }) = report else { return None };
-        let info = |attribute: &XfrmAttrs| match attribute {
+        let user_sa_info = nlas.iter().find_map(|attribute| match attribute {
             XfrmAttrs::SaInfo(info) => Some(*info),
             _ => None,
-        };
-        Some(ModifyMessage { user_sa_info: nlas.iter().find_map(info)?, nlas })
+        })?;
+        Some(ModifyMessage { user_sa_info, nlas })
     }
 
     /// By which the kernel says who has asked for what it reports.
@@ -196,9 +196,10 @@ impl Kernel for Netlink {
 
     fn ask(&mut self, message: XfrmMessage) -> Result<XfrmMessage, Refused> {
         let answers = self.exchange(message, 0)?;
-        let none =
-            || Refused { errno: 0, text: "the kernel's answer is not understood".to_owned() };
-        answers.into_iter().next().ok_or_else(none)
+        answers.into_iter().next().ok_or_else(|| Refused {
+            errno: 0,
+            text: "the kernel's answer is not understood".to_owned(),
+        })
     }
 
     fn take(&mut self, sa: DelGetMessage) -> Result<Option<ModifyMessage>, Refused> {

@@ -35,9 +35,12 @@ pub fn devices() -> io::Result<Vec<Device>> {
 }
 
 fn device((name, features): (String, Features)) -> Device {
-    let feature = |(name, active)| Feature { name, active };
     let driver = driver(&name);
-    Device { name, driver, features: features.into_iter().map(feature).collect() }
+    Device {
+        name,
+        driver,
+        features: features.into_iter().map(|(name, active)| Feature { name, active }).collect(),
+    }
 }
 
 fn driver(device: &str) -> Option<String> {

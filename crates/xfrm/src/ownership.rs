@@ -47,12 +47,12 @@ impl Own {
             XfrmMessage::AddSa(state) => Some(state),
             _ => None,
         });
-        let ours = |state: &StateMessage| {
+        let states = states.filter(|state| {
             let info = &state.user_sa_info;
             // Without an SPI it only waits for an SA.
             info.id.spi != 0 && (REQIDS.contains(&info.reqid) || named.contains(&Named::of(state)))
-        };
-        Ok(Self { states: states.filter(ours).collect(), policies })
+        });
+        Ok(Self { states: states.collect(), policies })
     }
 }
 

@@ -356,9 +356,11 @@ impl Placement {
         names.sort();
         names.dedup();
         let State { cards, ledger } = &mut *state;
-        let mut named = |name: &str| cards.as_mut()?.named(name);
-        let present = names.into_iter().map(|name| (name.clone(), named(&name))).collect();
-        ledger.report(present)
+        let present = names.into_iter().map(|name| {
+            let card = cards.as_mut().and_then(|cards| cards.named(&name));
+            (name, card)
+        });
+        ledger.report(present.collect())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -46,11 +46,11 @@ pub(super) fn halves(key: Key) -> Vec<Key> {
     if mask & BIT != 0 {
         return Vec::new();
     }
-    let half = |bit| {
+    let halves = [0, BIT].map(|bit| {
         let binding = Binding { mark: Some((value | bit, mask | BIT)), ..key.binding };
         Key { binding, ..key }
-    };
-    vec![half(0), half(BIT)]
+    });
+    halves.into()
 }
 
 /// Neighbour discovery cannot be protected: it finds the link addresses that protected packets need (RFC 4861).

@@ -64,21 +64,27 @@ fn attempt(kernel: &mut dyn Kernel, suite: Suite) -> Result<(), String> {
         offload: None,
     };
     let key = Secret::new(vec![0x5a; suite.key_material_len()]);
-    let add = || form.message(&key, None).map(XfrmMessage::AddSa).map_err(|e| e.to_string());
-    let delete = || XfrmMessage::DeleteSa(form.name().message(&form.binding));
-    let added = match kernel.order(add()?) {
+    let added = match kernel.order(addition(&form, &key)?) {
         // Of a probe that was interrupted.
         Err(error) if error.is_present() => {
-            let add = add()?;
-            kernel.order(delete()).and_then(|()| kernel.order(add))
+            let again = addition(&form, &key)?;
+            kernel.order(deletion(&form)).and_then(|()| kernel.order(again))
         }
         outcome => outcome,
     };
     added.map_err(|error| error.to_string())?;
     // The kernel takes the suite, whatever it says now. An SA that is left is removed by the next probe, or with the
     // other leftovers.
-    if let Err(error) = kernel.order(delete()) {
+    if let Err(error) = kernel.order(deletion(&form)) {
         tracing::debug!(%error, "an SA of the probe is left");
     }
     Ok(())
+}
+
+fn addition(form: &Form, key: &Secret) -> Result<XfrmMessage, String> {
+    form.message(key, None).map(XfrmMessage::AddSa).map_err(|error| error.to_string())
+}
+
+fn deletion(form: &Form) -> XfrmMessage {
+    XfrmMessage::DeleteSa(form.name().message(&form.binding))
 }

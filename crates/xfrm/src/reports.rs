@@ -32,10 +32,18 @@ fn program(kinds: &[(u16, By)]) -> Vec<SockFilter> {
     const KIND: u32 = 4;
     const PORT: u32 = 12;
     // In the host's order there, which a load takes for the network's.
-    let is_kind = |kind: u16, skip| SockFilter::new(JEQ, 0, skip, kind.to_be().into());
-    let is_port = |port: u32, skip: [u8; 2]| SockFilter::new(JEQ, skip[0], skip[1], port.to_be());
-    let load = |code, from| SockFilter::new(code, 0, 0, from);
-    let take = || SockFilter::new(RET, 0, 0, u32::MAX);
+    fn is_kind(kind: u16, skip: u8) -> SockFilter {
+        SockFilter::new(JEQ, 0, skip, kind.to_be().into())
+    }
+    fn is_port(port: u32, skip: [u8; 2]) -> SockFilter {
+        SockFilter::new(JEQ, skip[0], skip[1], port.to_be())
+    }
+    fn load(code: u16, from: u32) -> SockFilter {
+        SockFilter::new(code, 0, 0, from)
+    }
+    fn take() -> SockFilter {
+        SockFilter::new(RET, 0, 0, u32::MAX)
+    }
     let mut program = Vec::new();
     for (kind, by) in kinds {
         program.push(load(LD_H, KIND));

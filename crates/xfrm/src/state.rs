@@ -70,8 +70,11 @@ pub(super) fn binding_mark(binding: Binding) -> Option<XfrmAttrs> {
 
 /// The attributes that bind a policy or an SA to a mark or an interface.
 pub(super) fn binding_in(attributes: &[XfrmAttrs]) -> Vec<XfrmAttrs> {
-    let bound = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
-    attributes.iter().filter(bound).cloned().collect()
+    attributes
+        .iter()
+        .filter(|a| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_)))
+        .cloned()
+        .collect()
 }
 
 /// Names an SA that the kernel has shown.
@@ -282,9 +285,11 @@ pub(super) fn is_larval(state: &ModifyMessage) -> bool {
 
 /// The sequence numbers of an SA as the kernel has them.
 pub(super) fn replay_of_state(state: &ModifyMessage) -> Option<XfrmAttrs> {
-    let numbers =
-        |a: &&XfrmAttrs| matches!(a, XfrmAttrs::ReplayStateEsn(_) | XfrmAttrs::ReplayState(_));
-    state.nlas.iter().find(numbers).cloned()
+    state
+        .nlas
+        .iter()
+        .find(|a| matches!(a, XfrmAttrs::ReplayStateEsn(_) | XfrmAttrs::ReplayState(_)))
+        .cloned()
 }
 
 /// Sequence numbers of an SA that has sent, or received, those up to one.

@@ -102,11 +102,12 @@ pub fn statistics() -> BTreeMap<String, u64> {
 }
 
 fn read(text: &str) -> BTreeMap<String, u64> {
-    let line = |line: &str| {
-        let (name, count) = line.split_once(char::is_whitespace)?;
-        Some((name.to_owned(), count.trim().parse().ok()?))
-    };
-    text.lines().filter_map(line).collect()
+    text.lines()
+        .filter_map(|line| {
+            let (name, count) = line.split_once(char::is_whitespace)?;
+            Some((name.to_owned(), count.trim().parse().ok()?))
+        })
+        .collect()
 }
 
 #[cfg(test)]

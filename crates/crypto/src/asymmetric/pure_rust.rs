@@ -177,10 +177,11 @@ impl SigningKey {
             return Some(Self::Ed25519(Box::new(key)));
         }
         // PKCS#8 or SEC 1.
-        let p256 = || p256::SecretKey::from_der(der).ok().map(Self::P256);
-        let p384 = || p384::SecretKey::from_der(der).ok().map(Self::P384);
-        let p521 = || p521::SecretKey::from_der(der).ok().map(Self::P521);
-        p256().or_else(p384).or_else(p521)
+        p256::SecretKey::from_der(der)
+            .ok()
+            .map(Self::P256)
+            .or_else(|| p384::SecretKey::from_der(der).ok().map(Self::P384))
+            .or_else(|| p521::SecretKey::from_der(der).ok().map(Self::P521))
     }
 
     pub(super) fn kind(&self) -> KeyKind {

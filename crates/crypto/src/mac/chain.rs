@@ -26,12 +26,12 @@ impl<A: Aes> Chain<A> {
     /// The keys of AES-XCBC-MAC: K1, K2 and K3 are blocks that the key encrypts.
     pub(super) fn xcbc(key: &Block) -> Self {
         let whole = A::new(key);
-        let derive = |octet| {
+        let [key, full, padded] = [1, 2, 3].map(|octet| {
             let mut block = Zeroizing::new([octet; 16]);
             whole.encrypt(&mut block);
             block
-        };
-        Self { aes: A::new(&derive(1)), full: derive(2), padded: derive(3) }
+        });
+        Self { aes: A::new(&key), full, padded }
     }
 
     /// The keys of AES-CMAC: the encrypted zero block, doubled once and twice (RFC 4493 §2.3).

@@ -48,8 +48,8 @@ impl<A: Aes> Gcm<A> {
                 absorb(u128::from_be_bytes(block));
             }
         }
-        let bits = |part: &[u8]| part.len() as u128 * 8;
-        absorb(bits(aad) << 64 | bits(ciphertext));
+        let [aad_bits, ciphertext_bits] = [aad, ciphertext].map(|part| part.len() as u128 * 8);
+        absorb(aad_bits << 64 | ciphertext_bits);
         let mut icv = counter_block(nonce, 1);
         self.aes.encrypt_block(&mut icv);
         xor(&mut icv, &u128::from(state).to_be_bytes());

@@ -45,17 +45,20 @@ impl Exception {
         if self.protocol != 0 {
             attributes.push(RuleAttribute::IpProtocol(i32::from(self.protocol).into()));
         }
-        // No packet comes from or goes to port 0, and the kernel takes no range with it.
-        let range = |p: PortRange| RulePortRange { start: p.start().max(1), end: p.end().max(1) };
         let [source, destination] = self.ports;
         if source != PortRange::ANY {
-            attributes.push(RuleAttribute::SourcePortRange(range(source)));
+            attributes.push(RuleAttribute::SourcePortRange(rule_ports(source)));
         }
         if destination != PortRange::ANY {
-            attributes.push(RuleAttribute::DestinationPortRange(range(destination)));
+            attributes.push(RuleAttribute::DestinationPortRange(rule_ports(destination)));
         }
         message
     }
+}
+
+fn rule_ports(ports: PortRange) -> RulePortRange {
+    // No packet comes from or goes to port 0, and the kernel takes no range with it.
+    RulePortRange { start: ports.start().max(1), end: ports.end().max(1) }
 }
 
 impl fmt::Display for Exception {
@@ -86,10 +89,10 @@ impl Netlink {
         query.header.family = number(family);
         for answer in self.exchange(Message::GetRule(query), NLM_F_DUMP)? {
             let Message::NewRule(rule) = answer else { continue };
-            let has = |attribute| rule.attributes.contains(&attribute);
-            let of_these = has(RuleAttribute::Priority(priority))
-                || has(RuleAttribute::Priority(landing(priority)));
-            if of_these && has(RuleAttribute::Protocol(PROTOCOL)) {
+            let of_these = [priority, landing(priority)]
+                .into_iter()
+                .any(|own| rule.attributes.contains(&RuleAttribute::Priority(own)));
+            if of_these && rule.attributes.contains(&RuleAttribute::Protocol(PROTOCOL)) {
                 gone_is_fine(self.order(Message::DelRule(rule), 0))?;
             }
         }

@@ -22,12 +22,11 @@ impl Listener {
         mut heard: impl FnMut(Option<&[u8]>) + Send + 'static,
     ) -> io::Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
-        let run = move || {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             if let Err(error) = listen(&socket, &stopped, &mut heard) {
                 tracing::error!(%error, "{lost}");
             }
-        };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 

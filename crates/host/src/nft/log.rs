@@ -27,12 +27,12 @@ impl Log {
         socket.bind(&SocketAddr::new(0, 0))?;
         ask(&socket, group, vec![ConfigCmd::Bind.into(), ConfigMode::new_packet(OCTETS).into()])?;
         socket.set_non_blocking(true)?;
-        let heard = move |datagram: Option<&[u8]>| {
+        let lost = "packets that nftables logs are no longer heard of";
+        Listener::start("nft-log", socket, lost, move |datagram| {
             // Another one comes soon if some were lost.
             packets(datagram.unwrap_or_default()).for_each(|packet| logged(&packet));
-        };
-        let lost = "packets that nftables logs are no longer heard of";
-        Listener::start("nft-log", socket, lost, heard).map(Self)
+        })
+        .map(Self)
     }
 }
 

@@ -83,10 +83,10 @@ impl Memory {
     }
 
     fn make() -> io::Result<Self> {
-        let make = |flags| memfd_create("nft", MemfdFlags::CLOEXEC | flags);
         // Linux before 6.3 does not know that nobody is to execute it.
-        let file = make(MemfdFlags::NOEXEC_SEAL).or_else(|error| match error {
-            Errno::INVAL => make(MemfdFlags::empty()),
+        let sealed = memfd_create("nft", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
+        let file = sealed.or_else(|error| match error {
+            Errno::INVAL => memfd_create("nft", MemfdFlags::CLOEXEC),
             error => Err(error),
         });
         Ok(Self(Arc::new(file?.into())))
@@ -137,7 +137,6 @@ impl Process {
     }
 
     fn carry_out(&mut self, script: &str, whole: bool) -> io::Result<()> {
-        let ended = || io::Error::other("it has ended");
         let table = &self.table;
         // The counter is there once the script has been carried out.
         let mark = mark(self.number);
@@ -145,7 +144,7 @@ impl Process {
         let file = &*self.script.0;
         file.set_len(0)?;
         file.write_all_at(format!("{script}{marks}").as_bytes(), 0)?;
-        let commands = self.commands.as_mut().ok_or_else(ended)?;
+        let commands = self.commands.as_mut().ok_or_else(has_ended)?;
         commands.write_all(request(file.as_raw_fd(), table, &mark).as_bytes())?;
         commands.flush()?;
         let (shown, asked) = (format!("counter {mark} {{"), format!("list counter inet {table}"));
@@ -153,7 +152,7 @@ impl Process {
         loop {
             let mut line = String::new();
             if self.answers.read_line(&mut line)? == 0 {
-                return Err(complaint.map_or_else(ended, io::Error::other));
+                return Err(complaint.map_or_else(has_ended, io::Error::other));
             }
             let line = line.trim();
             if line == shown {
@@ -171,6 +170,10 @@ impl Process {
             }
         }
     }
+}
+
+fn has_ended() -> io::Error {
+    io::Error::other("it has ended")
 }
 
 /// The counter that tells that a script has been carried out.

@@ -39,15 +39,15 @@ impl Watch {
         socket.set_non_blocking(true)?;
         // The system's limit may be lower. Losses are noticed.
         let _ = socket.set_rx_buf_sz(BUFFER as u32);
-        let heard = move |datagram: Option<&[u8]>| match datagram {
+        let lost = "changes of nftables by other programs are no longer noticed";
+        Listener::start("nft-watch", socket, lost, move |datagram| match datagram {
             Some(datagram) => changes_by_others(datagram)
                 .filter(|table| tables.iter().any(|name| name == table))
                 .for_each(&changed),
             // Any of them may have been about these tables.
             None => tables.iter().for_each(|name| changed(name)),
-        };
-        let lost = "changes of nftables by other programs are no longer noticed";
-        Listener::start("nft-watch", socket, lost, heard).map(Self)
+        })
+        .map(Self)
     }
 
     /// Returns `true` if the thread has ended, because the kernel has refused to tell more. The log has the reason.

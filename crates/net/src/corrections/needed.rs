@@ -55,8 +55,9 @@ impl Alone {
         let port = &mut Port { incoming: None, outlet: &mut outlet, corrections: None };
         let mut interface = Interface::new(config, port, now);
         interface.set_any_ip(true);
-        let buffer = |octets| SocketBuffer::new(vec![0; octets]);
-        let mut socket = Socket::new(buffer(WINDOW.into()), buffer(100_000));
+        let [received, sent] =
+            [WINDOW.into(), 100_000].map(|octets| SocketBuffer::new(vec![0; octets]));
+        let mut socket = Socket::new(received, sent);
         socket.set_congestion_control(CongestionControl::Cubic);
         socket.listen(80).expect("a port");
         let mut set = SocketSet::new(Vec::new());

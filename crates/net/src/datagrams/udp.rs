@@ -50,11 +50,8 @@ impl Udp {
     /// # Errors
     /// If there is no IPv4 socket.
     pub fn bind(port: u16) -> io::Result<Self> {
-        let of_kernel = |address: IpAddr| {
-            One::bind(SocketAddr::new(address, 0), SocketAddr::new(address, port))
-        };
-        let v4 = of_kernel(Ipv4Addr::UNSPECIFIED.into())?;
-        let v6 = of_kernel(Ipv6Addr::UNSPECIFIED.into());
+        let v4 = One::of_any_address(Ipv4Addr::UNSPECIFIED.into(), port)?;
+        let v6 = One::of_any_address(Ipv6Addr::UNSPECIFIED.into(), port);
         let v6 = v6.inspect_err(|error| tracing::debug!(%error, "no IPv6 between the peers"));
         let sockets = [Some(v4), v6.ok()].into_iter().flatten().map(Arc::new).collect();
         Ok(Self { sockets: RwLock::new(sockets), reader: Mutex::default() })
@@ -84,13 +81,12 @@ impl Udp {
     /// The socket from which datagrams leave.
     fn socket_for(&self, local: SocketAddr, remote: SocketAddr) -> Option<Arc<One>> {
         let sockets = self.sockets();
-        let is_ike = |address: SocketAddr| address.port() == IKE_PORT;
-        let fits = |one: &&Arc<One>| {
-            is_ike(one.known) == is_ike(local) && one.known.is_ipv4() == remote.is_ipv4()
-        };
-        let fitting = || sockets.iter().rev().filter(fits);
-        let one = fitting().find(|one| one.known.ip() == local.ip());
-        one.or_else(|| fitting().find(|one| one.known.ip().is_unspecified())).cloned()
+        let is_ike = local.port() == IKE_PORT;
+        let mut fitting = sockets.iter().rev().filter(|one| {
+            (one.known.port() == IKE_PORT) == is_ike && one.known.is_ipv4() == remote.is_ipv4()
+        });
+        let one = fitting.clone().find(|one| one.known.ip() == local.ip());
+        one.or_else(|| fitting.find(|one| one.known.ip().is_unspecified())).cloned()
     }
 }
 
@@ -101,6 +97,10 @@ impl fmt::Debug for Udp {
 }
 
 impl One {
+    fn of_any_address(unspecified: IpAddr, port: u16) -> io::Result<Self> {
+        Self::bind(SocketAddr::new(unspecified, 0), SocketAddr::new(unspecified, port))
+    }
+
     fn bind(address: SocketAddr, known: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         match address.is_ipv6() {

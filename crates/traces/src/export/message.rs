@@ -54,11 +54,6 @@ fn told(span: &Span) -> Told {
         Outcome::Ok => (StatusCode::Ok, String::new()),
         Outcome::Error(reason) => (StatusCode::Error, reason.clone()),
     };
-    let moment = |&(at, name): &(SystemTime, &'static str)| Event {
-        time_unix_nano: nanoseconds(at),
-        name: name.to_owned(),
-        ..Event::default()
-    };
     Told {
         trace_id: span.trace.0.to_be_bytes().to_vec(),
         span_id: span.id.0.to_be_bytes().to_vec(),
@@ -68,7 +63,15 @@ fn told(span: &Span) -> Told {
         start_time_unix_nano: nanoseconds(span.begun),
         end_time_unix_nano: nanoseconds(span.ended),
         attributes: span.attributes.iter().map(|(name, value)| attribute(name, value)).collect(),
-        events: span.moments.iter().map(moment).collect(),
+        events: span
+            .moments
+            .iter()
+            .map(|&(at, name)| Event {
+                time_unix_nano: nanoseconds(at),
+                name: name.to_owned(),
+                ..Event::default()
+            })
+            .collect(),
         status: Some(Status { code: code.into(), message }),
         ..Told::default()
     }

@@ -93,9 +93,9 @@ impl KernelCards {
             found.unwrap_or_default()
         });
         let known = features.get(&name);
-        let active = |feature| known.and_then(|features| features.get(feature)).copied();
-        let esp = active("esp-hw-offload");
-        let checksum = active("esp-tx-csum-hw-offload") == Some(true);
+        let [esp, checksum] = ["esp-hw-offload", "esp-tx-csum-hw-offload"]
+            .map(|feature| known.and_then(|features| features.get(feature)).copied());
+        let checksum = checksum == Some(true);
         let driver = driver(&name);
         let addresses = driver.as_deref().and_then(drivers::addresses);
         Card { index, name, esp, driver, checksum, addresses }

@@ -141,32 +141,35 @@ impl Ledger {
     }
 
     pub(super) fn report(&self, present: BTreeMap<String, Option<Card>>) -> Report {
-        let listed = |fallbacks: &Fallbacks| {
-            let each = fallbacks.iter().map(|((place, _), (count, reason))| Fallback {
-                place: *place,
-                reason: reason.clone(),
-                count: *count,
-            });
-            each.collect::<Vec<_>>()
-        };
-        let card = |(name, card): (String, Option<Card>)| {
-            let kept = self.cards.get(&name);
-            CardReport {
-                card,
-                inside: kept.map_or([0; 2], |kept| kept.inside),
-                room: kept.map_or([None; 2], |kept| kept.room),
-                addresses: kept.map_or(0, |kept| kept.addresses.len()),
-                address_room: kept.and_then(|kept| kept.address_room),
-                fallbacks: kept.map(|kept| listed(&kept.fallbacks)).unwrap_or_default(),
-                name,
-            }
-        };
         Report {
-            cards: present.into_iter().map(card).collect(),
+            cards: present
+                .into_iter()
+                .map(|(name, card)| {
+                    let kept = self.cards.get(&name);
+                    CardReport {
+                        card,
+                        inside: kept.map_or([0; 2], |kept| kept.inside),
+                        room: kept.map_or([None; 2], |kept| kept.room),
+                        addresses: kept.map_or(0, |kept| kept.addresses.len()),
+                        address_room: kept.and_then(|kept| kept.address_room),
+                        fallbacks: kept.map(|kept| listed(&kept.fallbacks)).unwrap_or_default(),
+                        name,
+                    }
+                })
+                .collect(),
             sas: self.sas.values().cloned().collect(),
             fallbacks: listed(&self.cardless),
         }
     }
+}
+
+fn listed(fallbacks: &Fallbacks) -> Vec<Fallback> {
+    let each = fallbacks.iter().map(|((place, _), (count, reason))| Fallback {
+        place: *place,
+        reason: reason.clone(),
+        count: *count,
+    });
+    each.collect()
 }
 
 impl Kept {

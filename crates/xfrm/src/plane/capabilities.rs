@@ -56,14 +56,17 @@ impl FamilySwitching for Xfrm {
 
 impl ManualKeying for Xfrm {
     fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
-        let what = || format!("giving reqid {reqid} to SAs");
-        let refused = |why: String| Err(PlaneError::System { what: what(), why });
-        if reqid == 0 || REQIDS.contains(&reqid) {
-            let (first, last) = (REQIDS.start(), REQIDS.end());
-            return refused(format!("0 and {first} to {last} are not to be given by hand"));
-        }
-        if let Some(other) = self.rules.values().find(|r| r.reqid == reqid && r.rule.id != rule) {
-            return refused(format!("those of {} have it", other.rule.tunnel));
+        let other = self.rules.values().find(|r| r.reqid == reqid && r.rule.id != rule);
+        let obstacle = match other {
+            _ if reqid == 0 || REQIDS.contains(&reqid) => {
+                let (first, last) = (REQIDS.start(), REQIDS.end());
+                Some(format!("0 and {first} to {last} are not to be given by hand"))
+            }
+            Some(other) => Some(format!("those of {} have it", other.rule.tunnel)),
+            None => None,
+        };
+        if let Some(why) = obstacle {
+            return Err(PlaneError::System { what: format!("giving reqid {reqid} to SAs"), why });
         }
         self.rules.get_mut(&rule).ok_or(PlaneError::NoSuchRule(rule))?.reqid = reqid;
         self.hold(rule)
@@ -81,9 +84,9 @@ impl ManualKeying for Xfrm {
         }
         sa.form.base = used;
         let message = sa.form.message(&sa.key, Some(state::replay_from(&sa.form, used)))?;
-        let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
-        self.delete(&name, &binding).map_err(refused)?;
-        self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
+        self.delete(&name, &binding)
+            .and_then(|_| self.kernel.order(XfrmMessage::AddSa(message)))
+            .map_err(|e| refusal(format!("going on with SA {:08x}", name.spi), &e))
     }
 
     /// The kernel ends an SA at the limit, and counts a super-packet that a card cuts up as one packet. An SA that is
@@ -135,8 +138,10 @@ impl Xfrm {
         if is_there {
             sa.form.allowed = Some(last);
             let message = sa.form.update(&sa.key, sa.beyond())?;
-            let refused = |e| refusal(format!("limiting SA {:08x}", name.spi), &e);
-            return self.kernel.order(XfrmMessage::UpdateSa(message)).map_err(refused);
+            return self
+                .kernel
+                .order(XfrmMessage::UpdateSa(message))
+                .map_err(|e| refusal(format!("limiting SA {:08x}", name.spi), &e));
         }
         // The kernel has ended it at the former limit: it lives again behind that.
         self.known.insert(name, id);

@@ -38,11 +38,6 @@ impl Xfrm {
             (false, Some(template)) => Action::Protect(template),
             (false, None) => Action::Block,
         };
-        let forward = |action| match action {
-            // Devices keep none for these.
-            Action::Protect(t) => Action::Protect(Template { offload: None, ..t }),
-            other => other,
-        };
         let rank = Rank { priority: priority(rule)?, serial: Reverse(0) };
         for key in
             keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, PolicyDirection::In)
@@ -56,7 +51,12 @@ impl Xfrm {
                 action => self.unless_off(&key.flow, action),
             };
             self.want(key, rank, action)?;
-            self.want(Key { direction: PolicyDirection::Forward, ..key }, rank, forward(action))?;
+            let forward = match action {
+                // Devices keep none for these.
+                Action::Protect(t) => Action::Protect(Template { offload: None, ..t }),
+                other => other,
+            };
+            self.want(Key { direction: PolicyDirection::Forward, ..key }, rank, forward)?;
         }
         Ok(())
     }

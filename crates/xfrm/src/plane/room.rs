@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use super::{Installed, Xfrm};
-use crate::state::Form;
 use crate::waiting::Room;
 use esp::plane::{Notice, SaId};
 use std::collections::BTreeSet;
@@ -30,10 +29,12 @@ impl Xfrm {
     /// The addresses to which the SAs in a card receive, all but one.
     pub(super) fn receives_at(&self, card: u32, except: SaId) -> BTreeSet<IpAddr> {
         let others = self.sas.iter().filter(|(id, _)| **id != except).map(|(_, sa)| &sa.form);
-        let is_inside = |form: &&Form| {
-            form.inbound && form.offload.is_some_and(|offload| offload.device == card)
-        };
-        others.filter(is_inside).map(|form| form.path.local.ip()).collect()
+        others
+            .filter(|form| {
+                form.inbound && form.offload.is_some_and(|offload| offload.device == card)
+            })
+            .map(|form| form.path.local.ip())
+            .collect()
     }
 
     /// An address has come into a card: SAs that waited for it wait only for the place of an SA now.
