@@ -35,6 +35,8 @@ pub(super) fn ike(
                 complete(&mut lists, text, value, report);
             }
             let additional = lists.exchanges(value, report);
+            tell_of_esp(&lists, value, report);
+            tell_without_integrity(&lists, value, report);
             if let Some(proposals) = ike_proposal(lists, &additional) {
                 offers.extend(offered(proposals, false));
             } else {
@@ -80,6 +82,29 @@ fn complete(lists: &mut Lists, text: &str, value: &Value, report: &mut Report) {
             cut(text)
         );
         report.changed(&value.location, message, "write the group of the peer in ike=");
+    }
+}
+
+/// Ciphers for ESP alone are not in the offers for the IKE SA.
+fn tell_of_esp(lists: &Lists, value: &Value, report: &mut Report) {
+    for cipher in lists.ciphers.iter().filter(|cipher| cipher.row().ike.is_none()) {
+        let message =
+            format!("{}: vpnd has this cipher for ESP, and not for the IKE SA", cipher.row().name);
+        let help = "the IKE SA needs another cipher that both ends know: docs/algorithms.md";
+        report.dropped(&value.location, message, help);
+    }
+}
+
+/// Without an integrity algorithm, an offer has its AEAD ciphers alone. An offer without any of them is told as a whole.
+fn tell_without_integrity(lists: &Lists, value: &Value, report: &mut Report) {
+    if !lists.integrity.is_empty() || !lists.ciphers.iter().any(|cipher| cipher.is_aead()) {
+        return;
+    }
+    for cipher in lists.ciphers.iter().filter(|cipher| !cipher.is_aead()) {
+        let message = format!("{}: it needs an integrity algorithm", cipher.row().name);
+        let help =
+            "name one in this proposal, or write the cipher in a proposal of its own with one";
+        report.dropped(&value.location, message, help);
     }
 }
 
@@ -176,6 +201,9 @@ pub(super) fn child(
                 lists.integrity = defaults::INTEGRITY_OF_LIBRESWAN.to_vec();
             }
             let additional = lists.exchanges(value, report);
+            if !child.ah {
+                tell_without_integrity(&lists, value, report);
+            }
             if !collected.add(lists, additional, child) {
                 let message = format!("the proposal {:?}", cut(text));
                 let help = match child.ah {
@@ -274,4 +302,51 @@ pub(super) fn lifetime(times: &Times) -> Lifetime {
 
 fn cut(text: &str) -> String {
     text.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::source::{Disk, File};
+    use crate::{Format, Options, convert};
+    use policy::EspEncryption;
+
+    /// The findings about a connection whose settings of proposals are these.
+    fn findings(ike: &str, esp: &str) -> Vec<String> {
+        let text = format!(
+            "connections {{\n  site {{\n    local_addrs = 192.0.2.1\n    remote_addrs = 192.0.2.2\n    \
+             proposals = {ike}\n    local {{ auth = psk }}\n    remote {{ auth = psk }}\n    children {{\n      \
+             lan {{\n        esp_proposals = {esp}\n        local_ts = 10.1.0.0/16\n        \
+             remote_ts = 10.2.0.0/16\n      }}\n    }}\n  }}\n}}\n\
+             secrets {{ ike-site {{ secret = \"not a good one\" }} }}\n"
+        );
+        let file = File { name: "swanctl.conf".into(), text: text.into() };
+        let converted =
+            convert(Format::Swanctl, file, None, &mut Disk::default(), &Options::default());
+        let converted = converted.expect("the file is well-formed");
+        assert_eq!(converted.tunnels, (1, 1));
+        let of_proposals = converted.findings.iter().filter(|f| [5, 10].contains(&f.location.line));
+        of_proposals.map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn no_cipher_is_dropped_in_silence() {
+        let (ike, esp) = ("aes256-sha256-ecp384", "aes256gcm16");
+        assert_eq!(findings(ike, esp), [""; 0]);
+        // Ciphers that protect ESP alone.
+        let of_esp = EspEncryption::ALL.into_iter().filter(|cipher| cipher.row().ike.is_none());
+        for cipher in of_esp.filter(|cipher| policy::is_built(*cipher)) {
+            let (word, name) = (cipher.row().strongswan[0], cipher.row().name);
+            let said = findings(&format!("aes256-{word}-sha256-ecp384"), esp);
+            assert_eq!(said.len(), 1, "{word}: {said:?}");
+            let expected = format!("swanctl.conf:5: not carried over: {name}: ");
+            assert!(said[0].starts_with(&expected), "{said:?}");
+        }
+        // Ciphers without an integrity algorithm, beside others that have their own.
+        let said = findings("aes256gcm16-aes256-prfsha384-ecp384", esp);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("swanctl.conf:5: not carried over: AES-CBC-256"), "{said:?}");
+        let said = findings(ike, "aes256gcm16-aes128");
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("swanctl.conf:10: not carried over: AES-CBC-128"), "{said:?}");
+    }
 }
