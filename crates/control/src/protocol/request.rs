@@ -1,12 +1,15 @@
 //! Parsing of requests by the daemon.
 
+use super::MAX_REQUEST;
 use super::command::{Command, Request, VERSION};
 use super::refusal::{Refusal, RefusalCode};
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 use std::fmt;
 
-/// Reads a request; the refusal of a bad one names what is wrong: its form, its version or its command.
+/// Reads a request; the refusal of a bad one names what is wrong: its length, its form, its version or its command.
+///
+/// [`MAX_REQUEST`] octets without a newline are the beginning of a longer request.
 ///
 /// # Errors
 /// [`RefusalCode::BadRequest`], [`RefusalCode::UnsupportedVersion`] or [`RefusalCode::UnknownCommand`].
@@ -15,6 +18,10 @@ pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
     struct Frame {
         version: u32,
         command: String,
+    }
+    if request.len() >= MAX_REQUEST && !request.ends_with(b"\n") {
+        let message = format!("a request has at most {MAX_REQUEST} octets");
+        return Err(Refusal::new(RefusalCode::BadRequest, message));
     }
     let frame: Frame = serde_json::from_slice(request).map_err(bad_request)?;
     if frame.version != VERSION {
@@ -77,6 +84,17 @@ impl fmt::Display for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_is_too_long_is_refused_by_its_length() {
+        let request = vec![b' '; MAX_REQUEST];
+        let refusal = parse(&request).expect_err("it goes on");
+        assert_eq!(refusal.code, RefusalCode::BadRequest);
+        assert!(refusal.message.contains("at most 16842752 octets"), "{refusal}");
+        // A shorter one without a newline ends with the connection.
+        let request = format!("{{\"version\":{VERSION},\"command\":\"filter\"}}");
+        assert!(parse(request.as_bytes()).is_ok());
+    }
 
     #[test]
     fn the_names_of_commands_are_those_that_are_understood() {

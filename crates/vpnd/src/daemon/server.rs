@@ -179,12 +179,7 @@ async fn converse<S: Service>(
             return Ok(());
         }
         let whole = request.ends_with(b"\n");
-        let parsed = if whole || request.len() < MAX_REQUEST {
-            parse(&request)
-        } else {
-            let message = format!("a request has at most {MAX_REQUEST} octets");
-            Err(Refusal::new(RefusalCode::BadRequest, message))
-        };
+        let parsed = parse(&request);
         drop(request);
         let outcome = match parsed {
             Ok(Command::Events { names }) => {
