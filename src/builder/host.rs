@@ -56,20 +56,21 @@ impl Default for HostSettings {
 }
 
 impl HostSettings {
-    /// Refuses values with which a start or an end would change what belongs to others.
+    /// Refuses values with which a start or an end would change what belongs to others, or leave it without a guard.
     fn check(&self) -> Result<(), StartError> {
-        let refused = |setting, value: u32, why| {
-            Err(StartError::Setting { setting, value: value.to_string(), why })
+        let userspace::Settings { device, table, mark, .. } = &self.userspace;
+        let (setting, value, why) = match (table, mark) {
+            _ if device.contains('"') => (
+                "device",
+                format!("{device:?}"),
+                "nftables cannot name it in the rules of the guard",
+            ),
+            (0, _) => ("table", "0".to_owned(), "the kernel reads 0 as the main table"),
+            (253..=255, _) => ("table", table.to_string(), "it belongs to the system"),
+            (_, 0) => ("mark", "0".to_owned(), "every packet has it that has no other"),
+            _ => return Ok(()),
         };
-        match self.userspace.table {
-            0 => return refused("table", 0, "the kernel reads 0 as the main table"),
-            table @ 253..=255 => return refused("table", table, "it belongs to the system"),
-            _ => {}
-        }
-        match self.userspace.mark {
-            0 => refused("mark", 0, "every packet has it that has no other"),
-            _ => Ok(()),
-        }
+        Err(StartError::Setting { setting, value, why })
     }
 }
 

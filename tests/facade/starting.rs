@@ -125,6 +125,7 @@ fn harmful() {
     for (userspace, setting) in [
         (Settings { table: 0, ..left.host().userspace }, "table"),
         (Settings { table: 254, ..left.host().userspace }, "table"),
+        (Settings { device: "vpn\"0".to_owned(), ..left.host().userspace }, "device"),
         (Settings { mark: 0, ..left.host().userspace }, "mark"),
     ] {
         let host = HostSettings { userspace, ..left.host() };

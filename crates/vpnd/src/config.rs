@@ -149,10 +149,12 @@ pub enum ConfigError {
     #[error("{}: there is no [[sa]] table in it; docs/manual-sas.md shows one", .0.display())]
     NoSa(PathBuf),
     /// A value is out of range.
-    #[error("{}: {field} = {value}: {rule}", .path.display())]
+    #[error("{}: {}{field} = {value}: {rule}", .path.display(), before(*.line))]
     Range {
         /// The file.
         path: PathBuf,
+        /// Its line, from 1; `None` if the setting has none of its own.
+        line: Option<usize>,
         /// The field, as `section.key`.
         field: String,
         /// Its value.
@@ -177,6 +179,11 @@ impl ConfigError {
         let line = before.lines().count() + usize::from(start == before.len());
         Self::Secret { path, line, message: source.message().to_owned() }
     }
+}
+
+/// The number of a line before the text about it.
+fn before(line: Option<usize>) -> String {
+    line.map(|line| format!("line {line}: ")).unwrap_or_default()
 }
 
 /// A line of advice below an error.
@@ -219,6 +226,7 @@ impl Config {
         manual.map_err(|source| ConfigError::Manual { path: path.to_owned(), source })?;
         ranges::check(&config).map_err(|OutOfRange { field, value, rule }| ConfigError::Range {
             path: path.to_owned(),
+            line: advice::line_of(text, &field),
             field,
             value,
             rule,

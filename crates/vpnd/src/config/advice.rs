@@ -33,6 +33,16 @@ pub(super) fn advice(text: &str, message: &str, span: Option<Range<usize>>) -> O
     (is_text && is_bare && is_quoted).then(|| format!("write text in quotes: {name} = \"{value}\""))
 }
 
+/// The line of a setting `section.key`; `None` if the file has no line for it below the header of its section.
+pub(super) fn line_of(text: &str, field: &str) -> Option<usize> {
+    let (of, name) = field.split_once('.')?;
+    let (number, _) = lines(text).find(|(number, line)| {
+        line.split('=').next().is_some_and(|written| written.trim() == name)
+            && section(text, *number).is_some_and(|(_, header)| inner(header) == of)
+    })?;
+    Some(number)
+}
+
 /// A header or a setting that stands in the file twice.
 fn duplicate(text: &str, number: usize, line: &str) -> Option<String> {
     if line.starts_with('[') {

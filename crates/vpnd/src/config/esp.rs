@@ -1,6 +1,7 @@
 //! `[esp]`
 
 use super::workers;
+use ::control::protocol::DEFAULT_STORE;
 use ::esp::path_mtu::{self, Outer};
 use serde::Deserialize;
 use settings::{Judged, Named, Span, Times, word};
@@ -80,6 +81,11 @@ const LIFETIMES: Times =
     Times::between(Duration::from_secs(120), Duration::from_secs(86_400)).or_off();
 
 fn device_name(name: &str) -> Result<(), &'static str> {
+    if name.contains('"') {
+        return Err(
+            "nftables cannot name a device with a quotation mark in its rules: leave it out",
+        );
+    }
     let valid = (1..=15).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'/' | b':' | b'%'))
         && !matches!(name, "." | ".." | "all" | "default");
@@ -122,9 +128,6 @@ pub enum Encap {
     /// Only if there is a NAT.
     Never,
 }
-
-/// The directory whose files outlive a reboot.
-const LASTING: &str = "/var/lib/vpnd";
 
 impl Esp {
     /// A configuration of IKE with the settings of this section that peers negotiate.
@@ -183,7 +186,7 @@ impl Esp {
             return self.guard_file.clone();
         }
         let of_host = self.state_dir == Path::new(DEFAULT_STATE_DIR);
-        let directory = if of_host { Path::new(LASTING) } else { &self.state_dir };
+        let directory = if of_host { Path::new(DEFAULT_STORE) } else { &self.state_dir };
         directory.join(format!("guard.{}", self.device))
     }
 }

@@ -50,6 +50,13 @@ fn every_setting_is_documented() {
 }
 
 #[test]
+fn the_socket_is_in_the_directory_of_the_other_volatile_files() {
+    // The client knows the socket without linking the plane, whose default the directory is.
+    let Config { control, esp, .. } = Config::default();
+    assert_eq!(control.socket.parent(), Some(esp.state_dir.as_path()));
+}
+
+#[test]
 fn every_field_reaches_the_gateway() {
     let config = parse(
         r#"
@@ -167,6 +174,11 @@ fn mistakes_are_named_with_their_place_and_cure() {
         ),
         ("[esp]\ndevice = \"a name of a device\"", &["esp.device", "1 to 15"]),
         ("[esp]\ndevice = \"../x\"", &["esp.device"]),
+        (
+            "# A comment.\n[esp]\n\n  device = 'vpn\"0'\n",
+            &["vpnd.toml: line 4: esp.device = \"vpn\\\"0\"", "nftables", "leave it out"],
+        ),
+        ("esp.device = 'vpn\"0'", &["vpnd.toml: esp.device = ", "nftables"]),
         ("[log]\nlevel = \"loud\"", &["line 2", "\"loud\" is no log level", "debug"]),
         ("[traces]\nendpoint = \"https://a/\"", &["line 2", "https, which vpnd does not speak"]),
         ("[traces]\nendpoint = \"a:4318\"", &["line 2", "no http:// URL"]),
