@@ -22,7 +22,7 @@ use crate::certificates::{self, Certificates};
 use crate::config::{Config, FamiliesSection, FilterSection};
 use crate::families::FamilySettings;
 use crate::filter::FilterSettings;
-use crate::remark::{Remark, Severity, Told};
+use crate::remark::{DaemonState, Remark, Severity, Told};
 use ::crypto::CryptoProviders;
 use esp::families::Families;
 use esp::filter::Filter;
@@ -73,10 +73,14 @@ static KINDS: [Kind; 12] = [
     }),
     Kind::new("manual_sas", Severity::Note, |_, with| manual::configured(with.config)),
     Kind::new("filter_kept", Severity::Note, |_, with| {
-        with.filter_settings.remarks(with.filter_section)
+        with.filter_settings.remarks(with.filter_section, with.daemon)
     }),
     Kind::new("filter_denies", Severity::Note, |_, with| {
-        filter::denial(with.filter, &with.config.esp.device).into_iter().collect()
+        let denial = match with.daemon {
+            DaemonState::Running => filter::denial(with.filter, &with.config.esp.device),
+            DaemonState::Absent => filter::denial_to_come(with.filter),
+        };
+        denial.into_iter().collect()
     }),
     Kind::new("ignored_files", Severity::Note, |_, with| {
         let ignored = [with.filter_settings.ignored(), with.family_settings.ignored()];
@@ -123,6 +127,8 @@ impl Kind {
 pub(crate) struct Surroundings<'a> {
     /// The settings of the daemon that will run the policy.
     pub config: &'a Config,
+    /// The daemon, which carries out the cures.
+    pub daemon: DaemonState,
     /// The section `[filter]` in force, which a reload may have replaced.
     pub filter_section: &'a FilterSection,
     /// The defaults of the filter that outlive a restart.
@@ -189,6 +195,7 @@ pub(crate) fn before_the_start(policy: &Policy, config: &Config) -> Vec<String> 
         FamilySettings::read(&FamiliesSection { file, ..config.families.clone() });
     let with = Surroundings {
         config,
+        daemon: DaemonState::Absent,
         filter_section: &config.filter,
         filter: &filter_settings.filter(&config.filter),
         filter_settings: &filter_settings,
@@ -217,6 +224,7 @@ pub(crate) fn in_process(
 ) -> Vec<Remark> {
     let with = Surroundings {
         config,
+        daemon: DaemonState::Absent,
         filter_section: &config.filter,
         filter: &Filter::default(),
         filter_settings: &FilterSettings::default(),

@@ -54,6 +54,15 @@ pub(crate) enum Subject {
     Daemon,
 }
 
+/// Whether a remark may tell a command that only a daemon carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DaemonState {
+    /// It runs, or is about to.
+    Running,
+    /// It does not need to run.
+    Absent,
+}
+
 /// The finding of a judge, which the table of `preflight.rs` makes a [`Remark`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {

@@ -5,7 +5,7 @@ use super::refusal::refusal;
 use crate::certificates::Certificates;
 use crate::config::FilterSection;
 use crate::preflight::{self, Surroundings};
-use crate::remark::Remark;
+use crate::remark::{DaemonState, Remark};
 use control::protocol::Refusal;
 use esp::families::Families;
 use esp::filter::Filter;
@@ -24,6 +24,7 @@ impl Daemon {
         let (filter, filter_section) = filter;
         Surroundings {
             config: &self.started_with.config,
+            daemon: DaemonState::Running,
             filter_section,
             filter_settings: &self.filter_settings,
             filter,

@@ -14,7 +14,7 @@ use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
 use crate::filter::FilterSettings;
 use crate::preflight::{self, Surroundings};
-use crate::remark::Remark;
+use crate::remark::{DaemonState, Remark};
 use crate::wireshark;
 use ::crypto::CryptoProviders;
 use host::policy_file::PolicyFile;
@@ -156,6 +156,7 @@ async fn serve(
     let filter = filter_settings.filter(&config.filter);
     let with = Surroundings {
         config,
+        daemon: DaemonState::Running,
         filter_section: &config.filter,
         filter_settings: &filter_settings,
         filter: &filter,

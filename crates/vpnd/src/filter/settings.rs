@@ -2,7 +2,7 @@
 
 use crate::config::FilterSection;
 use crate::kept;
-use crate::remark::Told;
+use crate::remark::{DaemonState, Told};
 use crate::view;
 use control::protocol::DefaultAction;
 use esp::filter::{self, Filter};
@@ -79,7 +79,7 @@ impl FilterSettings {
     }
 
     /// A remark for each default that differs from the configuration's.
-    pub(crate) fn remarks(&self, section: &FilterSection) -> Vec<Told> {
+    pub(crate) fn remarks(&self, section: &FilterSection, daemon: DaemonState) -> Vec<Told> {
         let KeptDefaults { ipv4, ipv6 } = self.kept();
         let families = [("IPv4", ipv4, section.ipv4), ("IPv6", ipv6, section.ipv6)];
         let differs = |(family, kept, written): (&str, Option<DefaultAction>, DefaultAction)| {
@@ -89,7 +89,16 @@ impl FilterSettings {
                 "[filter]: the default of {family} is {kept}, as {} keeps it, and not {written}",
                 self.file.display()
             );
-            let cure = "to have that of vpnd.toml count again: vpnctl filter --forget";
+            let command = match daemon {
+                DaemonState::Running => "vpnctl filter --forget".to_owned(),
+                DaemonState::Absent => {
+                    let name = family.to_lowercase();
+                    format!(
+                        "remove {name} from that file, or, while vpnd runs, vpnctl filter --forget"
+                    )
+                }
+            };
+            let cure = format!("to have that of vpnd.toml count again: {command}");
             Some(Told::of_daemon(text).with_cure(cure))
         };
         families.into_iter().filter_map(differs).collect()
@@ -188,17 +197,20 @@ mod tests {
         let (again, remark) = FilterSettings::read(&section);
         assert_eq!(remark, None);
         assert_eq!(defaults(&again, &section), [Action::Permit, Action::Deny]);
-        let remarks = again.remarks(&section);
+        let remarks = again.remarks(&section, DaemonState::Running);
         assert_eq!(remarks.len(), 1, "{remarks:?}");
         let told = remarks[0].to_string();
         assert!(told.starts_with("[filter]: the default of IPv6 is deny"), "{told}");
+        assert!(told.ends_with("count again: vpnctl filter --forget"), "{told}");
+        let told = again.remarks(&section, DaemonState::Absent)[0].to_string();
+        assert!(told.contains("count again: remove ipv6 from that file"), "{told}");
 
         let denied = FilterSection { ipv4: DefaultAction::Deny, ..section.clone() };
         assert_eq!(defaults(&again, &denied), [Action::Permit, Action::Deny]);
         again.forget().expect("writable");
         let (without, _) = FilterSettings::read(&section);
         assert_eq!(defaults(&without, &denied), [Action::Deny, Action::Permit]);
-        assert_eq!(without.remarks(&denied), []);
+        assert_eq!(without.remarks(&denied, DaemonState::Running), []);
     }
 
     #[test]

@@ -36,13 +36,39 @@ pub(super) fn order(policy: &Policy, filter: &Filter) -> Vec<Told> {
     remarks
 }
 
-/// A remark, if the filter denies packets that no tunnel and no rule covers.
+/// A remark, if the filter of a daemon denies packets that no tunnel and no rule covers.
 pub(crate) fn denial(filter: &Filter, device: &str) -> Option<Told> {
-    let denied: Vec<&str> = [("IPv4", filter.ipv4), ("IPv6", filter.ipv6)]
-        .iter()
-        .filter(|(_, action)| *action == DefaultAction::Deny)
-        .map(|(family, _)| *family)
-        .collect();
+    let denied = denied(filter);
+    let options: Vec<String> =
+        denied.iter().map(|family| format!("--{} permit", family.to_lowercase())).collect();
+    let cure = format!(
+        "to undo it: vpnctl filter {}, or stop vpnd; should vpnd have crashed: nft delete table inet vpn_filter_{}",
+        options.join(" "),
+        device.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+    );
+    Some(told_of(filter, &denied)?.with_cure(cure))
+}
+
+/// The same remark about a filter that is not in force yet.
+pub(super) fn denial_to_come(filter: &Filter) -> Option<Told> {
+    let denied = denied(filter);
+    let lines: Vec<String> =
+        denied.iter().map(|family| format!("{} = \"permit\"", family.to_lowercase())).collect();
+    let cure = format!(
+        "for ssh, write a rule in [filter] of vpnd.toml; for everything, {} (docs/filter.md)",
+        lines.join(" and ")
+    );
+    Some(told_of(filter, &denied)?.with_cure(cure))
+}
+
+/// The families whose packets are dropped if no tunnel and no rule covers them.
+fn denied(filter: &Filter) -> Vec<&'static str> {
+    let actions = [("IPv4", filter.ipv4), ("IPv6", filter.ipv6)];
+    let denied = actions.into_iter().filter(|(_, action)| *action == DefaultAction::Deny);
+    denied.map(|(family, _)| family).collect()
+}
+
+fn told_of(filter: &Filter, denied: &[&str]) -> Option<Told> {
     if denied.is_empty() {
         return None;
     }
@@ -55,14 +81,7 @@ pub(crate) fn denial(filter: &Filter, device: &str) -> Option<Told> {
         "the filter denies {}: what no tunnel{rules} covers is dropped, ssh to this host as well",
         denied.join(" and ")
     );
-    let options: Vec<String> =
-        denied.iter().map(|family| format!("--{} permit", family.to_lowercase())).collect();
-    let cure = format!(
-        "to undo it: vpnctl filter {}, or stop vpnd; should vpnd have crashed: nft delete table inet vpn_filter_{}",
-        options.join(" "),
-        device.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
-    );
-    Some(Told::of_daemon(text).with_cure(cure))
+    Some(Told::of_daemon(text))
 }
 
 fn title(filter: &Filter, place: usize) -> String {
@@ -127,5 +146,13 @@ mod tests {
         {
             assert!(text.contains(part), "{part}: {text}");
         }
+        // Without a daemon, no command of vpnctl undoes it.
+        let told = denial_to_come(&filter("[filter]\nipv4 = \"deny\"\n")).expect("a remark");
+        let text = told.to_string();
+        assert!(text.contains("denies IPv4: ") && !text.contains("vpnctl"), "{text}");
+        assert!(
+            text.contains("[filter] of vpnd.toml; for everything, ipv4 = \"permit\""),
+            "{text}"
+        );
     }
 }
