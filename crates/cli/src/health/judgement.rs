@@ -1,4 +1,8 @@
 //! The problems that a daemon and its tunnels have.
+//!
+//! The daemon tells causes and cures, which `crates/diagnosis` finds. The client gives them a level, because levels are
+//! the exit statuses of monitoring systems, which this command alone has. All facts for that are in the control
+//! protocol; in `crates/diagnosis`, this code would link IKE into `vpnctl`.
 
 use super::{Level, Problem};
 use control::protocol::{Child, Overview, Tunnel};

@@ -1,4 +1,7 @@
 //! Advice about tunnels that are up and in order, and through which no host sends anything.
+//!
+//! The daemon has no finding about such a tunnel: silence is no fault. It is worth a word only to somebody who asks for
+//! the cause at this moment, so that this advice belongs to the report.
 
 use super::why::wrapped;
 use super::{duration, plain};
