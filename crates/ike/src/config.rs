@@ -130,6 +130,25 @@ impl Config {
     /// # Errors
     /// All values that cannot be used.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
+        let judged = self.judged().into_iter();
+        let wrong: Vec<InvalidValue> =
+            judged.filter(|(good, _)| !good).map(|(_, value)| value).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(InvalidConfig(wrong)) }
+    }
+
+    /// The values that a field may have, in words; `None`: every value of its type, or there is no such field.
+    ///
+    /// ```
+    /// assert_eq!(ike::Config::range("retransmissions"), Some("0 to 64"));
+    /// assert_eq!(ike::Config::range("mobike"), None);
+    /// ```
+    pub fn range(field: &str) -> Option<&'static str> {
+        let judged = Self::default().judged();
+        judged.into_iter().find(|(_, value)| value.field == field).map(|(_, value)| value.range)
+    }
+
+    /// Every value that has a range, and whether it is in its range.
+    fn judged(&self) -> Vec<(bool, InvalidValue)> {
         // Every field is named, so that a new one cannot be forgotten here.
         let Self {
             retransmit_after,
@@ -158,11 +177,9 @@ impl Config {
         } = self;
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
         let least = Duration::from_millis(10);
-        let mut wrong = Vec::new();
+        let mut judged = Vec::new();
         let mut check = |field, good: bool, value: &dyn fmt::Debug, range| {
-            if !good {
-                wrong.push(InvalidValue { field, value: format!("{value:?}"), range });
-            }
+            judged.push((good, InvalidValue { field, value: format!("{value:?}"), range }));
         };
         let good = (least..=hour).contains(retransmit_after);
         check("retransmit_after", good, retransmit_after, "10 milliseconds to an hour");
@@ -185,7 +202,7 @@ impl Config {
         let good = reauthenticate.is_none_or(|interval| interval >= 10 * second);
         let shown = reauthenticate.unwrap_or_default();
         check("reauthenticate", good, &shown, "10 seconds or more");
-        if wrong.is_empty() { Ok(()) } else { Err(InvalidConfig(wrong)) }
+        judged
     }
 
     /// The port of both sides for IKE_SA_INIT.

@@ -3,7 +3,7 @@
 //! ```text
 //!                           ┌─► struct with Default, Deserialize
 //!                           ├─► text() ──────────► config/vpnd.toml
-//!  section! { … } ──────────┼─► SECTION: keys ───► manual page, suggestions for misspelt names
+//!  section! { … } ──────────┼─► SECTION: keys ───► manual page with ranges, suggestions for misspelt names
 //!   one line for a setting  ├─► check() ─────────► errors about values out of range
 //!                           └─► needs_restart() ─► names of the settings that a reload cannot apply
 //! ```

@@ -1,6 +1,6 @@
 //! The ranges of values, and their refusals.
 
-use crate::Span;
+use crate::{Span, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -23,6 +23,9 @@ pub trait Range<T> {
     /// # Errors
     /// If the value is out of range.
     fn judge(&self, value: &T) -> Result<(), (String, String)>;
+
+    /// The range for a reader, as in `1 to 12`; `None`: it has no short form, or another place knows it.
+    fn words(&self) -> Option<String>;
 }
 
 /// Checks the value of a setting.
@@ -48,6 +51,10 @@ impl<T: PartialOrd + Display> Range<T> for RangeInclusive<T> {
         }
         let rule = format!("it must be between {} and {}", self.start(), self.end());
         Err((value.to_string(), rule))
+    }
+
+    fn words(&self) -> Option<String> {
+        Some(format!("{} to {}", self.start(), self.end()))
     }
 }
 
@@ -90,6 +97,13 @@ impl Range<Span> for Times {
         let rule = format!("it must be between {shortest:?} and {longest:?}{or_off}");
         Err((span.to_string(), rule))
     }
+
+    fn words(&self) -> Option<String> {
+        let (shortest, longest) = self.within?;
+        let or_off = if self.or_off { ", or \"off\"" } else { "" };
+        let [shortest, longest] = [shortest, longest].map(|time| Span(Some(time)).toml());
+        Some(format!("{shortest} to {longest}{or_off}"))
+    }
 }
 
 /// Text that a function judges: it returns the rule that the text breaks.
@@ -99,6 +113,10 @@ pub struct Judged(pub fn(&str) -> Result<(), &'static str>);
 impl Range<String> for Judged {
     fn judge(&self, text: &String) -> Result<(), (String, String)> {
         (self.0)(text).map_err(|rule| (format!("{text:?}"), rule.to_owned()))
+    }
+
+    fn words(&self) -> Option<String> {
+        None
     }
 }
 
@@ -112,6 +130,7 @@ mod tests {
         assert_eq!(refused.field, "esp.outer_mtu");
         assert_eq!(refused.value, "500");
         assert_eq!(refused.rule, "it must be between 576 and 65535");
+        assert_eq!((576..=u16::MAX).words().as_deref(), Some("576 to 65535"));
         assert_eq!(in_range("esp", "outer_mtu", &576_u16, &(576..=u16::MAX)), Ok(()));
     }
 
@@ -123,6 +142,9 @@ mod tests {
         assert_eq!(rule, "it must be between 120s and 86400s or \"off\"");
         assert!(minutes.or_off().judge(&Span(None)).is_ok());
         assert!(minutes.judge(&Span::seconds(120)).is_ok());
+        assert_eq!(minutes.words().as_deref(), Some("\"2m\" to \"24h\""));
+        assert_eq!(minutes.or_off().words().as_deref(), Some("\"2m\" to \"24h\", or \"off\""));
+        assert_eq!(Times::any().words(), None);
         for range in [minutes, Times::any()] {
             let (value, rule) = range.judge(&Span(None)).expect_err("off");
             assert_eq!(value, "\"off\"");

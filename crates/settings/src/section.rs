@@ -24,6 +24,8 @@ pub struct Key {
     pub doc: &'static [&'static str],
     /// Writes its default in TOML.
     pub default: fn() -> String,
+    /// Its range for a reader; `None`: every value of its type, or a range that the engine knows.
+    pub range: fn() -> Option<String>,
     /// The way in which a change takes effect.
     pub applies: Applies,
 }
@@ -103,6 +105,8 @@ pub trait Declared: Default {
 macro_rules! section {
     (@written $value:expr) => { $crate::Value::toml($value) };
     (@written $value:expr, $written:path) => { $written($value) };
+    (@range $type:ty) => { ::core::option::Option::None };
+    (@range $type:ty, $range:expr) => { $crate::Range::<$type>::words(&$range) };
     (@applies) => { $crate::Applies::Restart };
     (@applies $applies:ident) => { $crate::Applies::$applies };
     (
@@ -162,6 +166,7 @@ macro_rules! section {
                             @written &<$struct_name as ::core::default::Default>::default().$field
                             $(, $written)?
                         ),
+                        range: || $crate::section!(@range $type $(, $range)?),
                         applies: $crate::section!(@applies $($applies)?),
                     }, )*
                 ],

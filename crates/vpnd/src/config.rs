@@ -45,6 +45,7 @@ pub use filter::{FilterSection, GuardNeed, OnStop};
 pub use manual::Sa;
 pub(crate) use manual::{NATT_PORT, read_key};
 pub use policy_store::PolicyStore;
+pub(crate) use ranges::words as range_in_words;
 pub use settings::{Control, Named, Span};
 pub use tunnel::Tunnel;
 pub use written::{HEAD, REPEATED, SECTIONS, text};

@@ -1,6 +1,6 @@
 //! The page vpnd.toml(5), made of the declarations of the settings, so that it says what `config/vpnd.toml` says.
 
-use crate::config::{HEAD, REPEATED, SECTIONS};
+use crate::config::{HEAD, REPEATED, SECTIONS, range_in_words};
 use clap_mangen::roff::{Roff, bold, roman};
 use settings::Section;
 use std::io;
@@ -50,6 +50,12 @@ fn section(roff: &mut Roff, section: &Section) {
             roff.text([bold(key.name), roman(format!(" = {}", (key.default)()))]);
         }
         comment(roff, group[0].doc);
+        for key in group {
+            let Some(range) = range_in_words(key) else { continue };
+            let of = if group.len() > 1 { format!(" of {}", key.name) } else { String::new() };
+            roff.text([roman(format!("Range{of}: {range}."))]);
+            roff.control("br", []);
+        }
     }
     comment(roff, section.after);
 }
@@ -105,6 +111,20 @@ mod tests {
             }
         }
         assert!(settings > 30, "{settings} settings");
+    }
+
+    #[test]
+    fn the_page_has_the_ranges_of_the_declarations_and_of_the_engine() {
+        let page = words(&page().expect("rendered").text).join(" ");
+        for range in [
+            "Range: 576 to 65535.",
+            "Range: \"2m\" to \"24h\", or \"off\".",
+            "Range: 0 to 64.",
+            "Range: 10 seconds or more or \"off\".",
+            "Range of fetch_timeout: \"100ms\" to \"15s\".",
+        ] {
+            assert!(page.contains(range), "{range}: {page}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::{Config, Esp};
 use ike::InvalidValue;
-use settings::{Declared, OutOfRange};
+use settings::{Declared, Key, OutOfRange};
 
 /// Checks every value of a file.
 pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
@@ -41,17 +41,31 @@ pub(super) fn check(config: &Config) -> Result<(), OutOfRange> {
     crypto.check()
 }
 
+/// The range of a setting for a reader; `None`: it has none, or its documentation says more than a range could.
+pub(crate) fn words(key: &Key) -> Option<String> {
+    let of_engine = || {
+        let range = matches!(key.section, "ike" | "esp").then(|| ike::Config::range(key.name));
+        Some(format!("{}{}", range??, or_off(key.name)))
+    };
+    (key.range)().or_else(of_engine)
+}
+
 /// The refusal of a value of [`ike::Config`], by the name that it has in the file.
 fn of_ike(InvalidValue { field, value, range, .. }: &InvalidValue) -> OutOfRange {
     let of_esp = Esp::SECTION.keys.iter().any(|key| key.name == *field);
     let section = if of_esp { "esp" } else { "ike" };
-    let or_off = match *field {
-        "liveness_interval" | "reauthenticate" => " or \"off\"",
-        _ => "",
-    };
+    let or_off = or_off(field);
     OutOfRange {
         field: format!("{section}.{field}"),
         value: value.clone(),
         rule: format!("it must be {range}{or_off}"),
+    }
+}
+
+/// The word that stands for "never" in the settings that have it.
+fn or_off(field: &str) -> &'static str {
+    match field {
+        "liveness_interval" | "reauthenticate" => " or \"off\"",
+        _ => "",
     }
 }
