@@ -90,8 +90,9 @@ fn owned(values: &[&str]) -> Vec<String> {
 }
 
 fn candidates(text: &OsStr, values: &[String]) -> Vec<CompletionCandidate> {
-    let begins = |value: &&String| text.to_str().is_some_and(|text| value.starts_with(text));
-    values.iter().filter(begins).map(CompletionCandidate::new).collect()
+    let begins =
+        values.iter().filter(|value| text.to_str().is_some_and(|text| value.starts_with(text)));
+    begins.map(CompletionCandidate::new).collect()
 }
 
 #[cfg(test)]

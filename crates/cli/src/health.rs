@@ -81,11 +81,11 @@ impl Health {
     pub fn of(tunnels: &[Tunnel], daemon: Option<&Overview>) -> Self {
         let mut problems: Vec<Problem> = daemon.map(of_daemon).unwrap_or_default();
         problems.extend(tunnels.iter().flat_map(of_tunnel));
-        let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let phase1 =
             Fleet { defined: tunnels.len(), up: tunnels.iter().filter(|t| t.is_up()).count() };
+        let children = tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let phase2 =
-            Fleet { defined: children().count(), up: children().filter(|c| c.is_up()).count() };
+            Fleet { defined: children.clone().count(), up: children.filter(|c| c.is_up()).count() };
         Self::new(problems, Some([phase1, phase2]))
     }
 

@@ -228,6 +228,7 @@ fn steps(site: &Site, paths: &[PathBuf; 2]) -> String {
         ),
         format!("    install -D -m 600 {left} /etc/vpnd/policy.xml"),
         format!("  send the other file to {there}{secret}"),
+        // The file may hold the key: with this umask, nobody else can read it while it arrives.
         format!("    ssh root@{there} 'umask 077; cat > /etc/vpnd/policy.xml' < {right}"),
     ]);
     if site.key.is_none() {
@@ -235,9 +236,8 @@ fn steps(site: &Site, paths: &[PathBuf; 2]) -> String {
             "  make the certificates, on a machine that keeps the authority's key".to_owned(),
         );
         lines.push("    vpnctl pki init".to_owned());
-        let issue =
-            |(side, identity): (&&str, &Identity)| format!("    {}", identity.to_issue(side));
-        lines.extend(SIDES.iter().zip(&site.identities).map(issue));
+        let identities = SIDES.iter().zip(&site.identities);
+        lines.extend(identities.map(|(side, identity)| format!("    {}", identity.to_issue(side))));
         lines.push("    (each prints how its files get to the gateway)".to_owned());
     }
     lines.extend([

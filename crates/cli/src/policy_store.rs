@@ -244,6 +244,7 @@ impl StoreCommand {
                 print(out, &stored, purge.json, colour)?;
             }
             Self::Mirror(mirror) => {
+                // The peer's policy follows from the file alone: no store and no daemon is asked.
                 let PutPolicy { file, text, .. } = read(&mirror.file)?;
                 let mirrored = policy::database::mirror(&file, &text.0, mirror.tunnel.as_deref())?;
                 for warning in &mirrored.warnings {

@@ -87,10 +87,10 @@ pub fn probe(
 ) -> Result<Probed, ProbeError> {
     let ends = Ends::of(child, plan.from, plan.to, own)?;
     let (mut echo, to) = answering(&ends, plan.timeout)?;
-    let system = |error| refused(ends.from, to, error);
     let mut trips = Vec::new();
     for _ in 0..plan.count {
-        if let Answer::Reply(trip) = echo.exchange(SMALL, 1, plan.timeout).map_err(system)? {
+        let answer = echo.exchange(SMALL, 1, plan.timeout);
+        if let Answer::Reply(trip) = answer.map_err(|error| refused(ends.from, to, error))? {
             trips.push(trip);
         }
     }
@@ -99,8 +99,8 @@ pub fn probe(
         let patience = PATIENCE.max(*longest * 10).min(plan.timeout);
         let fits = child.child_sa.as_ref().and_then(|sa| sa.inner_mtu);
         let asked = fits.and_then(|fits| usize::try_from(fits).ok()).unwrap_or(USUAL);
-        let mut tries = |size| echo.exchange(size, REQUESTS, patience);
-        let (largest, told) = largest(asked, &mut tries).map_err(system)?;
+        let found = largest(asked, &mut |size| echo.exchange(size, REQUESTS, patience));
+        let (largest, told) = found.map_err(|error| refused(ends.from, to, error))?;
         measured.asked = Some(asked);
         measured.largest = Some(largest);
         measured.told = told;
@@ -112,18 +112,21 @@ pub fn probe(
 
 /// Finds a destination that answers; otherwise it is the first one.
 fn answering(ends: &Ends, timeout: Duration) -> Result<(Echo, IpAddr), ProbeError> {
-    let open = |to| Echo::open(ends.from, to).map_err(|error| refused(ends.from, to, error));
     let first = ends.to[0];
     if ends.to.len() > 1 {
         for to in &ends.to {
-            let mut echo = open(*to)?;
+            let mut echo = opened(ends.from, *to)?;
             // One that cannot be sent to is not the one.
             if let Ok(Answer::Reply(_)) = echo.exchange(SMALL, 1, timeout) {
                 return Ok((echo, *to));
             }
         }
     }
-    Ok((open(first)?, first))
+    Ok((opened(ends.from, first)?, first))
+}
+
+fn opened(from: IpAddr, to: IpAddr) -> Result<Echo, ProbeError> {
+    Echo::open(from, to).map_err(|error| refused(from, to, error))
 }
 
 /// The largest size that is answered, given that small packets are, and whether the next one was told to be too long.

@@ -55,12 +55,11 @@ pub enum ProgramError {
 
 impl ProgramError {
     fn new(program: PathBuf, source: io::Error) -> Self {
-        let directory = || directory().unwrap_or_default();
         match source.kind() {
             io::ErrorKind::NotFound if program.ends_with(VPN_LAB) => {
-                Self::NoLaboratory(directory())
+                Self::NoLaboratory(directory().unwrap_or_default())
             }
-            io::ErrorKind::NotFound => Self::Missing(directory()),
+            io::ErrorKind::NotFound => Self::Missing(directory().unwrap_or_default()),
             _ => Self::Start { program, source },
         }
     }

@@ -143,12 +143,12 @@ pub fn frame(model: &Model, screen: &Screen, width: u16, height: u16) -> String 
     let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
     let Ok(_) = terminal.draw(|frame| view::draw(frame, model, screen, Colour(false)));
     let buffer = terminal.backend().buffer();
-    let line = |y| {
+    let lines = (0..buffer.area.height).map(|y| {
         let cells = (0..buffer.area.width).filter_map(|x| buffer.cell((x, y)));
         let line: String = cells.map(|cell| cell.symbol()).collect();
         format!("{}\n", line.trim_end())
-    };
-    let text: String = (0..buffer.area.height).map(line).collect();
+    });
+    let text: String = lines.collect();
     format!("{}\n", text.trim_end_matches('\n'))
 }
 

@@ -1,7 +1,7 @@
 //! The wire between two namespaces, and the address at either end; through netlink, so that `ip` need not be there.
 
 use namespaces::isolation::Namespace;
-use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth};
 use std::future::Future;
@@ -79,12 +79,12 @@ pub fn give(namespace: &Namespace, addresses: Vec<Ipv4Addr>) -> Result<(), Strin
 /// Waits until the kernel, which takes its time over a carrier, lets packets through.
 fn await_carrier(name: &'static str) -> Result<(), String> {
     let deadline = Instant::now() + Duration::from_secs(60);
-    let running = |device: InterfaceAddress| {
-        device.interface_name == name && device.flags.contains(InterfaceFlags::IFF_RUNNING)
-    };
     while Instant::now() < deadline {
-        let devices = getifaddrs().map_err(|errno| format!("cannot list devices: {errno}"))?;
-        if devices.into_iter().any(running) {
+        let mut devices = getifaddrs().map_err(|errno| format!("cannot list devices: {errno}"))?;
+        let is_running = devices.any(|device| {
+            device.interface_name == name && device.flags.contains(InterfaceFlags::IFF_RUNNING)
+        });
+        if is_running {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(2));

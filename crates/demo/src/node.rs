@@ -147,28 +147,28 @@ impl Files {
             setup.config,
         );
         fs::write(directory.join("vpnd.toml"), config)?;
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let environment = setup.environment.iter().map(owned).collect();
+        let environment = setup.environment.iter();
+        let environment =
+            environment.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let program = setup.program.to_owned();
         Ok(Self { program, directory: directory.to_owned(), environment })
     }
 
     fn spawn(&self) -> io::Result<Child> {
-        let file = |name: &str| self.directory.join(name);
         Command::new(&self.program)
             .arg("start")
             .arg("--exit-with-parent")
             .arg("--policy")
-            .arg(file("policy.xml"))
+            .arg(self.directory.join("policy.xml"))
             .arg("--config")
-            .arg(file("vpnd.toml"))
+            .arg(self.directory.join("vpnd.toml"))
             .arg("--control")
-            .arg(file("control.sock"))
+            .arg(self.directory.join("control.sock"))
             .env_remove("NOTIFY_SOCKET")
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(file("log"))?)
+            .stderr(File::create(self.directory.join("log"))?)
             // Ctrl-C is for the demo alone, which then ends this process in order.
             .process_group(0)
             .spawn()

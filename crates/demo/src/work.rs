@@ -107,17 +107,16 @@ pub enum DemoError {
 /// # Errors
 /// As [`DemoError`].
 pub fn run(length: Duration, progress: &ProgressBar) -> Result<Findings, DemoError> {
-    let failed = |error: String| DemoError::Failed(error);
     let began = Instant::now();
-    requirements::enter().map_err(failed)?;
+    requirements::enter().map_err(DemoError::Failed)?;
     let interrupt = Interrupt::listen()
-        .map_err(|error| failed(format!("cannot listen for signals: {error}")))?;
+        .map_err(|error| DemoError::Failed(format!("cannot listen for signals: {error}")))?;
     let outcome = play(length, progress, &interrupt);
     progress.finish_and_clear();
     match outcome {
         Ok(findings) => Ok(Findings { seconds: began.elapsed().as_secs_f64(), ..findings }),
         Err(_) if interrupt.is_set() => Err(DemoError::Interrupted),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(DemoError::Failed(error)),
     }
 }
 
@@ -131,6 +130,7 @@ fn play(
     let left_space = Namespace::new("left").map_err(|error| error.to_string())?;
     let right_space = Namespace::new("right").map_err(|error| error.to_string())?;
     network::connect((&left_space, LEFT), (&right_space, RIGHT))?;
+    // The watch begins before the daemons, so that it sees their first packet.
     let captures = [&left_space, &right_space]
         .map(|space| space.run(|| Capture::start(if_nametoindex(network::WIRE)?)));
     let [left_capture, right_capture] =
@@ -140,16 +140,18 @@ fn play(
     progress.set_message("starting two vpnd");
     let policies = private_policies().map_err(|error| format!("cannot make a key: {error}"))?;
     let base = Path::new("/run/vpnd-demo");
-    let setup = |end: usize| Setup {
+    let [left_setup, right_setup] = policies.each_ref().map(|policy| Setup {
         program: Path::new("/proc/self/exe"),
-        policy: &policies[end],
+        policy,
         config: "",
         environment: &[],
-    };
-    let gone = || interrupt.is_set();
-    let mut left = Node::start("left", &left_space, &base.join("left"), setup(0), &gone)?;
+    });
+    let mut left =
+        Node::start("left", &left_space, &base.join("left"), left_setup, &|| interrupt.is_set())?;
     interrupt.breaks(left.connection());
-    let mut right = Node::start("right", &right_space, &base.join("right"), setup(1), &gone)?;
+    let mut right = Node::start("right", &right_space, &base.join("right"), right_setup, &|| {
+        interrupt.is_set()
+    })?;
     interrupt.breaks(right.connection());
 
     progress.set_message("negotiating");
@@ -162,6 +164,7 @@ fn play(
         }
         reply => return Err(format!("left: an unexpected reply: {reply:?}")),
     }
+    // Rekeys count from here.
     let before = left.tunnel(TUNNEL)?;
 
     let run = Run { length, progress, interrupt };
@@ -173,10 +176,12 @@ fn play(
     progress.set_message("stopping");
     left.stop()?;
     right.stop()?;
+    // Both daemons have stopped: the Deletes of their SAs are among the frames.
     let wire_frames =
         left_space.run(network::frames).map_err(|error| format!("cannot count frames: {error}"))?;
-    let finish = |capture: Capture| capture.finish().map_err(|e| format!("the watch failed: {e}"));
-    let seen = [finish(left_capture)?, finish(right_capture)?];
+    let [left_seen, right_seen] = [left_capture, right_capture]
+        .map(|capture| capture.finish().map_err(|error| format!("the watch failed: {error}")));
+    let (left_seen, right_seen) = (left_seen?, right_seen?);
 
     let mut findings = Findings {
         packets_sent: echoes.sent,
@@ -187,9 +192,9 @@ fn play(
         tcp_bytes: stream_bytes,
         throughput_bps,
         wire_frames,
-        ike_messages: seen[0].ike,
-        neighbour_frames: seen[0].neighbour,
-        cleartext_packets: seen[0].cleartext + seen[1].cleartext,
+        ike_messages: left_seen.ike,
+        neighbour_frames: left_seen.neighbour,
+        cleartext_packets: left_seen.cleartext + right_seen.cleartext,
         ..Findings::of_tunnel(&before, &after.0, &after.1)?
     };
     findings.judge(asked);
@@ -251,9 +256,8 @@ impl Run<'_> {
         right: &mut Node,
     ) -> Result<(Echoes, u64, u64, Asked), String> {
         let ends = ((left_space, LEFT.into()), (right_space, RIGHT.into()));
-        let traffic = |error: io::Error| format!("traffic through the tunnel failed: {error}");
-        let stream = Stream::start(ends.0, ends.1, GENTLE).map_err(traffic)?;
-        let mut pings = Some(Pings::start(ends.0, ends.1).map_err(traffic)?);
+        let stream = Stream::start(ends.0, ends.1, GENTLE).map_err(traffic_failed)?;
+        let mut pings = Some(Pings::start(ends.0, ends.1).map_err(traffic_failed)?);
         let mut echoes = Echoes::default();
         let mut measured_from = None;
         let mut asked = Asked::default();
@@ -273,7 +277,7 @@ impl Run<'_> {
                 }
                 Step::OpenUp => {
                     if let Some(pings) = pings.take() {
-                        echoes = pings.finish().map_err(traffic)?;
+                        echoes = pings.finish().map_err(traffic_failed)?;
                     }
                     stream.set_rate(0);
                     self.progress.set_message("TCP at full speed");
@@ -287,7 +291,7 @@ impl Run<'_> {
             let bits = u128::from(stream.received() - octets) * 8;
             u64::try_from(bits * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
         });
-        let octets = stream.finish().map_err(traffic)?;
+        let octets = stream.finish().map_err(traffic_failed)?;
         Ok((echoes, octets, throughput, asked))
     }
 
@@ -311,6 +315,10 @@ impl Run<'_> {
             self.progress.set_message(format!("{phase}, {}", bytes(stream.received())));
         }
     }
+}
+
+fn traffic_failed(error: io::Error) -> String {
+    format!("traffic through the tunnel failed: {error}")
 }
 
 impl Findings {
@@ -345,12 +353,12 @@ impl Findings {
 
     /// The figures that the daemons report of their tunnel.
     fn of_tunnel(before: &Tunnel, left: &Tunnel, right: &Tunnel) -> Result<Self, String> {
-        let missing = || "the tunnel is down at the end of the demo".to_owned();
-        let ike = left.ike_sa.as_ref().ok_or_else(missing)?;
-        let child = left.children.iter().find(|c| c.name == CHILD).ok_or_else(missing)?;
-        let sa = child.child_sa.as_ref().ok_or_else(missing)?;
-        let peer = right.children.iter().find(|c| c.name == CHILD).ok_or_else(missing)?;
-        let peer = peer.child_sa.as_ref().ok_or_else(missing)?;
+        const DOWN: &str = "the tunnel is down at the end of the demo";
+        let ike = left.ike_sa.as_ref().ok_or(DOWN)?;
+        let child = left.children.iter().find(|c| c.name == CHILD).ok_or(DOWN)?;
+        let sa = child.child_sa.as_ref().ok_or(DOWN)?;
+        let peer = right.children.iter().find(|c| c.name == CHILD).ok_or(DOWN)?;
+        let peer = peer.child_sa.as_ref().ok_or(DOWN)?;
         let ike_rekeys_before = before.ike_sa.as_ref().map_or(0, |sa| sa.rekeys);
         let child_rekeys_before = before
             .children
@@ -386,32 +394,25 @@ impl Findings {
 
     /// Compares what was found with what a good tunnel does.
     fn judge(&mut self, asked: Asked) {
-        let packets = |n: u64, what: &str| format!("{} {what}", count(n));
-        let mut problem = |bad: bool, text: String| {
-            if bad {
-                self.problems.push(text);
-            }
-        };
-        problem(self.packets_lost > 0, packets(self.packets_lost, "small packets were lost"));
-        problem(self.packets_duplicated > 0, packets(self.packets_duplicated, "echoes came twice"));
-        problem(
-            self.cleartext_packets > 0,
-            packets(self.cleartext_packets, "packets went in the clear"),
-        );
-        problem(
-            self.child_rekeys < asked.child,
-            "the Child SA was not rekeyed as asked".to_owned(),
-        );
-        problem(self.ike_rekeys < asked.ike, "the IKE SA was not rekeyed as asked".to_owned());
-        // Each small packet and its echo is an ESP packet: fewer would mean that they went another way.
-        problem(
-            self.esp_packets < 2 * (self.packets_sent - self.packets_lost),
-            "the SAs counted fewer packets than went through".to_owned(),
-        );
-        problem(
-            self.packets_sent == 0 || self.tcp_bytes == 0,
-            "no traffic went through".to_owned(),
-        );
+        let unwanted = [
+            (self.packets_lost, "small packets were lost"),
+            (self.packets_duplicated, "echoes came twice"),
+            (self.cleartext_packets, "packets went in the clear"),
+        ];
+        let unwanted = unwanted.into_iter().filter(|(n, _)| *n > 0);
+        self.problems.extend(unwanted.map(|(n, packets)| format!("{} {packets}", count(n))));
+        let missing = [
+            (self.child_rekeys < asked.child, "the Child SA was not rekeyed as asked"),
+            (self.ike_rekeys < asked.ike, "the IKE SA was not rekeyed as asked"),
+            // Each small packet and its echo is an ESP packet: fewer would mean that they went another way.
+            (
+                self.esp_packets < 2 * (self.packets_sent - self.packets_lost),
+                "the SAs counted fewer packets than went through",
+            ),
+            (self.packets_sent == 0 || self.tcp_bytes == 0, "no traffic went through"),
+        ];
+        let missing = missing.into_iter().filter(|(is_missing, _)| *is_missing);
+        self.problems.extend(missing.map(|(_, problem)| problem.to_owned()));
         self.ok = self.problems.is_empty();
     }
 }

@@ -98,8 +98,7 @@ fn observe(socket: &Socket, device: usize, stop: &AtomicBool) -> io::Result<Seen
                 Kind::Neighbour => seen.neighbour += 1,
                 Kind::Cleartext => {
                     seen.cleartext += 1;
-                    let begins = || frame[..length.min(96)].to_vec();
-                    seen.first_cleartext.get_or_insert_with(begins);
+                    seen.first_cleartext.get_or_insert_with(|| frame[..length.min(96)].to_vec());
                 }
             },
             Err(nix::Error::EAGAIN) if stopping => return Ok(seen),
@@ -111,12 +110,11 @@ fn observe(socket: &Socket, device: usize, stop: &AtomicBool) -> io::Result<Seen
 
 /// Classifies an Ethernet frame; one that is not recognised is [`Kind::Cleartext`].
 pub fn classify(frame: &[u8]) -> Kind {
-    let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    match half(12) {
+    match u16_at(frame, 12) {
         Some(0x0806) => Kind::Neighbour,
         Some(0x0800) => {
             let Some(&first) = frame.get(14) else { return Kind::Cleartext };
-            let later_fragment = half(20).is_none_or(|fragment| fragment & 0x1fff != 0);
+            let later_fragment = u16_at(frame, 20).is_none_or(|fragment| fragment & 0x1fff != 0);
             transport(
                 frame,
                 frame.get(23).copied(),
@@ -127,6 +125,10 @@ pub fn classify(frame: &[u8]) -> Kind {
         Some(0x86dd) => transport(frame, frame.get(20).copied(), 54, false),
         _ => Kind::Cleartext,
     }
+}
+
+fn u16_at(frame: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]))
 }
 
 fn transport(frame: &[u8], protocol: Option<u8>, at: usize, later_fragment: bool) -> Kind {
@@ -180,10 +182,6 @@ fn filter(device: u32) -> [SockFilter; 18] {
     const IFINDEX: u32 = 0xffff_f008;
     const ACCEPT: u8 = 16;
     const DROP: u8 = 17;
-    // A jump counts from the instruction after it; `to` gives the way to an absolute place.
-    let op = |code, k| SockFilter::new(code, 0, 0, k);
-    let jump =
-        |at: u8, code, k, yes: u8, no: u8| SockFilter::new(code, yes - at - 1, no - at - 1, k);
     [
         op(LD_W, IFINDEX),
         jump(1, JEQ, device, 2, DROP),
@@ -204,6 +202,15 @@ fn filter(device: u32) -> [SockFilter; 18] {
         op(RET, SNAP),
         op(RET, 0),
     ]
+}
+
+fn op(code: u16, k: u32) -> SockFilter {
+    SockFilter::new(code, 0, 0, k)
+}
+
+/// A jump from the instruction `at` to the instruction `yes` or `no`: BPF counts from the one after it.
+fn jump(at: u8, code: u16, k: u32, yes: u8, no: u8) -> SockFilter {
+    SockFilter::new(code, yes - at - 1, no - at - 1, k)
 }
 
 #[cfg(test)]

@@ -41,12 +41,16 @@ pub fn enter() -> Result<(), IsolationError> {
         let (user, group) = (geteuid(), getegid());
         unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
             .map_err(|errno| IsolationError::Forbidden(explain(errno)))?;
-        let write = |file: &str, text: String| {
-            fs::write(format!("/proc/self/{file}"), text).map_err(system(format!("write {file}")))
-        };
-        write("setgroups", "deny".to_owned())?;
-        write("uid_map", format!("0 {user} 1"))?;
-        write("gid_map", format!("0 {group} 1"))?;
+        let maps = [
+            // user_namespaces(7): without privilege, the groups can be mapped only once setgroups is denied.
+            ("setgroups", "deny".to_owned()),
+            ("uid_map", format!("0 {user} 1")),
+            ("gid_map", format!("0 {group} 1")),
+        ];
+        for (file, text) in maps {
+            fs::write(format!("/proc/self/{file}"), text)
+                .map_err(system(format!("write {file}")))?;
+        }
     }
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
@@ -84,11 +88,11 @@ pub fn forbidding_setting() -> Option<&'static str> {
             "AppArmor restricts them (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)",
         ),
     ];
-    let is_so = |name: &str, value: &str| {
+    let forbidding = settings.into_iter().find(|(name, value, _)| {
         let found = fs::read_to_string(Path::new("/proc/sys").join(name));
-        found.is_ok_and(|text| text.trim() == value)
-    };
-    settings.into_iter().find(|(name, value, _)| is_so(name, value)).map(|(.., cause)| cause)
+        found.is_ok_and(|text| text.trim() == *value)
+    });
+    forbidding.map(|(.., cause)| cause)
 }
 
 type Job = Box<dyn FnOnce() + Send>;

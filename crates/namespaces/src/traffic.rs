@@ -149,21 +149,22 @@ impl Pings {
         let trips = join(self.receiver)?;
         self.echo_stop.store(true, Ordering::Relaxed);
         let arrived = join(self.echo)?;
-        let came_back = |number: u64| matches!(trips.get(number as usize), Some(Some(_)));
-        let without = (0..sent).filter(|number| !came_back(*number));
+        let without =
+            (0..sent).filter(|number| !matches!(trips.get(*number as usize), Some(Some(_))));
         let (lost_back, lost_there) = without.partition(|number| arrived.has(*number));
         let mut times: Vec<Duration> = trips.into_iter().flatten().collect();
         times.sort_unstable();
-        let quantile = |percent: usize| {
-            times.get((times.len() * percent / 100).min(times.len().saturating_sub(1))).copied()
-        };
+        let [median, p99] = [50, 99].map(|percent| {
+            let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
+            times.get(at).copied().unwrap_or_default()
+        });
         Ok(Echoes {
             sent,
             lost_there,
             lost_back,
             duplicates: self.progress.duplicates.load(Ordering::Relaxed),
-            median: quantile(50).unwrap_or_default(),
-            p99: quantile(99).unwrap_or_default(),
+            median,
+            p99,
         })
     }
 }
@@ -219,8 +220,8 @@ fn small(number: u64, time: u64) -> [u8; SMALL] {
 /// Reads the number and the time of a packet, if it is one as it was sent.
 fn read_small(packet: &[u8]) -> io::Result<(u64, u64)> {
     let packet: &[u8; SMALL] = packet.try_into().map_err(|_| altered())?;
-    let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| packet[at + i]));
-    let (number, time) = (field(0), field(8));
+    let [number, time] =
+        [0, 8].map(|at| u64::from_be_bytes(std::array::from_fn(|i| packet[at + i])));
     if *packet == small(number, time) { Ok((number, time)) } else { Err(altered()) }
 }
 
@@ -356,14 +357,14 @@ const PATTERN: usize = 65_521;
 
 fn pattern() -> Vec<u8> {
     let mut state = 1_u32;
-    let next = |_| {
+    let octets = (0..PATTERN).map(|_| {
         // Marsaglia's xorshift with his triple 13, 17, 5.
         state ^= state << 13;
         state ^= state >> 17;
         state ^= state << 5;
         state.to_le_bytes()[0]
-    };
-    (0..PATTERN).map(next).collect()
+    });
+    octets.collect()
 }
 
 /// A TCP connection that carries as much as it is allowed to.

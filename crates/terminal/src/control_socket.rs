@@ -30,12 +30,11 @@ pub fn of_client(option: Option<&Path>) -> PathBuf {
 
 /// As [`of_client`], of a daemon that reads this configuration.
 pub fn of_client_with(option: Option<&Path>, configuration: &Path) -> PathBuf {
-    let configured = || {
+    choose(option, std::env::var_os(VARIABLE), || {
         let is_file = configuration != Path::new(NO_CONFIGURATION);
         let text = is_file.then(|| std::fs::read_to_string(configuration).ok()).flatten();
         named_in(&text.unwrap_or_default())
-    };
-    choose(option, std::env::var_os(VARIABLE), configured)
+    })
 }
 
 /// The socket that a configuration names. A name that the section does not have is ignored, so that a running daemon

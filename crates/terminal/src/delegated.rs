@@ -214,11 +214,10 @@ impl ExperimentRun {
 }
 
 fn experiments() -> PossibleValuesParser {
-    let one = |(name, document): (&'static str, &str)| {
-        PossibleValue::new(name).help(format!("After \"{document}\""))
-    };
+    let each = EXPERIMENTS
+        .map(|(name, document)| PossibleValue::new(name).help(format!("After \"{document}\"")));
     let all = PossibleValue::new(ALL).help("All of them, one after the other");
-    PossibleValuesParser::new(EXPERIMENTS.map(one).into_iter().chain([all]))
+    PossibleValuesParser::new(each.into_iter().chain([all]))
 }
 
 fn algorithm(name: &str) -> Result<String, String> {

@@ -57,14 +57,15 @@ pub fn write(program: &Program, directory: &Path) -> io::Result<Vec<PathBuf>> {
     for page in pages(program)? {
         let path = place(directory, page.section).join(page.file_name());
         let parent = path.parent().unwrap_or(directory);
-        let named = |path: &Path, error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-        };
-        fs::create_dir_all(parent).map_err(|error| named(parent, error))?;
-        fs::write(&path, page.text).map_err(|error| named(&path, error))?;
+        fs::create_dir_all(parent).map_err(|error| with_path(parent, &error))?;
+        fs::write(&path, page.text).map_err(|error| with_path(&path, &error))?;
         written.push(path);
     }
     Ok(written)
+}
+
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The directory for the pages of a section.

@@ -102,10 +102,12 @@ pub fn tunnel_names() -> ArgValueCompleter {
 
 /// Names of phase 1 and phase 2 tunnels that begin like this; none where no daemon tells them at once.
 pub fn tunnels(current: &OsStr) -> Vec<CompletionCandidate> {
-    let begins = |name: &String| current.to_str().is_some_and(|text| name.starts_with(text));
     let socket = socket(std::env::args_os());
     let names = ask(&socket).unwrap_or_default();
-    names.into_iter().filter(begins).map(CompletionCandidate::new).collect()
+    let begins = names
+        .into_iter()
+        .filter(|name| current.to_str().is_some_and(|text| name.starts_with(text)));
+    begins.map(CompletionCandidate::new).collect()
 }
 
 /// The socket that the words to be completed name.
@@ -163,15 +165,11 @@ fn find_gaps(
     if command.get_about().is_none() {
         gaps.push(format!("{title} is not explained"));
     }
+    // roff has a backslash before each hyphen, and options have none.
     let page = fs::read_to_string(directory.join(format!("{}.{section}", words.join("-"))))
         .unwrap_or_default()
         .replace('\\', "");
-    let offered = |beginning: &str| -> io::Result<Vec<OsString>> {
-        let line = words.iter().copied().chain([beginning]).map(OsString::from).collect();
-        let candidates = complete(&mut root.clone(), line, words.len(), None)?;
-        Ok(candidates.iter().map(|c| c.get_value().to_owned()).collect())
-    };
-    let options = offered("--")?;
+    let options = candidates(root, &words, "--")?;
     for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
         let name = argument.get_id();
         if argument.get_help().is_none() {
@@ -194,7 +192,7 @@ fn find_gaps(
             }
         }
     }
-    let commands = offered("")?;
+    let commands = candidates(root, &words, "")?;
     for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         if !commands.iter().any(|c| *c == *sub.get_name()) {
             gaps.push(format!("{title}: {} is not completed", sub.get_name()));
@@ -203,6 +201,13 @@ fn find_gaps(
         find_gaps(root, sub, &path, directory, gaps)?;
     }
     Ok(())
+}
+
+/// The words that the shell offers behind these if the next one begins like this.
+fn candidates(root: &Command, words: &[&str], beginning: &str) -> io::Result<Vec<OsString>> {
+    let line = words.iter().copied().chain([beginning]).map(OsString::from).collect();
+    let candidates = complete(&mut root.clone(), line, words.len(), None)?;
+    Ok(candidates.iter().map(|c| c.get_value().to_owned()).collect())
 }
 
 #[cfg(test)]

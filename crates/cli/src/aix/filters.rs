@@ -273,7 +273,6 @@ fn line(out: &mut dyn Write, number: u32, rule: &Rule) -> Result<(), Trouble> {
 
 fn paragraph(out: &mut dyn Write, number: u32, rule: &Rule) -> Result<(), Trouble> {
     let Rule { action, source, destination, direction, tunnel, description } = rule;
-    let port = |end: &End| format!("{} {}", end.operation, end.port);
     writeln!(out, "Rule {number}:")?;
     let fields = [
         ("Rule action", (*action).to_owned()),
@@ -282,8 +281,8 @@ fn paragraph(out: &mut dyn Write, number: u32, rule: &Rule) -> Result<(), Troubl
         ("Destination Address", destination.address.clone()),
         ("Destination Mask", destination.mask.clone()),
         ("Protocol", source.protocol.clone()),
-        ("Source Port", port(source)),
-        ("Destination Port", port(destination)),
+        ("Source Port", format!("{} {}", source.operation, source.port)),
+        ("Destination Port", format!("{} {}", destination.operation, destination.port)),
         ("Direction", (*direction).to_owned()),
         ("Tunnel ID number", tunnel.to_string()),
         ("Rule description", description.clone()),

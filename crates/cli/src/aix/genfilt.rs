@@ -26,40 +26,42 @@ pub(super) fn refuse(words: &[String], _out: &mut dyn Write) -> Result<(), Troub
 
 /// The rule in TOML.
 fn rule(flags: &Flags) -> Result<String, String> {
-    let value = |letter| flags.value(letter);
-    let action = match value('a').unwrap_or("D") {
+    let action = match flags.value('a').unwrap_or("D") {
         "P" | "p" => "bypass",
         "D" | "d" => "discard",
         other => return Err(format!("-a {other}: a rule of vpnd is P (bypass) or D (discard)")),
     };
-    let direction = match value('w').unwrap_or("B") {
+    let direction = match flags.value('w').unwrap_or("B") {
         "I" | "i" => "in",
         "O" | "o" => "out",
         "B" | "b" => "both",
         other => return Err(format!("-w is I, O or B, not {other}")),
     };
-    let source = addresses(value('s'), value('m'))?;
-    let destination = addresses(value('d'), value('M'))?;
-    let source_port = ports(value('o'), value('p'))?;
-    let destination_port = ports(value('O'), value('P'))?;
+    let source = addresses(flags.value('s'), flags.value('m'))?;
+    let destination = addresses(flags.value('d'), flags.value('M'))?;
+    let source_port = ports(flags.value('o'), flags.value('p'))?;
+    let destination_port = ports(flags.value('O'), flags.value('P'))?;
     // vpnd has this side's view.
     let (local, remote, local_port, remote_port) = match direction {
         "in" => (destination, source, destination_port, source_port),
         _ => (source, destination, source_port, destination_port),
     };
     let mut text = String::from("[[filter.rule]]\n");
-    let mut line = |name: &str, value: Option<String>| {
+    let settings = [
+        ("name", flags.value('D').map(quoted)),
+        ("action", Some(quoted(action))),
+        ("direction", Some(quoted(direction)).filter(|_| direction != "both")),
+        ("local", local.map(|a| quoted(&a))),
+        ("remote", remote.map(|a| quoted(&a))),
+        ("protocol", protocol(flags.value('c'))),
+        ("local_port", local_port),
+        ("remote_port", remote_port),
+    ];
+    for (name, value) in settings {
+        let Some(value) = value else { continue };
         // Writing to a String cannot fail.
-        value.into_iter().for_each(|value| _ = writeln!(text, "{name} = {value}"));
-    };
-    line("name", value('D').map(quoted));
-    line("action", Some(quoted(action)));
-    line("direction", Some(quoted(direction)).filter(|_| direction != "both"));
-    line("local", local.map(|a| quoted(&a)));
-    line("remote", remote.map(|a| quoted(&a)));
-    line("protocol", protocol(value('c')));
-    line("local_port", local_port);
-    line("remote_port", remote_port);
+        let _ = writeln!(text, "{name} = {value}");
+    }
     Ok(text)
 }
 
@@ -115,18 +117,23 @@ fn protocol(name: Option<&str>) -> Option<String> {
 
 fn ports(operation: Option<&str>, port: Option<&str>) -> Result<Option<String>, String> {
     let operation = operation.unwrap_or("any");
-    let number = |text: &str| text.parse::<u16>().map_err(|_| format!("{text} is no port"));
     let port = port.unwrap_or("0");
-    let range = |from: u16, to: u16| Ok(Some(format!("\"{from}-{to}\"")));
-    match operation {
-        "any" => Ok(None),
-        "eq" => Ok(Some(number(port)?.to_string())),
-        "ge" => range(number(port)?, u16::MAX),
-        "gt" => range(number(port)?.saturating_add(1), u16::MAX),
-        "le" => range(0, number(port)?),
-        "lt" => range(0, number(port)?.saturating_sub(1)),
-        other => Err(format!("the operation {other}: vpnd has ports and ranges of ports")),
-    }
+    let (from, to) = match operation {
+        "any" => return Ok(None),
+        "eq" => return Ok(Some(port_number(port)?.to_string())),
+        "ge" => (port_number(port)?, u16::MAX),
+        "gt" => (port_number(port)?.saturating_add(1), u16::MAX),
+        "le" => (0, port_number(port)?),
+        "lt" => (0, port_number(port)?.saturating_sub(1)),
+        other => {
+            return Err(format!("the operation {other}: vpnd has ports and ranges of ports"));
+        }
+    };
+    Ok(Some(format!("\"{from}-{to}\"")))
+}
+
+fn port_number(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("{text} is no port"))
 }
 
 /// Flags that ask for something that a rule of vpnd does not have.
@@ -141,11 +148,11 @@ fn lost(flags: &Flags) -> Vec<(char, &str)> {
         ('e', &["0"]),
         ('x', &["none"]),
     ];
-    let asked = |(letter, same): &(char, &[&str])| {
+    let asked = plain.iter().filter_map(|(letter, same)| {
         let value = flags.value(*letter)?;
         (!same.contains(&value)).then_some((*letter, value))
-    };
-    plain.iter().filter_map(asked).collect()
+    });
+    asked.collect()
 }
 
 #[cfg(test)]

@@ -69,36 +69,52 @@ impl Words {
     fn read(words: &[String]) -> Result<Self, Trouble> {
         let mut read = Self::default();
         for word in words {
-            let wrong = |why: &str| Err(Trouble::usage(format!("{word}: {why}"), USAGE));
-            let list = |value: &str| value.split(',').map(|part| part.trim().to_owned()).collect();
             match word.split_once('=') {
                 Some(("cmd", command)) => read.command = Some(command.to_owned()),
                 Some(("phase", "1")) => read.phase = Some(Phase::One),
                 Some(("phase", "1+")) => read.phase = Some(Phase::OneAndItsOwn),
                 Some(("phase", "2")) => read.phase = Some(Phase::Two),
-                Some(("phase", _)) => return wrong("the phase is 1, 1+ or 2"),
+                Some(("phase", _)) => {
+                    return Err(Self::usage_error(word, "the phase is 1, 1+ or 2"));
+                }
                 Some(("numlist", value)) => match numbers(value) {
                     Some(numbers) => read.numbers = Some(numbers),
-                    None => return wrong("write numbers and ranges, as in 1,3-5"),
+                    None => {
+                        return Err(Self::usage_error(
+                            word,
+                            "write numbers and ranges, as in 1,3-5",
+                        ));
+                    }
                 },
-                Some(("namelist", value)) => read.names = Some(list(value)),
+                Some(("namelist", value)) => {
+                    read.names = Some(value.split(',').map(|part| part.trim().to_owned()).collect())
+                }
                 Some(("remid", value)) => read.remote_id = Some(value.to_owned()),
                 Some(("ipaddr", value)) => match value.split_once(',') {
                     Some((from, to)) => {
                         read.addresses = Some((from.trim().to_owned(), to.trim().to_owned()));
                     }
-                    None => return wrong("write two addresses, as in ipaddr=192.0.2.1,192.0.2.2"),
+                    None => {
+                        return Err(Self::usage_error(
+                            word,
+                            "write two addresses, as in ipaddr=192.0.2.1,192.0.2.2",
+                        ));
+                    }
                 },
                 Some(("role", "i")) => read.initiated = Some(true),
                 Some(("role", "r")) => read.initiated = Some(false),
-                Some(("role", _)) => return wrong("the role is i or r"),
+                Some(("role", _)) => return Err(Self::usage_error(word, "the role is i or r")),
                 None if ["autostart", "db", "verbose", "all"].contains(&word.as_str()) => {
                     read.flags.insert(word.clone());
                 }
-                _ => return wrong("not known"),
+                _ => return Err(Self::usage_error(word, "not known")),
             }
         }
         Ok(read)
+    }
+
+    fn usage_error(word: &str, why: &str) -> Trouble {
+        Trouble::usage(format!("{word}: {why}"), USAGE)
     }
 
     fn has(&self, flag: &str) -> bool {
@@ -138,12 +154,10 @@ impl Words {
     }
 
     fn fits_sides(&self, tunnel: &Tunnel) -> bool {
-        let at = |address: Option<std::net::IpAddr>, text: &str| {
-            address.is_some_and(|address| text.parse() == Ok(address))
-        };
         self.remote_id.as_ref().is_none_or(|id| id == tunnel.remote_id_value())
             && self.addresses.as_ref().is_none_or(|(from, to)| {
-                at(tunnel.local_address, from) && at(tunnel.remote_address, to)
+                from.parse().is_ok_and(|from| tunnel.local_address == Some(from))
+                    && to.parse().is_ok_and(|to| tunnel.remote_address == Some(to))
             })
     }
 
@@ -214,10 +228,10 @@ fn activate(words: &Words, out: &mut dyn Write) -> Result<(), Trouble> {
     for activation in &activations {
         let tunnel =
             all.iter().find(|tunnel| tunnel.name == activation.name).map(Target::of_tunnel);
-        let children = || all.iter().flat_map(|tunnel| &tunnel.children);
-        let child = || children().find(|child| child.name == activation.name).map(Target::of_child);
-        let title =
-            tunnel.or_else(child).map_or_else(|| activation.name.clone(), |target| target.title());
+        let mut children = all.iter().flat_map(|tunnel| &tunnel.children);
+        let target = tunnel
+            .or_else(|| children.find(|child| child.name == activation.name).map(Target::of_child));
+        let title = target.map_or_else(|| activation.name.clone(), |target| target.title());
         match &activation.failure {
             None => writeln!(out, "{title}: active")?,
             Some(failure) => {
@@ -242,8 +256,11 @@ fn list(words: &Words, out: &mut dyn Write) -> Result<(), Trouble> {
     if let Some(initiated) = words.initiated {
         listed.retain(|tunnel| tunnel.ike_sa.as_ref().is_some_and(|sa| sa.initiator == initiated));
     }
-    let chosen = |number| words.numbers.as_ref().is_none_or(|numbers| numbers.contains(&number));
-    let show = listing::Show { phase: words.phase, db, chosen: &chosen };
+    let show = listing::Show {
+        phase: words.phase,
+        db,
+        chosen: &|number| words.numbers.as_ref().is_none_or(|numbers| numbers.contains(&number)),
+    };
     let text = match words.has("verbose") {
         true => listing::verbose(&listed, &show),
         false => listing::short(&listed, &show),

@@ -140,10 +140,9 @@ fn objects(flags: &Flags) -> Result<Objects, Trouble> {
 }
 
 fn convert(flags: &Flags) -> Result<(), Trouble> {
-    let path = |letter, default: &str| PathBuf::from(flags.value(letter).unwrap_or(default));
-    let secrets = path('k', "/etc/ipsec.secrets");
+    let secrets = PathBuf::from(flags.value('k').unwrap_or("/etc/ipsec.secrets"));
     let convert = Convert {
-        file: path('l', "/etc/ipsec.conf"),
+        file: PathBuf::from(flags.value('l').unwrap_or("/etc/ipsec.conf")),
         from: None,
         // The file of the default need not exist, the one that is named must.
         secrets: Some(secrets).filter(|path| flags.has('k') || path.exists()),
@@ -153,18 +152,21 @@ fn convert(flags: &Flags) -> Result<(), Trouble> {
         peer: false,
         local_address: None,
     };
-    let trouble = |error: crate::convert::ConvertError| Trouble::new(error.to_string());
-    let incomplete = || Trouble::new("not every tunnel could be converted as it was, see above");
-    if convert.output.is_some() {
-        let code = convert.run().map_err(trouble)?;
-        return if code == std::process::ExitCode::SUCCESS { Ok(()) } else { Err(incomplete()) };
+    let is_complete = if convert.output.is_some() {
+        let code = convert.run().map_err(|error| Trouble::new(error.to_string()))?;
+        code == std::process::ExitCode::SUCCESS
+    } else {
+        let converted = convert.convert().map_err(|error| Trouble::new(error.to_string()))?;
+        eprint!("{}", converted.report());
+        if !converted.settings.is_empty() {
+            eprint!("for vpnd.toml:\n\n{}\n", converted.settings);
+        }
+        let name = plain(&convert.file.display().to_string()).into_owned();
+        put_text(name, PolicyText(converted.xml.clone()), convert.force, false)?;
+        !converted.is_incomplete()
+    };
+    match is_complete {
+        true => Ok(()),
+        false => Err(Trouble::new("not every tunnel could be converted as it was, see above")),
     }
-    let converted = convert.convert().map_err(trouble)?;
-    eprint!("{}", converted.report());
-    if !converted.settings.is_empty() {
-        eprint!("for vpnd.toml:\n\n{}\n", converted.settings);
-    }
-    let name = plain(&convert.file.display().to_string()).into_owned();
-    put_text(name, PolicyText(converted.xml.clone()), convert.force, false)?;
-    if converted.is_incomplete() { Err(incomplete()) } else { Ok(()) }
 }

@@ -32,17 +32,13 @@ pub enum LinkError {
 /// # Errors
 /// As [`LinkError`]; then no link has been made.
 pub fn make(directory: &Path, program: &Path) -> Result<Vec<PathBuf>, LinkError> {
-    let system = |path: &Path| {
-        let path = path.to_owned();
-        move |source| LinkError::System { path, source }
-    };
-    fs::create_dir_all(directory).map_err(system(directory))?;
+    fs::create_dir_all(directory).map_err(|error| system_error(directory, error))?;
     let paths: Vec<PathBuf> = super::names().map(|name| directory.join(name)).collect();
     let mut missing = Vec::new();
     for path in &paths {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(path),
-            Err(error) => return Err(system(path)(error)),
+            Err(error) => return Err(system_error(path, error)),
             Ok(_) if fs::read_link(path).is_ok_and(|target| target == program) => {}
             Ok(_) => {
                 return Err(LinkError::Taken { path: path.clone(), program: program.to_owned() });
@@ -50,9 +46,13 @@ pub fn make(directory: &Path, program: &Path) -> Result<Vec<PathBuf>, LinkError>
         }
     }
     for path in missing {
-        symlink(program, path).map_err(system(path))?;
+        symlink(program, path).map_err(|error| system_error(path, error))?;
     }
     Ok(paths)
+}
+
+fn system_error(path: &Path, source: io::Error) -> LinkError {
+    LinkError::System { path: path.to_owned(), source }
 }
 
 #[cfg(test)]

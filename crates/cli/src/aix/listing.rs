@@ -34,31 +34,30 @@ pub(super) fn short(tunnels: &[Tunnel], show: &Show<'_>) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    let mut text = String::new();
-    // Writing to a String cannot fail, here and below.
-    let mut row = |phase: &str, id: &str, status: &str, local: &str, remote: &str| {
-        let _ = writeln!(text, "{phase:<7}{id:<8}{status:<12}{local:<30} {remote}");
-    };
-    row("Phase", "Tun Id", "Status", "Local Id", "Remote Id");
+    let mut text = row(["Phase", "Tun Id", "Status", "Local Id", "Remote Id"]);
     for line in lines {
-        match line {
-            Line::One(tunnel) => row(
+        text += &match line {
+            Line::One(tunnel) => row([
                 "1",
                 &tunnel.number.to_string(),
                 status(&tunnel.state),
                 &plain(tunnel.local_id_value()),
                 &plain(tunnel.remote_id_value()),
-            ),
-            Line::Two(tunnel, child) => row(
+            ]),
+            Line::Two(tunnel, child) => row([
                 "2",
                 &child.number.to_string(),
                 status(state(tunnel, child)),
                 &child.local.join(","),
                 &child.remote.join(","),
-            ),
-        }
+            ]),
+        };
     }
     text
+}
+
+fn row([phase, id, status, local, remote]: [&str; 5]) -> String {
+    format!("{phase:<7}{id:<8}{status:<12}{local:<30} {remote}\n")
 }
 
 /// A label and a value on each line, an empty line between tunnels.
@@ -68,6 +67,7 @@ pub(super) fn verbose(tunnels: &[Tunnel], show: &Show<'_>) -> String {
         let mut text = String::new();
         let fields = match line {
             Line::One(tunnel) => {
+                // Writing to a String cannot fail, here and below.
                 let _ = writeln!(text, "Phase 1 Tunnel ID             {}", tunnel.number);
                 phase1(tunnel)
             }
@@ -132,12 +132,11 @@ fn phase1(tunnel: &Tunnel) -> Vec<Field> {
         _ => "Signature",
     });
     let initiator = sa.is_none_or(|sa| sa.initiator);
-    let id_type = |kind: Option<&String>| kind.cloned().unwrap_or_default();
     vec![
         ("Tunnel Name", plain(&tunnel.name).into_owned()),
-        ("Local ID Type", id_type(policy.map(|policy| &policy.local_id_type))),
+        ("Local ID Type", policy.map(|policy| policy.local_id_type.clone()).unwrap_or_default()),
         ("Local ID", plain(tunnel.local_id_value()).into_owned()),
-        ("Remote ID Type", id_type(policy.map(|policy| &policy.remote_id_type))),
+        ("Remote ID Type", policy.map(|policy| policy.remote_id_type.clone()).unwrap_or_default()),
         ("Remote ID", plain(tunnel.remote_id_value()).into_owned()),
         ("Mode", "IKEv2".to_owned()),
         (
@@ -265,14 +264,10 @@ impl Traffic {
             None => (if v6 { "IPV6_Address" } else { "IPV4_Address" }, addresses, "N/A".to_owned()),
         };
         let several = if selectors.len() > 1 { ",..." } else { "" };
-        let all = |text: &str| if text.is_empty() { "0".to_owned() } else { text.to_owned() };
-        Self {
-            kind,
-            addresses: format!("{address}{several}"),
-            mask,
-            ports: all(ports),
-            protocol: all(protocol),
-        }
+        // AIX writes 0 for every port or protocol.
+        let [ports, protocol] =
+            [ports, protocol].map(|text| if text.is_empty() { "0" } else { text }.to_owned());
+        Self { kind, addresses: format!("{address}{several}"), mask, ports, protocol }
     }
 }
 

@@ -22,12 +22,10 @@ pub(super) fn default() -> String {
 
 /// The level in a configuration file. The error is for the operator.
 pub(super) fn read(path: &Path) -> Result<String, String> {
-    let unreadable =
-        |error: io::Error| format!("cannot read the configuration {}: {error}", path.display());
-    let mut file = File::open(path).map_err(unreadable)?;
+    let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let mut text = Zeroizing::new(String::new());
-    file.read_to_string(&mut text).map_err(unreadable)?;
-    check_file(path, &file.metadata().map_err(unreadable)?)
+    file.read_to_string(&mut text).map_err(|error| unreadable(path, &error))?;
+    check_file(path, &file.metadata().map_err(|error| unreadable(path, &error))?)
         .map_err(|problem| format!("the configuration {}: {problem}", path.display()))?;
     let sections: Sections = toml::from_str(&text).map_err(|error| {
         // Without the line itself, which may hold a key.
@@ -36,6 +34,10 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
         format!("{}:{line}: {}", path.display(), error.message())
     })?;
     Ok(sections.log.level.to_string())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> String {
+    format!("cannot read the configuration {}: {error}", path.display())
 }
 
 #[cfg(test)]

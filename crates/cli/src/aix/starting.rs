@@ -52,16 +52,9 @@ fn by_systemd() -> Result<(), Trouble> {
 }
 
 fn detached() -> Result<String, Trouble> {
-    let cannot = |what: &str, error: io::Error| {
-        let cure = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; run startsrc as root",
-            _ => "",
-        };
-        Trouble::new(format!("cannot {what}: {error}{cure}"))
-    };
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o600);
-    let mut log = options.open(LOG).map_err(|error| cannot(&format!("write {LOG}"), error))?;
+    let mut log = options.open(LOG).map_err(|error| cannot(&format!("write {LOG}"), &error))?;
     let begun = log.seek(SeekFrom::End(0)).unwrap_or(0);
     let program = programs::vpnd()?;
     let mut command = Command::new(&program);
@@ -76,19 +69,27 @@ fn detached() -> Result<String, Trouble> {
     if let Some(config) = named_configuration() {
         command.arg("--config").arg(config);
     }
-    let stderr = log.try_clone().map_err(|error| cannot(&format!("write {LOG}"), error))?;
+    let stderr = log.try_clone().map_err(|error| cannot(&format!("write {LOG}"), &error))?;
     // A group of its own: the end of the terminal and its Ctrl-C are not for the daemon.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let what = format!("start {}", program.display());
-    let mut vpnd = command.spawn().map_err(|error| cannot(&what, error))?;
+    let mut vpnd = command.spawn().map_err(|error| cannot(&what, &error))?;
     match is_ready(&mut vpnd) {
         true => Ok(format!("{stored}, and its log is {LOG}")),
         false => {
-            let status = vpnd.wait().map_err(|error| cannot("wait for vpnd", error))?;
+            let status = vpnd.wait().map_err(|error| cannot("wait for vpnd", &error))?;
             let end = format!("vpnd ended ({status}); the end of {LOG}:");
             Err(Trouble::new(format!("{end}\n{}", tail(&mut log, begun))))
         }
     }
+}
+
+fn cannot(what: &str, error: &io::Error) -> Trouble {
+    let cure = match error.kind() {
+        io::ErrorKind::PermissionDenied => "; run startsrc as root",
+        _ => "",
+    };
+    Trouble::new(format!("cannot {what}: {error}{cure}"))
 }
 
 /// Waits for the line that says that the daemon is ready; `false` if it ends without one.

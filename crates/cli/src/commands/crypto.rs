@@ -120,8 +120,9 @@ impl FromStr for Setting {
 
     /// Also as AIX prints it, with blanks and a full stop.
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is not NAME=VALUE, as in in_core_enabled=0");
-        let (name, value) = text.split_once(['=', ':']).ok_or_else(bad)?;
+        let (name, value) = text
+            .split_once(['=', ':'])
+            .ok_or_else(|| format!("{text:?} is not NAME=VALUE, as in in_core_enabled=0"))?;
         let value = value.trim().trim_end_matches('.');
         let value = match value {
             "default" => None,

@@ -125,26 +125,31 @@ fn days() -> clap::builder::RangedI64ValueParser<u32> {
 }
 
 fn domain(text: &str) -> Result<String, String> {
-    let label = |label: &str| {
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-        (1..=63).contains(&label.len()) && label.bytes().all(allowed)
-    };
     if text.parse::<IpAddr>().is_ok() {
         return Err("this is an address; use --ip".to_owned());
     }
-    match text.len() <= 253 && text.split('.').all(label) {
+    match text.len() <= 253 && text.split('.').all(is_label) {
         true => Ok(text.to_owned()),
         false => Err("a domain name is written like left.example.net".to_owned()),
     }
 }
 
+/// A label of a domain name: RFC 1035 §2.3.4 allows 63 octets.
+fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
 fn mail(text: &str) -> Result<String, String> {
-    let user =
-        |user: &str| (1..=64).contains(&user.len()) && user.bytes().all(|b| b.is_ascii_graphic());
     match text.split_once('@') {
-        Some((name, host)) if user(name) && domain(host).is_ok() => Ok(text.to_owned()),
+        Some((name, host)) if is_local_part(name) && domain(host).is_ok() => Ok(text.to_owned()),
         _ => Err("a mail address is written like ops@example.net".to_owned()),
     }
+}
+
+/// The part of a mail address before the @: RFC 5321 §4.5.3.1.1 allows 64 octets.
+fn is_local_part(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 impl Run for Pki {
@@ -307,14 +312,15 @@ struct Listed<'i> {
 impl List {
     fn run(&self, dir: &Path, now: SystemTime, session: &mut Session) -> Result<(), Failure> {
         let index = Authority::look(dir)?;
-        let listed = |entry| Listed { entry, state: Entry::state(entry, now) };
+        let certificates =
+            index.ends.iter().map(|entry| Listed { entry, state: Entry::state(entry, now) });
         let listing = Listing {
             authority: &index.name,
             not_after: index.not_after,
             crl_number: index.crl_number,
             crl_until: index.crl_until,
             crl_state: index.crl_state(now),
-            certificates: index.ends.iter().map(listed).collect(),
+            certificates: certificates.collect(),
         };
         Ok(session.show(self.json, &listing, listing_text)?)
     }

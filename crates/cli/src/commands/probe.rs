@@ -57,12 +57,13 @@ impl Run for Probe {
         };
         let mut refused = None;
         for child in &children {
-            let mut after = || self.after(session, &child.name);
-            match probe::probe(child, &plan, &own, &mut after) {
+            let probed = probe::probe(child, &plan, &own, &mut || self.after(session, &child.name));
+            match probed {
                 Ok(probed) => {
                     session.show(self.json, &probed, probe::probed)?;
-                    let failed = |kind: &str| ["no_answer", "mtu_black_hole"].contains(&kind);
-                    let bad = probed.findings.iter().any(|finding| failed(&finding.kind));
+                    let bad = probed.findings.iter().any(|finding| {
+                        ["no_answer", "mtu_black_hole"].contains(&finding.kind.as_str())
+                    });
                     return Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS });
                 }
                 // Another phase 2 tunnel may have the ends.

@@ -99,9 +99,8 @@ enum Heard {
 
 /// Waits up to `limit` for the daemon's answer or Ctrl-C. The answer wins.
 fn first(asking: &Client, interrupts: Option<&SignalFd>, limit: Duration) -> io::Result<Heard> {
-    let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
     let fds = std::iter::once(asking.as_fd()).chain(interrupts.map(AsFd::as_fd));
-    let mut fds: Vec<_> = fds.map(watched).collect();
+    let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
     let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
     match poll(&mut fds, Some(&limit)) {
         Ok(_) => {}
@@ -153,17 +152,20 @@ fn look(control: &Path, names: &[String]) -> Option<String> {
 }
 
 fn first_under_way(tunnels: &[Tunnel]) -> Option<String> {
-    let under_way = |state: &str| matches!(state, "negotiating" | "closing");
     let found = tunnels
         .iter()
-        .find(|t| under_way(&t.state) || t.children.iter().any(|c| under_way(&c.state)));
+        .find(|t| is_under_way(&t.state) || t.children.iter().any(|c| is_under_way(&c.state)));
     found.map(|tunnel| tunnel.name.clone())
+}
+
+fn is_under_way(state: &str) -> bool {
+    matches!(state, "negotiating" | "closing")
 }
 
 /// The progress of a tunnel, in a few words.
 fn progress(explanation: &Explanation) -> String {
-    let all = || std::iter::once(explanation).chain(&explanation.children);
-    let sent = all().find_map(|e| Some((e, e.waits.as_ref()?.sent.as_ref()?)));
+    let mut all = std::iter::once(explanation).chain(&explanation.children);
+    let sent = all.find_map(|e| Some((e, e.waits.as_ref()?.sent.as_ref()?)));
     match sent {
         Some((_, sent)) => {
             let (name, request) = (plain(&explanation.name), plain(&sent.request));

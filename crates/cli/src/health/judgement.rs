@@ -33,21 +33,22 @@ pub(super) fn of_daemon(daemon: &Overview) -> Vec<Problem> {
 /// The problems of a tunnel and its phase 2 tunnels.
 pub(super) fn of_tunnel(tunnel: &Tunnel) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut tell = |level, name: &str, message: String| {
-        let message = format!("{name}: {message}");
-        problems.push(Problem { level, tunnel: Some(name.to_owned()), message });
-    };
     if let Some(unanswered) = tunnel.unanswered.as_ref().filter(|_| tunnel.is_up()) {
-        tell(Level::Warning, &tunnel.name, unanswered.message.clone());
+        problems.push(problem(Level::Warning, &tunnel.name, &unanswered.message));
     }
     for child in &tunnel.children {
         if child.has_sa() {
-            traffic(child).into_iter().for_each(|(level, text)| tell(level, &child.name, text));
+            let found = traffic(child).into_iter();
+            problems.extend(found.map(|(level, text)| problem(level, &child.name, &text)));
         } else if let Some((level, text)) = absence(child, tunnel) {
-            tell(level, &child.name, text);
+            problems.push(problem(level, &child.name, &text));
         }
     }
     problems
+}
+
+fn problem(level: Level, name: &str, message: &str) -> Problem {
+    Problem { level, tunnel: Some(name.to_owned()), message: format!("{name}: {message}") }
 }
 
 /// The problems of the traffic of a phase 2 tunnel that is up.

@@ -10,9 +10,8 @@ use control::protocol::Fleet;
 pub fn report(health: &Health) -> String {
     let mut text = format!("VPND {} - {}", health.status.name(), plain(&health.summary));
     if let (Some(tunnels), Some(children)) = (health.tunnels, health.children) {
-        let number =
-            |name: &str, Fleet { up, defined }: Fleet| format!("{name}={up};;;0;{defined}");
-        let numbers = [number("tunnels_up", tunnels), number("children_up", children)];
+        let numbers = [("tunnels_up", tunnels), ("children_up", children)]
+            .map(|(name, Fleet { up, defined })| format!("{name}={up};;;0;{defined}"));
         text.push_str(&format!(" | {}", numbers.join(" ")));
     }
     text.push('\n');

@@ -150,8 +150,10 @@ fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PkiError
 
 /// The beginning of a file's name for an authority: gateways may trust several.
 fn stem(authority: &str) -> String {
-    let sign = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    let text: String = authority.chars().map(sign).collect();
+    let signs = authority
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    let text: String = signs.collect();
     let words: Vec<&str> = text.split('-').filter(|word| !word.is_empty()).collect();
     if words.is_empty() { "authority".to_owned() } else { words.join("-") }
 }

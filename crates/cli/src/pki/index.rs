@@ -89,13 +89,16 @@ impl Index {
             let path = path.to_owned();
             PkiError::System { what: "read", path, source }
         })?;
-        let damaged = |why: String| PkiError::Index { path: path.to_owned(), why };
-        let index: Self =
-            serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        let index: Self = serde_json::from_slice(&text)
+            .map_err(|error| Self::damaged(path, error.to_string()))?;
         match index.version {
             VERSION => Ok(index),
-            other => Err(damaged(format!("version {other} is not known here"))),
+            other => Err(Self::damaged(path, format!("version {other} is not known here"))),
         }
+    }
+
+    fn damaged(path: &Path, why: String) -> PkiError {
+        PkiError::Index { path: path.to_owned(), why }
     }
 
     /// The text of the file.
@@ -111,15 +114,18 @@ impl Index {
     pub fn revoke(&mut self, which: &str, now: Moment) -> Result<Vec<Entry>, String> {
         let serial = which.replace(':', "").to_ascii_lowercase();
         let named = self.ends.iter().any(|entry| entry.name == which);
-        let is_meant =
-            |entry: &Entry| if named { entry.name == which } else { entry.serial == serial };
-        if !self.ends.iter().any(is_meant) {
+        let meant: Vec<&mut Entry> = self
+            .ends
+            .iter_mut()
+            .filter(|entry| if named { entry.name == which } else { entry.serial == serial })
+            .collect();
+        if meant.is_empty() {
             let known: Vec<&str> = self.ends.iter().map(|entry| entry.name.as_str()).collect();
             let near = nearest(which, &known).map(|name| format!("; did you mean {name:?}?"));
             let near = near.unwrap_or_else(|| "; vpnctl pki list shows all".to_owned());
             return Err(format!("no certificate has the name or serial number {which:?}{near}"));
         }
-        let fresh = self.ends.iter_mut().filter(|e| is_meant(e) && e.revoked.is_none());
+        let fresh = meant.into_iter().filter(|entry| entry.revoked.is_none());
         let revoked: Vec<Entry> = fresh
             .map(|entry| {
                 entry.revoked = Some(now);
@@ -134,8 +140,12 @@ impl Index {
 }
 
 fn nearest<'n>(wanted: &str, known: &[&'n str]) -> Option<&'n str> {
-    let likeness = |name: &&&str| (strsim::jaro_winkler(wanted, name) * 1000.0) as u32;
-    known.iter().max_by_key(likeness).filter(|name| likeness(name) > 800).copied()
+    known
+        .iter()
+        .map(|name| ((strsim::jaro_winkler(wanted, name) * 1000.0) as u32, *name))
+        .filter(|(likeness, _)| *likeness > 800)
+        .max_by_key(|(likeness, _)| *likeness)
+        .map(|(_, name)| name)
 }
 
 impl Entry {

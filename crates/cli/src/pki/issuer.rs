@@ -16,7 +16,6 @@ use x509_cert::name::Name;
 
 /// Reads the text of the certificate's file.
 pub(super) fn read(text: &str, key: Key) -> Result<Issuer<'static, Key>, Error> {
-    let unreadable = |_| Error::CouldNotParseCertificate;
     let (_, document) = Document::from_pem(first(text)).map_err(unreadable)?;
     let certificate = Certificate::from_der(document.as_bytes()).map_err(unreadable)?;
     let certificate = certificate.tbs_certificate();
@@ -36,6 +35,10 @@ pub(super) fn read(text: &str, key: Key) -> Result<Issuer<'static, Key>, Error> 
     Ok(Issuer::new(params, key))
 }
 
+fn unreadable<T>(_: T) -> Error {
+    Error::CouldNotParseCertificate
+}
+
 /// The same name for rcgen, which writes it as it was.
 fn distinguished_name(name: &Name) -> Result<DistinguishedName, Error> {
     let mut made = DistinguishedName::new();
@@ -47,13 +50,13 @@ fn distinguished_name(name: &Name) -> Result<DistinguishedName, Error> {
         };
         let arcs: Vec<u64> = attribute.oid.arcs().map(u64::from).collect();
         let octets = attribute.value.value();
-        let text = || std::str::from_utf8(octets).map_err(|_| Error::CouldNotParseCertificate);
+        let text = std::str::from_utf8(octets).map_err(unreadable);
         let value = match attribute.value.tag() {
             Tag::BmpString => DnValue::BmpString(BmpString::from_utf16be(octets.to_vec())?),
-            Tag::Ia5String => DnValue::Ia5String(text()?.try_into()?),
-            Tag::PrintableString => DnValue::PrintableString(text()?.try_into()?),
-            Tag::TeletexString => DnValue::TeletexString(text()?.try_into()?),
-            Tag::Utf8String => DnValue::Utf8String(text()?.to_owned()),
+            Tag::Ia5String => DnValue::Ia5String(text?.try_into()?),
+            Tag::PrintableString => DnValue::PrintableString(text?.try_into()?),
+            Tag::TeletexString => DnValue::TeletexString(text?.try_into()?),
+            Tag::Utf8String => DnValue::Utf8String(text?.to_owned()),
             _ => return Err(Error::CouldNotParseCertificate),
         };
         made.push(DnType::from_oid(&arcs), value);

@@ -64,15 +64,11 @@ const _: () = {
 impl Key {
     /// Makes a key.
     pub(super) fn generate(kind: KeyKind) -> Result<Self, Error> {
-        let rsa = |bits| {
-            let key = rsa::PrivateKey::new(&mut SysRng, bits);
-            key.map(|key| Private::Rsa(Box::new(key))).map_err(|_| Error::KeyGenerationUnavailable)
-        };
         Self::new(match kind {
             KeyKind::Ecdsa256 => Private::P256(p256::SecretKey::generate()),
             KeyKind::Ecdsa384 => Private::P384(p384::SecretKey::generate()),
-            KeyKind::Rsa3072 => rsa(3072)?,
-            KeyKind::Rsa4096 => rsa(4096)?,
+            KeyKind::Rsa3072 => Private::rsa(3072)?,
+            KeyKind::Rsa4096 => Private::rsa(4096)?,
             KeyKind::Ed25519 => {
                 let mut seed = Zeroizing::new([0; 32]);
                 getrandom::fill(&mut *seed).expect("the system's random number generator works");
@@ -102,19 +98,18 @@ impl Key {
     }
 
     fn from_der(der: &[u8]) -> Result<Self, Error> {
-        let p256 = || p256::SecretKey::from_der(der).ok().map(Private::P256);
-        let p384 = || p384::SecretKey::from_der(der).ok().map(Private::P384);
-        let ed25519 = || {
+        let private = p256::SecretKey::from_der(der).ok().map(Private::P256);
+        let private = private.or_else(|| p384::SecretKey::from_der(der).ok().map(Private::P384));
+        let private = private.or_else(|| {
             let key = ed25519_dalek::SigningKey::from_pkcs8_der(der).ok()?;
             Some(Private::Ed25519(Box::new(key)))
-        };
-        let rsa = || {
+        });
+        let private = private.or_else(|| {
             let pkcs8 = rsa::PrivateKey::from_pkcs8_der(der).ok();
             let key = pkcs8.or_else(|| rsa::PrivateKey::from_pkcs1_der(der).ok())?;
             let is_usual = RSA_BITS.contains(&key.n().bit_width());
             is_usual.then(|| Private::Rsa(Box::new(key)))
-        };
-        let private = p256().or_else(p384).or_else(ed25519).or_else(rsa);
+        });
         Self::new(private.ok_or(Error::CouldNotParseKeyPair)?)
     }
 
@@ -138,6 +133,13 @@ impl Key {
     pub(super) fn identifier(&self) -> KeyIdMethod {
         let digest = Sha256::digest(self.subject_public_key_info());
         KeyIdMethod::PreSpecified(digest[..IDENTIFIER_LEN].to_vec())
+    }
+}
+
+impl Private {
+    fn rsa(bits: usize) -> Result<Self, Error> {
+        let key = rsa::PrivateKey::new(&mut SysRng, bits);
+        key.map(|key| Self::Rsa(Box::new(key))).map_err(|_| Error::KeyGenerationUnavailable)
     }
 }
 

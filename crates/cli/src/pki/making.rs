@@ -4,6 +4,7 @@ use super::error::PkiError;
 use super::index::Index;
 use super::issuer;
 use super::key::{Key, KeyKind};
+use rcgen::string::Ia5String;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose, RevokedCertParams, SanType,
@@ -58,20 +59,20 @@ impl Alternatives {
     }
 
     fn names(&self) -> Result<Vec<SanType>, PkiError> {
-        let ascii = |text: &String, what: &str| {
-            text.clone().try_into().map_err(|_| {
-                PkiError::Arguments(format!("{text:?} is no {what}; write it in ASCII"))
-            })
-        };
         let mut names = Vec::new();
         for name in &self.dns {
-            names.push(SanType::DnsName(ascii(name, "domain name")?));
+            names.push(SanType::DnsName(Self::ascii(name, "domain name")?));
         }
         names.extend(self.ip.iter().copied().map(SanType::IpAddress));
         for name in &self.email {
-            names.push(SanType::Rfc822Name(ascii(name, "mail address")?));
+            names.push(SanType::Rfc822Name(Self::ascii(name, "mail address")?));
         }
         Ok(names)
+    }
+
+    fn ascii(text: &str, form: &str) -> Result<Ia5String, PkiError> {
+        Ia5String::try_from(text)
+            .map_err(|_| PkiError::Arguments(format!("{text:?} is no {form}; write it in ASCII")))
     }
 }
 
@@ -134,15 +135,8 @@ impl Maker {
 
     /// Reads the authority's files.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, PkiError> {
-        let read = |path: &Path| {
-            let text = fs::read_to_string(path);
-            text.map(Zeroizing::new).map_err(|source| {
-                let path = path.to_owned();
-                PkiError::System { what: "read", path, source }
-            })
-        };
-        let pair = Key::from_pem(&read(key)?).map_err(making(key.display().to_string()))?;
-        let issuer = issuer::read(&read(certificate)?, pair);
+        let pair = Key::from_pem(&read_secret(key)?).map_err(making(key.display().to_string()))?;
+        let issuer = issuer::read(&read_secret(certificate)?, pair);
         issuer.map(Self).map_err(making(certificate.display().to_string()))
     }
 
@@ -200,6 +194,14 @@ impl Maker {
         let list = params.signed_by(&self.0).and_then(|list| list.pem());
         list.map_err(making("the revocation list"))
     }
+}
+
+fn read_secret(path: &Path) -> Result<Zeroizing<String>, PkiError> {
+    let text = fs::read_to_string(path);
+    text.map(Zeroizing::new).map_err(|source| {
+        let path = path.to_owned();
+        PkiError::System { what: "read", path, source }
+    })
 }
 
 /// id-kp-ipsecIKE (RFC 4945 §5.1.3.12).

@@ -61,14 +61,16 @@ impl Key {
     /// # Errors
     /// Where it cannot be read, or is no key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let unreadable = |source| KeyError::Read { path: path.to_owned(), source };
         // Reserved in one piece: a buffer that grows leaves copies of the key in freed memory.
         let mut octets = Zeroizing::new(Vec::with_capacity(LONGEST as usize + 1));
         let from: &mut dyn Read = match path.to_str() {
             Some("-") => &mut io::stdin().lock(),
-            _ => &mut File::open(path).map_err(unreadable)?,
+            _ => &mut File::open(path)
+                .map_err(|source| KeyError::Read { path: path.to_owned(), source })?,
         };
-        from.take(LONGEST + 1).read_to_end(&mut octets).map_err(unreadable)?;
+        from.take(LONGEST + 1)
+            .read_to_end(&mut octets)
+            .map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
         Self::of(&octets).map_err(|why| KeyError::Unfit { path: path.to_owned(), why })
     }
 

@@ -152,10 +152,12 @@ impl Site {
             let [own, other] = [self.addresses[end], self.outer_address(1 - end)];
             return vec![(format!("{name}_hosts"), [own.into(), other.into()])];
         }
-        let number = |i: usize| if self.traffic.len() == 1 { String::new() } else { i.to_string() };
-        let seen = |pair: &Pair| [pair.0[end].0, pair.0[1 - end].0];
-        let tunnels = (1..).zip(&self.traffic);
-        tunnels.map(|(i, pair)| (format!("{name}_lan{}", number(i)), seen(pair))).collect()
+        let tunnels = (1_usize..).zip(&self.traffic).map(|(i, Pair(pair))| {
+            // The number tells several pairs apart.
+            let number = if self.traffic.len() == 1 { String::new() } else { i.to_string() };
+            (format!("{name}_lan{number}"), [pair[end].0, pair[1 - end].0])
+        });
+        tunnels.collect()
     }
 
     /// Finds arguments that do not go together, and that the reader of policies could only explain in its own terms.
@@ -165,8 +167,8 @@ impl Site {
             let why = "one is an IPv4 address and the other an IPv6 address; both need the same";
             return Err(format!("--local {left} and --remote {right}: {why}"));
         }
-        let twice = |(at, pair): (usize, &Pair)| self.traffic[..at].contains(pair);
-        if let Some((_, pair)) = self.traffic.iter().enumerate().find(|all| twice(*all)) {
+        let mut pairs = self.traffic.iter().enumerate();
+        if let Some((_, pair)) = pairs.find(|(at, pair)| self.traffic[..*at].contains(pair)) {
             let [left, right] = pair.0.map(|network| network.0);
             return Err(format!("--protect {left}={right} is given twice; leave one out"));
         }
@@ -252,8 +254,10 @@ impl FromStr for Identity {
             let name = text.parse::<DistinguishedName>();
             return name.map(Self::Subject).map_err(|error| error.to_string());
         }
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'@');
-        if text.is_empty() || !text.bytes().all(allowed) {
+        let is_allowed = text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'@'));
+        if text.is_empty() || !is_allowed {
             let why = "an identity is a domain name, user@domain, an address, or a subject such as /C=NL/CN=left";
             return Err(why.to_owned());
         }
@@ -274,15 +278,13 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("{text:?} is no network; write it like 10.1.0.0/24 or 2001:db8:1::/48");
         let Some((address, length)) = text.split_once('/') else {
-            let address: IpAddr = text.parse().map_err(|_| wrong())?;
+            let address: IpAddr = text.parse().map_err(|_| no_network(text))?;
             return Ok(Self(AddressRange::from(address)));
         };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let length: u32 = length.parse().map_err(|_| wrong())?;
-        let range = AddressRange::subnet(address, length).ok_or_else(wrong)?;
+        let address: IpAddr = address.parse().map_err(|_| no_network(text))?;
+        let length: u32 = length.parse().map_err(|_| no_network(text))?;
+        let range = AddressRange::subnet(address, length).ok_or_else(|| no_network(text))?;
         if range.start() != address {
             return Err(format!(
                 "{text} is an address within a network; the network is {}/{length}",
@@ -291,6 +293,10 @@ impl FromStr for Network {
         }
         Ok(Self(range))
     }
+}
+
+fn no_network(text: &str) -> String {
+    format!("{text:?} is no network; write it like 10.1.0.0/24 or 2001:db8:1::/48")
 }
 
 impl FromStr for Pair {
@@ -312,9 +318,10 @@ impl FromStr for Pair {
 
 /// Reads a name that is also part of a file's name.
 pub(crate) fn plain_name(text: &str) -> Result<String, String> {
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let begins = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
-    if begins && text.len() <= 63 && text.bytes().all(allowed) {
+    let is_allowed =
+        text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+    if begins && text.len() <= 63 && is_allowed {
         return Ok(text.to_owned());
     }
     Err("a name begins with a letter or digit, and has at most 63 letters, digits and the signs - _ .".to_owned())

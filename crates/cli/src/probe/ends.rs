@@ -57,33 +57,30 @@ impl Ends {
         to: Option<IpAddr>,
         own: &[IpAddr],
     ) -> Result<Self, NoEnds> {
-        let name = || child.name.clone();
         if child.child_sa.is_none() {
-            return Err(NoEnds::Down(name()));
+            return Err(NoEnds::Down(child.name.clone()));
         }
         let (local_text, remote_text) = (child.local.join(", "), child.remote.join(", "));
         let [local, remote] = [&child.local, &child.remote].map(|side| with_echoes(side));
         if local.is_empty() || remote.is_empty() {
-            return Err(NoEnds::Protocol(name(), local_text, remote_text));
+            return Err(NoEnds::Protocol(child.name.clone(), local_text, remote_text));
         }
-        let within = |side: &[AddressRange], a: IpAddr| side.iter().any(|range| range.contains(a));
         let candidates: Vec<IpAddr> = match to {
             Some(to) if within(&remote, to) => vec![to],
-            Some(to) => return Err(NoEnds::BadDestination(to, remote_text, name())),
+            Some(to) => return Err(NoEnds::BadDestination(to, remote_text, child.name.clone())),
             None => {
                 let known = remote.iter().flat_map(likely);
                 known.filter(|to| !own.contains(to)).collect()
             }
         };
         if let Some(from) = from.filter(|from| !own.contains(from) || !within(&local, *from)) {
-            return Err(NoEnds::BadSource(from, local_text, name()));
+            return Err(NoEnds::BadSource(from, local_text, child.name.clone()));
         }
         let sources = own.iter().copied().filter(|own| within(&local, *own) && !own.is_loopback());
         let sources: Vec<IpAddr> = from.map_or_else(|| sources.collect(), |from| vec![from]);
         let pair = sources.iter().find_map(|from| {
-            let fits = |to: &&IpAddr| to.is_ipv4() == from.is_ipv4();
-            let to: Vec<IpAddr> =
-                candidates.iter().filter(fits).copied().take(DESTINATIONS).collect();
+            let to = candidates.iter().copied().filter(|to| to.is_ipv4() == from.is_ipv4());
+            let to: Vec<IpAddr> = to.take(DESTINATIONS).collect();
             (!to.is_empty()).then_some(Self { from: *from, to })
         });
         pair.ok_or_else(|| {
@@ -91,9 +88,13 @@ impl Ends {
             let headers = if to.is_ipv4() { 28 } else { 48 };
             let inner = child.child_sa.as_ref().and_then(|sa| sa.inner_mtu).unwrap_or(1400);
             let size = inner.saturating_sub(headers);
-            NoEnds::NoSource { child: name(), local: local_text, to, size }
+            NoEnds::NoSource { child: child.name.clone(), local: local_text, to, size }
         })
     }
+}
+
+fn within(side: &[AddressRange], address: IpAddr) -> bool {
+    side.iter().any(|range| range.contains(address))
 }
 
 /// The ranges of selectors that have room for echo requests.

@@ -1,6 +1,6 @@
 //! The meaning of answers and losses.
 
-use control::protocol::{Child, ChildSa, FindingInfo};
+use control::protocol::{Child, FindingInfo};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -51,12 +51,11 @@ pub struct RoundTrip {
 impl Measured {
     /// The packets of the first size.
     pub(super) fn new(sent: u32, trips: &[Duration]) -> Self {
-        let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
-        let times = || trips.iter().copied().map(milliseconds);
+        let times = trips.iter().map(|trip| trip.as_secs_f64() * 1000.0);
         let round_trip_ms = (!trips.is_empty()).then(|| RoundTrip {
-            least: times().fold(f64::INFINITY, f64::min),
-            mean: times().sum::<f64>() / trips.len() as f64,
-            most: times().fold(0.0, f64::max),
+            least: times.clone().fold(f64::INFINITY, f64::min),
+            mean: times.clone().sum::<f64>() / trips.len() as f64,
+            most: times.fold(0.0, f64::max),
         });
         let received = u32::try_from(trips.len()).unwrap_or(u32::MAX);
         Self { sent, received, round_trip_ms, ..Self::default() }
@@ -64,9 +63,9 @@ impl Measured {
 
     /// Takes note of the daemon's view before the probe and after it.
     pub(super) fn know(&mut self, before: &Child, after: Option<&Child>) {
-        let mtus = |sa: &ChildSa| sa.path_mtu.zip(sa.inner_mtu);
         let before = before.child_sa.as_ref();
-        self.overhead = before.and_then(mtus).map(|(outer, inner)| outer.saturating_sub(inner));
+        let mtus = before.and_then(|sa| sa.path_mtu.zip(sa.inner_mtu));
+        self.overhead = mtus.map(|(outer, inner)| outer.saturating_sub(inner));
         let Some(sa) = after.and_then(|child| child.child_sa.as_ref()).or(before) else { return };
         (self.inner_mtu, self.outer_mtu) = (sa.inner_mtu, sa.path_mtu);
         self.outer_mtu_learned = sa.path_mtu_learned;
@@ -74,19 +73,19 @@ impl Measured {
 
     /// The problem, if there is one.
     pub(super) fn judge(&self, child: &str) -> Option<FindingInfo> {
-        let finding = |kind: &str, certain, message: String, cure: &[String]| {
-            Some(FindingInfo { kind: kind.to_owned(), certain, message, cure: cure.to_vec() })
-        };
         if self.received == 0 {
-            return finding(
-                "no_answer",
-                false,
-                format!("none of {} echo requests through {child} was answered", self.sent),
-                &[
+            return Some(FindingInfo {
+                kind: "no_answer".to_owned(),
+                certain: false,
+                message: format!(
+                    "none of {} echo requests through {child} was answered",
+                    self.sent
+                ),
+                cure: vec![
                     format!("see vpnctl why {child} here and on the peer"),
                     "the host may not answer echo requests: try another one with --to".to_owned(),
                 ],
-            );
+            });
         }
         if let (Some(asked), Some(largest)) = (self.asked, self.largest)
             && largest < asked
@@ -99,12 +98,12 @@ impl Measured {
         if lost == 0 {
             return None;
         }
-        finding(
-            "loss",
-            false,
-            format!("{lost} of {} small packets were lost", self.sent),
-            &["see vpnctl counters on both sides; if nothing is counted there, the networks between lose packets".to_owned()],
-        )
+        Some(FindingInfo {
+            kind: "loss".to_owned(),
+            certain: false,
+            message: format!("{lost} of {} small packets were lost", self.sent),
+            cure: vec!["see vpnctl counters on both sides; if nothing is counted there, the networks between lose packets".to_owned()],
+        })
     }
 
     fn black_hole(&self, asked: usize, largest: usize) -> Option<FindingInfo> {

@@ -39,13 +39,14 @@ pub(super) struct Columns {
 impl Columns {
     /// The widths in a terminal of so many columns.
     pub fn of<'r>(width: usize, rows: impl Iterator<Item = &'r Row> + Clone) -> Self {
-        let longest = |of: fn(&Row) -> usize| rows.clone().map(of).max().unwrap_or(0);
         if width < WIDE {
             return Self::narrow(width);
         }
         let room = width - OTHERS_WIDE - LAST.0;
-        let name = longest(|row| label(row).chars().count()).max("TUNNEL▾".chars().count());
-        let wanted = longest(|row| row.peer.chars().count()).max("PEER".len()) + 1;
+        let names = rows.clone().map(|row| label(row).chars().count());
+        let name = names.max().unwrap_or(0).max("TUNNEL▾".chars().count());
+        let peers = rows.map(|row| row.peer.chars().count());
+        let wanted = peers.max().unwrap_or(0).max("PEER".len()) + 1;
         let peer = Some(wanted).filter(|peer| peer + name.min(NAME) <= room);
         let room = room - peer.unwrap_or(0);
         let last = LAST.0 + room.saturating_sub(name).min(LAST.1 - LAST.0);
@@ -60,12 +61,12 @@ impl Columns {
         const REKEY: usize = 7 + 1;
         const PACKETS: usize = 6 + 1;
         let mut others = OTHERS + LAST.0;
-        let mut fits = |columns: usize| {
+        // One column after the other leaves until the name has room.
+        let [last, rekey, packets] = [LAST_AND_BLANK, REKEY, PACKETS].map(|columns| {
             let fits = width >= others + NAME;
             others -= if fits { 0 } else { columns };
             fits
-        };
-        let (last, rekey, packets) = (fits(LAST_AND_BLANK), fits(REKEY), fits(PACKETS));
+        });
         let last = last.then_some(LAST.0);
         let name = width.saturating_sub(others);
         Self { wide: false, name, peer: None, last, rekey, packets }

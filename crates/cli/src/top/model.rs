@@ -131,13 +131,14 @@ impl Model {
             remember(history, bits);
         }
 
-        let count = |name: &String| last.counters.get(name).copied().unwrap_or(0);
-        let rates =
-            sample.counters.iter().map(|(name, n)| (name.clone(), pace.of(count(name), *n)));
+        let rates = sample.counters.iter().map(|(name, n)| {
+            let before = last.counters.get(name).copied().unwrap_or(0);
+            (name.clone(), pace.of(before, *n))
+        });
         self.drops = busiest(rates);
-        let busy = |id: u32| last.threads.iter().find(|t| t.id == id).map(|t| t.busy.as_nanos());
         let shares = sample.threads.iter().filter_map(|thread| {
-            let before = u64::try_from(busy(thread.id)?).ok()?;
+            let before = last.threads.iter().find(|before| before.id == thread.id)?;
+            let before = u64::try_from(before.busy.as_nanos()).ok()?;
             let now = u64::try_from(thread.busy.as_nanos()).ok()?;
             Some((thread.name.clone(), pace.of(before, now) / 10_000_000))
         });
@@ -158,19 +159,20 @@ impl Model {
     /// The lines with this text in a name or an address, in this order.
     pub fn rows(&self, (sort, reverse): (Sort, bool), filter: &str) -> Vec<&Row> {
         let wanted = filter.to_lowercase();
-        let has = |text: &str| text.to_lowercase().contains(&wanted);
-        let fits = |row: &&Row| {
-            has(&row.tunnel) || row.child.as_deref().is_some_and(has) || has(&row.peer)
-        };
-        let mut rows: Vec<&Row> = self.rows.values().filter(fits).collect();
-        let sum = |row: &Row| row.rates.packets_in + row.rates.packets_out;
+        let rows = self.rows.values().filter(|row| {
+            let mut texts = [Some(&row.tunnel), row.child.as_ref(), Some(&row.peer)].into_iter();
+            texts.any(|text| text.is_some_and(|text| text.to_lowercase().contains(&wanted)))
+        });
+        let mut rows: Vec<&Row> = rows.collect();
         // Stable, so that equal rows stay in the order of the names.
         match sort {
             Sort::Name => {}
             Sort::State => rows.sort_by(|a, b| a.state.cmp(&b.state)),
             Sort::In => rows.sort_by_key(|row| Reverse(row.rates.bits_in)),
             Sort::Out => rows.sort_by_key(|row| Reverse(row.rates.bits_out)),
-            Sort::Packets => rows.sort_by_key(|row| Reverse(sum(row))),
+            Sort::Packets => {
+                rows.sort_by_key(|row| Reverse(row.rates.packets_in + row.rates.packets_out))
+            }
             Sort::Refused => rows.sort_by_key(|row| Reverse((row.refused, row.refused_ever))),
             Sort::Rekey => rows.sort_by_key(|row| row.rekey_in.unwrap_or(Duration::MAX)),
         }

@@ -84,7 +84,13 @@ fn heading(model: &Model, screen: &Screen, width: u16, paint: Paint) -> Vec<Line
             duration(screen.interval())
         )),
     ];
-    let flow = |name: &str, bits: u64, packets: u64, history: &VecDeque<u64>| {
+    let total = model.total;
+    let [inbound, outbound] = &model.history;
+    let flows = [
+        ("in", total.bits_in, total.packets_in, inbound),
+        ("out", total.bits_out, total.packets_out, outbound),
+    ];
+    let [inbound, outbound] = flows.map(|(name, bits, packets, history)| {
         let numbers = format!("{:>11}  {:>5} packets/s  ", rate(bits), compact(packets));
         let room = usize::from(width).saturating_sub(7 + numbers.chars().count());
         Line::from(vec![
@@ -92,14 +98,13 @@ fn heading(model: &Model, screen: &Screen, width: u16, paint: Paint) -> Vec<Line
             Span::raw(numbers),
             Span::styled(sparkline(history, room), paint.of(Color::Cyan)),
         ])
-    };
-    let total = model.total;
+    });
     let drops: u64 = model.drops.iter().map(|(_, n)| n).sum();
-    let named = |(name, n): &(String, u64)| {
+    let reasons = model.drops.iter().map(|(name, n)| {
         let name = name.split_once('.').map_or(name.as_str(), |(_, name)| name);
         format!("{} {}", plain(name), compact(*n))
-    };
-    let reasons: Vec<String> = model.drops.iter().map(named).collect();
+    });
+    let reasons: Vec<String> = reasons.collect();
     let dropped = match reasons.as_slice() {
         [] => Span::raw("nothing"),
         reasons => {
@@ -112,8 +117,8 @@ fn heading(model: &Model, screen: &Screen, width: u16, paint: Paint) -> Vec<Line
     let threads = if threads.is_empty() { "idle".to_owned() } else { threads.join(", ") };
     vec![
         Line::from(title),
-        flow("in", total.bits_in, total.packets_in, &model.history[0]),
-        flow("out", total.bits_out, total.packets_out, &model.history[1]),
+        inbound,
+        outbound,
         Line::from(vec![Span::styled("drops  ", paint.faint()), dropped]),
         Line::from(vec![Span::styled("CPU    ", paint.faint()), Span::raw(threads)]),
     ]
@@ -122,14 +127,14 @@ fn heading(model: &Model, screen: &Screen, width: u16, paint: Paint) -> Vec<Line
 /// The latest at the right, as high as the highest in sight.
 fn sparkline(history: &VecDeque<u64>, room: usize) -> String {
     let shown = history.len().min(room);
-    let latest = || history.iter().skip(history.len() - shown);
-    let highest = latest().copied().max().unwrap_or(0).max(1);
-    let bar = |value: &u64| {
+    let latest = history.iter().skip(history.len() - shown);
+    let highest = latest.clone().copied().max().unwrap_or(0).max(1);
+    let bars = latest.map(|value| {
         // Any traffic at all is seen, and the highest fills the line.
         let level = u128::from(*value) * (BARS.len() as u128) / (u128::from(highest) + 1);
         if *value == 0 { ' ' } else { BARS[level as usize] }
-    };
-    latest().map(bar).collect()
+    });
+    bars.collect()
 }
 
 fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, paint: Paint) {
@@ -148,17 +153,17 @@ fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, pa
         let line = Line::styled(mark, paint.strong());
         if right { line.right_aligned() } else { line }
     };
-    let none = |text: &'static str| Line::styled(text, paint.strong());
     let mut header = vec![title("TUNNEL", Sort::Name, false), title("STATE", Sort::State, false)];
     let mut widths = vec![Constraint::Fill(1), Constraint::Length(11)];
     if let Some(peer) = columns.peer {
-        header.push(none("PEER"));
+        header.push(Line::styled("PEER", paint.strong()));
         widths.push(length(peer));
     }
     header.extend([title("IN b/s", Sort::In, true), title("OUT b/s", Sort::Out, true)]);
     widths.extend([Constraint::Length(7), Constraint::Length(8)]);
     if wide {
-        header.extend([title("IN pkt/s", Sort::Packets, true), none("OUT pkt/s").right_aligned()]);
+        let outbound = Line::styled("OUT pkt/s", paint.strong()).right_aligned();
+        header.extend([title("IN pkt/s", Sort::Packets, true), outbound]);
         widths.extend([Constraint::Length(9), Constraint::Length(9)]);
     } else if columns.packets {
         header.push(title("PKT/s", Sort::Packets, true));
@@ -171,16 +176,16 @@ fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, pa
         widths.push(Constraint::Length(7));
     }
     if let Some(last) = columns.last {
-        header.push(none("LAST"));
+        header.push(Line::styled("LAST", paint.strong()));
         widths.push(length(last));
     }
 
+    // Before the first sample, it is not known whether there is a tunnel.
     if rows.is_empty() && model.last().is_some() {
         let [_, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
         frame.render_widget(Paragraph::new(nothing(screen)), below);
     }
-    let line = |row: &&Row| tunnel(row, columns, paint);
-    let shown = rows.iter().skip(offset).take(room).map(line);
+    let shown = rows.iter().skip(offset).take(room).map(|row| tunnel(row, columns, paint));
     let table = Table::new(shown, widths).header(TableRow::new(header)).column_spacing(1);
     frame.render_widget(table, area);
 }
@@ -200,8 +205,6 @@ fn length(columns: usize) -> Constraint {
 
 fn tunnel(row: &Row, columns: Columns, paint: Paint) -> TableRow<'static> {
     let name = fitted(&label(row), columns.name);
-    let right = |text: String| Line::from(text).right_aligned();
-    let number = |n: u64| right(compact(n));
     let rates = row.rates;
     let mut cells = vec![
         Line::from(name),
@@ -219,12 +222,16 @@ fn tunnel(row: &Row, columns: Columns, paint: Paint) -> TableRow<'static> {
     let refused = number(row.refused_ever);
     cells.push(if row.refused > 0 { refused.style(paint.of(Color::Red)) } else { refused });
     if columns.rekey {
-        cells.push(right(row.rekey_in.map_or("-".to_owned(), short)));
+        cells.push(Line::from(row.rekey_in.map_or("-".to_owned(), short)).right_aligned());
     }
     if let Some(last) = columns.last {
         cells.push(Line::styled(sparkline(&row.history, last), paint.of(Color::Cyan)));
     }
     TableRow::new(cells)
+}
+
+fn number(n: u64) -> Line<'static> {
+    Line::from(compact(n)).right_aligned()
 }
 
 /// A length of time in its two largest units without a blank.

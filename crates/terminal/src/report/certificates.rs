@@ -23,9 +23,6 @@ pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
     ];
     let mut table = Fitting::new(header, MOVABLE);
     for info in all {
-        let or_dash = |text: &str| {
-            if text.is_empty() { "-".to_owned() } else { plain(text).into_owned() }
-        };
         table.row([
             plain(&info.role.replace("ocsp", "OCSP").replace('_', " ")).into_owned(),
             or_dash(&info.subject),
@@ -42,19 +39,24 @@ pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
     table.render(colour)
 }
 
+fn or_dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { plain(text).into_owned() }
+}
+
 /// The day, and how many are left.
 fn expiry(info: &CertificateInfo, colour: Colour) -> String {
     let (Some(until), Some(left)) = (&info.not_after, info.days_left) else {
         return "never".to_owned();
     };
     let day = plain(until.split('T').next().unwrap_or(until)).into_owned();
-    let days = |n: u64| format!("{n} {}", if n == 1 { "day" } else { "days" });
+    let days = match left.unsigned_abs() {
+        1 => "1 day".to_owned(),
+        n => format!("{n} days"),
+    };
     match left {
-        ..0 => colour.bad(&format!("{day} (expired {} ago)", days(left.unsigned_abs()))),
-        _ if info.expires_soon => {
-            colour.notice(&format!("{day} (in {})", days(left.unsigned_abs())))
-        }
-        _ => format!("{day} (in {})", days(left.unsigned_abs())),
+        ..0 => colour.bad(&format!("{day} (expired {days} ago)")),
+        _ if info.expires_soon => colour.notice(&format!("{day} (in {days})")),
+        _ => format!("{day} (in {days})"),
     }
 }
 

@@ -18,15 +18,16 @@ pub fn counters(
     colour: Colour,
 ) -> String {
     let shown = counters.iter().filter(|(_, n)| all || **n > 0);
-    let (mut kernel, mut own): (Vec<_>, Vec<_>) =
+    let (kernel, own): (Vec<_>, Vec<_>) =
         shown.partition(|(reason, _)| reason.starts_with("xfrm."));
     if own.is_empty() && kernel.is_empty() {
         return "nothing was discarded\n".to_owned();
     }
     let mut text = String::new();
-    let mut section = |title: &'static str, rows: &mut Vec<(&String, &u64)>| {
+    // The kernel counts for the whole network namespace, whoever's the SAs are.
+    for (title, mut rows) in [("DISCARDED", own), ("DROPPED BY THE KERNEL", kernel)] {
         if rows.is_empty() {
-            return;
+            continue;
         }
         if !text.is_empty() {
             text.push('\n');
@@ -35,13 +36,10 @@ pub fn counters(
         let mut table = Table::new([title, "REASON", "MEANING"]);
         for (reason, n) in rows {
             let meaning = meaning(meanings, reason);
-            table.row([count(**n), plain(reason).into_owned(), meaning]);
+            table.row([count(*n), plain(reason).into_owned(), meaning]);
         }
         text.push_str(&table.render(colour));
-    };
-    section("DISCARDED", &mut own);
-    // Of the whole network namespace, whoever's the SAs are.
-    section("DROPPED BY THE KERNEL", &mut kernel);
+    }
     text
 }
 

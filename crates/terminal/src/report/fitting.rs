@@ -45,8 +45,8 @@ impl<const N: usize> Fitting<N> {
             cells.chain([self.header[column].len()]).max().unwrap_or(0)
         });
         let moved = self.moved(&widths, most);
-        let stays = |column: &usize| !moved.iter().any(|group| group.contains(column));
-        let columns: Vec<usize> = (0..N).filter(stays).collect();
+        let columns: Vec<usize> =
+            (0..N).filter(|column| !moved.iter().any(|group| group.contains(column))).collect();
         let header = self.header.map(|cell| colour.heading(cell));
         let mut text = String::new();
         line(&mut text, &header, &columns, &widths);

@@ -3,7 +3,7 @@
 use super::fitting::Fitting;
 use super::status::{keys_exported, quantum_safety, window};
 use super::{Colour, Fields, bytes, count, duration, narrowed, plain, since};
-use control::protocol::{Child, ChildSa, Down, IkeSa, Tunnel, TunnelPolicy};
+use control::protocol::{Child, Down, IkeSa, Tunnel, TunnelPolicy};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,17 +16,16 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
     let header =
         ["PHASE", "NUMBER", "TUNNEL", "STATE", "LOCAL", "REMOTE", "UP", "REKEY", "IN", "OUT"];
     let mut table = Fitting::new(header, MOVABLE);
-    let dash = || "-".to_owned();
     for tunnel in tunnels {
         let sa = tunnel.ike_sa.as_ref();
-        let address = |own: Option<IpAddr>, now: Option<IpAddr>| now.or(own);
         table.row([
             "1".to_owned(),
             tunnel.number.to_string(),
             plain(&tunnel.name).into_owned(),
             colour.state(&tunnel.state),
-            side(&tunnel.local_id, address(tunnel.local_address, sa.map(|sa| sa.local.ip()))),
-            side(&tunnel.remote_id, address(tunnel.remote_address, sa.map(|sa| sa.remote.ip()))),
+            // The addresses of the SA are those in use: a NAT or a move may have changed them.
+            side(&tunnel.local_id, sa.map(|sa| sa.local.ip()).or(tunnel.local_address)),
+            side(&tunnel.remote_id, sa.map(|sa| sa.remote.ip()).or(tunnel.remote_address)),
             seconds(sa.and_then(|sa| sa.established_seconds)),
             seconds(sa.and_then(|sa| sa.rekey_in_seconds)),
             dash(),
@@ -40,7 +39,6 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
         }
         for child in &tunnel.children {
             let sa = child.child_sa.as_ref();
-            let value = |f: fn(&ChildSa) -> u64| sa.map_or_else(dash, |sa| bytes(f(sa)));
             table.row([
                 "2".to_owned(),
                 child.number.to_string(),
@@ -50,8 +48,8 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
                 narrowed::remote(child, ", "),
                 seconds(sa.map(|sa| sa.established_seconds)),
                 seconds(sa.and_then(|sa| sa.rekey_in_seconds)),
-                value(|sa| sa.bytes_in),
-                value(|sa| sa.bytes_out),
+                sa.map_or_else(dash, |sa| bytes(sa.bytes_in)),
+                sa.map_or_else(dash, |sa| bytes(sa.bytes_out)),
             ]);
             if let Some(down) = child.down.as_ref().filter(|down| !is_told(down, tunnel)) {
                 table.remark(format!("down {}", since::down(down)));
@@ -60,6 +58,10 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
     }
     let exported = tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour));
     table.render(colour) + &exported.map(|remark| remark + "\n").unwrap_or_default()
+}
+
+fn dash() -> String {
+    "-".to_owned()
 }
 
 /// Everything about each tunnel, a name and a value per line, an empty line between tunnels.

@@ -68,8 +68,9 @@ pub fn sa_list(list: &SaList, colour: Colour) -> String {
 
 /// SAs that were added, a line for each.
 pub fn sas_added(added: &[SaName]) -> String {
-    let line = |sa: &SaName| format!("{}: {} {} added\n", plain(&sa.name), sa.direction, sa.spi);
-    let mut text: String = added.iter().map(line).collect();
+    let lines =
+        added.iter().map(|sa| format!("{}: {} {} added\n", plain(&sa.name), sa.direction, sa.spi));
+    let mut text: String = lines.collect();
     text.push_str(
         "gone when vpnd stops; to keep them, put the same [[sa]] tables into its vpnd.toml\n",
     );

@@ -1,7 +1,7 @@
 //! Network cards and the SAs in them, for people.
 
 use super::{Colour, Table, count, plain};
-use control::protocol::{CardInfo, OffloadInfo, PlacedInfo, ResyncInfo};
+use control::protocol::{OffloadInfo, PlacedInfo, ResyncInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -54,12 +54,12 @@ pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
 
 /// The kernel's SAs, counted by place (card or software) and direction, on one line.
 pub fn summary(info: &OffloadInfo) -> String {
-    let number = |place: &str, way: &str| {
-        info.sas.iter().filter(|sa| sa.place == place && sa.direction == way).count() as u64
-    };
     let places = ["packet", "crypto", "software"];
     let parts = places.map(|place| {
-        let (inbound, outbound) = (number(place, "in"), number(place, "out"));
+        let [inbound, outbound] = ["in", "out"].map(|way| {
+            let there = info.sas.iter().filter(|sa| sa.place == place && sa.direction == way);
+            there.count() as u64
+        });
         (inbound + outbound > 0)
             .then(|| format!("{place} {} in, {} out", count(inbound), count(outbound)))
     });
@@ -97,17 +97,7 @@ pub fn not_offloaded(info: &OffloadInfo) -> Vec<String> {
 
 /// The places of the two SAs of a tunnel; `None` if the kernel has neither.
 pub(super) fn place(placed: &[PlacedInfo]) -> Option<String> {
-    let one = |sa: &PlacedInfo| {
-        let card = sa.device.as_deref().map(plain).unwrap_or_default();
-        match (sa.place.as_str(), &sa.reason) {
-            ("packet", _) => format!("card {card} does everything"),
-            ("crypto", _) => format!("kernel, cryptography by card {card}"),
-            (_, Some(reason)) if card.is_empty() => format!("kernel: {}", plain(reason)),
-            (_, Some(reason)) => format!("kernel, not card {card}: {}", plain(reason)),
-            _ => "kernel".to_owned(),
-        }
-    };
-    let places: Vec<String> = placed.iter().map(one).collect();
+    let places: Vec<String> = placed.iter().map(place_of).collect();
     match &places[..] {
         [] => None,
         [first, rest @ ..] if rest.iter().all(|place| place == first) => Some(first.clone()),
@@ -119,10 +109,20 @@ pub(super) fn place(placed: &[PlacedInfo]) -> Option<String> {
     }
 }
 
+fn place_of(sa: &PlacedInfo) -> String {
+    let card = sa.device.as_deref().map(plain).unwrap_or_default();
+    match (sa.place.as_str(), &sa.reason) {
+        ("packet", _) => format!("card {card} does everything"),
+        ("crypto", _) => format!("kernel, cryptography by card {card}"),
+        (_, Some(reason)) if card.is_empty() => format!("kernel: {}", plain(reason)),
+        (_, Some(reason)) => format!("kernel, not card {card}: {}", plain(reason)),
+        _ => "kernel".to_owned(),
+    }
+}
+
 /// The repairs of a resynchronisation.
 pub fn resynced(done: &ResyncInfo) -> String {
     let ResyncInfo { sas, policies, moved } = *done;
-    let some = |n: usize, one: &str, many: &str| (n > 0).then(|| number(n as u64, one, many));
     let back = [some(sas, "SA", "SAs"), some(policies, "policy", "policies")];
     let back: Vec<String> = back.into_iter().flatten().collect();
     let back = (!back.is_empty()).then(|| format!("put back into the kernel: {}", back.join(", ")));
@@ -133,6 +133,11 @@ pub fn resynced(done: &ResyncInfo) -> String {
         true => "nothing was missing in the kernel, and no SA has moved".to_owned(),
         false => lines.join("\n"),
     }
+}
+
+/// The number with its noun, unless it is 0.
+fn some(n: usize, one: &str, many: &str) -> Option<String> {
+    (n > 0).then(|| number(n as u64, one, many))
 }
 
 pub(super) fn number(n: u64, one: &str, many: &str) -> String {
@@ -147,11 +152,11 @@ fn inside(sas: usize, capacity: Option<usize>) -> String {
 }
 
 fn fallbacks(text: &mut String, info: &OffloadInfo, colour: Colour) {
-    let of_card = |card: &CardInfo| {
-        card.fallbacks.iter().map(|f| (card.name.clone(), f.clone())).collect::<Vec<_>>()
-    };
+    let of_cards = info.devices.iter().flat_map(|card| {
+        card.fallbacks.iter().map(|fallback| (card.name.clone(), fallback.clone()))
+    });
     let cardless = info.fallbacks.iter().map(|f| ("-".to_owned(), f.clone()));
-    let all: Vec<_> = info.devices.iter().flat_map(of_card).chain(cardless).collect();
+    let all: Vec<_> = of_cards.chain(cardless).collect();
     if all.is_empty() {
         return;
     }

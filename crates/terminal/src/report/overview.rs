@@ -5,7 +5,7 @@ use super::why::wrapped;
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{
     ConfinementInfo, Count, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, OneWayTraceInfo,
-    Overview, RemarkInfo, TraceInfo, Unrouted,
+    Overview, TraceInfo, Unrouted,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -22,10 +22,13 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
     let configuration = daemon.configuration.as_deref().map(plain);
     fields
         .add("configuration", configuration.map_or("the defaults".to_owned(), |c| c.into_owned()));
-    let fleet = |f: control::protocol::Fleet| format!("{} of {} up", f.up, f.defined);
+    let (phase1, phase2) = (daemon.tunnels, daemon.children);
     fields.add(
         "tunnels",
-        format!("phase 1: {}; phase 2: {}", fleet(daemon.tunnels), fleet(daemon.children)),
+        format!(
+            "phase 1: {} of {} up; phase 2: {} of {} up",
+            phase1.up, phase1.defined, phase2.up, phase2.defined
+        ),
     );
     for warning in &daemon.warnings {
         fields.add("", colour.bad(&plain(warning)));
@@ -95,11 +98,11 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
 /// The remarks that are in no other field of the overview.
 fn notes(daemon: &Overview) -> impl Iterator<Item = String> {
     let told = daemon.warnings.iter().chain(&daemon.offload_advice);
-    let text = |remark: &RemarkInfo| match &remark.help {
+    let texts = daemon.remarks.iter().map(|remark| match &remark.help {
         Some(help) => format!("{}; {help}", remark.message),
         None => remark.message.clone(),
-    };
-    daemon.remarks.iter().map(text).filter(move |text| !told.clone().any(|told| told == text))
+    });
+    texts.filter(move |text| !told.clone().any(|told| told == text))
 }
 
 fn guard(guard: &GuardInfo) -> String {
@@ -134,10 +137,10 @@ fn confinement(confinement: &ConfinementInfo, colour: Colour) -> String {
 
 /// The filter in force: its rules, what is behind them, and how often each has decided.
 pub fn filter(filter: &FilterInfo, colour: Colour) -> String {
+    // The rows stand in the order in which they decide: rules, tunnels, defaults.
     let mut table = Table::new(["FILTER", "ACTION", "LOCAL", "", "REMOTE", "PACKETS", "BYTES"]);
-    let numbers = |n: Count| [count(n.packets), bytes(n.bytes)];
     for rule in &filter.rules {
-        let [packets, octets] = numbers(rule.decided);
+        let [packets, octets] = packets_and_bytes(rule.decided);
         let arrow = match rule.direction.as_str() {
             "in" => "<",
             "out" => ">",
@@ -153,7 +156,7 @@ pub fn filter(filter: &FilterInfo, colour: Colour) -> String {
     for (family, default, denied) in
         [("IPv4", &filter.ipv4, filter.denied_ipv4), ("IPv6", &filter.ipv6, filter.denied_ipv6)]
     {
-        let numbers = if default == "deny" { numbers(denied) } else { [dash(), dash()] };
+        let numbers = if default == "deny" { packets_and_bytes(denied) } else { [dash(), dash()] };
         let [packets, octets] = numbers;
         let all = format!("other {family}");
         table.row([all, action(default, colour), dash(), none(), dash(), packets, octets]);
@@ -175,6 +178,10 @@ pub fn filter(filter: &FilterInfo, colour: Colour) -> String {
         let _ = writeln!(text, "{}", colour.bad(remark));
     }
     text
+}
+
+fn packets_and_bytes(n: Count) -> [String; 2] {
+    [count(n.packets), bytes(n.bytes)]
 }
 
 fn title(rule: &FilterRuleInfo) -> String {

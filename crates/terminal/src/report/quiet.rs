@@ -14,12 +14,9 @@ const PASSING: u64 = 10;
 /// The advice about the children of an explanation that no packet leaves through; `None` if there is none to give. With
 /// `legacy`, the host has rules of `iptables-legacy`.
 pub fn quiet(explanation: &Explanation, tunnel: &Tunnel, legacy: bool) -> Option<String> {
-    let in_order = |name: &str| {
-        let explained = explanation.children.iter().chain([explanation]).find(|e| e.name == name);
-        explained.is_some_and(|e| e.findings.is_empty() && e.fault.is_none())
-    };
     let mut text = String::new();
-    for child in tunnel.children.iter().filter(|c| in_order(&c.name) && c.mode == "tunnel") {
+    let children = tunnel.children.iter().filter(|child| child.mode == "tunnel");
+    for child in children.filter(|child| is_in_order(explanation, &child.name)) {
         let Some(sa) = child.child_sa.as_ref().filter(|sa| is_quiet(sa)) else { continue };
         wrapped(&mut text, "  ", "", &plain(&advice(child, sa)));
         if legacy {
@@ -31,9 +28,14 @@ pub fn quiet(explanation: &Explanation, tunnel: &Tunnel, legacy: bool) -> Option
     (!text.is_empty()).then_some(text)
 }
 
+fn is_in_order(explanation: &Explanation, name: &str) -> bool {
+    let explained = explanation.children.iter().chain([explanation]).find(|e| e.name == name);
+    explained.is_some_and(|e| e.findings.is_empty() && e.fault.is_none())
+}
+
 fn is_quiet(sa: &ChildSa) -> bool {
-    let quiet = |idle: Option<u64>| idle.is_none_or(|seconds| seconds >= PASSING);
-    quiet(sa.idle_in_seconds) && quiet(sa.idle_out_seconds)
+    let idle = [sa.idle_in_seconds, sa.idle_out_seconds];
+    idle.into_iter().all(|idle| idle.is_none_or(|seconds| seconds >= PASSING))
 }
 
 fn advice(child: &Child, sa: &ChildSa) -> String {

@@ -35,10 +35,6 @@ pub fn reloaded(reloaded: &Reloaded, colour: Colour) -> String {
 pub(super) fn changes(all: &[Change], colour: Colour) -> String {
     let mut text = String::new();
     let (untouched, changed): (Vec<_>, Vec<_>) = all.iter().partition(|c| c.effect == "untouched");
-    let name = |change: &Change| match &change.child {
-        Some(child) => format!("{}/{}", plain(&change.tunnel), plain(child)),
-        None => plain(&change.tunnel).into_owned(),
-    };
     let width = changed.iter().map(|c| name(c).chars().count()).max().unwrap_or(0);
     for change in &changed {
         let message = plain(&change.message);
@@ -54,4 +50,11 @@ pub(super) fn changes(all: &[Change], colour: Colour) -> String {
         let _ = writeln!(text, "  {} untouched", untouched.len());
     }
     text
+}
+
+fn name(change: &Change) -> String {
+    match &change.child {
+        Some(child) => format!("{}/{}", plain(&change.tunnel), plain(child)),
+        None => plain(&change.tunnel).into_owned(),
+    }
 }

@@ -25,11 +25,6 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
     if let Some(unanswered) = &tunnel.unanswered {
         fields.tell_bad("unanswered", plain(&unanswered.message).into_owned());
     }
-    let side = |id: &str, address: Option<std::net::IpAddr>| match address {
-        Some(address) if address.to_string() == id => id.to_owned(),
-        Some(address) => format!("{} at {address}", plain(id)),
-        None => format!("{} at any address", plain(id)),
-    };
     fields.add("local", side(&tunnel.local_id, tunnel.local_address));
     fields.add("remote", side(&tunnel.remote_id, tunnel.remote_address));
     if let Some(product) = &tunnel.peer_product {
@@ -68,6 +63,14 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         fields.write(&mut text, colour);
     }
     text
+}
+
+fn side(id: &str, address: Option<std::net::IpAddr>) -> String {
+    match address {
+        Some(address) if address.to_string() == id => id.to_owned(),
+        Some(address) => format!("{} at {address}", plain(id)),
+        None => format!("{} at any address", plain(id)),
+    }
 }
 
 /// Names the findings about a tunnel's traffic, if there are any.
@@ -147,29 +150,31 @@ fn times(
     expiry: Option<u64>,
     rekeys: u64,
 ) {
-    let seconds = |s: u64| duration(Duration::from_secs(s));
     if let Some(up) = up {
         let times = match rekeys {
             0 => String::new(),
             1 => ", rekeyed once".to_owned(),
             n => format!(", rekeyed {n} times"),
         };
-        fields.add("up", format!("{}{times}", seconds(up)));
+        fields.add("up", format!("{}{times}", span(up)));
     }
     match (rekey, expiry) {
         (Some(rekey), Some(expiry)) => {
-            fields.add("rekey", format!("in {}, expires in {}", seconds(rekey), seconds(expiry)));
+            fields.add("rekey", format!("in {}, expires in {}", span(rekey), span(expiry)));
         }
-        (Some(rekey), None) => fields.add("rekey", format!("in {}", seconds(rekey))),
-        (None, Some(expiry)) => fields.add("expires", format!("in {}", seconds(expiry))),
+        (Some(rekey), None) => fields.add("rekey", format!("in {}", span(rekey))),
+        (None, Some(expiry)) => fields.add("expires", format!("in {}", span(expiry))),
         (None, None) => {}
     }
 }
 
+fn span(seconds: u64) -> String {
+    duration(Duration::from_secs(seconds))
+}
+
 /// A responder's window in words.
 pub(super) fn window(window: &ResponderWindow) -> String {
-    let seconds = |s| duration(Duration::from_secs(s));
-    let lifetime = range("lifetime", window.min_seconds, window.max_seconds, seconds);
+    let lifetime = range("lifetime", window.min_seconds, window.max_seconds, span);
     let volume = range("volume", window.min_bytes, window.max_bytes, bytes);
     let parts: Vec<String> = lifetime.into_iter().chain(volume).collect();
     format!("{}, if the peer asks for the SA", parts.join(", "))

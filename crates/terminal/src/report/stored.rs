@@ -7,9 +7,10 @@ use std::fmt::Write;
 
 /// The changes, or those that a real run would make: objects first, then tunnels.
 pub fn stored(stored: &Stored, colour: Colour) -> String {
-    let count = |effect: &str| stored.objects.iter().filter(|o| o.effect == effect).count();
-    let counts = ["added", "replaced", "deleted", "unchanged"]
-        .map(|effect| (count(effect), if effect == "added" { "new" } else { effect }));
+    let counts = ["added", "replaced", "deleted", "unchanged"].map(|effect| {
+        let count = stored.objects.iter().filter(|object| object.effect == effect).count();
+        (count, if effect == "added" { "new" } else { effect })
+    });
     let mut parts: Vec<String> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     let others = match stored.others {

@@ -83,11 +83,11 @@ impl Colour {
 
     /// As [`Colour::bad`], line by line, so that a pager shows them all alike.
     pub(super) fn bad_lines(self, text: &str) -> String {
-        let line = |line: &str| {
+        let lines = text.lines().map(|line| {
             let (indent, words) = line.split_at(line.len() - line.trim_start().len());
             format!("{indent}{}\n", self.bad(words))
-        };
-        text.lines().map(line).collect()
+        });
+        lines.collect()
     }
 
     fn paint(self, style: Style, text: &str) -> String {
@@ -108,10 +108,10 @@ impl Colour {
 /// Escapes control characters.
 pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().any(char::is_control) {
-        let escape = |c: char| {
-            if c.is_control() { c.escape_default().collect() } else { String::from(c) }
-        };
-        Cow::Owned(text.chars().map(escape).collect())
+        let escaped = text
+            .chars()
+            .map(|c| if c.is_control() { c.escape_default().collect() } else { String::from(c) });
+        Cow::Owned(escaped.collect())
     } else {
         Cow::Borrowed(text)
     }

@@ -4,6 +4,7 @@ use super::since::{self, clock, times};
 use super::terminal::{self, width};
 use super::{Colour, duration, plain};
 use control::protocol::{ExplainedFailure, Explanation, FindingInfo, Happening, Row};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -11,12 +12,11 @@ use std::time::Duration;
 pub fn why(explanation: &Explanation, all: bool, colour: Colour) -> String {
     let mut text = String::new();
     subject(&mut text, explanation, "", all, colour);
-    let before = |failure: &&ExplainedFailure| {
-        failure.reloaded_at.is_some()
-            || explanation.up_seconds.is_some_and(|up| up < failure.seconds_ago)
-    };
     let (earlier, current): (Vec<&ExplainedFailure>, Vec<&ExplainedFailure>) =
-        explanation.turned_away.iter().partition(before);
+        explanation.turned_away.iter().partition(|failure| {
+            failure.reloaded_at.is_some()
+                || explanation.up_seconds.is_some_and(|up| up < failure.seconds_ago)
+        });
     let earlier = if all { earlier } else { Vec::new() };
     for failure in current.into_iter().chain(earlier) {
         let who = failure.peer.map_or_else(|| "somebody".to_owned(), |peer| peer.ip().to_string());
@@ -35,9 +35,9 @@ pub fn why(explanation: &Explanation, all: bool, colour: Colour) -> String {
 fn probed_as(explanation: &Explanation) -> Option<&str> {
     let Explanation { name, unanswered, up_seconds, children, .. } = explanation;
     let up = up_seconds.is_some() && unanswered.is_none() && !children.is_empty();
-    let passes = |child: &Explanation| child.fault.is_none() && is_in_order(child);
+    let passes = children.iter().all(|child| child.fault.is_none() && is_in_order(child));
     let name = if let [only] = &children[..] { &only.name } else { name };
-    (up && children.iter().all(passes)).then_some(name)
+    (up && passes).then_some(name)
 }
 
 fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool, colour: Colour) {
@@ -123,10 +123,10 @@ fn to_do(text: &mut String, cures: &[String], indent: &str, colour: Colour) {
 /// How long a tunnel has been in its state, and why it is down.
 fn since(explanation: &Explanation) -> String {
     let Explanation { state, up_seconds, up_since, down, .. } = explanation;
-    let span = |seconds: u64| duration(Duration::from_secs(seconds));
-    match (up_seconds, up_since) {
-        (Some(up), Some(at)) => format!(" for {}, since {}", span(*up), clock(at, *up)),
-        (Some(up), None) => format!(" for {}", span(*up)),
+    let up = up_seconds.map(|up| (up, duration(Duration::from_secs(up))));
+    match (up, up_since) {
+        (Some((up, span)), Some(at)) => format!(" for {span}, since {}", clock(at, up)),
+        (Some((_, span)), None) => format!(" for {span}"),
         (None, _) => since::behind(state, down.as_ref()),
     }
 }
@@ -162,14 +162,13 @@ fn history(
 
 /// The event that has made a failure history.
 fn mended(failure: &ExplainedFailure) -> String {
-    let at = |stamp: &Option<String>| {
-        stamp
-            .as_ref()
-            .map_or_else(String::new, |at| format!(" at {}", clock(at, failure.seconds_ago)))
+    let (end, stamp) = match failure.overcome {
+        true => ("the tunnel came up", &failure.overcome_at),
+        false => ("the reload", &failure.reloaded_at),
     };
-    match failure.overcome {
-        true => format!("before the tunnel came up{}", at(&failure.overcome_at)),
-        false => format!("before the reload{}", at(&failure.reloaded_at)),
+    match stamp {
+        Some(at) => format!("before {end} at {}", clock(at, failure.seconds_ago)),
+        None => format!("before {end}"),
     }
 }
 
@@ -218,16 +217,16 @@ fn compared(text: &mut String, rows: &[Row], indent: &str, colour: Colour) {
     if rows.is_empty() {
         return;
     }
-    let unknown = || "not said".to_owned();
-    let cells = |row: &Row| {
-        let there = row.there.as_ref().map_or_else(unknown, |t| plain(t).into_owned());
-        [plain(&row.item).into_owned(), plain(&row.here).into_owned(), there]
-    };
-    let rows: Vec<([String; 3], bool)> = rows.iter().map(|r| (cells(r), r.differs)).collect();
-    let width = |column: usize| {
+    let rows = rows.iter().map(|row| {
+        let there = row.there.as_deref().map_or(Cow::Borrowed("not said"), plain);
+        let cells = [plain(&row.item), plain(&row.here), there].map(Cow::into_owned);
+        (cells, row.differs)
+    });
+    let rows: Vec<([String; 3], bool)> = rows.collect();
+    let [first, second] = [0, 1].map(|column| {
         rows.iter().map(|(cells, _)| cells[column].chars().count()).max().unwrap_or(0)
-    };
-    let (first, second) = (width(0), width(1).max(4));
+    });
+    let second = second.max("here".len());
     let head = format!("{indent}  {:first$}  {:second$}  there", "", "here");
     let _ = writeln!(text, "{}", colour.faint(&head));
     for ([item, here, there], differs) in &rows {

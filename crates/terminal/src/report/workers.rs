@@ -59,16 +59,15 @@ fn threads(threads: &[Thread], colour: Colour) -> String {
         "UP",
     ]);
     for thread in threads {
-        let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         table.row([
             plain(&thread.name).into_owned(),
             plain(&thread.role).into_owned(),
-            known(thread.cpu.map(|cpu| cpu.to_string())),
-            known(thread.cpus.as_deref().map(|cpus| plain(cpus).into_owned())),
-            known(thread.sched_policy.as_deref().map(|policy| plain(policy).into_owned())),
+            or_dash(thread.cpu.map(|cpu| cpu.to_string())),
+            or_dash(thread.cpus.as_deref().map(|cpus| plain(cpus).into_owned())),
+            or_dash(thread.sched_policy.as_deref().map(|policy| plain(policy).into_owned())),
             format!("{:.0} %", thread.busy * 100.0),
-            known(thread.cpu_seconds.map(seconds)),
-            known(thread.wakeups.map(count)),
+            or_dash(thread.cpu_seconds.map(seconds)),
+            or_dash(thread.wakeups.map(count)),
             duration(Duration::try_from_secs_f64(thread.seconds).unwrap_or_default()),
         ]);
     }
@@ -81,6 +80,10 @@ fn threads(threads: &[Thread], colour: Colour) -> String {
         }
     }
     text
+}
+
+fn or_dash(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".to_owned())
 }
 
 fn stages(stages: &[Stage], colour: Colour) -> String {

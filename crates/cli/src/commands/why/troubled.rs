@@ -1,7 +1,7 @@
 //! `vpnctl why` without a name: the tunnels that need an explanation.
 
 use super::super::session::{Failure, Session, answer};
-use control::protocol::{Child, Command as Ask, ExplainedFailure, Explanation, Tunnel};
+use control::protocol::{Command as Ask, Explanation, Tunnel};
 use std::process::ExitCode;
 use terminal::report;
 
@@ -52,25 +52,25 @@ pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCo
 
 /// Returns `true` unless the tunnel and all its phase 2 tunnels are up with their whole traffic, and the peer answers.
 fn is_troubled(tunnel: &Tunnel) -> bool {
-    let child = |c: &Child| !c.is_up() || c.fault.is_some() || c.narrowed.is_some();
-    !tunnel.is_up() || tunnel.unanswered.is_some() || tunnel.children.iter().any(child)
+    !tunnel.is_up()
+        || tunnel.unanswered.is_some()
+        || tunnel.children.iter().any(|c| !c.is_up() || c.fault.is_some() || c.narrowed.is_some())
 }
 
 /// Returns `true` unless the tunnel and all its phase 2 tunnels are up, packets pass as far as is known, and nothing
 /// has failed that may fail again.
 fn needs_explanation(found: &Explanation) -> bool {
     let passes = found.fault.is_none() && found.findings.is_empty() && found.unanswered.is_none();
-    let mended = |failure: &ExplainedFailure| failure.overcome || failure.reloaded_at.is_some();
     !found.is_up()
         || !passes
-        || !found.failures.iter().all(mended)
+        || !found.failures.iter().all(|failure| failure.overcome || failure.reloaded_at.is_some())
         || found.children.iter().any(needs_explanation)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::protocol::FindingInfo;
+    use control::protocol::{ExplainedFailure, FindingInfo};
 
     fn explanation(state: &str, children: Vec<Explanation>) -> Explanation {
         Explanation {
