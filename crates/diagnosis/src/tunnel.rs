@@ -46,8 +46,9 @@ pub struct Tunnel {
 /// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only. `definitions` is where the
 /// policy file defines them; the default names no place.
 pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions) -> Tunnel {
-    let wanted = |child: &&ChildStatus| only.is_none_or(|name| child.name == name);
-    let children: Vec<&ChildStatus> = status.children.iter().filter(wanted).collect();
+    let children = status.children.iter();
+    let children: Vec<&ChildStatus> =
+        children.filter(|child| only.is_none_or(|name| child.name == name)).collect();
     let own = Element::of(&status.name, definitions);
     // The cure of a failure may concern any of the elements behind it.
     let of_children = children.iter().flat_map(|child| Element::of(&child.name, definitions));
@@ -59,9 +60,12 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
         let background = Background { elements: &elements, by_stranger, product };
         Explained::new(past.clone(), failure::explain(&past.failure, background))
     };
-    let explained = |child: &&ChildStatus| {
+    let explained = children.iter().map(|child| {
         // A failure that kept the IKE SA from coming up is told once.
-        let new = |p: &&PastFailure| status.failures.iter().all(|f| f.failure != p.failure);
+        let new = child
+            .failures
+            .iter()
+            .filter(|past| status.failures.iter().all(|f| f.failure != past.failure));
         let up = child.sa.as_ref().filter(|_| child.state.has_sa());
         let next = child.next.as_ref().map(|next| match &status.unanswered {
             // Its phase 1 tunnel tells already what is in the way.
@@ -77,12 +81,12 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
             waits: next,
             unanswered: None,
             renewal: child.renewal.and_then(renewal),
-            failures: child.failures.iter().filter(new).map(failed).collect(),
+            failures: new.map(failed).collect(),
             turned_away: Vec::new(),
             elements: Element::of(&child.name, definitions),
             children: Vec::new(),
         }
-    };
+    });
     let up = status.sa.as_ref().filter(|_| status.state.is_up());
     Tunnel {
         name: status.name.clone(),
@@ -95,7 +99,7 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
         renewal: None,
         failures: status.failures.iter().map(failed).collect(),
         turned_away: status.turned_away.iter().map(failed).collect(),
-        children: children.iter().map(explained).collect(),
+        children: explained.collect(),
         elements: own,
     }
 }

@@ -208,7 +208,6 @@ impl Firewall {
     }
 
     fn of_rule(&self, key: &Key, rule: &Rule, packet: &Packet, depth: usize) -> Outcomes {
-        let place = || Place { chain: shown(key), rule: Some(rule.handle) };
         let mut certain = true;
         for expression in &rule.expressions {
             let outcomes = match statement_of(expression, packet) {
@@ -222,7 +221,7 @@ impl Firewall {
                 expression::Statement::Verdicts(verdicts) => {
                     let mut total = Outcomes::default();
                     for (verdict, sure) in verdicts {
-                        total.or(self.of_verdict(key, verdict, packet, depth, place()));
+                        total.or(self.of_verdict(key, verdict, packet, depth, place(key, rule)));
                         if sure {
                             break;
                         }
@@ -231,7 +230,7 @@ impl Firewall {
                 }
                 expression::Statement::Unknown => {
                     certain = false;
-                    Outcomes::any(place())
+                    Outcomes::any(place(key, rule))
                 }
             };
             return match certain {
@@ -255,33 +254,49 @@ impl Firewall {
         place: Place,
     ) -> Outcomes {
         use expression::Verdict;
-        let chain = |name: &str| {
-            let key = (key.0.clone(), key.1.clone(), name.to_owned());
-            let known = self.chains.contains_key(&key) && depth > 0;
-            known.then(|| self.of_chain(&key, packet, depth.saturating_sub(1)))
-        };
         match verdict {
             Verdict::Accept => Outcomes::accept(),
             Verdict::Drop => Outcomes::drop(place),
             Verdict::On => Outcomes::on(),
             Verdict::Return => Outcomes { returned: true, ..Outcomes::default() },
             Verdict::Jump(name) => {
-                let mut outcomes = chain(name).unwrap_or_else(|| Outcomes::any(place));
+                let mut outcomes = self
+                    .of_chain_named(name, key, packet, depth)
+                    .unwrap_or_else(|| Outcomes::any(place));
                 outcomes.on |= std::mem::take(&mut outcomes.returned);
                 outcomes
             }
             Verdict::Goto(name) => {
-                let mut outcomes = chain(name).unwrap_or_else(|| Outcomes::any(place));
+                let mut outcomes = self
+                    .of_chain_named(name, key, packet, depth)
+                    .unwrap_or_else(|| Outcomes::any(place));
                 outcomes.returned |= std::mem::take(&mut outcomes.on);
                 outcomes
             }
             Verdict::Unknown => Outcomes::any(place),
         }
     }
+
+    /// The outcomes of a chain in the table of `key`, unless it is not known or `depth` chains have been left.
+    fn of_chain_named(
+        &self,
+        name: &str,
+        key: &Key,
+        packet: &Packet,
+        depth: usize,
+    ) -> Option<Outcomes> {
+        let key = (key.0.clone(), key.1.clone(), name.to_owned());
+        let known = self.chains.contains_key(&key) && depth > 0;
+        known.then(|| self.of_chain(&key, packet, depth.saturating_sub(1)))
+    }
 }
 
 fn shown((family, table, chain): &Key) -> String {
     format!("{family} {table} {chain}")
+}
+
+fn place(key: &Key, rule: &Rule) -> Place {
+    Place { chain: shown(key), rule: Some(rule.handle) }
 }
 
 #[cfg(test)]

@@ -120,11 +120,10 @@ fn missing(policy: &Policy, trust: &Trust) -> Vec<Told> {
     let mut late: Vec<(String, Vec<&str>)> = Vec::new();
     for tunnel in &policy.tunnels {
         let name = &tunnel.name;
-        let told = |text: String| Told::of_tunnels(&[name], format!("tunnel {name}: {text}"));
-        missing.extend(without_ppk(tunnel, trust).map(told));
+        missing.extend(without_ppk(tunnel, trust).map(|text| told(name, &text)));
         let Credential::Signature(Signature { keys, .. }) = &tunnel.credential else { continue };
         if let Err(why) = trust.check_own(&tunnel.local.identity, keys) {
-            missing.push(told(why));
+            missing.push(told(name, &why));
         }
         if let Some(problem) = out_of_time(tunnel, keys, trust) {
             match late.iter_mut().find(|(known, _)| *known == problem) {
@@ -135,7 +134,7 @@ fn missing(policy: &Policy, trust: &Trust) -> Vec<Told> {
         if !trust.listing().iter().any(|listed| listed.role == Role::Authority) {
             let text = "no authority is trusted, so that no certificate of the peer can be valid; put the certificate of \
                         its authority into /etc/vpnd/ca, or where [certificates] of vpnd.toml says";
-            missing.push(told(text.to_owned()));
+            missing.push(told(name, text));
         }
     }
     missing.extend(late.into_iter().map(|(problem, tunnels)| {
@@ -144,6 +143,10 @@ fn missing(policy: &Policy, trust: &Trust) -> Vec<Told> {
         Told::of_tunnels(&tunnels, text)
     }));
     missing
+}
+
+fn told(name: &str, text: &str) -> Told {
+    Told::of_tunnels(&[name], format!("tunnel {name}: {text}"))
 }
 
 /// A text, if this side has none of the PPKs of a tunnel.
@@ -173,8 +176,8 @@ fn out_of_time(
     let now = now();
     let items = trust.own_items(&tunnel.local.identity, keys);
     let own = trust.listing().iter().filter(|l| l.role == Role::Own && items.contains(&&*l.item));
-    let valid = |l: &&Listed| now >= l.not_before && l.not_after.is_none_or(|until| now < until);
-    let (valid, bad): (Vec<_>, Vec<_>) = own.partition(valid);
+    let (valid, bad): (Vec<_>, Vec<_>) =
+        own.partition(|l| now >= l.not_before && l.not_after.is_none_or(|until| now < until));
     bad.first().filter(|_| valid.is_empty()).and_then(|l| validity(l, now))
 }
 
@@ -185,20 +188,25 @@ pub fn are_used(policy: &Policy) -> bool {
 
 fn describe(trust: &Trust, policy: &Policy) -> Vec<CertificateInfo> {
     let now = now();
-    let tunnels = |item: &str| -> Vec<String> {
-        let uses = |tunnel: &&Arc<policy::IkeTunnel>| match &tunnel.credential {
-            Credential::Signature(Signature { keys, .. }) => {
-                trust.own_items(&tunnel.local.identity, keys).contains(&item)
-            }
-            Credential::PresharedKey(_) => false,
-        };
-        policy.tunnels.iter().filter(uses).map(|tunnel| tunnel.name.clone()).collect()
-    };
-    let info = |listed: &Listed| CertificateInfo {
-        tunnels: if listed.role == Role::Own { tunnels(&listed.item) } else { Vec::new() },
+    let listing = trust.listing().iter().map(|listed| CertificateInfo {
+        tunnels: match listed.role {
+            Role::Own => tunnels_with(&listed.item, trust, policy),
+            _ => Vec::new(),
+        },
         ..described(listed, now)
-    };
-    trust.listing().iter().map(info).collect()
+    });
+    listing.collect()
+}
+
+/// The tunnels that this side proves its identity in with one of its own certificates.
+fn tunnels_with(item: &str, trust: &Trust, policy: &Policy) -> Vec<String> {
+    let tunnels = policy.tunnels.iter().filter(|tunnel| match &tunnel.credential {
+        Credential::Signature(Signature { keys, .. }) => {
+            trust.own_items(&tunnel.local.identity, keys).contains(&item)
+        }
+        Credential::PresharedKey(_) => false,
+    });
+    tunnels.map(|tunnel| tunnel.name.clone()).collect()
 }
 
 fn described(listed: &Listed, now: Duration) -> CertificateInfo {
@@ -270,8 +278,8 @@ fn expires_soon(listed: &Listed, now: Duration) -> bool {
 
 /// Whole days from one moment to another; negative where that has passed.
 fn days(now: Duration, until: Duration) -> i64 {
-    let seconds = |t: Duration| i64::try_from(t.as_secs()).unwrap_or(i64::MAX);
-    (seconds(until) - seconds(now)).div_euclid(24 * 3600)
+    let [now, until] = [now, until].map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    (until - now).div_euclid(24 * 3600)
 }
 
 /// A moment as RFC 3339 writes it, to the second.

@@ -140,15 +140,15 @@ fn generic_child(text: &mut String, generic: &GenericChild, colour: Colour) {
 }
 
 fn allowed(traffic: &AllowedTraffic) -> String {
-    let kind = |kind: Option<RangeKind>, family: &str| {
-        kind.map(|kind| match kind {
+    let kinds = [(traffic.ipv4, "IPv4"), (traffic.ipv6, "IPv6")];
+    let kinds = kinds.into_iter().filter_map(|(kind, family)| {
+        Some(match kind? {
             RangeKind::Address => format!("any {family} address"),
             RangeKind::Subnet => format!("any {family} subnet"),
             RangeKind::Range => format!("any {family} range"),
         })
-    };
-    let kinds = [kind(traffic.ipv4, "IPv4"), kind(traffic.ipv6, "IPv6")];
-    kinds.into_iter().flatten().collect::<Vec<_>>().join(" or ")
+    });
+    kinds.collect::<Vec<_>>().join(" or ")
 }
 
 fn child_tunnel(text: &mut String, child: &ChildTunnel, colour: Colour) {

@@ -46,9 +46,12 @@ fn report(findings: &Findings, length: Duration, colour: Colour) -> String {
         colour.heading("vpnd demo"),
         duration(length)
     );
-    let verdict =
-        |n: u64, text: String| if n == 0 { colour.good(&text) } else { colour.bad(&text) };
-    let microseconds = |us: u64| format!("{}.{:02} ms", us / 1000, us % 1000 / 10);
+    let [lost, cleartext] =
+        [(findings.packets_lost, "lost"), (findings.cleartext_packets, "packets in the clear")]
+            .map(|(n, packets)| {
+                let text = format!("{} {packets}", count(n));
+                if n == 0 { colour.good(&text) } else { colour.bad(&text) }
+            });
     let travels = if findings.encapsulation == "udp" { "in UDP" } else { "natively" };
     let mut fields = Fields::new("  ");
     fields.add("IKE", plain(&findings.ike_suite).into_owned());
@@ -64,11 +67,10 @@ fn report(findings: &Findings, length: Duration, colour: Colour) -> String {
     fields.add(
         "packets",
         format!(
-            "{} at 1 kHz, {}, round trip {} (99 %: {})",
+            "{} at 1 kHz, {lost}, round trip {} (99 %: {})",
             count(findings.packets_sent),
-            verdict(findings.packets_lost, format!("{} lost", count(findings.packets_lost))),
-            microseconds(findings.round_trip_median_us),
-            microseconds(findings.round_trip_p99_us),
+            milliseconds(findings.round_trip_median_us),
+            milliseconds(findings.round_trip_p99_us),
         ),
     );
     fields.add(
@@ -82,13 +84,9 @@ fn report(findings: &Findings, length: Duration, colour: Colour) -> String {
     fields.add(
         "wire",
         format!(
-            "{} frames, {} IKE messages, {}",
+            "{} frames, {} IKE messages, {cleartext}",
             count(findings.wire_frames),
             count(findings.ike_messages),
-            verdict(
-                findings.cleartext_packets,
-                format!("{} packets in the clear", count(findings.cleartext_packets))
-            ),
         ),
     );
     fields.write(&mut text, colour);
@@ -96,6 +94,10 @@ fn report(findings: &Findings, length: Duration, colour: Colour) -> String {
         text.push_str(&format!("{} {problem}\n", colour.bad("problem:")));
     }
     text
+}
+
+fn milliseconds(microseconds: u64) -> String {
+    format!("{}.{:02} ms", microseconds / 1000, microseconds % 1000 / 10)
 }
 
 #[cfg(test)]

@@ -154,9 +154,10 @@ impl Inside {
         if let Some(error) = reply.error {
             return Err(ExecError::Namespaces(error));
         }
-        let missing = || system(what)(io::Error::from(io::ErrorKind::InvalidData));
         let offloads = reply.offloads.map(|[tcp, udp]| Coalesce { tcp, udp });
-        self.device = Some((device.ok_or_else(missing)?, offloads));
+        let device =
+            device.ok_or_else(|| system(what)(io::Error::from(io::ErrorKind::InvalidData)))?;
+        self.device = Some((device, offloads));
         Ok(())
     }
 

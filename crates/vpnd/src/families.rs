@@ -62,8 +62,9 @@ impl FamilySettings {
     /// The families that are on at the start.
     pub fn at_start(&self) -> Families {
         let persistent = *self.persistent();
-        let on = |family| persistent.of(family).unwrap_or(self.defaults.has(family));
-        Families { ipv4: on(Family::Ipv4), ipv6: on(Family::Ipv6) }
+        let [ipv4, ipv6] = [Family::Ipv4, Family::Ipv6]
+            .map(|family| persistent.of(family).unwrap_or(self.defaults.has(family)));
+        Families { ipv4, ipv6 }
     }
 
     /// Whether a family is on in the configuration.
@@ -126,11 +127,11 @@ impl Persistent {
 }
 
 fn replace(path: &Path, persistent: Persistent) -> io::Result<()> {
-    let line = |family: Family| match persistent.of(family) {
+    let lines = Family::ALL.map(|family| match persistent.of(family) {
         Some(on) => format!("{} = {on}\n", family.name()),
         None => String::new(),
-    };
-    kept::replace(path, &(HEADER.to_owned() + &Family::ALL.map(line).concat()))
+    });
+    kept::replace(path, &(HEADER.to_owned() + &lines.concat()))
 }
 
 #[cfg(test)]

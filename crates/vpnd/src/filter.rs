@@ -6,48 +6,47 @@ pub use settings::{FilterSettings, KeptDefaults};
 
 use control::protocol::FilterChange;
 use esp::filter::{DefaultAction, Filter, FilterAction, FilterRule};
-use policy::Selector;
 
 /// The differences between two filters.
 pub fn changes(before: &Filter, after: &Filter) -> Vec<FilterChange> {
     let mut changes = Vec::new();
-    let mut tell = |effect: &str, message, may_shut_out| {
-        changes.push(FilterChange { effect: effect.to_owned(), message, may_shut_out });
-    };
     let denies = [after.ipv4, after.ipv6].contains(&DefaultAction::Deny);
     for (family, old, new) in [("IPv4", before.ipv4, after.ipv4), ("IPv6", before.ipv6, after.ipv6)]
     {
         if old != new {
             let message =
                 format!("{family} that nothing covers: {}, now {}", old.name(), new.name());
-            tell("changed", message, new == DefaultAction::Deny);
+            changes.push(change("changed", message, new == DefaultAction::Deny));
         }
     }
-    let text = |filter: &Filter, place: usize| {
-        let rule = &filter.rules[place];
-        format!("{}: {rule}", rule.title(place))
-    };
     for (place, rule) in before.rules.iter().enumerate() {
         if !after.rules.contains(rule) {
             let passed = rule.action == FilterAction::Bypass && may_be_ssh(rule);
-            tell("removed", text(before, place), denies && passed);
+            let message = format!("{}: {rule}", rule.title(place));
+            changes.push(change("removed", message, denies && passed));
         }
     }
     for (place, rule) in after.rules.iter().enumerate() {
         if !before.rules.contains(rule) {
             let drops = rule.action == FilterAction::Discard && may_be_ssh(rule);
-            tell("added", text(after, place), drops);
+            let message = format!("{}: {rule}", rule.title(place));
+            changes.push(change("added", message, drops));
         }
     }
-    let stay = |of: &Filter, other: &Filter| -> Vec<_> {
-        of.rules.iter().filter(|rule| other.rules.contains(rule)).cloned().collect()
-    };
-    let (old, new) = (stay(before, after), stay(after, before));
+    let [old, new] = [(before, after), (after, before)].map(|(filter, other)| {
+        let stay = filter.rules.iter().filter(|rule| other.rules.contains(rule));
+        stay.collect::<Vec<_>>()
+    });
     if old != new {
         let drops = new.iter().any(|r| r.action == FilterAction::Discard && may_be_ssh(r));
-        tell("reordered", "the rules that stay come in another order".to_owned(), drops);
+        let message = "the rules that stay come in another order".to_owned();
+        changes.push(change("reordered", message, drops));
     }
     changes
+}
+
+fn change(effect: &str, message: String, may_shut_out: bool) -> FilterChange {
+    FilterChange { effect: effect.to_owned(), message, may_shut_out }
 }
 
 /// Returns `true` if a rule may cover ssh from another host to this one, in either direction.
@@ -56,10 +55,10 @@ fn may_be_ssh(rule: &FilterRule) -> bool {
     const SSH: u16 = 22;
     // Clients use ports that need no privileges.
     const FIRST_OF_CLIENTS: u16 = 1024;
-    let is_tcp = |selector: &Selector| matches!(selector.protocol, 0 | TCP);
-    let here = |s: &Selector| is_tcp(s) && s.ports.contains(SSH);
-    let there = |s: &Selector| is_tcp(s) && s.ports.end() >= FIRST_OF_CLIENTS;
-    rule.traffic.local.iter().any(here) && rule.traffic.remote.iter().any(there)
+    let [mut local, mut remote] = [&rule.traffic.local, &rule.traffic.remote]
+        .map(|side| side.iter().filter(|selector| matches!(selector.protocol, 0 | TCP)));
+    local.any(|here| here.ports.contains(SSH))
+        && remote.any(|there| there.ports.end() >= FIRST_OF_CLIENTS)
 }
 
 #[cfg(test)]

@@ -115,6 +115,5 @@ impl Opened {
 /// If the system refuses a thread.
 pub(crate) fn runtime() -> Result<Runtime, OpenError> {
     let made = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let failed = |source| StartupError::System { what: "start the runtime", source };
-    Ok(made.map_err(failed)?)
+    Ok(made.map_err(|source| StartupError::System { what: "start the runtime", source })?)
 }

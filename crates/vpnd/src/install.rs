@@ -64,19 +64,14 @@ impl Request {
         let files = contents(&layout, vpnd)?;
         let mut place = self.place();
         let before = Manifest::read(&place.real(&layout.manifest()))?.unwrap_or_default();
-        let mut done: BTreeMap<PathBuf, Vec<(String, Outcome)>> = BTreeMap::new();
-        let mut note = |path: &Path, outcome: Outcome| {
-            let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            done.entry(directory).or_default().push((name, outcome));
-        };
+        let mut outcomes = Vec::new();
         for Content { path, mode, octets } in &files {
             let outcome = place.put(path, *mode, octets)?;
-            note(path, outcome);
+            outcomes.push((path.clone(), outcome));
         }
         for path in before.files.iter().filter(|old| !files.iter().any(|new| new.path == **old)) {
             if place.remove(path)? {
-                note(path, Outcome::Removed);
+                outcomes.push((path.clone(), Outcome::Removed));
             }
         }
         // The list has its own directory, too.
@@ -91,7 +86,13 @@ impl Request {
         place.directory(Path::new(STATE), 0o700)?;
         let settings = Path::new(CONFIGURATION).join("vpnd.toml");
         let outcome = place.put_if_missing(&settings, 0o644, SETTINGS.as_bytes())?;
-        note(&settings, outcome);
+        outcomes.push((settings, outcome));
+        let mut done: BTreeMap<PathBuf, Vec<(String, Outcome)>> = BTreeMap::new();
+        for (path, outcome) in outcomes {
+            let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            done.entry(directory).or_default().push((name, outcome));
+        }
         Ok(self.report(&layout, &done))
     }
 

@@ -91,8 +91,9 @@ pub fn run(options: &Options) -> Result<(), ProxyError> {
     let runtime = in_process::runtime()?;
     let builder = opened.builder(&options.gateway).name_servers(options.name_servers.clone());
     runtime.block_on(async {
-        let failed = |source| StartupError::System { what: "listen for signals", source };
-        let signals = Signals::new().map_err(failed).map_err(OpenError::from)?;
+        let signals = Signals::new()
+            .map_err(|source| StartupError::System { what: "listen for signals", source })
+            .map_err(OpenError::from)?;
         let listeners = Listeners::bind(options).await?;
         let log = opened.log(&builder);
         let (gateway, network) = builder.start().await?;
@@ -110,8 +111,9 @@ pub fn run(options: &Options) -> Result<(), ProxyError> {
 }
 
 fn check(options: &Options) -> Result<(), ProxyError> {
-    let address = |f: &Forward| f.address.map(|address| SocketAddr::new(address, f.port));
-    let addresses = options.local.iter().filter_map(address);
+    let local = options.local.iter();
+    let addresses =
+        local.filter_map(|forward| Some(SocketAddr::new(forward.address?, forward.port)));
     match addresses.chain([options.listen]).find(|address| !address.ip().is_loopback()) {
         Some(address) => Err(ProxyError::NotLoopback(address)),
         None => Ok(()),
@@ -135,15 +137,11 @@ struct Listeners {
 
 impl Listeners {
     async fn bind(options: &Options) -> Result<Self, ProxyError> {
-        let bind = |address: SocketAddr| async move {
-            let failed = |source| ProxyError::Listen { what: address.to_string(), source };
-            TcpListener::bind(address).await.map_err(failed)
-        };
-        let proxy = bind(options.listen).await?;
+        let proxy = listener(options.listen).await?;
         let mut local = Vec::new();
         for forward in &options.local {
             let address = forward.address.unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
-            local.push((bind(SocketAddr::new(address, forward.port)).await?, forward.clone()));
+            local.push((listener(SocketAddr::new(address, forward.port)).await?, forward.clone()));
         }
         Ok(Self { proxy, local })
     }
@@ -168,12 +166,18 @@ impl Listeners {
             line.push_str(&format!(", -R {forward}"));
             let any = std::net::Ipv4Addr::UNSPECIFIED.into();
             let local = SocketAddr::new(forward.address.unwrap_or(any), forward.port);
-            let failed = |source| ProxyError::Listen { what: format!("-R {forward}"), source };
-            let listener = network.listen(local).map_err(failed)?;
+            let listener = network
+                .listen(local)
+                .map_err(|source| ProxyError::Listen { what: format!("-R {forward}"), source })?;
             tasks.spawn(serving.clone().out_of_tunnels(listener, forward.clone()));
         }
         Ok((tasks, line))
     }
+}
+
+async fn listener(address: SocketAddr) -> Result<TcpListener, ProxyError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| ProxyError::Listen { what: address.to_string(), source })
 }
 
 /// Where a client wants to, by the protocol in which it said so.

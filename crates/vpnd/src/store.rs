@@ -95,42 +95,52 @@ pub fn without_daemon(
     }
     let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
     let bindings = config.planes().bindings();
-    let described = |mut prepared: Prepared, policy: &Policy| {
-        prepared.warnings.extend(preflight::before_the_start(policy, config));
-        Reply::Stored(prepared.describe(directory, dry_run))
-    };
     let name = directory.display().to_string();
-    // What was refused before is only told: otherwise no single change could repair it.
-    let refused = |before: &Database, file: &PolicyFile| match preflight::refuse(file, config) {
-        Ok(()) => Ok(None),
-        Err(refused) => {
-            let before = before.load(&name).map(PolicyFile::from);
-            match before.is_ok_and(|before| preflight::refuse(&before, config).is_err()) {
-                true => Ok(Some(refused.to_string())),
-                false => Err(Refusal::new(RefusalCode::BadPolicy, refused.to_string())),
-            }
-        }
-    };
-    let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
-    if dry_run {
+    let (mut prepared, policy) = if dry_run {
         let database = Store::look(directory).map_err(unusable)?;
-        let mut prepared = prepare(&database, command, &bindings).ok_or_else(wrong)??;
+        let mut prepared = prepare(&database, command, &bindings).ok_or_else(no_change)??;
         let policy = match prepared.database.load(&name).map(PolicyFile::from) {
             Ok(file) => {
-                prepared.warnings.extend(refused(&database, &file)?);
+                prepared.warnings.extend(refused_before(&database, &file, &name, config)?);
                 file.policy
             }
             Err(_) => Policy::default(),
         };
-        return Ok(described(prepared, &policy));
+        (prepared, policy)
+    } else {
+        let mut store = Store::open(directory).map_err(unusable)?;
+        let mut prepared =
+            prepare(store.database(), command, &bindings).ok_or_else(no_change)??;
+        let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
+        let file = PolicyFile::from(loaded);
+        // The old objects count, so this comes before they are replaced.
+        prepared.warnings.extend(refused_before(store.database(), &file, &name, config)?);
+        store.commit(checked).map_err(unusable)?;
+        (prepared, file.policy)
+    };
+    prepared.warnings.extend(preflight::before_the_start(&policy, config));
+    Ok(Reply::Stored(prepared.describe(directory, dry_run)))
+}
+
+fn no_change() -> Refusal {
+    Refusal::new(RefusalCode::NotPossible, "that changes no policy store")
+}
+
+/// The refusal of the changed policy as a warning, if vpnd refuses the policy before the change, too.
+///
+/// An error would keep an operator from repairing such a store with several single changes.
+fn refused_before(
+    before: &Database,
+    file: &PolicyFile,
+    name: &str,
+    config: &Config,
+) -> Result<Option<String>, Refusal> {
+    let Err(refused) = preflight::refuse(file, config) else { return Ok(None) };
+    let before = before.load(name).map(PolicyFile::from);
+    match before.is_ok_and(|before| preflight::refuse(&before, config).is_err()) {
+        true => Ok(Some(refused.to_string())),
+        false => Err(Refusal::new(RefusalCode::BadPolicy, refused.to_string())),
     }
-    let mut store = Store::open(directory).map_err(unusable)?;
-    let mut prepared = prepare(store.database(), command, &bindings).ok_or_else(wrong)??;
-    let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;
-    let file = PolicyFile::from(loaded);
-    prepared.warnings.extend(refused(store.database(), &file)?);
-    store.commit(checked).map_err(unusable)?;
-    Ok(described(prepared, &file.policy))
 }
 
 impl Prepared {

@@ -90,12 +90,13 @@ pub fn write(
     let now = SystemTime::now();
     let name = base_name(&host::name(), now);
     let path = output.map_or_else(|| PathBuf::from(format!("{name}.tar.gz")), Path::to_owned);
-    let failed = |source| SupportError { path: path.clone(), source };
     // Before the work.
-    let file = archive::create(&path).map_err(failed)?;
+    let file =
+        archive::create(&path).map_err(|source| SupportError { path: path.clone(), source })?;
     let Collection { mut members, missing } = collect(control, limit);
     members.push(contents(&members, &missing));
-    archive::write(file, &name, &members, now).map_err(failed)?;
+    archive::write(file, &name, &members, now)
+        .map_err(|source| SupportError { path: path.clone(), source })?;
     Ok(Written { path, files: members.len(), missing })
 }
 

@@ -6,26 +6,29 @@ use esp::families::{Families, Family};
 use esp::filter::{DefaultAction, FilterAction};
 use esp::plane::PacketSummary;
 use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, SaFacts, Trace, protocol_name};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Explains the treatment of a packet in both directions.
 pub fn explain(packet: &PacketSummary, trace: &Trace, families: Families) -> TraceInfo {
     let off = Some(Family::of(packet.source.0)).filter(|family| !families.has(*family));
     let Trace { leaving, arriving, inbound_guard } = trace;
-    let clear = |other: &OneWayTrace| Clear {
-        family: if packet.source.0.is_ipv4() { "IPv4" } else { "IPv6" },
-        behind_tunnel: matches!(other.decided_by, DecidedBy::Tunnel { .. }),
-    };
     TraceInfo {
         packet: described(packet),
-        leaving: one_way(leaving, &clear(arriving), &|trace| match off {
+        leaving: one_way(leaving, &clear(packet, arriving), &|trace| match off {
             Some(family) => off_by_tunnel(trace, family),
             None => leaving_by_tunnel(trace),
         }),
-        arriving: one_way(arriving, &clear(leaving), &|trace| match off {
+        arriving: one_way(arriving, &clear(packet, leaving), &|trace| match off {
             Some(family) => off_by_tunnel(trace, family),
             None => arriving_by_tunnel(trace, *inbound_guard),
         }),
+    }
+}
+
+fn clear(packet: &PacketSummary, other: &OneWayTrace) -> Clear {
+    Clear {
+        family: if packet.source.0.is_ipv4() { "IPv4" } else { "IPv6" },
+        behind_tunnel: matches!(other.decided_by, DecidedBy::Tunnel { .. }),
     }
 }
 
@@ -189,10 +192,10 @@ fn traced(sa: &SaFacts) -> TracedSa {
 fn described(packet: &PacketSummary) -> String {
     let PacketSummary { protocol, source, destination } = *packet;
     let icmp = matches!(protocol, 1 | 58);
-    let end = |(address, port): (IpAddr, Option<u16>)| match port {
+    let [from, to] = [source, destination].map(|(address, port)| match port {
         Some(port) if !icmp => SocketAddr::new(address, port).to_string(),
         _ => address.to_string(),
-    };
+    });
     let kind = match source.1 {
         Some(kind) if icmp => format!(", type {} code {}", kind >> 8, kind & 0xff),
         None if matches!(protocol, 1 | 6 | 17 | 33 | 58 | 132 | 136) => {
@@ -200,7 +203,7 @@ fn described(packet: &PacketSummary) -> String {
         }
         _ => String::new(),
     };
-    format!("{} {} > {}{kind}", protocol_name(protocol), end(source), end(destination))
+    format!("{} {from} > {to}{kind}", protocol_name(protocol))
 }
 
 #[cfg(test)]

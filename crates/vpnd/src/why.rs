@@ -22,9 +22,8 @@ pub fn explain(
 }
 
 fn tunnel(explained: Tunnel, phase: u8, now: SystemTime) -> Explanation {
-    let failures = |failures: Vec<Explained<PastFailure>>| {
-        failures.into_iter().map(|failure| failed(failure, now)).collect()
-    };
+    let [failures, turned_away] = [explained.failures, explained.turned_away]
+        .map(|failures| failures.into_iter().map(|failure| failed(failure, now)).collect());
     Explanation {
         name: explained.name,
         phase,
@@ -36,8 +35,8 @@ fn tunnel(explained: Tunnel, phase: u8, now: SystemTime) -> Explanation {
         waits: explained.waits.map(shown_wait),
         unanswered: explained.unanswered.map(|request| shown_silence(request, now)),
         renewal: explained.renewal.and_then(renewal),
-        failures: failures(explained.failures),
-        turned_away: failures(explained.turned_away),
+        failures,
+        turned_away,
         defined: explained.elements.into_iter().map(defined).collect(),
         children: explained.children.into_iter().map(|child| tunnel(child, 2, now)).collect(),
         findings: Vec::new(),
@@ -137,20 +136,25 @@ fn shown_wait(waits: Explained<Next>) -> Waits {
 
 fn failed(failed: Explained<PastFailure>, now: SystemTime) -> ExplainedFailure {
     let (past, explanation) = (failed.value, failed.explanation);
-    let moment = |ago: Option<Duration>| ago.map(|ago| stamp(now, ago));
-    let row = |diagnosis::Row { item, here, there, differs }| Row { item, here, there, differs };
+    let rows = explanation.comparison.into_iter();
+    let comparison = rows.map(|diagnosis::Row { item, here, there, differs }| Row {
+        item,
+        here,
+        there,
+        differs,
+    });
     ExplainedFailure {
         kind: past.failure.kind.name().to_owned(),
         message: explanation.cause,
         seconds_ago: past.ago.as_secs(),
         at: stamp(now, past.ago),
-        overcome_at: moment(past.overcome_ago),
-        reloaded_at: moment(past.outdated_ago),
+        overcome_at: past.overcome_ago.map(|ago| stamp(now, ago)),
+        reloaded_at: past.outdated_ago.map(|ago| stamp(now, ago)),
         times: past.times,
         authenticated: !past.failure.unauthenticated,
         overcome: past.overcome,
         peer: past.peer,
-        comparison: explanation.comparison.into_iter().map(row).collect(),
+        comparison: comparison.collect(),
         cure: texts(explanation.cures),
     }
 }

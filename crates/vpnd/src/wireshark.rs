@@ -71,12 +71,13 @@ pub fn export_to(directory: &Path) -> Result<Sink, KeyDirectoryError> {
 }
 
 fn prepare(directory: &Path) -> Result<(), KeyDirectoryError> {
-    let system = |source| KeyDirectoryError::System { path: directory.to_owned(), source };
     match DirBuilder::new().mode(0o700).create(directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(system(error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(system_error(directory, error));
+        }
         _ => {}
     }
-    let found = fs::symlink_metadata(directory).map_err(system)?;
+    let found = fs::symlink_metadata(directory).map_err(|error| system_error(directory, error))?;
     if !found.is_dir() {
         return Err(KeyDirectoryError::NoDirectory(directory.to_owned()));
     }
@@ -88,6 +89,10 @@ fn prepare(directory: &Path) -> Result<(), KeyDirectoryError> {
         return Err(KeyDirectoryError::Open { path: directory.to_owned(), mode });
     }
     Ok(())
+}
+
+fn system_error(directory: &Path, source: io::Error) -> KeyDirectoryError {
+    KeyDirectoryError::System { path: directory.to_owned(), source }
 }
 
 fn open(directory: &Path, table: &str) -> Result<File, KeyDirectoryError> {
@@ -142,8 +147,8 @@ struct Unknown(String);
 
 fn ike_line(keys: &IkeKeys) -> Result<Secret, Unknown> {
     let suite = &keys.suite;
-    let unknown = || Unknown(suite.to_string());
-    let encryption = suite.encryption.row().wireshark_ike.ok_or_else(unknown)?;
+    let encryption = suite.encryption.row().wireshark_ike;
+    let encryption = encryption.ok_or_else(|| Unknown(suite.to_string()))?;
     let integrity = suite.integrity.map_or("NONE [RFC4306]", |integrity| {
         integrity.row().wireshark_ike.unwrap_or("ANY 96-bits of Authentication [No Checking]")
     });
@@ -163,11 +168,11 @@ fn ike_line(keys: &IkeKeys) -> Result<Secret, Unknown> {
 
 /// The SPI is enough to find the SA: addresses are others in front of a NAT, and change.
 fn esp_line(keys: &EspKeys) -> Result<Secret, Unknown> {
-    let unknown = || Unknown(keys.suite.to_string());
     let Protection::Esp { encryption, integrity } = keys.suite.protection() else {
-        return Err(unknown());
+        return Err(Unknown(keys.suite.to_string()));
     };
-    let encryption = encryption.row().wireshark_esp.ok_or_else(unknown)?;
+    let encryption = encryption.row().wireshark_esp;
+    let encryption = encryption.ok_or_else(|| Unknown(keys.suite.to_string()))?;
     let integrity = integrity.map_or(Cow::Borrowed("NULL"), |integrity| {
         // The ICV covers the upper half of the sequence number, which these columns have no place for.
         match integrity.row().wireshark_esp.filter(|_| !keys.esn) {

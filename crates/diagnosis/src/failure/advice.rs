@@ -236,6 +236,7 @@ impl Background<'_> {
     fn on_silence(&self, silence: &Silence) -> Vec<Cure> {
         let Silence { local, remote, was_up, request, unsent, icmp, heard, .. } = silence;
         let mut cure: Vec<Cure> = Vec::new();
+        // Nothing has left this host, so neither the peer nor the way to it is the cause.
         if unsent.is_some() {
             return vec![
                 format!(
@@ -246,6 +247,7 @@ impl Background<'_> {
                 .into(),
             ];
         }
+        // The peer answers: it runs, and no firewall is in the way.
         if let Some(heard) = heard {
             return vec![on_answer(&heard.answer, remote.ip()).into()];
         }
@@ -377,17 +379,17 @@ fn on_kind(kind: FailureKind) -> Vec<Cure> {
 
 /// Advice about a peer that answers IKE_SA_INIT and does not go on.
 fn on_answer(answer: &str, peer: IpAddr) -> String {
-    let has = |notify: &str| answer.split(", ").any(|kind| kind == notify);
+    let kinds: Vec<&str> = answer.split(", ").collect();
     match () {
-        () if has("REDIRECT") => format!(
+        () if kinds.contains(&"REDIRECT") => format!(
             "{peer} sends this side to another gateway (RFC 5685), which vpnd does not follow: name that gateway in \
              IKERemoteIdentity, or switch the redirection off at the peer"
         ),
-        () if has("COOKIE") => format!(
+        () if kinds.contains(&"COOKIE") => format!(
             "{peer} asks for a cookie each time, and accepts none: see whether a NAT or a load balancer on the way changes \
              the source address or the gateway from one message to the next"
         ),
-        () if has("INVALID_KE_PAYLOAD") => format!(
+        () if kinds.contains(&"INVALID_KE_PAYLOAD") => format!(
             "{peer} asks for another key exchange each time: let both sides have one IKE_DHGroup in common, and see the log \
              of the peer"
         ),

@@ -2,11 +2,8 @@
 
 use crate::explanation::Row;
 use ike::failure::Facts;
-use ike::failure::facts::{
-    Addresses, Identities, Offer, Offers, Ppk, PpkLack, Shadowed, Traffic, Wanted,
-};
+use ike::failure::facts::{Addresses, Identities, Offer, Offers, Ppk, PpkLack, Shadowed, Traffic};
 use policy::{Identity, Selector};
-use std::net::IpAddr;
 
 /// The values of both sides; none for facts that have no sides.
 pub(super) fn of(facts: &Facts) -> Vec<Row> {
@@ -24,13 +21,14 @@ pub(super) fn of(facts: &Facts) -> Vec<Row> {
             )]
         }
         Facts::Addresses(Addresses { local, remote, known }) => {
-            let address = |a: &Option<IpAddr>| a.map_or_else(|| "any".into(), |a| a.to_string());
             let there = format!("{local} to {remote}");
-            let row = |(name, ours, theirs): &(String, Option<IpAddr>, Option<IpAddr>)| {
-                let here = format!("{} to {}", address(ours), address(theirs));
+            let rows = known.iter().map(|(name, ours, theirs)| {
+                let [ours, theirs] = [ours, theirs]
+                    .map(|address| address.map_or_else(|| "any".to_owned(), |a| a.to_string()));
+                let here = format!("{ours} to {theirs}");
                 Row { item: name.clone(), here, there: Some(there.clone()), differs: true }
-            };
-            known.iter().map(row).collect()
+            });
+            rows.collect()
         }
         _ => Vec::new(),
     }
@@ -38,45 +36,32 @@ pub(super) fn of(facts: &Facts) -> Vec<Row> {
 
 /// The two proposals that come nearest to each other, transform by transform, and how many more there are.
 fn offered(offers: &Offers) -> Vec<Row> {
-    let names = |offer: Option<&Offer>, kind: &str| -> Vec<String> {
-        let of_kind = offer.and_then(|o| o.transforms.iter().find(|t| t.kind == kind));
-        match of_kind {
-            Some(of_kind) => of_kind.names.clone(),
-            // Only AH is named.
-            None if kind == "protocol" && offer.is_some() => vec!["ESP".to_owned()],
-            None => Vec::new(),
-        }
-    };
-    let meet = |ours: Option<&Offer>, theirs: Option<&Offer>, kind: &str| {
-        let (ours, theirs) = (names(ours, kind), names(theirs, kind));
-        ours.iter().any(|o| theirs.contains(o)) || ours.is_empty() && theirs.is_empty()
-    };
     const KINDS: [&str; 6] =
         ["protocol", "encryption", "integrity", "PRF", "group", "sequence numbers"];
     let theirs = offers.theirs.as_deref().unwrap_or_default();
-    let alike = |(ours, theirs): &(&Offer, &Offer)| {
-        let meet = |kind: &str| meet(Some(ours), Some(theirs), kind);
-        (meet("protocol"), KINDS.iter().filter(|kind| meet(kind)).count())
-    };
-    // The first of those that are equally near.
-    let pairs = offers.ours.iter().flat_map(|o| theirs.iter().map(move |t| (o, t)));
-    let nearest = pairs.rev().max_by_key(alike);
+    let mut pairs: Vec<(&Offer, &Offer)> =
+        offers.ours.iter().flat_map(|o| theirs.iter().map(move |t| (o, t))).collect();
+    // `max_by_key` takes the last of those that are equally near, and the first is wanted.
+    pairs.reverse();
+    let nearest = pairs.into_iter().max_by_key(|(ours, theirs)| {
+        let (ours, theirs) = (Some(*ours), Some(*theirs));
+        let common = KINDS.iter().filter(|kind| meet(ours, theirs, kind)).count();
+        (meet(ours, theirs, "protocol"), common)
+    });
     let (our, their) = match nearest {
         Some((ours, theirs)) => (Some(ours), Some(theirs)),
         None => (offers.ours.first(), theirs.first()),
     };
-    let shown =
-        |names: &[String]| if names.is_empty() { "none".into() } else { names.join(" or ") };
     let mut rows = Vec::new();
     for kind in KINDS {
         let (ours, thens) = (names(our, kind), names(their, kind));
-        let mut here = shown(&ours);
+        let mut here = alternatives(&ours);
         if kind == "group" && offers.group_optional {
             here = if ours.is_empty() { here } else { format!("{here} or none") };
         }
         let there = match (&offers.wanted_group, &offers.theirs) {
             (Some(wanted), _) if kind == "group" => Some(wanted.clone()),
-            (_, Some(_)) => Some(shown(&thens)),
+            (_, Some(_)) => Some(alternatives(&thens)),
             (_, None) => None,
         };
         let is_wanted = kind == "group" && offers.wanted_group.is_some();
@@ -90,16 +75,39 @@ fn offered(offers: &Offers) -> Vec<Row> {
         let differs = there.is_some() && !met;
         rows.push(Row { item: kind.to_owned(), here, there, differs });
     }
-    let more = |n: usize| match n {
-        0 | 1 => "none".to_owned(),
-        n => format!("{} more", n - 1),
-    };
     if offers.ours.len() > 1 || theirs.len() > 1 {
-        let there = offers.theirs.as_ref().map(|t| more(t.len()));
-        let here = more(offers.ours.len());
+        let there = offers.theirs.as_ref().map(|t| more_than_one(t.len()));
+        let here = more_than_one(offers.ours.len());
         rows.push(Row { item: "other proposals".to_owned(), here, there, differs: false });
     }
     rows
+}
+
+/// The transforms of one kind that an offer names.
+fn names(offer: Option<&Offer>, kind: &str) -> Vec<String> {
+    let of_kind = offer.and_then(|o| o.transforms.iter().find(|t| t.kind == kind));
+    match of_kind {
+        Some(of_kind) => of_kind.names.clone(),
+        // Only AH is named.
+        None if kind == "protocol" && offer.is_some() => vec!["ESP".to_owned()],
+        None => Vec::new(),
+    }
+}
+
+fn meet(ours: Option<&Offer>, theirs: Option<&Offer>, kind: &str) -> bool {
+    let (ours, theirs) = (names(ours, kind), names(theirs, kind));
+    ours.iter().any(|o| theirs.contains(o)) || ours.is_empty() && theirs.is_empty()
+}
+
+fn alternatives(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(" or ") }
+}
+
+fn more_than_one(n: usize) -> String {
+    match n {
+        0 | 1 => "none".to_owned(),
+        n => format!("{} more", n - 1),
+    }
 }
 
 fn ppk_row(ppk: &Ppk) -> Row {
@@ -122,13 +130,14 @@ fn named(identities: &Identities) -> Vec<Row> {
     let Identities { peer, asked, known, .. } = identities;
     let mut rows = Vec::new();
     for parties in known {
-        let of = |what: &str| match known.len() {
-            1 => what.to_owned(),
-            _ => format!("{what} ({})", parties.tunnel),
+        // With one candidate, the rows need no name.
+        let of = match known.len() {
+            1 => String::new(),
+            _ => format!(" ({})", parties.tunnel),
         };
-        rows.push(identity_row(of("the peer is"), &parties.remote, peer));
+        rows.push(identity_row(format!("the peer is{of}"), &parties.remote, peer));
         if let Some(asked) = asked {
-            rows.push(identity_row(of("this side is"), &parties.local, asked));
+            rows.push(identity_row(format!("this side is{of}"), &parties.local, asked));
         }
     }
     rows
@@ -136,45 +145,52 @@ fn named(identities: &Identities) -> Vec<Row> {
 
 /// Two identities that meet. Their types are named if they differ, even if the values do as well.
 fn identity_row(item: String, here: &Identity, there: &Identity) -> Row {
-    let text = |identity: &Identity| match here.kind() == there.kind() {
-        true => identity.to_string(),
-        false => identity.qualified(),
+    let differs = !here.matches(there);
+    let [here, there] = match here.kind() == there.kind() {
+        true => [here, there].map(ToString::to_string),
+        false => [here, there].map(Identity::qualified),
     };
-    Row { item, here: text(here), there: Some(text(there)), differs: !here.matches(there) }
+    Row { item, here, there: Some(there), differs }
 }
 
 fn wanted(traffic: &Traffic) -> Vec<Row> {
-    let listed = |s: &[Selector]| {
-        let words: Vec<String> = s.iter().map(ToString::to_string).collect();
-        if words.is_empty() { "none".to_owned() } else { words.join(", ") }
-    };
     let mut rows = Vec::new();
     for ours in &traffic.ours {
-        let of = |what: &str| match traffic.ours.len() {
-            1 => what.to_owned(),
-            _ => format!("{what} ({})", ours.child),
-        };
-        let meets = |ours: &[Selector], theirs: &[Selector]| {
-            ours.iter().any(|o| theirs.iter().any(|t| o.intersection(t).is_some()))
-        };
-        let mut compare = |what: &str, ours: &[Selector], theirs: Option<&Vec<Selector>>| {
-            let differs = theirs.is_some_and(|t| !meets(ours, t));
-            let there = theirs.map(|t| listed(t));
-            rows.push(Row { item: of(what), here: listed(ours), there, differs });
+        let of = match traffic.ours.len() {
+            1 => String::new(),
+            _ => format!(" ({})", ours.child),
         };
         let theirs = traffic.theirs.as_ref();
-        compare("on this side", &ours.local, theirs.map(|t| &t.local));
-        compare("on the peer's", &ours.remote, theirs.map(|t| &t.remote));
+        let sides = [
+            ("on this side", &ours.local, theirs.map(|t| &t.local)),
+            ("on the peer's", &ours.remote, theirs.map(|t| &t.remote)),
+        ];
+        rows.extend(sides.map(|(side, ours, theirs)| Row {
+            item: format!("{side}{of}"),
+            here: listed(ours),
+            there: theirs.map(|theirs| listed(theirs)),
+            differs: theirs.is_some_and(|theirs| !overlap(ours, theirs)),
+        }));
     }
     rows
 }
 
+fn listed(selectors: &[Selector]) -> String {
+    if selectors.is_empty() { "none".to_owned() } else { joined(selectors) }
+}
+
+fn joined(selectors: &[Selector]) -> String {
+    selectors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn overlap(ours: &[Selector], theirs: &[Selector]) -> bool {
+    ours.iter().any(|o| theirs.iter().any(|t| o.intersection(t).is_some()))
+}
+
 fn claimed(claim: &Shadowed) -> Vec<Row> {
-    let row = |wanted: &Wanted| {
-        let list =
-            |s: &[Selector]| s.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let here = format!("{} to {}", list(&wanted.local), list(&wanted.remote));
+    let rows = [&claim.shadowing_rule, &claim.wanted].map(|wanted| {
+        let here = format!("{} to {}", joined(&wanted.local), joined(&wanted.remote));
         Row::of_equals(format!("traffic of {}", wanted.child), here, None)
-    };
-    vec![row(&claim.shadowing_rule), row(&claim.wanted)]
+    });
+    rows.into()
 }

@@ -3,7 +3,6 @@
 use ike::failure::Facts;
 use ike::failure::facts::{Layer, Offers, Proof, Traffic};
 use ike::product::{Product, ProductKind};
-use policy::Selector;
 
 /// A subject that both configurations have settings for.
 #[derive(Clone, Copy)]
@@ -102,14 +101,13 @@ fn settings(kind: ProductKind, subject: Subject) -> Option<&'static str> {
 /// The values that fit this side's only phase 2 tunnel.
 fn values(kind: ProductKind, traffic: &Traffic) -> Option<String> {
     let [ours] = traffic.ours.as_slice() else { return None };
-    let list = |selectors: &[Selector]| {
-        selectors.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-    };
-    let (here, there) = (list(&ours.local), list(&ours.remote));
+    let [here, there] = [&ours.local, &ours.remote]
+        .map(|selectors| selectors.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
     Some(match kind {
         ProductKind::Libreswan => {
-            let plural = |s: &[Selector]| if s.len() > 1 { "s" } else { "" };
-            let (left, right) = (plural(&ours.remote), plural(&ours.local));
+            // libreswan names a list of several networks in the plural.
+            let [left, right] =
+                [&ours.remote, &ours.local].map(|s| if s.len() > 1 { "s" } else { "" });
             format!(
                 "; if left is its own side: leftsubnet{left}={there} and rightsubnet{right}={here}"
             )
@@ -125,6 +123,7 @@ mod tests {
     use super::*;
     use ike::failure::facts::Wanted;
     use policy::AddressRange;
+    use policy::Selector;
     use std::net::IpAddr;
 
     fn traffic() -> Facts {

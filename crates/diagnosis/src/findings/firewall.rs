@@ -28,24 +28,23 @@ enum Verdict {
 
 /// Rules that drop the packets of a tunnel.
 pub(super) fn drops(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::new();
-    let mut add = |finding: Option<Finding>| {
-        // One rule is told once.
-        if let Some(finding) = finding
-            && findings.iter().all(|other| other.cure != finding.cure)
-        {
-            findings.push(finding);
-        }
-    };
-    add(not_read(subject, host));
-    add(outer(subject, host));
+    let mut found: Vec<Finding> = Vec::new();
+    found.extend(not_read(subject, host));
+    found.extend(outer(subject, host));
     for local in subject.local_ranges() {
         for remote in subject.remote_ranges() {
             if local.start().is_ipv4() != remote.start().is_ipv4() {
                 continue;
             }
-            add(forwarded(subject, host, [local, remote]));
-            add(own(subject, host, [local, remote]));
+            found.extend(forwarded(subject, host, [local, remote]));
+            found.extend(own(subject, host, [local, remote]));
+        }
+    }
+    let mut findings: Vec<Finding> = Vec::new();
+    for finding in found {
+        // One rule may drop the packets of several pairs of networks. It is told once.
+        if findings.iter().all(|other| other.cure != finding.cure) {
+            findings.push(finding);
         }
     }
     findings
@@ -166,13 +165,14 @@ pub(super) fn between(from: &AddressRange, to: &AddressRange) -> String {
 
 /// The other direction of a packet.
 fn reversed<'a>(packet: &Packet, hooks: &'a [Hook]) -> Traversal<'a> {
-    let ports = |(number, ports): (u8, Option<(u16, u16)>)| (number, ports.map(|(a, b)| (b, a)));
+    let protocol =
+        packet.protocol.map(|(number, ports)| (number, ports.map(|(from, to)| (to, from))));
     let packet = Packet {
         arrives: packet.leaves.clone(),
         leaves: packet.arrives.clone(),
         source: packet.destination,
         destination: packet.source,
-        protocol: packet.protocol.map(ports),
+        protocol,
         established: packet.established,
         guessed: packet.guessed,
     };

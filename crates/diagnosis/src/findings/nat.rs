@@ -15,9 +15,9 @@ const MOST_COMMANDS: usize = 4;
 pub(super) fn changes(subject: &Subject, host: &HostFacts) -> Option<Finding> {
     let remotes = subject.remote_ranges();
     let pairs = subject.local_ranges().into_iter().flat_map(|local| {
-        let same =
-            move |remote: &&AddressRange| remote.start().is_ipv4() == local.start().is_ipv4();
-        remotes.iter().filter(same).map(move |remote| [local, *remote]).collect::<Vec<_>>()
+        let same_family =
+            remotes.iter().filter(|remote| remote.start().is_ipv4() == local.start().is_ipv4());
+        same_family.map(|remote| [local, *remote]).collect::<Vec<_>>()
     });
     pairs.filter_map(|pair| of_pair(subject, host, pair)).max_by_key(|finding| finding.certain)
 }

@@ -22,7 +22,7 @@ pub(super) enum Behind {
 
 /// Looks for the network behind this host in a range of its side.
 pub(super) fn behind(subject: &Subject, host: &HostFacts, range: &AddressRange) -> Behind {
-    let is_tunnel = |device: &str| subject.device.as_deref() == Some(device);
+    let tunnel = subject.device.as_deref();
     let single = range.start() == range.end();
     if subject.mode == Mode::Transport || single && host.own().any(|own| range.contains(own)) {
         return Behind::Nothing;
@@ -38,22 +38,24 @@ pub(super) fn behind(subject: &Subject, host: &HostFacts, range: &AddressRange) 
         meets
             && network.length < whole
             && attachment.device != "lo"
-            && !is_tunnel(&attachment.device)
+            && tunnel != Some(&attachment.device)
     });
     if let Some(attachment) = attached {
         return Behind::Network(Some(attachment.device.clone()));
     }
     let known: Vec<_> = routes(host, range).map(|(_, route)| route).collect();
-    let found = || known.iter().flatten().filter(|route| !is_tunnel(&route.device));
-    if let Some(route) = found().find(|route| !route.default) {
+    let mut found = known.iter().flatten().filter(|route| tunnel != Some(&route.device)).peekable();
+    // Without another one, the first is the default route.
+    let first = found.peek().map(|route| route.device.clone());
+    if let Some(route) = found.find(|route| !route.default) {
         return Behind::Network(Some(route.device.clone()).filter(|device| !device.is_empty()));
     }
     // This host may be all that is meant.
     if known.is_empty() || host.own().any(|own| range.contains(own)) {
         return Behind::Nothing;
     }
-    match found().next() {
-        Some(route) => Behind::DefaultRoute(route.device.clone()),
+    match first {
+        Some(device) => Behind::DefaultRoute(device),
         None if known.iter().all(Option::is_none) => Behind::NoRoute,
         None => Behind::Nothing,
     }
@@ -98,23 +100,26 @@ fn off(
     there: Option<&str>,
 ) -> Option<String> {
     let family = Family::of(range.start());
-    let is_off = |device: &str| host.forwarding.get(&(family, device.to_owned())) == Some(&false);
     if family == Family::V6 {
-        return is_off("all").then(|| "net.ipv6.conf.all.forwarding".to_owned());
+        return is_off(host, family, "all").then(|| "net.ipv6.conf.all.forwarding".to_owned());
     }
     // A device decides about the packets that arrive on it.
     let devices = [subject.inner_device(host), there];
-    let device = devices.into_iter().flatten().find(|device| is_off(device))?;
-    Some(match is_off("all") {
+    let device = devices.into_iter().flatten().find(|device| is_off(host, family, device))?;
+    Some(match is_off(host, family, "all") {
         true => "net.ipv4.ip_forward".to_owned(),
         false => format!("net.ipv4.conf.{}.forwarding", device.replace('.', "/")),
     })
 }
 
+fn is_off(host: &HostFacts, family: Family, device: &str) -> bool {
+    host.forwarding.get(&(family, device.to_owned())) == Some(&false)
+}
+
 /// No route of its own leads to the network of this side.
 pub(super) fn no_route_behind(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
     let kind = FindingKind::NoRouteBehind;
-    let finding = |range: AddressRange| {
+    let findings = subject.local_ranges().into_iter().filter_map(|range| {
         let found = match behind(subject, host, &range) {
             Behind::NoRoute => Finding::new(
                 &subject.child,
@@ -143,8 +148,8 @@ pub(super) fn no_route_behind(subject: &Subject, host: &HostFacts) -> Vec<Findin
             "otherwise correct IPSecLocalIdentity of the tunnel in the policy, and IPSecRemoteIdentity of the peer's"
                 .to_owned(),
         ]))
-    };
-    subject.local_ranges().into_iter().filter_map(finding).collect()
+    });
+    findings.collect()
 }
 
 /// The same addresses are on both sides of the tunnel.
@@ -155,12 +160,6 @@ pub(super) fn duplicate_subnet(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let both = "give one of the two networks other addresses, or translate them on a gateway before the tunnel".to_owned();
-    let bypass = |network: &str| {
-        format!(
-            "if packets within {network} are to stay outside of the tunnel, let a bypass rule say so: [[filter.rule]] in \
-             vpnd.toml with action = \"bypass\", local = \"{network}\" and remote = \"{network}\""
-        )
-    };
     for remote in subject.remote_ranges().into_iter().filter(|range| !is_whole(range)) {
         let overlapping = subject.local_ranges().into_iter().filter_map(|local| {
             let both = local.intersection(&remote).filter(|_| !is_whole(&local))?;
@@ -179,7 +178,7 @@ pub(super) fn duplicate_subnet(
             let certain = local == remote || enters;
             let kind = FindingKind::DuplicateSubnet;
             let found = Finding::new(&subject.child, kind, certain, message);
-            findings.push(found.with_cure([both.clone(), bypass(&shared.to_string())]));
+            findings.push(found.with_cure([both.clone(), bypass_for(&shared.to_string())]));
             continue;
         }
         // In transport mode, the remote address is the peer's own.
@@ -196,8 +195,15 @@ pub(super) fn duplicate_subnet(
             );
             let kind = FindingKind::DuplicateSubnet;
             let found = Finding::new(&subject.child, kind, false, message);
-            findings.push(found.with_cure([both.clone(), bypass(&network.to_string())]));
+            findings.push(found.with_cure([both.clone(), bypass_for(&network.to_string())]));
         }
     }
     findings
+}
+
+fn bypass_for(network: &str) -> String {
+    format!(
+        "if packets within {network} are to stay outside of the tunnel, let a bypass rule say so: [[filter.rule]] in \
+         vpnd.toml with action = \"bypass\", local = \"{network}\" and remote = \"{network}\""
+    )
 }

@@ -12,7 +12,7 @@ pub(super) fn diverted(
     host: &HostFacts,
     filter: Option<&Filter>,
 ) -> Vec<Finding> {
-    let finding = |range: AddressRange| {
+    let findings = subject.remote_ranges().into_iter().filter_map(|range| {
         let mut known = routes(host, &range)
             .filter(|(address, _)| !is_bypassed(filter, [AddressRange::from(*address); 2]));
         let (message, cure) = match &subject.device {
@@ -34,6 +34,7 @@ pub(super) fn diverted(
                 )
             }
             None => {
+                // The kernel looks for an IPsec policy once it has found a route: any route will do.
                 known.find(|(_, route)| route.is_none())?;
                 let device = subject.outer_device(host).unwrap_or("DEVICE");
                 (
@@ -45,33 +46,23 @@ pub(super) fn diverted(
             }
         };
         Some(Finding::new(&subject.child, FindingKind::Route, true, message).with_cure(cure))
-    };
-    subject.remote_ranges().into_iter().filter_map(finding).collect()
+    });
+    findings.collect()
 }
 
 /// The strict reverse path filter drops packets whose source is reached by another device than that on which they
 /// arrive. The kernel filters reverse paths of IPv4 only, and not those of packets that it has opened itself.
 pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
-    let strict = |device: &str| host.rp_filter.get(device) == Some(&1);
-    let found = |device: &str, message: String| {
-        let setting = format!("net.ipv4.conf.{}.rp_filter", device.replace('.', "/"));
-        let mut cure = sysctl(&setting, 2).to_vec();
-        cure.push(
-            "to find its drops in the log of the kernel: set log_martians of the device to 1"
-                .into(),
-        );
-        Finding::new(&subject.child, FindingKind::RpFilter, true, message).with_cure(cure)
-    };
     let mut findings = Vec::new();
     let peer = subject.peer();
     let back = host.routes.get(&(peer, false)).filter(|_| peer.is_ipv4());
     if let (Some(outer), Some(back)) = (subject.outer_device(host), back)
-        && strict(outer)
+        && is_strict(host, outer)
         && let takes = back.as_ref().map(|route| route.device.as_str())
         && takes != Some(outer)
     {
         let takes = takes.unwrap_or("no device");
-        findings.push(found(
+        findings.push(reverse_path_drops(subject,
             outer,
             format!(
                 "the reverse path filter of {outer} is strict (rp_filter is 1) and drops the packets of the peer {peer}: \
@@ -79,7 +70,7 @@ pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> 
             ),
         ));
     }
-    let Some(device) = subject.device.as_deref().filter(|device| strict(device)) else {
+    let Some(device) = subject.device.as_deref().filter(|device| is_strict(host, device)) else {
         return findings;
     };
     let remote = subject.remote_ranges().into_iter().filter(|range| range.start().is_ipv4());
@@ -88,7 +79,7 @@ pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> 
             route.filter(|route| route.device != device).map(|route| (address, &route.device))
         });
         if let Some((address, other)) = other {
-            findings.push(found(
+            findings.push(reverse_path_drops(subject,
                 device,
                 format!(
                     "the reverse path filter of {device} is strict (rp_filter is 1) and drops what the tunnel has brought \
@@ -98,4 +89,17 @@ pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> 
         }
     }
     findings
+}
+
+fn is_strict(host: &HostFacts, device: &str) -> bool {
+    host.rp_filter.get(device) == Some(&1)
+}
+
+fn reverse_path_drops(subject: &Subject, device: &str, message: String) -> Finding {
+    let setting = format!("net.ipv4.conf.{}.rp_filter", device.replace('.', "/"));
+    let mut cure = sysctl(&setting, 2).to_vec();
+    cure.push(
+        "to find its drops in the log of the kernel: set log_martians of the device to 1".into(),
+    );
+    Finding::new(&subject.child, FindingKind::RpFilter, true, message).with_cure(cure)
 }

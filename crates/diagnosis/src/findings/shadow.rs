@@ -24,13 +24,13 @@ pub(super) fn find(subjects: &mut [Subject], policy: &Policy, bindings: &Binding
     }
     let children: Vec<(&IkeTunnel, &ChildTunnel)> =
         policy.tunnels.iter().flat_map(|t| t.children.iter().map(|c| (&**t, &**c))).collect();
-    let traffic = |child| Traffic::of(child, bindings.of(&child.name));
     for pair in found {
         let ((own, child), (carrier, by)) = (children[pair.child], children[pair.by]);
         let Some(subject) = subjects.iter_mut().find(|s| s.child == child.name) else { continue };
+        let [wanted, taken] = [child, by].map(|child| Traffic::of(child, bindings.of(&child.name)));
         subject.shadowed_by = Some(Shadow {
             child: by.name.clone(),
-            same: traffic(child).covers(&traffic(by)),
+            same: wanted.covers(&taken),
             carriers: (own.name != carrier.name)
                 .then(|| [&own.name, &carrier.name].map(Clone::clone)),
         });

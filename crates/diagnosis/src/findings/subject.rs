@@ -130,12 +130,12 @@ pub fn subjects(
 ) -> Vec<Subject> {
     let Some(sa) = &status.sa else { return Vec::new() };
     let peer = ([sa.local, sa.remote], status.unanswered.is_some());
-    let subject = |child: &ChildStatus| {
+    let subjects = status.children.iter().filter_map(|child| {
         let sa = child.sa.as_ref().filter(|_| child.state.has_sa())?;
         let device = (!in_kernel(&child.name)).then_some(device);
         Some(Subject::new(child, sa, peer, policy, device))
-    };
-    let mut subjects: Vec<Subject> = status.children.iter().filter_map(subject).collect();
+    });
+    let mut subjects: Vec<Subject> = subjects.collect();
     if !subjects.is_empty() {
         shadow::find(&mut subjects, policy, bindings);
     }
@@ -171,19 +171,9 @@ pub(super) fn samples(range: &AddressRange) -> Vec<IpAddr> {
     if range.start() == range.end() {
         return vec![range.start()];
     }
-    let beyond = |address: IpAddr, step: i8| -> Option<IpAddr> {
-        Some(match address {
-            IpAddr::V4(a) => {
-                Ipv4Addr::from_bits(a.to_bits().checked_add_signed(step.into())?).into()
-            }
-            IpAddr::V6(a) => {
-                Ipv6Addr::from_bits(a.to_bits().checked_add_signed(step.into())?).into()
-            }
-        })
-    };
     let all = [(range.start(), 1), (range.start(), 2), (range.start(), 3), (range.end(), -1)];
     let mut found: Vec<IpAddr> = Vec::new();
-    for address in all.into_iter().filter_map(|(address, step)| beyond(address, step)) {
+    for address in all.into_iter().filter_map(|(address, step)| stepped(address, step)) {
         if range.contains(address) && !found.contains(&address) {
             found.push(address);
         }
@@ -191,16 +181,22 @@ pub(super) fn samples(range: &AddressRange) -> Vec<IpAddr> {
     found
 }
 
+fn stepped(address: IpAddr, step: i8) -> Option<IpAddr> {
+    Some(match address {
+        IpAddr::V4(a) => Ipv4Addr::from_bits(a.to_bits().checked_add_signed(step.into())?).into(),
+        IpAddr::V6(a) => Ipv6Addr::from_bits(a.to_bits().checked_add_signed(step.into())?).into(),
+    })
+}
+
 /// The routes to addresses of a range that are not this host's own, as far as they are known.
 pub(super) fn routes<'a>(
     host: &'a HostFacts,
     range: &AddressRange,
 ) -> impl Iterator<Item = (IpAddr, Option<&'a RouteLookup>)> {
-    let known = move |address: IpAddr| {
+    samples(range).into_iter().filter_map(|address| {
         let route = host.routes.get(&(address, false))?.as_ref();
         route.is_none_or(|route| !route.own).then_some((address, route))
-    };
-    samples(range).into_iter().filter_map(known)
+    })
 }
 
 /// Returns `true` if a range holds all addresses of its family.
@@ -211,14 +207,15 @@ pub(super) fn is_whole(range: &AddressRange) -> bool {
 
 /// Returns `true` if a bypass rule of the filter lets the packets between two ranges pass in the clear.
 pub(super) fn is_bypassed(filter: Option<&Filter>, [from, to]: [AddressRange; 2]) -> bool {
-    let holds = |selectors: &[Selector], range: AddressRange| {
-        selectors.iter().any(|s| s.addresses.intersection(&range) == Some(range))
-    };
     filter.is_some_and(|filter| {
         filter.rules.iter().any(|rule| {
             rule.action == FilterAction::Bypass
-                && holds(&rule.traffic.local, from)
-                && holds(&rule.traffic.remote, to)
+                && has_all(&rule.traffic.local, from)
+                && has_all(&rule.traffic.remote, to)
         })
     })
+}
+
+fn has_all(selectors: &[Selector], range: AddressRange) -> bool {
+    selectors.iter().any(|s| s.addresses.intersection(&range) == Some(range))
 }

@@ -40,8 +40,8 @@ pub(super) fn is_one_way(subject: &Subject) -> bool {
 
 /// Returns `true` if no packet passes in either direction at present.
 pub(super) fn is_quiet(subject: &Subject) -> bool {
-    let quiet = |flow: Flow| flow.idle.is_none_or(|idle| idle >= STOPPED);
-    quiet(subject.inbound) && quiet(subject.outbound)
+    let flows = [subject.inbound, subject.outbound];
+    flows.into_iter().all(|flow| flow.idle.is_none_or(|idle| idle >= STOPPED))
 }
 
 /// Packets pass in one direction only.
@@ -51,43 +51,49 @@ pub(super) fn one_way(subject: &Subject) -> Option<Finding> {
         return None;
     }
     let (inbound, outbound) = (subject.inbound, subject.outbound);
-    let last = |flow: Flow| seconds(flow.idle.unwrap_or_default());
-    let sum = |flow: Flow| format!("{} packets ({} octets)", flow.packets, flow.bytes);
-    let finding = |message: String, cure: Vec<String>| {
-        Some(Finding::new(&subject.child, FindingKind::OneWay, false, message).with_cure(cure))
-    };
     if let Some(silence) = silence(outbound, inbound) {
         let message = match silence {
             Silence::Never => format!(
                 "this side has sent {}, the last one {} ago, and nothing has ever come in",
-                sum(outbound),
-                last(outbound)
+                sum(&outbound),
+                last(&outbound)
             ),
             Silence::Stopped(idle) => format!(
                 "nothing has come in for {}, while this side went on sending until {} ago: {} out, {} in since the tunnel \
                  came up",
                 seconds(idle),
-                last(outbound),
-                sum(outbound),
-                sum(inbound)
+                last(&outbound),
+                sum(&outbound),
+                sum(&inbound)
             ),
         };
-        return finding(message + &refused(subject), nothing_in(subject, silence));
+        let (message, cure) = (message + &refused(subject), nothing_in(subject, silence));
+        let finding = Finding::new(&subject.child, FindingKind::OneWay, false, message);
+        return Some(finding.with_cure(cure));
     }
     let silence = silence(inbound, outbound)?;
     let message = match silence {
         Silence::Never => format!(
             "{} have come in, the last one {} ago, and this side has never sent one",
-            sum(inbound),
-            last(inbound)
+            sum(&inbound),
+            last(&inbound)
         ),
         Silence::Stopped(idle) => format!(
             "this side has sent nothing for {}, while packets came in until {} ago",
             seconds(idle),
-            last(inbound)
+            last(&inbound)
         ),
     };
-    finding(message, nothing_out(subject))
+    let finding = Finding::new(&subject.child, FindingKind::OneWay, false, message);
+    Some(finding.with_cure(nothing_out(subject)))
+}
+
+fn last(flow: &Flow) -> String {
+    seconds(flow.idle.unwrap_or_default())
+}
+
+fn sum(flow: &Flow) -> String {
+    format!("{} packets ({} octets)", flow.packets, flow.bytes)
 }
 
 /// The time for which a dropped packet is worth telling.
@@ -117,12 +123,14 @@ fn refused(subject: &Subject) -> String {
 
 fn nothing_in(subject: &Subject, silence: Silence) -> Vec<String> {
     let [local, peer] = subject.ends.map(|end| end.ip());
+    let mut cure = Vec::new();
     // An upload whose large packets vanish gets no more answers.
-    let probe = || {
+    if silence != Silence::Never {
         let child = &subject.child;
-        format!("if small packets still pass (ping), large ones are lost: vpnctl probe {child}")
-    };
-    let mut cure = Vec::from_iter((silence != Silence::Never).then(probe));
+        cure.push(format!(
+            "if small packets still pass (ping), large ones are lost: vpnctl probe {child}"
+        ));
+    }
     cure.extend(match subject.encapsulation {
         Encapsulation::Udp => vec![format!(
             "let UDP 4500 pass every firewall between {local} and {peer}, in both directions"

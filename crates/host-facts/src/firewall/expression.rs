@@ -88,8 +88,8 @@ pub(super) fn statement_of<'a>(statement: &'a Value, packet: &Packet) -> Stateme
 
 /// An extension of `iptables`, of which `nft` shows the name alone.
 fn extension<'a>(body: &Value, packet: &Packet) -> Statement<'a> {
-    let word = |field: &str| body[field].as_str().unwrap_or_default();
-    match (word("type"), word("name")) {
+    let [kind, name] = ["type", "name"].map(|field| body[field].as_str().unwrap_or_default());
+    match (kind, name) {
         ("match", "comment") => Statement::Nothing,
         ("match", "conntrack" | "state") if packet.guessed => {
             Statement::Condition(if packet.established { Match::Yes } else { Match::No })
@@ -107,14 +107,14 @@ fn extension<'a>(body: &Value, packet: &Packet) -> Statement<'a> {
 }
 
 fn verdict<'a>(name: &str, body: &'a Value) -> Option<Verdict<'a>> {
-    let target = || body["target"].as_str();
+    let target = body["target"].as_str();
     Some(match name {
         "accept" => Verdict::Accept,
         "drop" | "reject" => Verdict::Drop,
         "continue" => Verdict::On,
         "return" => Verdict::Return,
-        "jump" => target().map_or(Verdict::Unknown, Verdict::Jump),
-        "goto" => target().map_or(Verdict::Unknown, Verdict::Goto),
+        "jump" => target.map_or(Verdict::Unknown, Verdict::Jump),
+        "goto" => target.map_or(Verdict::Unknown, Verdict::Goto),
         "queue" => Verdict::Unknown,
         _ => return None,
     })
@@ -165,10 +165,9 @@ fn not(found: Match) -> Match {
 fn show(left: &Value, packet: &Packet) -> Shown {
     let ipv4 = packet.source.start().is_ipv4();
     if let Some(key) = left["meta"]["key"].as_str() {
-        let name = |device: &Option<String>| device.clone().map_or(Shown::Unknown, Shown::Text);
         return match key {
-            "iifname" | "iif" => name(&packet.arrives),
-            "oifname" | "oif" => name(&packet.leaves),
+            "iifname" | "iif" => device(packet.arrives.as_ref()),
+            "oifname" | "oif" => device(packet.leaves.as_ref()),
             "l4proto" => protocol(packet),
             "nfproto" => Shown::Text(if ipv4 { "ipv4" } else { "ipv6" }.to_owned()),
             "protocol" => Shown::Text(if ipv4 { "ip" } else { "ip6" }.to_owned()),
@@ -192,6 +191,10 @@ fn show(left: &Value, packet: &Packet) -> Shown {
         ("ip" | "ip6", _) => Shown::Unknown,
         _ => upper(header, field, packet),
     }
+}
+
+fn device(name: Option<&String>) -> Shown {
+    name.map_or(Shown::Unknown, |name| Shown::Text(name.clone()))
 }
 
 fn protocol(packet: &Packet) -> Shown {
@@ -233,9 +236,11 @@ fn number_of(protocol: &str) -> Option<u8> {
 /// Compares what a packet shows with the right side of a match.
 fn compare(shown: &Shown, right: &Value) -> Match {
     if let Some(elements) = right.as_array().or_else(|| right["set"].as_array()) {
-        // An element with a counter or a timeout.
-        let plain = |element: &Value| element["elem"].get("val").unwrap_or(element).clone();
-        let found = elements.iter().map(|element| compare(shown, &plain(element)));
+        let found = elements.iter().map(|element| {
+            // An element with a counter or a timeout.
+            let plain = element["elem"].get("val").unwrap_or(element);
+            compare(shown, plain)
+        });
         return found.fold(Match::No, |so_far, one| match (so_far, one) {
             (Match::Yes, _) | (_, Match::Yes) => Match::Yes,
             (Match::Unknown, _) | (_, Match::Unknown) => Match::Unknown,
@@ -267,17 +272,17 @@ fn of_text(text: &str, right: &Value) -> Match {
 }
 
 fn of_number(number: u64, right: &Value) -> Match {
-    let read = |value: &Value| {
-        let by_name = || value.as_str().and_then(number_of).map(u64::from);
-        value.as_u64().or_else(by_name)
-    };
     if let Some([first, last]) = right["range"].as_array().map(Vec::as_slice) {
-        return match (read(first), read(last)) {
+        return match (number_in(first), number_in(last)) {
             (Some(first), Some(last)) => is((first..=last).contains(&number)),
             _ => Match::Unknown,
         };
     }
-    read(right).map_or(Match::Unknown, |wanted| is(wanted == number))
+    number_in(right).map_or(Match::Unknown, |wanted| is(wanted == number))
+}
+
+fn number_in(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str().and_then(number_of).map(u64::from))
 }
 
 fn of_addresses(range: &AddressRange, right: &Value) -> Match {
@@ -290,14 +295,17 @@ fn of_addresses(range: &AddressRange, right: &Value) -> Match {
 }
 
 fn addresses(right: &Value) -> Option<AddressRange> {
-    let read = |value: &Value| value.as_str()?.parse::<IpAddr>().ok();
     if let Some([first, last]) = right["range"].as_array().map(Vec::as_slice) {
-        return AddressRange::new(read(first)?, read(last)?);
+        return AddressRange::new(address_in(first)?, address_in(last)?);
     }
     if let Some(prefix) = right.get("prefix") {
         let length = prefix["len"].as_u64()?;
-        let network = Prefix::holding(read(&prefix["addr"])?, u8::try_from(length).ok()?);
+        let network = Prefix::holding(address_in(&prefix["addr"])?, u8::try_from(length).ok()?);
         return AddressRange::subnet(network.address, network.length.into());
     }
-    read(right).map(AddressRange::from)
+    address_in(right).map(AddressRange::from)
+}
+
+fn address_in(value: &Value) -> Option<IpAddr> {
+    value.as_str()?.parse().ok()
 }

@@ -47,8 +47,9 @@ impl Firewall {
 }
 
 fn key(object: &Value, name: &str) -> Option<super::Key> {
-    let word = |field: &str| Some(object.get(field)?.as_str()?.to_owned());
-    let (family, table, chain) = (word("family")?, word("table")?, word(name)?);
+    let [family, table, chain] =
+        ["family", "table", name].map(|field| object.get(field).and_then(Value::as_str));
+    let (family, table, chain) = (family?.to_owned(), table?.to_owned(), chain?.to_owned());
     let is_own = OWN.iter().any(|own| table.starts_with(own));
     let is_ip = ["inet", "ip", "ip6"].contains(&family.as_str());
     (is_ip && !is_own).then_some((family, table, chain))

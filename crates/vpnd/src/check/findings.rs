@@ -43,26 +43,29 @@ pub(super) fn json(
     read: &Result<PolicyFile, SourceError>,
     remarks: &[String],
 ) -> String {
-    let apart = |message| Finding { severity: "warning", message, help: None, place: None };
     let refusal = read.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let (tunnels, omitted, mut findings): (_, _, Vec<Finding<'_>>) = match read {
         Ok(read) => {
             // The others are about the file itself.
             let others = read.warnings.iter().skip(read.diagnostics.len());
             let findings = read.diagnostics.iter().map(finding);
-            let findings = findings.chain(others.map(|text| apart(text))).collect();
+            let findings = findings.chain(others.map(|text| warning(text))).collect();
             (read.policy.tunnels.len(), 0, findings)
         }
         Err(SourceError::File(PolicyFileError::Invalid(errors))) => {
             (0, errors.omitted(), errors.iter().map(finding).collect())
         }
-        Err(_) => (0, 0, vec![Finding { severity: "error", ..apart(&refusal) }]),
+        Err(_) => (0, 0, vec![Finding { severity: "error", ..warning(&refusal) }]),
     };
-    findings.extend(remarks.iter().map(|text| apart(text)));
+    findings.extend(remarks.iter().map(|text| warning(text)));
     let file = file.display().to_string();
     let report = Report { file, valid: read.is_ok(), tunnels, omitted, findings };
     let text = serde_json::to_string_pretty(&report).expect("only strings and numbers");
     text + "\n"
+}
+
+fn warning(message: &str) -> Finding<'_> {
+    Finding { severity: "warning", message, help: None, place: None }
 }
 
 fn finding(diagnostic: &Diagnostic) -> Finding<'_> {

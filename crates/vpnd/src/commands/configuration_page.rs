@@ -62,7 +62,6 @@ fn section(roff: &mut Roff, section: &Section) {
 
 /// Writes lines of documentation: those that are indented, such as an example, as they are, and others as a paragraph.
 fn comment(roff: &mut Roff, lines: &[&str]) {
-    let is_example = |line: &str| line.starts_with("   ");
     for part in lines.chunk_by(|one, next| is_example(one) == is_example(next)) {
         if is_example(part[0]) {
             roff.control("RS", ["4"]);
@@ -73,6 +72,10 @@ fn comment(roff: &mut Roff, lines: &[&str]) {
             roff.control("br", []);
         }
     }
+}
+
+fn is_example(line: &str) -> bool {
+    line.starts_with("   ")
 }
 
 #[cfg(test)]

@@ -67,13 +67,9 @@ impl Run for Exec {
         let Some(policy) = self.policy.clone().filter(|_| !self.inside) else {
             return Ok(exec::run_inside(&self.command));
         };
-        let failed = |error: &dyn Error| {
-            eprintln!("vpnd: {error}");
-            ExitCode::from(OWN_FAILURE)
-        };
         let listen_ike = match self.listen_ike.addresses() {
             Ok(addresses) => addresses,
-            Err(error) => return Ok(failed(&error)),
+            Err(error) => return Ok(own_failure(&error)),
         };
         let options = Options {
             gateway: in_process::Options {
@@ -89,6 +85,12 @@ impl Run for Exec {
             name_servers: self.dns.clone(),
             command: self.command.clone(),
         };
-        Ok(exec::run(&options).unwrap_or_else(|error| failed(&error)))
+        Ok(exec::run(&options).unwrap_or_else(|error| own_failure(&error)))
     }
+}
+
+/// The status of an error of vpnd, which no command has.
+fn own_failure(error: &dyn Error) -> ExitCode {
+    eprintln!("vpnd: {error}");
+    ExitCode::from(OWN_FAILURE)
 }

@@ -12,7 +12,6 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 use terminal::report::duration;
 use vpn::guard::{self, Definition, GuardState};
 
@@ -154,8 +153,7 @@ impl Guard {
 /// The guard that was in force last, and since when.
 fn last(esp: &Esp) -> io::Result<(Definition, String)> {
     let (definition, since) = Definition::last(&esp.guard_file(), &esp.state_dir)?;
-    let shown = |since: SystemTime| humantime::format_rfc3339_seconds(since).to_string();
-    Ok((definition, shown(since)))
+    Ok((definition, humantime::format_rfc3339_seconds(since).to_string()))
 }
 
 /// The state of the guard, for programs.

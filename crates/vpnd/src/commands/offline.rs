@@ -116,11 +116,10 @@ impl Offline {
 /// The client, at the other end of standard input.
 fn client() -> io::Result<UnixStream> {
     let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let no_socket = |error: io::Error| {
+    stream.peer_addr().map_err(|error| {
         let message = format!("standard input is no socket ({error}): vpnctl runs this command");
         io::Error::new(error.kind(), message)
-    };
-    stream.peer_addr().map_err(no_socket)?;
+    })?;
     Ok(stream)
 }
 

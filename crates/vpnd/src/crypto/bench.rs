@@ -38,10 +38,9 @@ pub struct Measured {
 impl Plan {
     /// Every size of every suite that one of the names stands for, by every provider that has it.
     pub fn new(names: &[String], sizes: &[usize]) -> Self {
-        let wanted = |suite: Suite| {
+        let suites = Function::all().map(Function::suite).filter(|suite| {
             names.iter().any(|name| suite.algorithm().to_string().eq_ignore_ascii_case(name))
-        };
-        let suites = Function::all().map(Function::suite).filter(|suite| wanted(*suite));
+        });
         let steps = suites.flat_map(|suite| {
             let providers = Provider::ALL.into_iter().filter(move |p| p.supports(suite));
             providers.flat_map(move |p| sizes.iter().map(move |size| (suite, p, *size)))
@@ -63,7 +62,7 @@ impl Plan {
     pub fn run(&self, time: Duration, mut progress: impl FnMut(usize)) -> Vec<Measured> {
         let cpu = Cpu::detect();
         let share = time / u32::try_from(self.len().max(1)).unwrap_or(u32::MAX);
-        let measure = |(done, (suite, provider, size)): (usize, &(Suite, Provider, usize))| {
+        let measured = self.steps.iter().enumerate().map(|(done, (suite, provider, size))| {
             progress(done);
             let speed = Speed::measure(*provider, *suite, *size, share)
                 .expect("the provider has the suite");
@@ -76,8 +75,8 @@ impl Plan {
                 seal: speed.seal,
                 open: speed.open,
             }
-        };
-        self.steps.iter().enumerate().map(measure).collect()
+        });
+        measured.collect()
     }
 }
 

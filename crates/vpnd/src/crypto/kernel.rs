@@ -54,21 +54,23 @@ fn is_of_ipsec(name: &str) -> bool {
 
 /// Paragraphs of lines `field : value`.
 fn parse(text: &str) -> Vec<Registered> {
-    let algorithm = |paragraph: &str| {
-        let field = |name: &str| {
-            let lines = paragraph.lines().filter_map(|line| line.split_once(':'));
-            let mut values = lines.filter(|(field, _)| field.trim() == name);
-            values.next().map(|(_, value)| value.trim().to_owned())
-        };
-        Some(Registered {
-            name: field("name")?,
-            driver: field("driver")?,
-            kind: field("type").unwrap_or_default(),
-            priority: field("priority")?.parse().ok()?,
-            module: field("module").unwrap_or_default(),
-        })
-    };
     text.split("\n\n").filter_map(algorithm).collect()
+}
+
+fn algorithm(paragraph: &str) -> Option<Registered> {
+    Some(Registered {
+        name: field(paragraph, "name")?,
+        driver: field(paragraph, "driver")?,
+        kind: field(paragraph, "type").unwrap_or_default(),
+        priority: field(paragraph, "priority")?.parse().ok()?,
+        module: field(paragraph, "module").unwrap_or_default(),
+    })
+}
+
+fn field(paragraph: &str, name: &str) -> Option<String> {
+    let lines = paragraph.lines().filter_map(|line| line.split_once(':'));
+    let mut values = lines.filter(|(field, _)| field.trim() == name);
+    values.next().map(|(_, value)| value.trim().to_owned())
 }
 
 #[cfg(test)]

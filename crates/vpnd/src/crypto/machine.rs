@@ -42,15 +42,12 @@ impl Machine {
     pub fn look(daemon: Option<CryptoState>) -> Self {
         let cpu = Cpu::detect();
         let mut remarks = Vec::new();
-        let mut or_none = |what: &str, error: std::io::Error| {
-            remarks.push(format!("{what} cannot be found out: {error}"));
-        };
         let kernel = kernel::registered().unwrap_or_else(|error| {
-            or_none("what the kernel offers", error);
+            remarks.push(format!("what the kernel offers cannot be found out: {error}"));
             Vec::new()
         });
         let devices = nic::devices().unwrap_or_else(|error| {
-            or_none("what the network cards offer", error);
+            remarks.push(format!("what the network cards offer cannot be found out: {error}"));
             Vec::new()
         });
         let hidden: Vec<_> = cpu.hidden().collect();
@@ -61,12 +58,11 @@ impl Machine {
             Some(state) => (state.functions, Some(state.tunables)),
             None => (served(&CryptoProviders::default()), None),
         };
-        let accelerated = |function: Function| {
-            Provider::ALL.iter().any(|p| !cpu.instructions(*p, function).is_empty())
-        };
         let capabilities = functions.iter().cloned().map(|served| Capability {
-            accelerated: Function::all()
-                .any(|f| f.to_string() == served.function && accelerated(f)),
+            accelerated: Function::all().any(|function| {
+                function.to_string() == served.function
+                    && Provider::ALL.iter().any(|p| !cpu.instructions(*p, function).is_empty())
+            }),
             served,
         });
         let capabilities = capabilities.collect();

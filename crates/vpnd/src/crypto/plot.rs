@@ -62,11 +62,9 @@ fn picture<'a>(svg: &'a mut String, title: &str, measured: &[Measured]) -> Resul
     let sizes: BTreeSet<usize> = measured.iter().map(|m| m.size).collect();
     let rates = measured.iter().map(Measured::seal_gbits);
     let (low, high) = rates.fold((f64::MAX, 0.0_f64), |(l, h), r| (l.min(r), h.max(r)));
-    let decade = |rate: f64, up: bool| {
-        let exponent = rate.max(1e-6).log10();
-        10_f64.powf(if up { exponent.ceil() } else { exponent.floor() })
-    };
-    let scale = (decade(low, false), decade(high, true));
+    // The scale is logarithmic: it has whole decades, and no rate is 0.
+    let scale =
+        (10_f64.powf(low.max(1e-6).log10().floor()), 10_f64.powf(high.max(1e-6).log10().ceil()));
     for (algorithm, area) in algorithms.iter().zip(body.split_evenly((rows, columns))) {
         let of: Vec<&Measured> = measured.iter().filter(|m| m.algorithm == *algorithm).collect();
         panel(&area, algorithm, &of, &sizes, scale)?;
@@ -135,13 +133,13 @@ fn panel<'a>(
     }
     // Beside the last points, from above to below, so far apart that each can be read.
     ends.sort_by(|(a, _), (b, _)| b.1.total_cmp(&a.1));
-    let height = |rate: f64| (high / rate).log10() / (high / low).log10() * f64::from(PLOT);
     let mut free = f64::MIN;
     for (end, colour) in ends {
-        let at = height(end.1).max(free);
+        let height = (high / end.1).log10() / (high / low).log10() * f64::from(PLOT);
+        let at = height.max(free);
         free = at + 14.0;
         let style = (FONT, 13).into_font().color(&colour);
-        let shift = (at - height(end.1)) as i32;
+        let shift = (at - height) as i32;
         let label = Text::new(rate_label(end.1), (9, shift - 8), style);
         chart.draw_series([EmptyElement::at(end) + label])?;
     }

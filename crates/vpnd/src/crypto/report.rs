@@ -93,10 +93,11 @@ pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
         text.push('\n');
         let mut table = Table::new(["NETWORK DEVICE", "DRIVER", "FEATURES FOR ESP"]);
         for device in &machine.devices {
-            let feature = |f: &xfrm::nic::Feature| {
-                format!("{} ({})", f.name, if f.active { "on" } else { "off" })
-            };
-            let features: Vec<_> = device.features.iter().map(feature).collect();
+            let features: Vec<_> = device
+                .features
+                .iter()
+                .map(|f| format!("{} ({})", f.name, if f.active { "on" } else { "off" }))
+                .collect();
             table.row([
                 plain(&device.name).into_owned(),
                 plain(device.driver.as_deref().unwrap_or("-")).into_owned(),
@@ -125,17 +126,20 @@ pub fn measured(all: &[Measured], colour: Colour) -> String {
     ]);
     for measured in all {
         let Measured { algorithm, provider, place, size, seal, open, .. } = measured;
-        let gbits = |rate: f64| format!("{:.3}", rate * *size as f64 * 8.0 / 1e9);
         table.row([
             algorithm.clone(),
             provider.clone(),
             if place == "hardware" { colour.good(place) } else { place.clone() },
             size.to_string(),
             count(*seal as u64),
-            gbits(*seal),
+            gbits(*seal, *size),
             count(*open as u64),
-            gbits(*open),
+            gbits(*open, *size),
         ]);
     }
     table.render(colour)
+}
+
+fn gbits(rate: f64, octets: usize) -> String {
+    format!("{:.3}", rate * octets as f64 * 8.0 / 1e9)
 }

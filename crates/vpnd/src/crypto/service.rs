@@ -48,7 +48,7 @@ pub fn refusal(error: &TunableError) -> Refusal {
 
 /// The provider that serves each function now.
 pub fn served(facility: &CryptoProviders) -> Vec<Served> {
-    let served = |function: Function| {
+    let served = Function::all().map(|function| {
         let suite = function.suite();
         let (wanted, provider) = (facility.choice().wanted(suite), facility.provider(suite));
         let note = (!wanted.supports(suite)).then(|| format!("{wanted} has no {function}"));
@@ -59,8 +59,8 @@ pub fn served(facility: &CryptoProviders) -> Vec<Served> {
             instructions: texts(facility.cpu().instructions(provider, function)),
             note,
         }
-    };
-    Function::all().map(served).collect()
+    });
+    served.collect()
 }
 
 /// The work done since the daemon's start: by the data plane, then by IKE.
@@ -101,9 +101,10 @@ fn by_engine(work: CryptoEngineWork) -> impl Iterator<Item = FunctionWork> {
 
 /// The name of an operation of IKE, its verb, and what has executed it.
 fn by_ike(facility: &CryptoProviders, operation: Operation) -> (String, &'static str, Backend) {
-    let mac = |provider, mac| facility.backend(provider, Function::Mac(mac));
     match operation {
-        Operation::Prf(prf, by) => (prf.to_string(), "derive", mac(by, prf::mac(prf))),
+        Operation::Prf(prf, by) => {
+            (prf.to_string(), "derive", facility.backend(by, Function::Mac(prf::mac(prf))))
+        }
         Operation::Encrypt(function, by) => {
             (function.to_string(), "encrypt", facility.backend(by, function))
         }

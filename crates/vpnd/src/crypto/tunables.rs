@@ -156,14 +156,14 @@ impl Tunables {
     /// All of them.
     pub fn list(&self) -> Vec<Tunable> {
         let persistent = self.state().persistent.values();
-        let tunable = |(name, persistent): (&str, Option<u64>)| Tunable {
+        let tunables = NAMES.into_iter().zip(persistent).map(|(name, persistent)| Tunable {
             name: name.to_owned(),
             value: self.value(name),
             default: self.default(name),
             persistent,
             note: self.note(name).to_owned(),
-        };
-        NAMES.into_iter().zip(persistent).map(tunable).collect()
+        });
+        tunables.collect()
     }
 
     /// Sets one, or with no value brings it back to its default; `persist` does so for good. Returns how many SAs have

@@ -19,7 +19,7 @@ impl Daemon {
         let status = self.gateway.tunnels().status().await.map_err(refusal)?;
         let counters = self.gateway.counters().await.map_err(refusal)?;
         let dropped: u64 = DROPPED.iter().filter_map(|name| counters.get(*name)).sum();
-        let info = |family: Family| FamilyInfo {
+        let families = Family::ALL.map(|family| FamilyInfo {
             family: family.name().to_owned(),
             on: now.has(family),
             default: self.families.default_of(family),
@@ -27,9 +27,9 @@ impl Daemon {
             tunnels_off: status.iter().flat_map(|tunnel| tunnels_off(tunnel, family)).collect(),
             // The datapath does not count by family.
             dropped: if now.has(family) { 0 } else { dropped },
-        };
+        });
         let file = self.families.file().display().to_string();
-        Ok(FamiliesInfo { families: Family::ALL.map(info).into(), file })
+        Ok(FamiliesInfo { families: families.into(), file })
     }
 
     /// Switches IPsec of a family on or off; `None`: as the configuration says. `persist`: also after a restart.
@@ -64,11 +64,11 @@ impl Daemon {
 
 /// The phase 2 tunnels that are down because the family is off.
 fn tunnels_off(tunnel: &IkeStatus, family: Family) -> Vec<String> {
-    let is_off = |failure: &ike::failure::Failure| {
-        failure.kind == FailureKind::FamilyOff
-            && matches!(&*failure.facts, Facts::FamilyOff(off) if off.family == family)
-    };
-    let children = tunnel.children.iter();
-    let off = children.filter(|c| c.last_failure.as_ref().is_some_and(|(f, _)| is_off(f)));
+    let off = tunnel.children.iter().filter(|child| {
+        child.last_failure.as_ref().is_some_and(|(failure, _)| {
+            failure.kind == FailureKind::FamilyOff
+                && matches!(&*failure.facts, Facts::FamilyOff(off) if off.family == family)
+        })
+    });
     off.map(|child| child.name.clone()).collect()
 }

@@ -8,7 +8,7 @@ use crate::view::event_name;
 use diagnosis::line;
 use ike::event::{Event, EventKind, Negotiated};
 use lines::Lines;
-use nix::sys::stat::{FileStat as Stat, fstat};
+use nix::sys::stat::fstat;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Subscriber, info, warn};
@@ -111,8 +111,8 @@ struct Style {
 
 /// Returns `true` if the log goes to the file, terminal or journal that is standard output as well.
 pub(super) fn shares_standard_output() -> bool {
-    let same = |a: Stat, b: Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
-    fstat(io::stdout()).ok().zip(fstat(io::stderr()).ok()).is_some_and(|(a, b)| same(a, b))
+    let both = fstat(io::stdout()).ok().zip(fstat(io::stderr()).ok());
+    both.is_some_and(|(out, err)| (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino))
 }
 
 /// The layers that an event of the log passes before the lines.
@@ -124,12 +124,14 @@ fn subscriber(
     lines: Box<dyn Layer<Filtered> + Send + Sync>,
 ) -> (impl Subscriber + Send + Sync + use<>, LevelControl) {
     let (filter, handle) = reload::Layer::new(log.level.targets());
-    let set = move |targets| {
-        // It fails only once the log itself is gone.
-        let _ = handle.reload(targets);
-    };
     let current = Arc::new(Mutex::new(log.level.to_string()));
-    let levels = LevelControl { set: Arc::new(set), current };
+    let levels = LevelControl {
+        set: Arc::new(move |targets| {
+            // It fails only once the log itself is gone.
+            let _ = handle.reload(targets);
+        }),
+        current,
+    };
     (Registry::default().with(filter).with(lines), levels)
 }
 

@@ -2,7 +2,6 @@
 
 use super::Daemon;
 use super::refusal::refusal;
-use crate::config::Sa;
 use crate::preflight;
 use crate::sa_file::tables;
 use crate::view;
@@ -26,8 +25,10 @@ impl Daemon {
         let tables = tables(Path::new("the SAs to add"), &text.0)
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
         let planes = config.planes();
-        let offload = |sa: &Sa| sa.offload(planes.offload.choice_of(sa.name()));
-        let offload = tables.iter().filter_map(offload).collect();
+        let offload = tables
+            .iter()
+            .filter_map(|sa| sa.offload(planes.offload.choice_of(sa.name())))
+            .collect();
         let sas: Vec<ManualSa> =
             tables.iter().map(|sa| sa.manual(config.esp.replay_window)).collect();
         let warnings = preflight::manual::judge(sas.iter(), "were added by hand");

@@ -174,11 +174,11 @@ impl Source for Metrics {
 
     async fn drops(&self) -> Option<Drops> {
         let counts = self.dropped().await.ok()?.into_iter().filter(|(_, count)| *count > 0);
-        let reason = |(name, count): (String, u64)| {
+        let reasons = counts.map(|(name, count)| {
             let meaning = counters::explanation(&name).unwrap_or_default();
             Reason { name, count, meaning }
-        };
-        let reasons = counts.map(reason).collect();
+        });
+        let reasons = reasons.collect();
         Some(Drops { reasons, unserved: self.unserved().await.ok()?, guard: self.guard().await })
     }
 

@@ -7,7 +7,6 @@ use control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
 use host::Devices;
 use std::collections::BTreeMap;
 use tracing::info;
-use xfrm::placement::Placed;
 use zeroize::Zeroizing;
 
 impl Daemon {
@@ -21,16 +20,17 @@ impl Daemon {
         if sas.is_empty() {
             return;
         }
-        let named =
-            |sa: &Placed| ((sa.tunnel.clone(), sa.inbound, sa.spi.to_string()), view::placed(sa));
-        let sas: BTreeMap<_, _> = sas.iter().map(named).collect();
+        let sas: BTreeMap<_, _> = sas
+            .iter()
+            .map(|sa| ((sa.tunnel.clone(), sa.inbound, sa.spi.to_string()), view::placed(sa)))
+            .collect();
         for child in tunnels.iter_mut().flat_map(|tunnel| &mut tunnel.children) {
             let Some(sa) = &mut child.child_sa else { continue };
             let both = [(true, &sa.inbound_spi), (false, &sa.outbound_spi)];
-            let find = |(inbound, spi): (bool, &String)| {
+            let placed = both.into_iter().filter_map(|(inbound, spi)| {
                 sas.get(&(child.name.clone(), inbound, spi.clone())).cloned()
-            };
-            sa.placed = both.into_iter().filter_map(find).collect();
+            });
+            sa.placed = placed.collect();
         }
     }
 

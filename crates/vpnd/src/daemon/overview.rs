@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::counters::{UNSERVED, explanation};
 use crate::filter::KeptDefaults;
 use crate::preflight;
-use crate::remark::{Remark, Severity};
+use crate::remark::Severity;
 use crate::{filter, trace, view};
 use control::protocol::DefaultAction;
 use control::protocol::{
@@ -25,18 +25,22 @@ impl Daemon {
     pub(super) async fn overview(&self) -> Result<Overview, Refusal> {
         let tunnels = self.tunnels().await?;
         let counters = self.gateway().counters().await.map_err(refusal)?;
-        let discarded = |layer: &str| {
+        let [ike_discarded, esp_discarded] = ["ike.", "esp."].map(|layer| {
             counters.iter().filter(|(name, _)| name.starts_with(layer)).map(|(_, n)| n).sum()
+        });
+        let children = tunnels.iter().flat_map(|tunnel| &tunnel.children);
+        let children = Fleet {
+            defined: children.clone().count(),
+            up: children.filter(|child| child.is_up()).count(),
         };
-        let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().status().await.map_err(refusal)?;
         let config = &self.started_with.config;
         let in_force = filter.as_ref().map(|status| Arc::clone(&status.filter)).unwrap_or_default();
         let remarks = self.remarks(&in_force).await?;
-        let texts = |counts: &dyn Fn(&Remark) -> bool| {
-            let counted = remarks.iter().filter(|remark| counts(remark));
-            counted.map(ToString::to_string).collect::<Vec<String>>()
-        };
+        let warnings = remarks.iter().filter(|remark| remark.severity == Severity::Warning);
+        let warnings = warnings.map(ToString::to_string).collect();
+        let offload_advice = remarks.iter().filter(|remark| remark.kind == preflight::OFFLOAD);
+        let offload_advice = offload_advice.map(ToString::to_string).collect();
         let (found, offload) = (self.gateway().offload().planes(), self.offload());
         Ok(Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -49,11 +53,8 @@ impl Daemon {
                 defined: tunnels.len(),
                 up: tunnels.iter().filter(|tunnel| tunnel.is_up()).count(),
             },
-            children: Fleet {
-                defined: children().count(),
-                up: children().filter(|child| child.is_up()).count(),
-            },
-            warnings: texts(&|remark| remark.severity == Severity::Warning),
+            children,
+            warnings,
             planes: planes(&found, &config.esp.device),
             fallbacks: found
                 .fallbacks
@@ -65,7 +66,7 @@ impl Daemon {
                 .into_values()
                 .map(|u| Unrouted { tunnel: u.tunnel, network: u.network, command: u.command })
                 .collect(),
-            offload_advice: texts(&|remark| remark.kind == preflight::OFFLOAD),
+            offload_advice,
             remarks: remarks.iter().map(view::remark).collect(),
             not_offloaded: terminal::report::not_offloaded(&offload),
             offload: Some(offload)
@@ -75,8 +76,8 @@ impl Daemon {
             guard: self.guard().await,
             confinement: self.confinement.clone(),
             filter: filter.as_ref().map(|status| view::filter(status, self.filter_settings.file())),
-            ike_discarded: discarded("ike."),
-            esp_discarded: discarded("esp."),
+            ike_discarded,
+            esp_discarded,
             keys_exported_to: self.keys_exported_to.as_ref().map(|d| d.display().to_string()),
         })
     }
@@ -121,8 +122,9 @@ impl Daemon {
     ) -> Result<BTreeMap<String, BTreeMap<String, u64>>, Refusal> {
         let asked = self.gateway().with_plane(|plane| plane.maintenance().unserved()).await;
         let unserved = asked.map_err(refusal)?.into_iter();
-        let reason = |n| BTreeMap::from([(UNSERVED.to_owned(), n)]);
-        Ok(unserved.map(|(tunnel, n)| (tunnel, reason(n))).collect())
+        let counters =
+            unserved.map(|(tunnel, n)| (tunnel, BTreeMap::from([(UNSERVED.to_owned(), n)])));
+        Ok(counters.collect())
     }
 
     pub(super) async fn trace(&self, description: &str) -> Result<TraceInfo, Refusal> {
@@ -173,13 +175,14 @@ impl Daemon {
     /// Has the defaults of the configuration count again.
     pub(super) async fn forget_defaults(&self) -> Result<FilterInfo, Refusal> {
         let _guard = self.reloading.lock().await;
-        let wrong =
-            |error: &dyn ToString| Refusal::new(RefusalCode::BadConfiguration, error.to_string());
         let configured = match self.started_with.file.clone() {
-            Some(file) => tokio::task::spawn_blocking(move || Config::read(&file))
-                .await
-                .map_err(|error| wrong(&error))?
-                .map_err(|error| wrong(&error))?,
+            Some(file) => {
+                let read = tokio::task::spawn_blocking(move || Config::read(&file)).await;
+                let read = read
+                    .map_err(|error| error.to_string())
+                    .and_then(|read| read.map_err(|error| error.to_string()));
+                read.map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error))?
+            }
             None => self.started_with.config.clone(),
         };
         let before = self.filter().await?.filter;

@@ -57,21 +57,20 @@ impl Daemon {
     ) -> Result<Reloaded, Refusal> {
         let (source, keeper) = (self.source.clone(), Arc::clone(&self.certificates));
         let config = self.started_with.file.clone();
-        let read =
-            move || (source.read(), keeper.read(), config.as_deref().map(Config::read).transpose());
-        let (file, certificates, config) = tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
+        let read = tokio::task::spawn_blocking(move || {
+            (source.read(), keeper.read(), config.as_deref().map(Config::read).transpose())
+        });
+        let (file, certificates, config) =
+            read.await.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         let config = config
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
         preflight::refuse(&file, &self.started_with.config)
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         usable(&certificates)?;
-        let filter_of = |config: &Config| {
+        let wanted = config.as_ref().map(|config| {
             (Arc::new(self.filter_settings.filter(&config.filter)), config.filter.clone())
-        };
-        let wanted = config.as_ref().map(filter_of);
+        });
         // First, since it alone may be refused.
         let (filter, remark) = self.reconfigure(config, dry_run, undo_after).await?;
         let mut reloaded = self.put_in_force(file, certificates, wanted, dry_run).await?;

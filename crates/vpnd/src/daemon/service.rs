@@ -181,21 +181,22 @@ impl Service for Daemon {
 
     /// The table of commands. A new one is a line here, and a method in the file beside this one that it is about.
     async fn answer(&self, command: Command) -> Result<Reply, Refusal> {
-        let done = |()| Reply::Done;
         match command {
             Command::Why { name } => {
                 self.why(&name, Duration::ZERO).await.map(|why| Reply::Why(Box::new(why)))
             }
-            Command::Events { names } => self.know(&names).await.map(done),
+            Command::Events { names } => self.know(&names).await.map(|()| Reply::Done),
             Command::Activate { names } => self.activate(names).await.map(Reply::Activations),
-            Command::Deactivate { name } => self.deactivate(&name).await.map(done),
+            Command::Deactivate { name } => self.deactivate(&name).await.map(|()| Reply::Done),
             Command::BeginActivation { names } => {
                 self.start_activate(names).await.map(Reply::Activations)
             }
-            Command::BeginDeactivation { name } => self.start_deactivate(&name).await.map(done),
+            Command::BeginDeactivation { name } => {
+                self.start_deactivate(&name).await.map(|()| Reply::Done)
+            }
             Command::List { all } => self.list(all).await.map(Reply::Tunnels),
             Command::Status { name } => self.status(&name).await.map(|t| Reply::Tunnels(vec![t])),
-            Command::Rekey { name } => self.rekey(&name).await.map(done),
+            Command::Rekey { name } => self.rekey(&name).await.map(|()| Reply::Done),
             Command::Reload { dry_run, undo_after_seconds } => {
                 let undo_after = undo_after_seconds.map(Duration::from_secs);
                 self.reload(dry_run, undo_after).await.map(Reply::Reloaded)
@@ -204,7 +205,9 @@ impl Service for Daemon {
             change @ (Command::PolicyPut(_) | Command::PolicyDelete(_) | Command::PolicyPurge) => {
                 self.change_store(change).await.map(Reply::Stored)
             }
-            Command::Log { level } => self.levels.set(&level).map(done).map_err(bad_level),
+            Command::Log { level } => {
+                self.levels.set(&level).map(|()| Reply::Done).map_err(bad_level)
+            }
             Command::Counters => self.counters().await.map(Reply::Counters),
             Command::TunnelCounters => self.tunnel_counters().await.map(Reply::TunnelCounters),
             Command::CounterMeanings => self.counter_meanings().await.map(Reply::CounterMeanings),

@@ -93,8 +93,10 @@ pub(super) fn tell_failure(text: &str) {
 
 /// Sends what this process or, if this is the helper, the daemon has to say.
 pub(super) fn send(text: &str) -> io::Result<()> {
-    let known = |line: &str| line.split_once('=').is_some_and(|(word, _)| WORDS.contains(&word));
-    if !text.lines().all(known) {
+    let is_known = text
+        .lines()
+        .all(|line| line.split_once('=').is_some_and(|(word, _)| WORDS.contains(&word)));
+    if !is_known {
         return Err(io::Error::other("no daemon says that"));
     }
     if text.lines().any(|line| line == "STOPPING=1") {

@@ -102,8 +102,9 @@ fn take_hold(
     {
         return Err(StartupError::Traces(endpoint.clone()));
     }
-    let listen = |address| metrics::listen(address, config.metrics.page);
-    let metrics = config.metrics.listen.as_ref().map(listen).transpose()?;
+    let metrics = config.metrics.listen.as_ref();
+    let metrics =
+        metrics.map(|address| metrics::listen(address, config.metrics.page)).transpose()?;
 
     // The last moment with one thread. The gateway starts confined.
     let paths = Paths::of(options, config);

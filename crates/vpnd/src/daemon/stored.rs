@@ -19,12 +19,13 @@ impl Daemon {
         blocking(move || match source {
             Source::Store(store) => get(lock(&store).database(), &wanted),
             Source::File { path, lenient, .. } => {
-                let bad =
-                    |error: &dyn ToString| Refusal::new(RefusalCode::BadPolicy, error.to_string());
-                let file = policy_file::text(&path).map_err(|error| bad(&error))?;
+                let file = policy_file::text(&path)
+                    .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
                 let options = PutOptions { lenient, ..PutOptions::default() };
                 let put = Database::default().put(&file.name, &file.text, &options);
-                get(&put.map_err(|errors| bad(&errors))?.database, &wanted)
+                let put =
+                    put.map_err(|errors| Refusal::new(RefusalCode::BadPolicy, errors.to_string()))?;
+                get(&put.database, &wanted)
             }
         })
         .await
@@ -48,8 +49,9 @@ impl Daemon {
         let bindings = config.planes().bindings();
         let (prepared, directory, file, certificates) = blocking(move || {
             let mut store = lock(&store);
-            let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
-            let prepared = prepare(store.database(), &command, &bindings).ok_or_else(wrong)??;
+            let prepared = prepare(store.database(), &command, &bindings).ok_or_else(|| {
+                Refusal::new(RefusalCode::NotPossible, "that changes no policy store")
+            })??;
             let certificates = keeper.read();
             usable(&certificates)?;
             let (checked, loaded) = store.check(prepared.database.clone()).map_err(unusable)?;

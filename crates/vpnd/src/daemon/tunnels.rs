@@ -27,9 +27,11 @@ impl Daemon {
     fn seen(&self, status: &[IkeStatus]) -> Vec<Tunnel> {
         let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
         let now = SystemTime::now();
-        let tunnel =
-            |status| Tunnel { keys_exported_to: directory.clone(), ..view::tunnel(status, now) };
-        let mut tunnels: Vec<Tunnel> = status.iter().map(tunnel).collect();
+        let tunnels = status.iter().map(|status| Tunnel {
+            keys_exported_to: directory.clone(),
+            ..view::tunnel(status, now)
+        });
+        let mut tunnels: Vec<Tunnel> = tunnels.collect();
         self.place(&mut tunnels);
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         view::describe(&mut tunnels, &in_force.0, &in_force.1);
@@ -86,8 +88,12 @@ impl Daemon {
     ) -> Result<Vec<Activation>, Refusal> {
         let begun =
             self.known(self.gateway.tunnels().start_activate(selection(names)).await).await?;
-        let shown = |b: vpn::Begun| Activation { name: b.name, up: b.up, failure: None };
-        Ok(begun.into_iter().map(shown).collect())
+        let shown = begun.into_iter().map(|begun| Activation {
+            name: begun.name,
+            up: begun.up,
+            failure: None,
+        });
+        Ok(shown.collect())
     }
 
     pub(super) async fn start_deactivate(&self, name: &str) -> Result<(), Refusal> {
@@ -124,8 +130,10 @@ impl Daemon {
             return Ok(());
         }
         let tunnels = self.tunnels().await?;
-        let known = |name: &String| tunnels.iter().any(|t| t.name == *name || has_child(t, name));
-        match names.iter().find(|name| !known(name)) {
+        let unknown = names.iter().find(|name| {
+            !tunnels.iter().any(|tunnel| tunnel.name == **name || has_child(tunnel, name))
+        });
+        match unknown {
             Some(name) => Err(unknown_tunnel(name, &tunnels)),
             None => Ok(()),
         }

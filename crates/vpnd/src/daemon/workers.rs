@@ -12,8 +12,8 @@ impl Daemon {
     }
 
     pub(super) async fn set_workers(&self, change: &WorkersChange) -> Result<Workers, Refusal> {
-        let refused = |message: String| Refusal::new(RefusalCode::BadSetting, message);
-        let change = view::workers_change(change).map_err(refused)?;
+        let change = view::workers_change(change)
+            .map_err(|message| Refusal::new(RefusalCode::BadSetting, message))?;
         let workers = self.gateway.workers().clone();
         // It waits for threads to end.
         let changed = tokio::task::spawn_blocking(move || {
@@ -27,6 +27,7 @@ impl Daemon {
             );
             Ok(view::workers(&workers.report()))
         });
-        changed.await.unwrap_or_else(|error| Err(error.to_string())).map_err(refused)
+        let changed = changed.await.unwrap_or_else(|error| Err(error.to_string()));
+        changed.map_err(|message| Refusal::new(RefusalCode::BadSetting, message))
     }
 }

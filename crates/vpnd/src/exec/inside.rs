@@ -111,12 +111,16 @@ fn enter() -> Result<(), IsolationError> {
             let cure = "; or use vpnd proxy, which needs no namespace";
             IsolationError::Forbidden(format!("{cause}{cure}"))
         })?;
-        let write = |file: &str, text: String| {
-            fs::write(format!("/proc/self/{file}"), text).map_err(system(&format!("write {file}")))
-        };
-        write("setgroups", "deny".to_owned())?;
-        write("uid_map", format!("{user} {user} 1"))?;
-        write("gid_map", format!("{group} {group} 1"))?;
+        let maps = [
+            // user_namespaces(7): without privilege, the groups can be mapped only once setgroups is denied.
+            ("setgroups", "deny".to_owned()),
+            ("uid_map", format!("{user} {user} 1")),
+            ("gid_map", format!("{group} {group} 1")),
+        ];
+        for (file, text) in maps {
+            fs::write(format!("/proc/self/{file}"), text)
+                .map_err(system(&format!("write {file}")))?;
+        }
     }
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)

@@ -54,9 +54,9 @@ pub fn resolve_by(servers: &[IpAddr]) -> Result<(), IsolationError> {
 
 fn replace(target: &Path, text: &str, file: &Path) -> Result<(), IsolationError> {
     let none = None::<&str>;
-    let what = || format!("replace {}", target.display());
-    fs::write(file, text).map_err(system(what()))?;
-    mount(Some(file), target, none, MsFlags::MS_BIND, none).map_err(system(what()))
+    let what = format!("replace {}", target.display());
+    fs::write(file, text).map_err(system(what.clone()))?;
+    mount(Some(file), target, none, MsFlags::MS_BIND, none).map_err(system(what))
 }
 
 /// The files to be replaced, if they exist, with their texts.

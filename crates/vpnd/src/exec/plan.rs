@@ -71,15 +71,16 @@ impl Plan {
             return Err(format!("--address {unused}: the address is in no tunnel's local network"));
         }
         let name_servers = name_servers.to_vec();
-        let is_behind = |server: &&IpAddr| routes.keys().any(|network| network.contains(**server));
-        if let Some(beside) = name_servers.iter().find(|server| !is_behind(server)) {
+        let beside = name_servers
+            .iter()
+            .find(|server| !routes.keys().any(|network| network.contains(**server)));
+        if let Some(beside) = beside {
             return Err(format!("--dns {beside}: the server is behind no tunnel"));
         }
-        let route = |(prefix, source): (Prefix, IpAddr)| {
-            let Prefix { address, length } = prefix;
-            Route { address, length, source }
-        };
-        let routes = routes.into_iter().map(route).collect();
+        let routes = routes
+            .into_iter()
+            .map(|(Prefix { address, length }, source)| Route { address, length, source })
+            .collect();
         Ok(Self { addresses, routes, name_servers, umask })
     }
 }

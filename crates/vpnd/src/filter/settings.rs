@@ -72,17 +72,17 @@ impl FilterSettings {
     /// Returns `true` if everything that `wanted` denies is denied already.
     pub fn denies(&self, section: &FilterSection, wanted: KeptDefaults) -> bool {
         let now = self.filter(section);
-        let denied = |wanted: Option<DefaultAction>, now: filter::DefaultAction| {
+        let families = [(wanted.ipv4, now.ipv4), (wanted.ipv6, now.ipv6)];
+        families.into_iter().all(|(wanted, now)| {
             wanted != Some(DefaultAction::Deny) || now == filter::DefaultAction::Deny
-        };
-        denied(wanted.ipv4, now.ipv4) && denied(wanted.ipv6, now.ipv6)
+        })
     }
 
     /// A remark for each default that differs from the configuration's.
     pub(crate) fn remarks(&self, section: &FilterSection, daemon: DaemonState) -> Vec<Told> {
         let KeptDefaults { ipv4, ipv6 } = self.kept();
         let families = [("IPv4", ipv4, section.ipv4), ("IPv6", ipv6, section.ipv6)];
-        let differs = |(family, kept, written): (&str, Option<DefaultAction>, DefaultAction)| {
+        let differing = families.into_iter().filter_map(|(family, kept, written)| {
             let kept = kept.filter(|kept| *kept != written)?;
             let [kept, written] = [kept, written].map(|action| view::default_action(action).name());
             let text = format!(
@@ -100,8 +100,8 @@ impl FilterSettings {
             };
             let cure = format!("to have that of vpnd.toml count again: {command}");
             Some(Told::of_daemon(text).with_cure(cure))
-        };
-        families.into_iter().filter_map(differs).collect()
+        });
+        differing.collect()
     }
 
     /// A remark, if the file cannot be used, and nothing was written to it since.
@@ -140,11 +140,11 @@ impl FilterSettings {
     }
 
     fn replace(&self, kept: KeptDefaults) -> io::Result<()> {
-        let line = |(family, action): (&str, Option<DefaultAction>)| match action {
-            Some(action) => format!("{family} = \"{}\"\n", view::default_action(action).name()),
-            None => String::new(),
-        };
-        let lines = [("ipv4", kept.ipv4), ("ipv6", kept.ipv6)].map(line);
+        let lines =
+            [("ipv4", kept.ipv4), ("ipv6", kept.ipv6)].map(|(family, action)| match action {
+                Some(action) => format!("{family} = \"{}\"\n", view::default_action(action).name()),
+                None => String::new(),
+            });
         kept::replace(&self.file, &(HEADER.to_owned() + &lines.concat()))?;
         *self.ignored.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(())

@@ -53,11 +53,11 @@ pub(super) fn contents(layout: &Layout, vpnd: &Path) -> Result<Vec<Content>, Ins
 fn unit(text: &str, layout: &Layout) -> String {
     let programs = layout.programs();
     let programs = programs.display();
-    let line = |line: &str| match line.starts_with("Exec") {
+    let lines = text.split_inclusive('\n').map(|line| match line.starts_with("Exec") {
         true => line.replace(PROGRAMS_IN_UNITS, &format!("{programs}/")),
         false => line.to_owned(),
-    };
-    text.split_inclusive('\n').map(line).collect()
+    });
+    lines.collect()
 }
 
 /// The manual pages that a program writes.
@@ -92,21 +92,21 @@ fn completion(program: &Path, name: &str, shell: &str) -> Result<Vec<u8>, Instal
 
 /// Standard output of a program.
 fn run(program: &Path, arguments: &[&str]) -> Result<Vec<u8>, InstallError> {
-    let failed = |why: String| InstallError::Program { program: program.to_owned(), why };
     let output = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| failed(format!("cannot be run: {error}")))?;
+        .map_err(|error| failed(program, format!("cannot be run: {error}")))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(failed(format!(
-            "{} ended with {}: {said}",
-            arguments.join(" "),
-            output.status
-        )));
+        let why = format!("{} ended with {}: {said}", arguments.join(" "), output.status);
+        return Err(failed(program, why));
     }
     Ok(output.stdout)
+}
+
+fn failed(program: &Path, why: String) -> InstallError {
+    InstallError::Program { program: program.to_owned(), why }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, InstallError> {

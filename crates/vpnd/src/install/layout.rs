@@ -15,8 +15,9 @@ impl Layout {
     /// # Errors
     /// Where the prefix could not stand in a unit.
     pub fn new(prefix: &Path) -> Result<Self, InstallError> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-        let text = prefix.to_str().filter(|text| text.chars().all(plain));
+        let text = prefix
+            .to_str()
+            .filter(|text| text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c)));
         let is_direct = prefix.components().all(|part| part != Component::ParentDir);
         match text {
             Some(_) if prefix.is_absolute() && is_direct => {

@@ -44,17 +44,16 @@ impl Manifest {
     fn parse(text: &str) -> Result<Self, String> {
         let mut manifest = Self::default();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.starts_with('#')) {
-            let wrong = || format!("line {number} is neither \"file PATH\" nor \"directory PATH\"");
-            let (kind, path) = line.split_once(' ').ok_or_else(wrong)?;
+            let (kind, path) = line.split_once(' ').ok_or_else(|| wrong(number))?;
             let path = PathBuf::from(path);
             // It is removed below another root, too.
             if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
-                return Err(wrong());
+                return Err(wrong(number));
             }
             match kind {
                 "file" => manifest.files.push(path),
                 "directory" => manifest.directories.push(path),
-                _ => return Err(wrong()),
+                _ => return Err(wrong(number)),
             }
         }
         Ok(manifest)
@@ -66,6 +65,10 @@ impl Manifest {
         let directories = self.directories.iter().map(|p| format!("directory {}\n", p.display()));
         [HEAD.to_owned()].into_iter().chain(files).chain(directories).collect()
     }
+}
+
+fn wrong(number: usize) -> String {
+    format!("line {number} is neither \"file PATH\" nor \"directory PATH\"")
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ pub(super) fn judge(policy: &Policy, facility: &CryptoProviders) -> Vec<Told> {
     let mut remarks: BTreeMap<SuiteRemark, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     for child in children {
-        let suites = || child.proposals.iter().filter_map(|p| Suite::of(p.protection));
-        for suite in suites() {
+        let mut suites = child.proposals.iter().filter_map(|p| Suite::of(p.protection));
+        for suite in suites.clone() {
             let wanted = facility.choice().wanted(suite);
             if !wanted.supports(suite) {
                 let text = format!("the crypto provider {wanted} has no {suite}: aws-lc does it");
@@ -23,7 +23,7 @@ pub(super) fn judge(policy: &Policy, facility: &CryptoProviders) -> Vec<Told> {
                 remarks.entry(remark).or_default().push(&child.name);
             }
         }
-        if let Some(remark) = suites().next().and_then(|first| slow(first, child, facility)) {
+        if let Some(remark) = suites.next().and_then(|first| slow(first, child, facility)) {
             remarks.entry(remark).or_default().push(&child.name);
         }
     }
@@ -39,26 +39,21 @@ pub(super) struct SuiteRemark {
 
 /// Each remark once, with the tunnels that share it.
 pub(super) fn by_remark(remarks: BTreeMap<SuiteRemark, Vec<&str>>) -> Vec<Told> {
-    let told = |(SuiteRemark { text, cure }, tunnels): (SuiteRemark, Vec<&str>)| Told {
+    let told = remarks.into_iter().map(|(SuiteRemark { text, cure }, tunnels)| Told {
         cure,
         ..Told::of_tunnels(&tunnels, format!("{}: {text}", named(&tunnels)))
-    };
-    remarks.into_iter().map(told).collect()
+    });
+    told.collect()
 }
 
 /// A remark, if the first suite of a tunnel is slow on this machine and a faster one could take its place.
 fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option<SuiteRemark> {
-    // The CPU's abilities count here: whether they are to be used is said once, and not for each tunnel.
-    let in_software = |suite: Suite| {
-        let accelerated = |f: &Function| {
-            !facility.cpu().instructions(facility.choice().provider(suite), *f).is_empty()
-        };
-        suite.functions().find(|function| !accelerated(function))
-    };
-    let function = in_software(first)?;
-    let fast = |suite: &Suite| in_software(*suite).is_none();
-    let offered = child.proposals.iter().filter_map(|p| Suite::of(p.protection)).find(fast);
-    let cure = match offered.or_else(|| Some(accelerated_like(first)).filter(fast)) {
+    let function = in_software(first, facility)?;
+    let mut suites = child.proposals.iter().filter_map(|p| Suite::of(p.protection));
+    let offered = suites.find(|suite| in_software(*suite, facility).is_none());
+    let like = Some(accelerated_like(first));
+    let like = like.filter(|suite| in_software(*suite, facility).is_none());
+    let cure = match offered.or(like) {
         Some(suite) if offered.is_some() => format!("put {suite}, which is not, first"),
         Some(suite) => format!("{suite} is not: use it if the peer has it"),
         // Without any such instructions, this is the fastest that hides.
@@ -69,6 +64,13 @@ fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option
     };
     let text = format!("{function} is done in software, as this CPU has no instructions for it");
     Some(SuiteRemark { text, cure: Some(cure) })
+}
+
+/// The first function of a suite that the CPU has no instructions for.
+fn in_software(suite: Suite, facility: &CryptoProviders) -> Option<Function> {
+    // The CPU's abilities count here: whether they are to be used is said once, and not for each tunnel.
+    let provider = facility.choice().provider(suite);
+    suite.functions().find(|function| facility.cpu().instructions(provider, *function).is_empty())
 }
 
 /// The suite of equal strength with AES-GCM.

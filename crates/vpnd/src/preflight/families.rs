@@ -2,8 +2,7 @@
 
 use crate::remark::Told;
 use esp::families::{Families, Family};
-use policy::{ChildTunnel, Policy};
-use std::sync::Arc;
+use policy::Policy;
 
 /// A remark for each family that is off, with the tunnels that need it.
 pub(super) fn judge(policy: &Policy, families: Families) -> Vec<Told> {
@@ -13,10 +12,9 @@ pub(super) fn judge(policy: &Policy, families: Families) -> Vec<Told> {
 
 fn told(policy: &Policy, families: Families, family: Family) -> Told {
     let children = policy.tunnels.iter().flat_map(|tunnel| {
-        let is_off = |child: &&Arc<ChildTunnel>| {
+        tunnel.children.iter().filter(|child| {
             ike::families::off(families, tunnel, child).is_some_and(|off| off.family == family)
-        };
-        tunnel.children.iter().filter(is_off)
+        })
     });
     let names: Vec<&str> = children.map(|child| &*child.name).collect();
     let effect = match names.as_slice() {

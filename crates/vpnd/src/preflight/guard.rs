@@ -10,7 +10,9 @@ use xfrm::placement::Wanted;
 /// A remark for each phase 2 tunnel that can send in the clear although the guard is in force.
 pub(super) fn judge(policy: &Policy, config: &Config) -> Vec<Told> {
     let planes = config.planes();
-    let unguarded = |name: &str| {
+    let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
+    let unguarded = children.filter_map(|child| {
+        let name = &*child.name;
         let tunnel = planes.tunnels.get(name)?;
         if planes.choice_of(name) == Choice::Userspace {
             return None;
@@ -32,9 +34,8 @@ pub(super) fn judge(policy: &Policy, config: &Config) -> Vec<Told> {
         };
         let text = format!("{name}: the guard does not know this tunnel ({setting}): {loss}");
         Some(Told::of_tunnels(&[name], text).with_cure(cure))
-    };
-    let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
-    children.filter_map(|child| unguarded(&child.name)).collect()
+    });
+    unguarded.collect()
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@ use policy::{ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
 use vpn::PlaneSettings;
 use vpn::planes::Choice;
-use xfrm::nic::Device;
 use xfrm::placement::{self, Need, Wanted};
 
 /// The drivers of this host's cards with ESP offload.
 pub(super) fn drivers() -> Vec<String> {
     let devices = xfrm::nic::devices().unwrap_or_default();
-    let offloads = |d: &Device| d.features.iter().any(|f| f.name == "esp-hw-offload");
-    devices.into_iter().filter(offloads).filter_map(|device| device.driver).collect()
+    let cards = devices
+        .into_iter()
+        .filter(|device| device.features.iter().any(|f| f.name == "esp-hw-offload"));
+    cards.filter_map(|card| card.driver).collect()
 }
 
 /// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it, or none of those
@@ -24,11 +25,11 @@ pub(super) fn drivers() -> Vec<String> {
 pub(super) fn judge(policy: &Policy, planes: &PlaneSettings, drivers: &[String]) -> Vec<Told> {
     let mut remarks: BTreeMap<SuiteRemark, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
-    let wanted = |child: &&ChildTunnel| {
+    let wanted = children.filter(|child| {
         planes.choice_of(&child.name) != Choice::Userspace
             && planes.offload.choice_of(&child.name).wanted != Wanted::Off
-    };
-    for child in children.map(|child| &**child).filter(wanted) {
+    });
+    for child in wanted {
         if let Some(remark) = remark(child, drivers) {
             remarks.entry(remark).or_default().push(&child.name);
         }
@@ -37,28 +38,31 @@ pub(super) fn judge(policy: &Policy, planes: &PlaneSettings, drivers: &[String])
 }
 
 fn remark(child: &ChildTunnel, drivers: &[String]) -> Option<SuiteRemark> {
-    let known = |suite: &Suite| {
-        let encapsulation = Encapsulation::Native;
-        Need { suite: *suite, encapsulation }.obstacle().is_none()
-    };
-    // A driver that is not known may take anything.
-    let refuses = |driver: &String, suite: &Suite| {
-        placement::suites(driver).is_some_and(|known| !known.contains(suite))
-    };
-    let here = |suite: &Suite| drivers.is_empty() || !drivers.iter().all(|d| refuses(d, suite));
-    let taken = |suite: &Suite| known(suite) && here(suite);
     let mut suites = child.proposals.iter().filter_map(|p| Suite::of(p.protection));
-    let first = suites.next().filter(|first| !taken(first))?;
-    let whose = if known(&first) { "of this host " } else { "" };
-    let cure = match suites.find(taken) {
+    let first = suites.next().filter(|first| !is_taken(*first, drivers))?;
+    let whose = if is_known(first) { "of this host " } else { "" };
+    let cure = match suites.find(|suite| is_taken(*suite, drivers)) {
         Some(better) => format!("put {better}, which they do, first in the policy's proposals"),
         None => {
-            let like = [like(first), Suite::AesGcm16(KeyBits::B128)].into_iter().find(taken)?;
+            let mut alike = [like(first), Suite::AesGcm16(KeyBits::B128)].into_iter();
+            let like = alike.find(|suite| is_taken(*suite, drivers))?;
             format!("they do {like}: put it first if the peer has it")
         }
     };
     let text = format!("no network card {whose}does {first}, so offload is not possible");
     Some(SuiteRemark { text, cure: Some(cure) })
+}
+
+fn is_known(suite: Suite) -> bool {
+    Need { suite, encapsulation: Encapsulation::Native }.obstacle().is_none()
+}
+
+fn is_taken(suite: Suite, drivers: &[String]) -> bool {
+    // A driver that is not known may take anything.
+    let all_refuse = drivers
+        .iter()
+        .all(|driver| placement::suites(driver).is_some_and(|known| !known.contains(&suite)));
+    is_known(suite) && (drivers.is_empty() || !all_refuse)
 }
 
 /// The suite of equal strength that cards support.

@@ -7,10 +7,10 @@ use ike::failure::facts::Unsendable;
 
 /// A remark for each tunnel that lacks something.
 pub(super) fn judge(lacking: &[(String, Unsendable)]) -> Vec<Told> {
-    let told = |(tunnel, lack): &(String, Unsendable)| {
+    let told = lacking.iter().map(|(tunnel, lack)| {
         let failure = line::failure(&Failure::from(lack.clone()));
         let text = format!("tunnel {tunnel} cannot come up: {failure}");
         Told::of_tunnels(&[tunnel], text)
-    };
-    lacking.iter().map(told).collect()
+    });
+    told.collect()
 }

@@ -31,23 +31,24 @@ impl FromStr for Forward {
 
     /// Reads `[ADDRESS:]PORT:HOST:PORT`; addresses of IPv6 stand in brackets.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "it has to be [ADDRESS:]PORT:HOST:PORT, with IPv6 addresses in brackets".to_owned();
-        let parts = parts(text).ok_or_else(wrong)?;
+        const WRONG: &str =
+            "it has to be [ADDRESS:]PORT:HOST:PORT, with IPv6 addresses in brackets";
+        let parts = parts(text).ok_or(WRONG)?;
         let (address, [port, host, host_port]) = match &parts[..] {
             [port, host, host_port] => (None, [port, host, host_port]),
             [address, port, host, host_port] => (Some(address), [port, host, host_port]),
-            _ => return Err(wrong()),
+            _ => return Err(WRONG.to_owned()),
         };
-        let number = |text: &str| text.parse().ok().filter(|port| *port > 0).ok_or_else(wrong);
         if host.is_empty() {
-            return Err(wrong());
+            return Err(WRONG.to_owned());
         }
+        let [port, host_port] =
+            [port, host_port].map(|text| text.parse().ok().filter(|port| *port > 0).ok_or(WRONG));
         Ok(Self {
-            address: address.map(|a| a.parse()).transpose().map_err(|_| wrong())?,
-            port: number(port)?,
+            address: address.map(|a| a.parse()).transpose().map_err(|_| WRONG)?,
+            port: port?,
             host: (*host).to_owned(),
-            host_port: number(host_port)?,
+            host_port: host_port?,
         })
     }
 }

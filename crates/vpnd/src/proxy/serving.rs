@@ -52,8 +52,9 @@ impl Serving {
     /// Leads the connections of a port of this host to a target in the tunnels.
     pub async fn into_tunnels(self, listener: TcpListener, target: String) {
         let serving = self.clone();
-        let forward = move |client| serving.clone().forward(client, target.clone());
-        self.accept(listener, forward).await;
+        let clients =
+            self.accept(listener, move |client| serving.clone().forward(client, target.clone()));
+        clients.await;
     }
 
     /// Serves the clients of a listener on this host, each in a task of its own.

@@ -36,35 +36,41 @@ pub(super) fn are_lines(text: &str) -> bool {
 pub(super) fn tables(text: &str, shared_key: bool) -> Result<Zeroizing<String>, LineError> {
     let (mut states, mut policies) = (Vec::new(), Vec::new());
     for (line, words) in commands(text) {
-        let at = |why: String| LineError { line, why };
-        let words = split(&words).map_err(at)?;
+        let words = split(&words).map_err(|why| LineError { line, why })?;
         let mut words = words.iter().map(|word| word.as_str()).peekable();
         match object(&mut words) {
             Some(Object::State) => {
-                states.push((line, State::read(&mut Words(&mut words)).map_err(at)?));
+                let state = State::read(&mut Words(&mut words));
+                states.push((line, state.map_err(|why| LineError { line, why })?));
             }
             Some(Object::Policy) => {
-                policies.extend(Policy::read(&mut Words(&mut words)).map_err(at)?);
+                let policy = Policy::read(&mut Words(&mut words));
+                policies.extend(policy.map_err(|why| LineError { line, why })?);
             }
             None => {
-                return Err(at("not \"ip xfrm state add\" or \"ip xfrm policy add\"".to_owned()));
+                let why = "not \"ip xfrm state add\" or \"ip xfrm policy add\"".to_owned();
+                return Err(LineError { line, why });
             }
         }
     }
+    // Reserved in one piece: a buffer that grows leaves copies of the keys in freed memory.
     let mut out = Zeroizing::new(String::with_capacity(1024 * states.len()));
     let mut names: BTreeMap<(IpAddr, IpAddr, Option<u32>), String> = BTreeMap::new();
     for (line, state) in &states {
-        let at = |why: &str| LineError { line: *line, why: why.to_owned() };
         let policy = policies.iter().find(|policy| policy.is_for(state));
-        let direction = state.direction.or(policy.map(|policy| policy.direction)).ok_or_else(|| {
-            at("neither \"offload dev DEVICE dir in|out\" nor a policy with this template says in which direction it is")
+        let direction = state.direction.or(policy.map(|policy| policy.direction));
+        let direction = direction.ok_or_else(|| {
+            let why = "neither \"offload dev DEVICE dir in|out\" nor a policy with this template says in which direction it is";
+            LineError { line: *line, why: why.to_owned() }
         })?;
         let selector = match (&state.selector, policy.map(|policy| &policy.selector)) {
             (Some(own), Some(other)) if own != other => {
-                return Err(at("its selector is not that of its policy"));
+                let why = "its selector is not that of its policy".to_owned();
+                return Err(LineError { line: *line, why });
             }
             (own, other) => own.as_ref().or(other),
         };
+        // The ends are sorted, so both SAs of a connection get one name.
         let ends = (state.source.min(state.destination), state.source.max(state.destination));
         let number = names.len() + 1;
         let name = names.entry((ends.0, ends.1, state.reqid)).or_insert_with(|| {
@@ -139,9 +145,6 @@ enum Object {
 
 /// Takes `ip xfrm state add` and the like, as far as iproute2 lets one shorten it; `None`: it is another command.
 fn object<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) -> Option<Object> {
-    let begins = |word: Option<&str>, whole: &str| {
-        word.is_some_and(|w| !w.is_empty() && whole.starts_with(w))
-    };
     for prompt in ["$", "sudo"] {
         words.next_if_eq(&prompt);
     }
@@ -160,6 +163,11 @@ fn object<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) ->
     };
     let verb = words.next();
     (begins(verb, "add") || begins(verb, "update")).then_some(object)
+}
+
+/// Whether `word` is the beginning of the keyword `whole`, as ip(8) accepts it.
+fn begins(word: Option<&str>, whole: &str) -> bool {
+    word.is_some_and(|word| !word.is_empty() && whole.starts_with(word))
 }
 
 /// The words behind the verb.
@@ -338,6 +346,7 @@ impl State {
                         return Err(format!("encap {kind} has no counterpart in a table"));
                     }
                     remote_port = Some([words.number(word)?, words.number(word)?]);
+                    // ip-xfrm(8): OADDR follows the ports. A table has no place for it.
                     words.value(word)?;
                 }
                 "sel" => selector = Some(Selector::default()),

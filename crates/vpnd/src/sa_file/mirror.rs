@@ -85,8 +85,8 @@ pub(crate) fn mirror_file(
 }
 
 fn check_ports(path: &Path, sas: &[Sa]) -> Result<(), MirrorError> {
-    let other = |sa: &&Sa| sa.remote_port() != NATT_PORT;
-    sas.iter().find(other).map_or(Ok(()), |sa| {
+    let other = sas.iter().find(|sa| sa.remote_port() != NATT_PORT);
+    other.map_or(Ok(()), |sa| {
         let (path, name) = (path.to_owned(), sa.name().to_owned());
         Err(MirrorError::Port { path, name, port: sa.remote_port() })
     })

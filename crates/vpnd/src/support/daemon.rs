@@ -33,14 +33,14 @@ fn questions() -> [(&'static str, Ask); 14] {
 
 /// Takes note of the keys in the policy.
 pub(super) fn learn(client: &mut Client, secrets: &mut Secrets) {
-    let mut policy = |keys| {
+    let [with, without] = [true, false].map(|keys| {
         let wanted = GetPolicy { recursive: true, keys, ..GetPolicy::default() };
         match client.ask(Ask::PolicyGet(wanted)) {
             Ok(Reply::Policy(policy)) => Some(policy.0),
             _ => None,
         }
-    };
-    if let (Some(with), Some(without)) = (policy(true), policy(false)) {
+    });
+    if let (Some(with), Some(without)) = (with, without) {
         secrets.learn_difference(&with, &without);
         secrets.learn_policy(&with);
     }
@@ -79,8 +79,9 @@ pub(super) fn collect(mut client: Client, control: &Path, all: &mut Collection) 
 
 /// The names of phase 1 tunnels, first of those that are not wholly up.
 fn names(tunnels: &[Tunnel]) -> Vec<String> {
-    let is_whole = |t: &&Tunnel| t.is_up() && t.children.iter().all(Child::is_up);
-    let (whole, others): (Vec<&Tunnel>, Vec<&Tunnel>) = tunnels.iter().partition(is_whole);
+    let (whole, others): (Vec<&Tunnel>, Vec<&Tunnel>) = tunnels
+        .iter()
+        .partition(|tunnel| tunnel.is_up() && tunnel.children.iter().all(Child::is_up));
     others.into_iter().chain(whole).map(|tunnel| tunnel.name.clone()).collect()
 }
 
@@ -108,10 +109,9 @@ struct Events {
 
 impl Events {
     fn record(control: &Path) -> Result<Self, String> {
-        let told = |error: &dyn std::fmt::Display| error.to_string();
-        let mut client = Client::connect(control).map_err(|error| told(&error))?;
-        client.ask(Ask::Events { names: Vec::new() }).map_err(|error| told(&error))?;
-        let connection = client.connection().map_err(|error| told(&error))?;
+        let mut client = Client::connect(control).map_err(|error| error.to_string())?;
+        client.ask(Ask::Events { names: Vec::new() }).map_err(|error| error.to_string())?;
+        let connection = client.connection().map_err(|error| error.to_string())?;
         let lines = Arc::new(Mutex::new(String::new()));
         let recorded = Arc::clone(&lines);
         let thread = thread::spawn(move || {

@@ -71,8 +71,8 @@ const OF_INTERFACE: [(&str, &[&str]); 2] = [
 /// The name of the host, as far as it suits the name of a file.
 pub(super) fn name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let suits = |c: &char| c.is_ascii_alphanumeric() || ['-', '.'].contains(c);
-    let name: String = name.chars().filter(suits).collect();
+    let name: String =
+        name.chars().filter(|c| c.is_ascii_alphanumeric() || ['-', '.'].contains(c)).collect();
     if name.is_empty() { "host".to_owned() } else { name }
 }
 
@@ -119,19 +119,20 @@ fn together(
 
 /// The end of a file.
 fn end_of(path: &Path) -> Result<String, String> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        if length > MOST {
-            file.seek(SeekFrom::Start(length - MOST))?;
-        }
-        let mut octets = Vec::new();
-        file.take(MOST).read_to_end(&mut octets)?;
-        Ok(octets)
-    };
-    let octets = read().map_err(|error| format!("{}: {error}", path.display()))?;
+    let octets = last_octets(path).map_err(|error| format!("{}: {error}", path.display()))?;
     // The arguments of a process are separated by zeros.
     Ok(String::from_utf8_lossy(&octets).replace('\0', " "))
+}
+
+fn last_octets(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length > MOST {
+        file.seek(SeekFrom::Start(length - MOST))?;
+    }
+    let mut octets = Vec::new();
+    file.take(MOST).read_to_end(&mut octets)?;
+    Ok(octets)
 }
 
 /// The output of a program, with its errors.
@@ -186,24 +187,24 @@ fn read_all(mut pipe: Box<dyn Read + Send>) -> String {
 
 /// The settings of the kernel on which the way of packets depends.
 fn settings() -> Result<String, String> {
-    let mut lines = Vec::new();
-    let mut add = |path: &Path| {
-        if let Ok(value) = fs::read_to_string(path) {
-            lines.push(format!("{} = {}", path.display(), value.trim()));
-        }
-    };
     let net = Path::new("/proc/sys/net");
-    for path in ["ipv4/ip_forward", "ipv4/ip_no_pmtu_disc", "core/rmem_max", "core/wmem_max"] {
-        add(&net.join(path));
-    }
+    let mut paths = Vec::from(
+        ["ipv4/ip_forward", "ipv4/ip_no_pmtu_disc", "core/rmem_max", "core/wmem_max"]
+            .map(|path| net.join(path)),
+    );
     for (family, names) in OF_INTERFACE {
         let interfaces = fs::read_dir(net.join(family).join("conf"));
         let mut interfaces: Vec<_> = interfaces.into_iter().flatten().flatten().collect();
         interfaces.sort_by_key(fs::DirEntry::file_name);
         for interface in interfaces {
-            names.iter().for_each(|name| add(&interface.path().join(name)));
+            paths.extend(names.iter().map(|name| interface.path().join(name)));
         }
     }
+    let lines = paths.iter().filter_map(|path| {
+        let value = fs::read_to_string(path).ok()?;
+        Some(format!("{} = {}", path.display(), value.trim()))
+    });
+    let lines: Vec<String> = lines.collect();
     if lines.is_empty() {
         Err("/proc/sys/net cannot be read".to_owned())
     } else {

@@ -35,30 +35,30 @@ pub fn happening(event: &Event, at: SystemTime) -> Happening {
 }
 
 fn agreed(negotiated: &Negotiated) -> AlgorithmsInfo {
-    let of = |suite: String| {
-        let parts = Algorithms::of(&suite);
-        let owned = |part: Option<&str>| part.map(str::to_owned);
-        AlgorithmsInfo {
-            protocol: if parts.ah { "ah" } else { "esp" }.to_owned(),
-            encryption: owned(parts.encryption),
-            integrity: owned(parts.integrity),
-            prf: owned(parts.prf),
-            group: owned(parts.group),
-            ..AlgorithmsInfo::default()
-        }
-    };
     match negotiated {
         Negotiated::Child { mode, suite, inbound_spi, outbound_spi } => AlgorithmsInfo {
             esn: Some(suite.esn),
             mode: Some(mode_name(*mode).to_owned()),
             inbound_spi: Some(inbound_spi.to_string()),
             outbound_spi: Some(outbound_spi.to_string()),
-            ..of(suite.to_string())
+            ..algorithms(&suite.to_string())
         },
         Negotiated::Ike(suite) => {
-            AlgorithmsInfo { protocol: "ike".to_owned(), ..of(suite.to_string()) }
+            AlgorithmsInfo { protocol: "ike".to_owned(), ..algorithms(&suite.to_string()) }
         }
-        other => of(other.to_string()),
+        other => algorithms(&other.to_string()),
+    }
+}
+
+fn algorithms(suite: &str) -> AlgorithmsInfo {
+    let parts = Algorithms::of(suite);
+    AlgorithmsInfo {
+        protocol: if parts.ah { "ah" } else { "esp" }.to_owned(),
+        encryption: parts.encryption.map(str::to_owned),
+        integrity: parts.integrity.map(str::to_owned),
+        prf: parts.prf.map(str::to_owned),
+        group: parts.group.map(str::to_owned),
+        ..AlgorithmsInfo::default()
     }
 }
 

@@ -1,31 +1,28 @@
 //! The filter: traffic outside tunnels.
 
 use control::protocol::{Count, DefaultAction, FilterInfo, FilterRuleInfo};
-use esp::filter::{self, FilterRule, FilterStatus, Tally};
+use esp::filter::{self, FilterStatus, Tally};
 use std::path::Path;
 
 /// Shows the filter in force and how often each rule has decided. `kept`: the file of the defaults that outlive a
 /// restart.
 pub fn filter(status: &FilterStatus, kept: &Path) -> FilterInfo {
     let FilterStatus { filter, counts, inbound_guard } = status;
-    let texts = |selectors: &[policy::Selector]| -> Vec<String> {
-        selectors.iter().map(ToString::to_string).collect()
-    };
     let tallies = counts.rules.iter().copied().chain(std::iter::repeat(Tally::default()));
     let rules = filter.rules.iter().zip(tallies).enumerate();
-    let rule = |(place, (rule, tally)): (usize, (&FilterRule, Tally))| FilterRuleInfo {
+    let rules = rules.map(|(place, (rule, tally))| FilterRuleInfo {
         number: place + 1,
         name: rule.name.clone(),
         action: rule.action.name().to_owned(),
         direction: rule.direction.name().to_owned(),
-        local: texts(&rule.traffic.local),
-        remote: texts(&rule.traffic.remote),
+        local: rule.traffic.local.iter().map(ToString::to_string).collect(),
+        remote: rule.traffic.remote.iter().map(ToString::to_string).collect(),
         decided: count(tally),
-    };
+    });
     FilterInfo {
         ipv4: filter.ipv4.name().to_owned(),
         ipv6: filter.ipv6.name().to_owned(),
-        rules: rules.map(rule).collect(),
+        rules: rules.collect(),
         denied_ipv4: count(counts.denied_ipv4),
         denied_ipv6: count(counts.denied_ipv6),
         undo_in_seconds: None,

@@ -24,14 +24,12 @@ impl Background<'_> {
         }
         let is_ah =
             offers.ours.first().is_some_and(|o| o.transforms.iter().any(|t| t.kind == "protocol"));
-        // A cipher of the IKE SA that protects integrity itself needs no IKE_Hash: its own row says all.
-        let by_cipher = |row: &Row| {
+        let differing = comparison.iter().filter(|row| {
+            // A cipher of the IKE SA that protects integrity itself needs no IKE_Hash: its own row says all.
             let is_integrity = offers.layer == Layer::Ike && row.item == "integrity";
-            is_integrity && row.there.as_deref() == Some("none")
-        };
-        let mut cure: Vec<Cure> = comparison
-            .iter()
-            .filter(|row| row.differs && !by_cipher(row))
+            row.differs && !(is_integrity && row.there.as_deref() == Some("none"))
+        });
+        let mut cure: Vec<Cure> = differing
             .filter_map(|row| {
                 let (target, there) =
                     (target(offers.layer, is_ah, &row.item)?, row.there.as_ref()?);

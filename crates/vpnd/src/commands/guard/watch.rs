@@ -35,9 +35,9 @@ fn tell(state: &[NotifyState<'_>]) {
 }
 
 async fn run(definition: Definition, status: &str) -> Result<ExitCode, Failure> {
-    let listen = |kind: SignalKind| signal(kind).map_err(Failure::other);
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
+    let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()]
+        .map(|kind| signal(kind).map_err(Failure::other));
+    let (mut terminate, mut interrupt) = (terminate?, interrupt?);
     let (told, mut notices) = mpsc::unbounded_channel();
     // Nobody listens any more when this process ends.
     let notice = Arc::new(move || _ = told.send(()));

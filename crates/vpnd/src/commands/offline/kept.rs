@@ -54,16 +54,16 @@ impl<'c> Kept<'c> {
 
     pub(super) fn families(&self) -> FamiliesInfo {
         let (settings, on) = (self.family_settings(), self.family_settings().at_start());
-        let info = |family: Family| FamilyInfo {
+        let families = Family::ALL.map(|family| FamilyInfo {
             family: family.name().to_owned(),
             on: on.has(family),
             default: settings.default_of(family),
             persistent: settings.persistent_of(family),
             tunnels_off: Vec::new(),
             dropped: 0,
-        };
+        });
         let file = settings.file().display().to_string();
-        FamiliesInfo { families: Family::ALL.map(info).into(), file }
+        FamiliesInfo { families: families.into(), file }
     }
 
     pub(super) fn set_family(&self, name: &str, on: Option<bool>) -> Result<FamiliesInfo, Refusal> {

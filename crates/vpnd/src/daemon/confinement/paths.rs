@@ -69,9 +69,8 @@ impl Paths {
         }
         // Those belong to others, who make them.
         let of_modules = certificates.token_files.iter().cloned();
-        let is_socket =
-            |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-        let (sockets, files): (Vec<_>, Vec<_>) = of_modules.partition(is_socket);
+        let (sockets, files): (Vec<_>, Vec<_>) = of_modules
+            .partition(|path| fs::metadata(path).is_ok_and(|file| file.file_type().is_socket()));
         paths.sockets = sockets;
         paths.write.extend(files);
         paths
@@ -79,15 +78,15 @@ impl Paths {
 
     /// A remark for each directory that holds more than the daemon's own files.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
-        let shared = |path: &&PathBuf| ["/", "/etc"].map(Path::new).contains(&path.as_path());
-        let remark = |path: &PathBuf| {
+        let shared =
+            self.read.iter().filter(|path| ["/", "/etc"].map(Path::new).contains(&path.as_path()));
+        shared.take(1).map(|path| {
             format!(
                 "vpnd can read all files in {}; to prevent that, put the policy, the configuration and the \
                  certificates into a directory of their own, as in /etc/vpnd",
                 path.display()
             )
-        };
-        self.read.iter().filter(shared).take(1).map(remark)
+        })
     }
 
     /// The directory of a file, and that of the file to which it is a link.

@@ -180,12 +180,10 @@ fn compile(rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
 
 fn filter_of_code() -> Result<BpfProgram, BackendError> {
     let executable = u64::from(libc::PROT_EXEC.unsigned_abs());
-    let executable = || -> Result<_, BackendError> {
-        Ok(vec![rule(vec![condition(2, SeccompCmpOp::MaskedEq(executable), executable)?])?])
-    };
     let mut refused = Rules::from([(libc::SYS_shmat, Vec::new())]);
     for call in [libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_pkey_mprotect] {
-        refused.insert(call, executable()?);
+        let executable = condition(2, SeccompCmpOp::MaskedEq(executable), executable)?;
+        refused.insert(call, vec![rule(vec![executable])?]);
     }
     compile(refused, libc::EPERM)
 }
@@ -193,11 +191,11 @@ fn filter_of_code() -> Result<BpfProgram, BackendError> {
 /// One filter for each error that it answers with.
 fn filters(allowed: Allowed) -> Result<[BpfProgram; 2], BackendError> {
     let mut refused: Rules = REFUSED.iter().map(|&call| (call, Vec::new())).collect();
-    let namespace = |&flag: &i32| {
+    let clones = NAMESPACES.iter().map(|flag| {
         let flag = u64::from(flag.unsigned_abs());
         rule(vec![condition(0, SeccompCmpOp::MaskedEq(flag), flag)?])
-    };
-    let mut clones: Vec<_> = NAMESPACES.iter().map(namespace).collect::<Result<_, _>>()?;
+    });
+    let mut clones: Vec<_> = clones.collect::<Result<_, _>>()?;
     if !allowed.programs {
         // Threads are made, and no processes.
         let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
@@ -205,22 +203,30 @@ fn filters(allowed: Allowed) -> Result<[BpfProgram; 2], BackendError> {
         refused.extend(OF_PROGRAMS.iter().map(|&call| (call, Vec::new())));
     }
     refused.insert(libc::SYS_clone, clones);
-    let other = |family: &i32| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()));
     let unix = allowed.unix_sockets.then_some(libc::AF_UNIX);
-    let others = FAMILIES.iter().chain(&unix).map(other).collect::<Result<_, _>>()?;
+    let others = FAMILIES
+        .iter()
+        .chain(&unix)
+        .map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())))
+        .collect::<Result<_, _>>()?;
     let netlink = condition(0, SeccompCmpOp::Eq, u64::from(libc::AF_NETLINK.unsigned_abs()))?;
-    let other = |of: &i32| condition(2, SeccompCmpOp::Ne, u64::from(of.unsigned_abs()));
-    let mut protocols: Vec<_> = NETLINK.iter().map(other).collect::<Result<_, _>>()?;
+    let mut protocols: Vec<_> = NETLINK
+        .iter()
+        .map(|protocol| condition(2, SeccompCmpOp::Ne, u64::from(protocol.unsigned_abs())))
+        .collect::<Result<_, _>>()?;
     protocols.push(netlink);
     refused.insert(libc::SYS_socket, vec![rule(others)?, rule(protocols)?]);
-    let typing = |request| rule(vec![condition(1, SeccompCmpOp::Eq, request)?]);
-    let typing = TYPING.into_iter().map(typing).collect::<Result<_, _>>()?;
+    let typing = TYPING
+        .into_iter()
+        .map(|request| rule(vec![condition(1, SeccompCmpOp::Eq, request)?]))
+        .collect::<Result<_, _>>()?;
     refused.insert(libc::SYS_ioctl, typing);
     if !allowed.unix_sockets {
         // Threads wake each other by pairs of streams. Datagrams of a pair can be sent to any other socket.
-        let kinds = (0..=SOCKET_KIND).filter(|&kind| kind != STREAM);
-        let kind = |kind| rule(vec![condition(1, SeccompCmpOp::MaskedEq(SOCKET_KIND), kind)?]);
-        refused.insert(libc::SYS_socketpair, kinds.map(kind).collect::<Result<_, _>>()?);
+        let kinds = (0..=SOCKET_KIND)
+            .filter(|&kind| kind != STREAM)
+            .map(|kind| rule(vec![condition(1, SeccompCmpOp::MaskedEq(SOCKET_KIND), kind)?]));
+        refused.insert(libc::SYS_socketpair, kinds.collect::<Result<_, _>>()?);
     }
     // Core dumps stay off.
     let dumpable = u64::from(libc::PR_SET_DUMPABLE.unsigned_abs());

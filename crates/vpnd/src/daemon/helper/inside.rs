@@ -73,12 +73,12 @@ fn serve() -> ExitCode {
     // The scope ends after the last call: a daemon that is killed has all of its changes made, or none.
     std::thread::scope(|scope| {
         while let Ok(((), Some(connection))) = receive(io::stdin()) {
-            let answer = move || {
+            let thread = std::thread::Builder::new().name("nft".to_owned());
+            // Without a thread, the connection closes.
+            let _ = thread.spawn_scoped(scope, move || {
                 // The daemon has ended if it does not want to know.
                 let _ = answer(&connection, journal);
-            };
-            // Without a thread, the connection closes.
-            let _ = std::thread::Builder::new().name("nft".to_owned()).spawn_scoped(scope, answer);
+            });
         }
     });
     ExitCode::SUCCESS
@@ -131,11 +131,10 @@ fn own(connection: &OwnedFd, mut owner: Process) -> io::Result<()> {
     let end = owner.end()?;
     tell(connection, Ok(String::new()))?;
     std::thread::scope(|scope| {
-        let watch = || {
+        std::thread::Builder::new().name("nft-end".to_owned()).spawn_scoped(scope, || {
             // The daemon notices it, and starts another one.
             let _ = end.wait().map(|()| shutdown(connection, Shutdown::Both));
-        };
-        std::thread::Builder::new().name("nft-end".to_owned()).spawn_scoped(scope, watch)?;
+        })?;
         while let Ok((Script { text, whole }, _)) = receive(connection) {
             tell(connection, owner.run(&text, whole).map(|()| String::new()))?;
         }
