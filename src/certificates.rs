@@ -71,17 +71,20 @@ impl Sources {
     /// The subdirectories `ca`, `certs`, `private`, `crls`, `ocsp` and `ppk` of a directory, any of which may be
     /// absent.
     pub fn below(directory: &Path) -> Self {
-        let place = |name| vec![Source { path: directory.join(name), optional: true }];
         Self {
-            authorities: place("ca"),
-            certificates: place("certs"),
-            private_keys: place("private"),
-            crls: place("crls"),
-            ocsp: place("ocsp"),
-            ppks: place("ppk"),
+            authorities: optional(directory.join("ca")),
+            certificates: optional(directory.join("certs")),
+            private_keys: optional(directory.join("private")),
+            crls: optional(directory.join("crls")),
+            ocsp: optional(directory.join("ocsp")),
+            ppks: optional(directory.join("ppk")),
             tokens: Tokens::default(),
         }
     }
+}
+
+fn optional(path: PathBuf) -> Vec<Source> {
+    vec![Source { path, optional: true }]
 }
 
 /// The content that a file is expected to have if it does not say so itself.
@@ -158,13 +161,11 @@ impl Loaded {
             ));
         }
         for Found { name, kind, octets } in content.found {
-            let public =
-                |octets: Secret| Item { name: name.clone(), der: octets.expose().to_vec() };
             match kind {
-                Kind::Authority => self.material.authorities.push(public(octets)),
-                Kind::Certificate => self.material.certificates.push(public(octets)),
-                Kind::Crl => self.material.crls.push(public(octets)),
-                Kind::Ocsp => self.material.ocsp.push(public(octets)),
+                Kind::Authority => self.material.authorities.push(public(name, &octets)),
+                Kind::Certificate => self.material.certificates.push(public(name, &octets)),
+                Kind::Crl => self.material.crls.push(public(name, &octets)),
+                Kind::Ocsp => self.material.ocsp.push(public(name, &octets)),
                 // The key of an authority proves nothing about this side.
                 Kind::PrivateKey if place == Kind::Authority => {}
                 Kind::PrivateKey => self.material.keys.push(Item { name, der: octets }),
@@ -176,6 +177,10 @@ impl Loaded {
         }
         uris
     }
+}
+
+fn public(name: String, octets: &Secret) -> Item {
+    Item { name, der: octets.expose().to_vec() }
 }
 
 /// The files of a source, by name.

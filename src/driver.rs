@@ -334,8 +334,8 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         drop((sockets, host, send_nat_t));
         // Dropping the plane waits for its threads and undoes its changes to the system.
         let of_plane = closed.clone();
-        let end = move || engine.end(&of_plane);
-        if let Err(error) = tokio::task::spawn_blocking(end).await
+        let ended = tokio::task::spawn_blocking(move || engine.end(&of_plane)).await;
+        if let Err(error) = ended
             && let Ok(payload) = error.try_into_panic()
         {
             std::panic::resume_unwind(payload);
@@ -454,11 +454,14 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     fn ike_counters(&self) -> Vec<(String, u64)> {
         let overflow = self.overflow.0.load(Ordering::Relaxed);
         let discards = self.engine.discards();
-        let count = |discard: Discard| match discard {
-            Discard::TooManyWaiting => overflow,
-            other => discards.get(other.name()).copied().unwrap_or(0),
-        };
-        Discard::ALL.iter().map(|d| (format!("ike.{}", d.name()), count(*d))).collect()
+        let counters = Discard::ALL.iter().map(|discard| {
+            let count = match discard {
+                Discard::TooManyWaiting => overflow,
+                other => discards.get(other.name()).copied().unwrap_or(0),
+            };
+            (format!("ike.{}", discard.name()), count)
+        });
+        counters.collect()
     }
 
     /// Does what the engine asks for. Returns when the engine wants to be woken.

@@ -15,7 +15,7 @@ use crate::manual::ManualSas;
 use crate::planes::Report;
 use crypto::CryptoProviders;
 use esp::plane::DataPlane;
-use host::facts::HostFacts;
+use host::facts::{HostFacts, Questions};
 use host::firewall::Firewall;
 use host::namespace::Namespace;
 use ike::durations::ExchangeDurations;
@@ -219,10 +219,11 @@ impl Gateway {
             FindingsFrom::Host(device) => device.clone(),
         };
         let placed = self.handles.placement.sas();
-        let in_kernel = |child: &str| placed.iter().any(|sa| sa.tunnel == child);
         let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let bindings = self.handles.planes.bindings(children.map(|child| child.name.as_str()));
-        let subjects = findings::subjects(tunnel, (policy, &bindings), &device.name, in_kernel);
+        let subjects = findings::subjects(tunnel, (policy, &bindings), &device.name, |child| {
+            placed.iter().any(|sa| sa.tunnel == child)
+        });
         if subjects.is_empty() {
             return Ok(Vec::new());
         }
@@ -230,16 +231,12 @@ impl Gateway {
         let questions = findings::questions(&subjects, device.mark);
         // The engine's task is surely in the namespace of the plane.
         let namespace = self.handle.with_plane(|_| Namespace::current()).await?;
-        let look = move || HostFacts {
-            firewall: device.firewall(age),
-            ..host::facts::collect(&questions)
-        };
-        let collect = move || match namespace {
-            Ok(namespace) => namespace.inside(look),
+        let collected = tokio::task::spawn_blocking(move || match namespace {
+            Ok(namespace) => namespace.inside(move || host_facts(&device, age, &questions)),
             // Most processes have one namespace.
-            Err(_) => Ok(look()),
-        };
-        let host = match tokio::task::spawn_blocking(collect).await {
+            Err(_) => Ok(host_facts(&device, age, &questions)),
+        });
+        let host = match collected.await {
             Ok(Ok(host)) => host,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "the network namespace of the plane cannot be entered");
@@ -247,8 +244,9 @@ impl Gateway {
             }
             Err(_) => HostFacts::default(),
         };
-        let judged = |subject| findings::judge(subject, &host, filter.as_deref());
-        Ok(subjects.iter().flat_map(judged).collect())
+        let judged =
+            subjects.iter().flat_map(|subject| findings::judge(subject, &host, filter.as_deref()));
+        Ok(judged.collect())
     }
 
     /// Replaces the policy. Tunnels that are the same in both keep their SAs; tunnels that are gone or have changed are
@@ -340,12 +338,17 @@ impl Gateway {
 
 /// The findings that a test has given about the phase 2 tunnels that are up.
 fn given(findings: &Mutex<Vec<Finding>>, tunnel: &IkeStatus) -> Vec<Finding> {
-    let is_up = |finding: &&Finding| {
+    let findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
+    let of_tunnel = findings.iter().filter(|finding| {
         let mut children = tunnel.children.iter();
         children.any(|child| child.name == finding.child && child.state == State::Established)
-    };
-    let findings = findings.lock().unwrap_or_else(PoisonError::into_inner);
-    findings.iter().filter(is_up).cloned().collect()
+    });
+    of_tunnel.cloned().collect()
+}
+
+/// The facts about the network namespace of the calling thread.
+fn host_facts(device: &TunnelDevice, age: Duration, questions: &Questions) -> HostFacts {
+    HostFacts { firewall: device.firewall(age), ..host::facts::collect(questions) }
 }
 
 impl fmt::Debug for Gateway {

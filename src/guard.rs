@@ -113,8 +113,10 @@ pub fn held_since(state_dir: &Path, device: &str) -> Result<Option<SystemTime>, 
 /// If the system refuses something; the rest is removed all the same.
 pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
     let held = Hold::of(state_dir, device).and_then(|hold| hold.clear()).map_err(plane_error)?;
-    let watched = || watch::runs(state_dir, device);
-    let lock = watch::take_after(watched, || DeviceLock::take(state_dir, device));
+    let lock = watch::take_after(
+        || watch::runs(state_dir, device),
+        || DeviceLock::take(state_dir, device),
+    );
     let Some(lock) = lock.map_err(plane_error)? else {
         // A watch that does not end may have it instead.
         watch::await_end(state_dir, device).map_err(plane_error)?;
@@ -127,8 +129,10 @@ pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
     journal.undo_left();
     let of_kernel = xfrm::remove_leftovers();
     // Last: until then nothing has left in the clear.
-    let what = || format!("removing the table {table} of nftables");
-    let of_guard = nft::remove(&table).map_err(|e| plane_error(host::refused(what(), &e)));
+    let of_guard = nft::remove(&table).map_err(|error| {
+        let what = format!("removing the table {table} of nftables");
+        plane_error(host::refused(what, &error))
+    });
     // With it the lock on the device: a watch sees the release when it has the lock.
     drop(journal);
     let of_watch = watch::await_end(state_dir, device).map_err(plane_error);

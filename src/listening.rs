@@ -111,10 +111,10 @@ impl Listener {
         let mut listening = Listening::default();
         let addresses: BTreeSet<IpAddr> = chosen.iter().flatten().copied().collect();
         for address in addresses.into_iter().map(|ip| SocketAddr::new(ip, natt_port)) {
-            let failed = |source| ListenError::new(address, source);
             // A listener for the policy may wait for its address, but this one is meant to be here.
-            UdpSocket::bind((address.ip(), 0)).map_err(failed)?;
-            udp.listen(address).map_err(failed)?;
+            UdpSocket::bind((address.ip(), 0))
+                .map_err(|source| ListenError::new(address, source))?;
+            udp.listen(address).map_err(|source| ListenError::new(address, source))?;
             listening.at.push(address);
         }
         Ok(Self { udp: Arc::downgrade(udp), natt_port, chosen, state: Mutex::new(listening) })
@@ -143,8 +143,8 @@ impl Listener {
             self.open_all(&udp, &mut state, wanted(policy));
         }
         open_beside(&udp, &mut state);
-        let is_news = |e: &&ListenError| !before.iter().any(|b| b.address == e.address);
-        if !state.at.is_empty() || state.refused.iter().any(|e| is_news(&e)) {
+        let has_news = state.refused.iter().any(|e| !before.iter().any(|b| b.address == e.address));
+        if !state.at.is_empty() || has_news {
             tracing::info!("{state}");
         }
         let tunnels = policy.tunnels.iter();
@@ -152,9 +152,8 @@ impl Listener {
         let unreachable: BTreeMap<String, String> = unreachable.collect();
         let news =
             unreachable.iter().filter(|(name, why)| state.unreachable.get(*name) != Some(why));
-        let event =
-            |(name, why): (&String, &String)| Event::new(name, EventKind::Warning(why.clone()));
-        let events = news.map(event).collect();
+        let events =
+            news.map(|(name, why)| Event::new(name, EventKind::Warning(why.clone()))).collect();
         state.unreachable = unreachable;
         events
     }
@@ -163,10 +162,10 @@ impl Listener {
         // The unspecified addresses are the first of their families, and stand for all others.
         for ip in wanted {
             let address = SocketAddr::new(ip, self.natt_port);
-            let of_family = |at: &&SocketAddr| at.is_ipv4() == ip.is_ipv4();
-            let covered =
-                |at: &SocketAddr| at.ip() == ip || at.ip().is_unspecified() || ip.is_unspecified();
-            if state.at.iter().filter(of_family).any(covered) {
+            let mut of_family = state.at.iter().filter(|at| at.is_ipv4() == ip.is_ipv4());
+            let is_covered = of_family
+                .any(|at| at.ip() == ip || at.ip().is_unspecified() || ip.is_unspecified());
+            if is_covered {
                 continue;
             }
             match udp.listen(address) {
@@ -183,18 +182,18 @@ impl Listener {
             return None;
         }
         let own = tunnel.local.address;
-        let serves = |at: &SocketAddr| {
+        let is_served = state.at.iter().any(|at| {
             own.is_none_or(|own| {
                 at.ip() == own || at.ip().is_unspecified() && at.is_ipv4() == own.is_ipv4()
             })
-        };
-        if state.at.iter().any(serves) {
+        });
+        if is_served {
             return None;
         }
-        let about = |e: &&ListenError| {
+        let refused = state.refused.iter().rfind(|e| {
             own.is_none_or(|own| e.address.ip() == own || e.address.ip().is_unspecified())
-        };
-        let reason = match state.refused.iter().rfind(about) {
+        });
+        let reason = match refused {
             Some(error) => format!("this side cannot listen on {error}"),
             None => format!("this side listens at UDP {} only", list(&state.at)),
         };

@@ -99,13 +99,14 @@ impl ManualSas {
         let Some(installed) = self.installed() else { return Vec::new() };
         let usage = installed.usage(plane);
         let from_start: BTreeSet<_> = self.0.sas.iter().map(Arc::as_ptr).collect();
-        let with = |((_, sa), (usage, sequence)): ((SaId, &Arc<ManualSa>), _)| ManualStatus {
+        let sas = installed.iter().zip(usage);
+        let status = sas.map(|((_, sa), (usage, sequence))| ManualStatus {
             added: !from_start.contains(&Arc::as_ptr(sa)),
             sa: Arc::clone(sa),
             usage,
             sequence,
-        };
-        installed.iter().zip(usage).map(with).collect()
+        });
+        status.collect()
     }
 
     /// Adds them to a plane, to go on where the ledger says.
@@ -210,8 +211,10 @@ impl ManualSas {
                 "manual SAs send until they have used the sequence numbers on record, and then nothing"
             );
         }
-        let on_record = |sa: &ManualSa| ledger.used(&Fingerprint::of(sa));
-        used.iter().map(|(id, sa, _)| (*id, sa.name.as_str(), on_record(sa))).collect()
+        let on_record = used
+            .iter()
+            .map(|(id, sa, _)| (*id, sa.name.as_str(), ledger.used(&Fingerprint::of(sa))));
+        on_record.collect()
     }
 
     /// Notes exactly what was used, so that the next start goes on there.

@@ -191,9 +191,11 @@ impl MemoryDriver {
                 drop(reply.send(tunnels.activate(&self.events, selection)))
             }
             Command::StartActivate(selection, reply) => {
-                let begun = |a: Activation| Begun::new(a.name, a.outcome.is_ok());
-                let begin = |all: Vec<Activation>| all.into_iter().map(begun).collect();
-                drop(reply.send(tunnels.activate(&self.events, selection).map(begin)));
+                let activated = tunnels.activate(&self.events, selection);
+                let begun = activated.map(|all| {
+                    all.into_iter().map(|a| Begun::new(a.name, a.outcome.is_ok())).collect()
+                });
+                drop(reply.send(begun));
             }
             Command::Deactivate(name, reply) | Command::StartDeactivate(name, reply) => {
                 drop(reply.send(tunnels.deactivate(&self.events, &name)))
@@ -340,8 +342,10 @@ impl MemoryTunnels {
     ) -> Result<(), PlaneError> {
         datapath.set_families(families)?;
         let Self { policy, up, .. } = self;
-        let remote = |name: &str| policy.tunnel(name)?.remote.address;
-        up.retain(|name, _| remote(name).is_none_or(|remote| families.has_address(remote)));
+        up.retain(|name, _| {
+            let remote = policy.tunnel(name).and_then(|tunnel| tunnel.remote.address);
+            remote.is_none_or(|remote| families.has_address(remote))
+        });
         self.families = families;
         Ok(())
     }
@@ -372,8 +376,6 @@ fn suite(tunnel: &IkeTunnel) -> IkeSuite {
 }
 
 fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -> IkeStatus {
-    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    let at = |address: Option<IpAddr>| SocketAddr::new(address.unwrap_or(any), 500);
     let state = if rekeys.is_some() { State::Established } else { State::Down };
     let ago = Duration::from_secs(12);
     let mut status = IkeStatus::new(&tunnel.name);
@@ -384,7 +386,9 @@ fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -
     status.remote_address = tunnel.remote.address;
     status.sa = rekeys.map(|rekeys| {
         let spis = (IkeSpi(0x1122_3344_5566_7788), IkeSpi(0x99aa_bbcc_ddee_ff00));
-        let (local, remote) = (at(tunnel.local.address), at(tunnel.remote.address));
+        let [local, remote] = [tunnel.local.address, tunnel.remote.address].map(|address| {
+            SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 500)
+        });
         let mut sa = IkeSaStatus::new(spis, local, remote);
         sa.suite = Some(suite(tunnel));
         sa.established_for = Some(Duration::from_secs(3_700));

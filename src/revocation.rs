@@ -220,12 +220,11 @@ impl Lists {
     ) -> Result<Arc<Crl>, String> {
         let gate = self.with_entry(source, |entry| Arc::clone(&entry.gate));
         let _guard = gate.lock().await;
-        let known = || self.with_entries(|entries| entries.get(source)?.known(wanted, unix_time()));
-        if let Some(known) = known() {
+        if let Some(known) = self.known(source, wanted) {
             return known;
         }
         self.read_stored(source, wanted).await;
-        if let Some(known) = known() {
+        if let Some(known) = self.known(source, wanted) {
             return known;
         }
         let url = source.url.as_str();
@@ -250,6 +249,11 @@ impl Lists {
         }
     }
 
+    /// The outcome for a certificate if no server needs to be asked.
+    fn known(&self, source: &Source, wanted: &Wanted) -> Option<Result<Arc<Crl>, String>> {
+        self.with_entries(|entries| entries.get(source)?.known(wanted, unix_time()))
+    }
+
     async fn fetch(
         &self,
         source: &Source,
@@ -268,10 +272,9 @@ impl Lists {
 
     /// Reads the list in the cache directory, if there is none of its source in memory.
     async fn read_stored(&self, source: &Source, wanted: &Wanted) {
-        let here = |entries: &mut BTreeMap<Source, Entry>| {
-            entries.get(source).is_some_and(|entry| entry.list.is_some())
-        };
-        let Some(store) = self.store.as_ref().filter(|_| !self.with_entries(here)) else { return };
+        let has_list = self
+            .with_entries(|entries| entries.get(source).is_some_and(|entry| entry.list.is_some()));
+        let Some(store) = self.store.as_ref().filter(|_| !has_list) else { return };
         let Some(octets) = store.get(source).await else { return };
         if let Ok(list) = accept(octets, wanted).await {
             // It was fetched after it was made; nothing says how long after.
@@ -336,14 +339,15 @@ fn read(octets: &[u8], wanted: &Wanted) -> Result<Arc<Crl>, String> {
 
 /// Forgets what would be asked for again first, where there is too much.
 fn make_room(entries: &mut BTreeMap<Source, Entry>) {
-    let octets = |entries: &BTreeMap<Source, Entry>| -> usize {
-        entries.values().filter_map(|entry| Some(entry.list.as_ref()?.der().len())).sum()
-    };
     while entries.len() >= ENTRIES || octets(entries) > OCTETS {
         let first = entries.iter().min_by_key(|(_, entry)| entry.ask_again);
         let Some(source) = first.map(|(source, _)| source.clone()) else { return };
         entries.remove(&source);
     }
+}
+
+fn octets(entries: &BTreeMap<Source, Entry>) -> usize {
+    entries.values().filter_map(|entry| Some(entry.list.as_ref()?.der().len())).sum()
 }
 
 fn unix_time() -> Duration {

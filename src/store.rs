@@ -252,7 +252,6 @@ fn changeable(path: &Path) -> impl FnOnce(Changeable) -> StoreError {
 
 /// The text of the store's file; `None` if there is none.
 fn read(path: &Path) -> Result<Option<Zeroizing<String>>, StoreError> {
-    let unreadable = |what| StoreError::Unreadable { path: path.to_owned(), what };
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -262,13 +261,15 @@ fn read(path: &Path) -> Result<Option<Zeroizing<String>>, StoreError> {
     check_file(path, &metadata).map_err(changeable(path))?;
     let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     if size > MAX_FILE_LEN {
-        return Err(unreadable("is too long"));
+        return Err(StoreError::Unreadable { path: path.to_owned(), what: "is too long" });
     }
     // Reserved in one piece: a buffer that grows leaves copies of the keys in freed memory.
     let mut text = Zeroizing::new(String::with_capacity(size + 1));
     match file.by_ref().take(MAX_FILE_LEN as u64).read_to_string(&mut text) {
         Ok(_) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(unreadable("is not UTF-8")),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(StoreError::Unreadable { path: path.to_owned(), what: "is not UTF-8" })
+        }
         Err(error) => Err(system("read", path)(error)),
     }
 }

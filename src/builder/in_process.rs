@@ -119,6 +119,7 @@ fn start(mut engine: EngineSettings, plane: InProcess) -> Result<(Gateway, Netwo
     let InProcess { adapt, crypto, transport, listen } = plane;
     let seed = seed()?;
     let crypto = Arc::new(CryptoProviders::new(crypto));
+    // The network has a seed of its own: others see the ports and sequence numbers that come from this one.
     let mut settings =
         Settings::new(u64::from_ne_bytes(super::seed()?[..8].try_into().expect("8")));
     settings.crypto = Arc::clone(&crypto);
@@ -220,20 +221,21 @@ fn shared(error: impl Error + Send + Sync + 'static) -> Arc<dyn Error + Send + S
 
 /// Gives tunnels without an address of this side the one from which packets to the peer leave.
 fn located(policy: Arc<Policy>) -> Arc<Policy> {
-    let lacks = |tunnel: &&Arc<IkeTunnel>| {
-        tunnel.local.address.is_none() && tunnel.remote.address.is_some()
-    };
-    if !policy.tunnels.iter().any(|tunnel| lacks(&tunnel)) {
+    if !policy.tunnels.iter().any(|tunnel| lacks_address(tunnel)) {
         return policy;
     }
     let mut policy = Policy::clone(&policy);
     for tunnel in policy.tunnels.iter_mut() {
-        if lacks(&&*tunnel) {
+        if lacks_address(tunnel) {
             let address = tunnel.remote.address.and_then(|remote| source(remote).ok());
             Arc::make_mut(tunnel).local.address = address;
         }
     }
     Arc::new(policy)
+}
+
+fn lacks_address(tunnel: &IkeTunnel) -> bool {
+    tunnel.local.address.is_none() && tunnel.remote.address.is_some()
 }
 
 /// The address from which packets to a peer leave. Nothing is sent.

@@ -10,18 +10,18 @@ use tokio::net::UnixStream;
 /// Tokio has no way to ask: a socket or timer of a runtime that lacks the driver panics. Both are tried here with a
 /// pair of sockets that lead nowhere, before anything is changed on the host.
 pub(super) fn check() -> Result<(), StartError> {
-    let missing = |missing| StartError::Runtime { missing };
     if tokio::runtime::Handle::try_current().is_err() {
-        return Err(missing("its context (call start() inside of block_on or a task)"));
+        let missing = "its context (call start() inside of block_on or a task)";
+        return Err(StartError::Runtime { missing });
     }
     let sockets = catch_unwind(|| UnixStream::pair().map(drop));
     match sockets {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err(StartError::Reactor(error)),
-        Err(_) => return Err(missing("its I/O driver")),
+        Err(_) => return Err(StartError::Runtime { missing: "its I/O driver" }),
     }
     catch_unwind(AssertUnwindSafe(|| drop(tokio::time::sleep(Duration::ZERO))))
-        .map_err(|_| missing("its time driver"))
+        .map_err(|_| StartError::Runtime { missing: "its time driver" })
 }
 
 #[cfg(test)]

@@ -101,9 +101,10 @@ pub(super) struct Content {
 
 /// Reads a file; `kind` is what DER in it is taken for.
 pub(super) fn read(path: &Path, kind: Kind) -> Result<Content, FileError> {
-    let error = |problem| FileError { path: path.to_owned(), problem };
-    let (octets, readable) = octets(path).map_err(error)?;
-    let found = find(path, &octets, kind).map_err(error)?;
+    let (octets, readable) =
+        octets(path).map_err(|problem| FileError { path: path.to_owned(), problem })?;
+    let found = find(path, &octets, kind)
+        .map_err(|problem| FileError { path: path.to_owned(), problem })?;
     Ok(Content { found, readable })
 }
 
@@ -149,8 +150,10 @@ fn find(path: &Path, octets: &[u8], kind: Kind) -> Result<Vec<Found>, Problem> {
         return Err(Problem::TooLarge);
     }
     let several = sections.len() > 1;
-    let name = |line| if several { format!("{source}:{line}") } else { source.clone() };
-    let found = sections.into_iter().map(|section| item(name(section.line), section, kind));
+    let found = sections.into_iter().map(|section| {
+        let name = if several { format!("{source}:{}", section.line) } else { source.clone() };
+        item(name, section, kind)
+    });
     Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 

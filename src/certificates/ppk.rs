@@ -55,7 +55,6 @@ fn id(path: &Path) -> Option<&str> {
 }
 
 fn add(path: &Path, loaded: &mut Loaded) -> Result<(), Problem> {
-    let damaged = |text: &str| Problem::Damaged(text.to_owned());
     let id = id(path).ok_or_else(|| {
         damaged("the name of the file is the name of the PPK: use letters, digits and . _ @ + = -")
     })?;
@@ -78,6 +77,10 @@ fn add(path: &Path, loaded: &mut Loaded) -> Result<(), Problem> {
         Some(_) => Err(damaged("another file has a PPK of this name; remove one of the two")),
         None => Ok(()),
     }
+}
+
+fn damaged(text: &str) -> Problem {
+    Problem::Damaged(text.to_owned())
 }
 
 /// The octets that a file stands for: hexadecimal digits behind `0x`, or the line as it is.

@@ -18,8 +18,9 @@ pub struct Tokens {
 impl Tokens {
     /// The URIs of the configuration, with the name that messages about them begin with.
     pub(super) fn named(&self) -> Vec<(PathBuf, String)> {
-        let place = || PathBuf::from("token_keys in [certificates]");
-        self.keys.iter().map(|uri| (place(), uri.trim().to_owned())).collect()
+        let uris = self.keys.iter();
+        uris.map(|uri| (PathBuf::from("token_keys in [certificates]"), uri.trim().to_owned()))
+            .collect()
     }
 }
 
@@ -27,8 +28,9 @@ impl Tokens {
 pub(super) fn uri(octets: &[u8]) -> Option<&str> {
     let lines = std::str::from_utf8(octets).ok()?.lines().map(str::trim);
     let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let is_uri = |line: &&str| line.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("pkcs11:"));
-    let uri = lines.next().filter(is_uri)?;
+    let uri = lines
+        .next()
+        .filter(|line| line.get(..7).is_some_and(|s| s.eq_ignore_ascii_case("pkcs11:")))?;
     lines.next().is_none().then_some(uri)
 }
 
@@ -69,14 +71,10 @@ mod with {
         let Tokens { module, time_limit, .. } = tokens.clone();
         let keys = Keys::new(Settings { module, time_limit: time_limit.unwrap_or(TIME_LIMIT) });
         for (path, uri) in uris {
-            let error = |problem: String| FileError {
-                path: path.clone(),
-                problem: Problem::Token(problem),
-            };
             let uri: Uri = match uri.parse() {
                 Ok(uri) => uri,
                 Err(problem) => {
-                    loaded.errors.push(error(problem.to_string()));
+                    loaded.errors.push(error(&path, problem.to_string()));
                     continue;
                 }
             };
@@ -90,27 +88,32 @@ mod with {
                 })
             });
             if let Err(problem) = checked {
-                loaded.errors.push(error(problem));
+                loaded.errors.push(error(&path, problem));
                 continue;
             }
             let name = format!("{} ({uri})", path.display());
             match keys.open(&uri) {
                 Ok(opened) => {
-                    let has_one = |item: &Item| holds(&item.der, &opened.public);
-                    let read = loaded.material.certificates.iter();
                     // A file may have a newer one than the token.
-                    if let Some(der) = opened.certificate.filter(|_| !read.clone().any(has_one)) {
+                    let mut read = loaded.material.certificates.iter();
+                    let is_read = read.any(|item| holds(&item.der, &opened.public));
+                    if let Some(der) = opened.certificate.filter(|_| !is_read) {
                         loaded.material.certificates.push(Item { name: name.clone(), der });
                     }
-                    let told = |remark: &String| loaded.warnings.contains(remark);
-                    if let Some(remark) = opened.remark.filter(|remark| !told(remark)) {
+                    if let Some(remark) = opened.remark
+                        && !loaded.warnings.contains(&remark)
+                    {
                         loaded.warnings.push(remark);
                     }
                     loaded.material.outside_keys.push((name, opened.key));
                 }
-                Err(problem) => loaded.errors.push(error(format!("{uri}: {problem}"))),
+                Err(problem) => loaded.errors.push(error(&path, format!("{uri}: {problem}"))),
             }
         }
+    }
+
+    fn error(path: &Path, problem: String) -> FileError {
+        FileError { path: path.to_owned(), problem: Problem::Token(problem) }
     }
 
     fn of(path: &Path, checked: Result<(), Changeable>) -> Result<(), String> {

@@ -188,10 +188,11 @@ impl Handle {
         &self,
         work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
     ) -> Result<R, GatewayError> {
-        // The caller may be gone.
-        let answer =
-            |reply: Reply<R>| -> PlaneWork { Box::new(move |plane| drop(reply.send(work(plane)))) };
-        self.ask(|reply| Command::Plane(answer(reply))).await
+        self.ask(|reply: Reply<R>| {
+            // The caller may be gone.
+            Command::Plane(Box::new(move |plane| drop(reply.send(work(plane)))))
+        })
+        .await
     }
 
     /// A handle that does not keep the engine from stopping.

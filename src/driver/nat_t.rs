@@ -76,9 +76,10 @@ fn report_on(report: IcmpError, inlet: &Inlet) {
 /// a peer that does not answer.
 pub fn hear_icmp(port: u16, inlet: &Inlet, listeners: &mut JoinSet<()>) {
     let opened = IcmpListener::open(port).and_then(|opened| {
-        let watched =
-            |listener: IcmpListener| Ok((UdpSocket::from_std(listener.watched()?)?, listener));
-        opened.into_iter().map(watched).collect::<io::Result<Vec<_>>>()
+        let watched = opened
+            .into_iter()
+            .map(|listener| Ok((UdpSocket::from_std(listener.watched()?)?, listener)));
+        watched.collect::<io::Result<Vec<_>>>()
     });
     match opened {
         Ok(opened) => {

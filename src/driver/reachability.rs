@@ -12,16 +12,16 @@ use std::io;
 impl<P: DataPlane> Driver<P> {
     /// Why a datagram could not be sent. The system's error alone does not tell: it may be about another datagram.
     pub(super) fn cause(&mut self, transmit: &Transmit, error: &io::Error) -> Unsent {
-        let other = || Unsent::Other(error.to_string());
-        let Some(WatchedHost { host, .. }) = &mut self.host else { return other() };
+        let other = Unsent::Other(error.to_string());
+        let Some(WatchedHost { host, .. }) = &mut self.host else { return other };
         if error.kind() == io::ErrorKind::WouldBlock {
-            return other();
+            return other;
         }
         let (local, remote) = (transmit.local.ip(), transmit.remote.ip());
         match host.addresses() {
             Ok(addresses) if !addresses.contains(&local) => Unsent::Lack(Lack::Address),
             Ok(_) if host.source_for(remote).is_none() => Unsent::Lack(Lack::Route),
-            _ => other(),
+            _ => other,
         }
     }
 

@@ -108,12 +108,13 @@ pub(super) struct IkeSockets {
 
 impl IkeSockets {
     pub fn open(port: u16, mark: u32) -> Result<Self, SocketError> {
-        let failed = |source| SocketError::new(port, source);
-        let bind = |address: IpAddr| IkeSocket::bind(SocketAddr::new(address, port), mark);
-        let v4 = bind(Ipv4Addr::UNSPECIFIED.into()).map_err(failed)?;
-        let v6 = match bind(Ipv6Addr::UNSPECIFIED.into()) {
+        let v4 = IkeSocket::bind((Ipv4Addr::UNSPECIFIED, port).into(), mark)
+            .map_err(|source| SocketError::new(port, source))?;
+        let v6 = match IkeSocket::bind((Ipv6Addr::UNSPECIFIED, port).into(), mark) {
             Ok(socket) => Some(socket),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(failed(error)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                return Err(SocketError::new(port, error));
+            }
             Err(error) => {
                 tracing::debug!(%error, "no IPv6 for IKE");
                 None
@@ -251,8 +252,8 @@ impl IkeSocket {
         let local = SocketAddr::new(meta.dst_ip.unwrap_or(self.unspecified()), self.port);
         let datagrams = buffer[..meta.len].chunks(meta.stride.max(1));
         let received =
-            |octets: &[u8]| Received { local, remote: meta.addr, octets: octets.to_vec() };
-        Ok(datagrams.map(received).collect())
+            datagrams.map(|octets| Received { local, remote: meta.addr, octets: octets.to_vec() });
+        Ok(received.collect())
     }
 
     fn unspecified(&self) -> IpAddr {
@@ -267,17 +268,18 @@ impl IkeSocket {
             segment_size: None,
             src_ip: Some(transmit.local.ip()),
         };
-        let send = || {
-            self.socket.try_io(Interest::WRITABLE, || {
-                self.state.try_send(UdpSockRef::from(&self.socket), &datagram)
-            })
-        };
-        match send() {
+        match self.try_send(&datagram) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
             // It may be the error of an ICMP message about another datagram, which fails one call only.
-            Err(_) => send(),
+            Err(_) => self.try_send(&datagram),
             Ok(()) => Ok(()),
         }
+    }
+
+    fn try_send(&self, datagram: &quinn_udp::Transmit<'_>) -> io::Result<()> {
+        self.socket.try_io(Interest::WRITABLE, || {
+            self.state.try_send(UdpSockRef::from(&self.socket), datagram)
+        })
     }
 }
 

@@ -66,9 +66,12 @@ impl Waiting {
             Ok(started) => started,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
-        // They are looked at once all have been started: two names may be of one session.
-        let item = |(startable, up)| Item::started(startable, engine.not_up(startable), up);
-        let items = startable.iter().zip(started).map(item).collect();
+        // The sessions are looked at once all have been started: two names may be of one session.
+        let items = startable
+            .iter()
+            .zip(started)
+            .map(|(startable, up)| Item::started(startable, engine.not_up(startable), up))
+            .collect();
         self.add(now, What::Up, items, Answer::All(reply));
     }
 
@@ -143,17 +146,17 @@ impl Waiting {
 
     fn answer_done(&mut self) {
         for wait in self.0.extract_if(.., |w| w.left == 0) {
-            let outcome = |item: &Item| item.failure.clone().map_or(Ok(()), Err);
             match wait.answer {
                 Answer::All(reply) => {
                     let all = wait.items.iter();
-                    let all = all
-                        .map(|i| Activation { name: i.name.clone(), outcome: outcome(i) })
-                        .collect();
-                    drop(reply.send(Ok(all)));
+                    let all = all.map(|item| Activation {
+                        name: item.name.clone(),
+                        outcome: item.outcome(),
+                    });
+                    drop(reply.send(Ok(all.collect())));
                 }
                 Answer::One(reply) => {
-                    let done = wait.items.iter().try_for_each(outcome);
+                    let done = wait.items.iter().try_for_each(Item::outcome);
                     drop(reply.send(done.map_err(GatewayError::from)));
                 }
             }
@@ -169,8 +172,17 @@ pub(super) fn start_activate<P: DataPlane>(
 ) -> Result<Vec<Begun>, GatewayError> {
     let startable = startable(engine, selection)?;
     let started = start(engine, now, &startable)?;
-    let begun = |(s, up): (&Startable, bool)| Begun { name: s.target().name().to_owned(), up };
-    Ok(startable.iter().zip(started).map(begun).collect())
+    let begun = startable
+        .iter()
+        .zip(started)
+        .map(|(startable, up)| Begun { name: startable.target().name().to_owned(), up });
+    Ok(begun.collect())
+}
+
+impl Item {
+    fn outcome(&self) -> Result<(), Failure> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
 }
 
 /// The selected tunnels: of all, those that this side may start; if one of the named ones may not be started, none is.

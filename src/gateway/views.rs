@@ -44,11 +44,11 @@ impl<'a> Tunnels<'a> {
     /// Dropping the future has no effect on the gateway.
     pub async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
         let mut all = Vec::new();
-        let take = |page: Option<StatusPage>| match page {
+        let pages = self.each_page(|page| match page {
             Some(page) => page.join(&mut all),
             None => all.clear(),
-        };
-        self.each_page(take).await?;
+        });
+        pages.await?;
         Ok(all)
     }
 

@@ -92,10 +92,10 @@ impl Watch {
         };
         let of_thread = signs.clone();
         // Before the guard is put in force, so that no change of it is missed.
-        let changed = move |_: &str| of_thread.tell_of_change();
-        let nftables = nft::Watch::start(vec![table.clone()], changed);
-        let refused = |error| host::refused("watching nftables".to_owned(), &error);
-        let nftables = nftables.map_err(refused).map_err(plane_error)?;
+        let nftables =
+            nft::Watch::start(vec![table.clone()], move |_: &str| of_thread.tell_of_change());
+        let nftables = nftables
+            .map_err(|error| plane_error(host::refused("watching nftables".to_owned(), &error)))?;
         let hold = Hold::of(&definition.state_dir, definition.device()).map_err(plane_error)?;
         // First: a second watch changes nothing.
         let watching = lock(&definition)?;
@@ -173,7 +173,8 @@ impl Watch {
         }
         let signs = self.signs.clone();
         let file = file_of(&self.definition.state_dir, self.definition.device(), "plane");
-        let wait = move || {
+        let thread = std::thread::Builder::new().name("guard-watch".to_owned());
+        let spawned = thread.spawn(move || {
             let waited = file.is_ok_and(|file| host::lock::await_unlocked(&file).is_ok());
             signs.awaited.store(false, Ordering::SeqCst);
             signs.ended.store(true, Ordering::SeqCst);
@@ -181,8 +182,8 @@ impl Watch {
             if waited {
                 (signs.notice)();
             }
-        };
-        if std::thread::Builder::new().name("guard-watch".to_owned()).spawn(wait).is_err() {
+        });
+        if spawned.is_err() {
             self.signs.awaited.store(false, Ordering::SeqCst);
             self.signs.ended.store(true, Ordering::SeqCst);
         }
@@ -193,10 +194,14 @@ impl Watch {
 fn lock(definition: &Definition) -> Result<FileLock, StartError> {
     let file = lock_file(&definition.state_dir, definition.device()).map_err(plane_error)?;
     let lock = fs::create_dir_all(&definition.state_dir).and_then(|()| FileLock::take(&file));
-    let another = || io::Error::other("another vpnd guard --watch has it; end that one first");
-    let lock = lock.and_then(|lock| lock.ok_or_else(another));
-    let what = || format!("locking {}", file.display());
-    Ok(lock.map_err(|error| plane_error(host::refused(what(), &error)))?)
+    let lock = lock.and_then(|lock| {
+        lock.ok_or_else(|| {
+            io::Error::other("another vpnd guard --watch has it; end that one first")
+        })
+    });
+    Ok(lock.map_err(|error| {
+        plane_error(host::refused(format!("locking {}", file.display()), &error))
+    })?)
 }
 
 fn lock_file(state_dir: &Path, device: &str) -> Result<PathBuf, SystemError> {
@@ -236,10 +241,12 @@ pub(super) fn take_after<T, E>(
 pub(super) fn await_end(state_dir: &Path, device: &str) -> Result<(), SystemError> {
     let file = lock_file(state_dir, device)?;
     let (told, ended) = mpsc::channel();
-    let wait = move || _ = told.send(host::lock::await_unlocked(&file));
-    let thread = std::thread::Builder::new().name("guard-release".to_owned()).spawn(wait);
-    let late = |_| io::Error::other("vpnd guard --watch does not end; end it");
-    let outcome = thread.and_then(|_| ended.recv_timeout(LIMIT).map_err(late)?);
+    let thread = std::thread::Builder::new().name("guard-release".to_owned());
+    let thread = thread.spawn(move || _ = told.send(host::lock::await_unlocked(&file)));
+    let outcome = thread.and_then(|_| {
+        let told = ended.recv_timeout(LIMIT);
+        told.map_err(|_| io::Error::other("vpnd guard --watch does not end; end it"))?
+    });
     let table = nft::table("watch", device);
     outcome
         .map_err(|error| host::refused(format!("removing the table {table} of nftables"), &error))

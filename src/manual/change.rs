@@ -61,12 +61,12 @@ impl ManualSas {
             return Err(ManualSaError::NoLedger);
         }
         let installed = self.installed().unwrap_or_default();
-        let same = |sa: &&Arc<ManualSa>| {
+        let running = sas.iter().find(|sa| {
             installed
                 .iter()
                 .any(|(_, other)| (&other.name, other.direction) == (&sa.name, sa.direction))
-        };
-        if let Some(sa) = sas.iter().find(same) {
+        });
+        if let Some(sa) = running {
             return Err(ManualSaError::Runs { name: sa.name.clone(), direction: sa.direction });
         }
         check(installed.iter().map(|(_, sa)| &**sa).chain(sas.iter().map(|sa| &**sa)))

@@ -113,38 +113,38 @@ fn known(names: &[String]) -> String {
 
 /// Checks that SAs go together.
 pub(super) fn check<'a>(sas: impl Iterator<Item = &'a ManualSa>) -> Result<(), ManualSaError> {
-    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.direction.name());
     let mut names: BTreeMap<&str, &ManualSa> = BTreeMap::new();
     let mut directions: BTreeSet<(&str, SaDirection)> = BTreeSet::new();
     let mut reqids: BTreeMap<u32, &str> = BTreeMap::new();
     // Of those with one key, one that does not consent to that where there is one.
     let mut keys: BTreeMap<&[u8], &ManualSa> = BTreeMap::new();
     for sa in sas {
-        let name = || sa.name.clone();
         if !directions.insert((&sa.name, sa.direction)) {
-            return Err(ManualSaError::Twice { name: name(), direction: sa.direction });
+            return Err(ManualSaError::Twice { name: sa.name.clone(), direction: sa.direction });
         }
         let other = *names.entry(&sa.name).or_insert(sa);
         if other.selectors != sa.selectors {
-            return Err(ManualSaError::Traffic(name()));
+            return Err(ManualSaError::Traffic(sa.name.clone()));
         }
         if other.reqid != sa.reqid {
-            return Err(ManualSaError::Reqids(name()));
+            return Err(ManualSaError::Reqids(sa.name.clone()));
         }
         if let Some(reqid) = sa.reqid {
             if reqid == 0 || REQIDS.contains(&reqid) {
-                return Err(ManualSaError::Reqid { name: name(), reqid });
+                return Err(ManualSaError::Reqid { name: sa.name.clone(), reqid });
             }
             let first = *reqids.entry(reqid).or_insert(&sa.name);
             if first != sa.name {
-                let (first, second) = (first.to_owned(), name());
+                let (first, second) = (first.to_owned(), sa.name.clone());
                 return Err(ManualSaError::SharedReqid { first, second, reqid });
             }
         }
         if let Some(other) = keys.get(sa.key.expose()) {
             let consent = sa.shared_key && other.shared_key;
             if sa.counts_nonces() && !consent {
-                return Err(ManualSaError::SharedKey { first: called(other), second: called(sa) });
+                let [first, second] =
+                    [*other, sa].map(|sa| format!("{:?} ({})", sa.name, sa.direction.name()));
+                return Err(ManualSaError::SharedKey { first, second });
             }
         }
         let first = keys.entry(sa.key.expose()).or_insert(sa);

@@ -82,18 +82,14 @@ impl fmt::Display for Fingerprint {
 impl Ledger {
     /// Takes the file for this process alone, until the value is dropped, and reads it, where there is one.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
-        let failed = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| LedgerError::System { what, path, source }
-        };
         if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory).map_err(failed("make the directory of", path))?;
+            fs::create_dir_all(directory).map_err(system("make the directory of", path))?;
         }
         // The file itself is replaced, and a lock on it with it.
         let mut beside = path.as_os_str().to_owned();
         beside.push(".lock");
         let beside = PathBuf::from(beside);
-        let lock = FileLock::take(&beside).map_err(failed("lock", &beside))?;
+        let lock = FileLock::take(&beside).map_err(system("lock", &beside))?;
         let lock = lock.ok_or_else(|| LedgerError::InUse(path.to_owned()))?;
         Ok(Self { path: path.to_owned(), used: Self::look(path)?, _lock: lock })
     }
@@ -105,12 +101,6 @@ impl Ledger {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(source) => return Err(LedgerError::System { what: "read", path, source }),
-        };
-        let entry = |line: &str| {
-            let (fingerprint, number) = line.split_once(' ')?;
-            let whole =
-                fingerprint.len() == 64 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit());
-            Some((Fingerprint(whole.then(|| fingerprint.to_owned())?), number.parse().ok()?))
         };
         let mut used = BTreeMap::new();
         for (line, number) in text.lines().zip(1..) {
@@ -135,9 +125,21 @@ impl Ledger {
         let mut used = self.used.clone();
         used.extend(entries);
         let text: String = used.iter().map(|(key, last)| format!("{key} {last}\n")).collect();
-        let failed = |what, source| LedgerError::System { what, path: self.path.clone(), source };
-        replace(&self.path, text.as_bytes()).map_err(|(step, error)| failed(step.what(), error))?;
+        replace(&self.path, text.as_bytes())
+            .map_err(|(step, source)| system(step.what(), &self.path)(source))?;
         self.used = used;
         Ok(())
     }
+}
+
+fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LedgerError {
+    let path = path.to_owned();
+    move |source| LedgerError::System { what, path, source }
+}
+
+/// A line of the file: the fingerprint of an SA and the last number that it may have used.
+fn entry(line: &str) -> Option<(Fingerprint, u64)> {
+    let (fingerprint, number) = line.split_once(' ')?;
+    let whole = fingerprint.len() == 64 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit());
+    Some((Fingerprint(whole.then(|| fingerprint.to_owned())?), number.parse().ok()?))
 }

@@ -9,7 +9,6 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -91,7 +90,6 @@ async fn ask(uri: &Uri, limits: Limits, reach: Reach<'_>) -> Result<Answer, Fetc
     };
     let (host, port) = (authority.host(), authority.port_u16());
     let stream = connect(host, port.unwrap_or(80), reach).await?;
-    let broken = |error: hyper::Error| FetchError::Connect(error.to_string());
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     // Ends with this function, however that ends.
@@ -122,6 +120,10 @@ async fn ask(uri: &Uri, limits: Limits, reach: Reach<'_>) -> Result<Answer, Fetc
     Ok(Answer::Body(body.to_bytes().to_vec()))
 }
 
+fn broken(error: hyper::Error) -> FetchError {
+    FetchError::Connect(error.to_string())
+}
+
 /// Where a redirection leads: an absolute URL, or a path on the same server.
 fn resolve(from: &Uri, location: &str) -> Option<Uri> {
     if !location.starts_with('/') {
@@ -134,10 +136,10 @@ fn resolve(from: &Uri, location: &str) -> Option<Uri> {
 
 async fn connect(host: &str, port: u16, reach: Reach<'_>) -> Result<TcpStream, FetchError> {
     let name = host.trim_start_matches('[').trim_end_matches(']');
-    let unresolved =
-        |error: io::Error| FetchError::Resolve { host: host.into(), why: error.to_string() };
-    let addresses: Vec<SocketAddr> =
-        tokio::net::lookup_host((name, port)).await.map_err(unresolved)?.collect();
+    let found = tokio::net::lookup_host((name, port))
+        .await
+        .map_err(|error| FetchError::Resolve { host: host.into(), why: error.to_string() });
+    let addresses: Vec<SocketAddr> = found?.collect();
     let mut last = FetchError::Resolve { host: host.into(), why: "it has no address".into() };
     for address in addresses {
         if let Err(error) = reach.check(name, address.ip()) {

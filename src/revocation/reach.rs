@@ -32,26 +32,28 @@ impl Reach<'_> {
             return Ok(());
         }
         let own = (self.own)().map_err(|error| FetchError::Networks(error.to_string()))?;
-        let problem = |address| {
-            if is_of_link(address) {
-                Some("belongs to this machine or its link")
-            } else if is_of_provider(address) {
-                Some("belongs to the network of a provider")
-            } else if protects(self.policy, address) {
-                Some("is in a network that a tunnel protects")
-            } else if own.iter().any(|network| network.contains(address)) {
-                Some("is in a network that this machine is attached to")
-            } else {
-                None
-            }
-        };
-        let of_held = |held| Some(format!("leads to {held}, which {}", problem(held)?));
-        let problem = problem(address)
-            .map(str::to_owned)
-            .or_else(|| held_by(address).into_iter().find_map(of_held));
+        let problem = self.problem(address, &own).map(str::to_owned).or_else(|| {
+            held_by(address).into_iter().find_map(|held| {
+                Some(format!("leads to {held}, which {}", self.problem(held, &own)?))
+            })
+        });
         match problem {
             Some(problem) => Err(FetchError::Address { host: host.to_owned(), address, problem }),
             None => Ok(()),
+        }
+    }
+
+    fn problem(&self, address: IpAddr, own: &[Prefix]) -> Option<&'static str> {
+        if is_of_link(address) {
+            Some("belongs to this machine or its link")
+        } else if is_of_provider(address) {
+            Some("belongs to the network of a provider")
+        } else if protects(self.policy, address) {
+            Some("is in a network that a tunnel protects")
+        } else if own.iter().any(|network| network.contains(address)) {
+            Some("is in a network that this machine is attached to")
+        } else {
+            None
         }
     }
 }
@@ -96,8 +98,7 @@ fn is_of_provider(address: IpAddr) -> bool {
 fn held_by(address: IpAddr) -> Vec<IpAddr> {
     let IpAddr::V6(v6) = address else { return Vec::new() };
     let octets = v6.octets();
-    let of = |places: [usize; 4]| Ipv4Addr::from(places.map(|place| octets[place]));
-    let last = of([12, 13, 14, 15]);
+    let last = v4_of(&octets, [12, 13, 14, 15]);
     let found = match v6.segments() {
         // RFC 4291 §2.5.5.1 (IPv4-compatible), RFC 2765 §2.1 (IPv4-translated).
         [0, 0, 0, 0, 0 | 0xffff, 0, ..] => vec![last],
@@ -105,18 +106,23 @@ fn held_by(address: IpAddr) -> Vec<IpAddr> {
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => vec![last],
         // RFC 8215: NAT64 with any of the formats of RFC 6052 §2.2.
         [0x64, 0xff9b, 1, ..] => {
-            vec![of([6, 7, 9, 10]), of([7, 9, 10, 11]), of([9, 10, 11, 12]), last]
+            let places = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12]];
+            Vec::from_iter(places.map(|places| v4_of(&octets, places)).into_iter().chain([last]))
         }
         // RFC 3056 §2: 6to4.
-        [0x2002, ..] => vec![of([2, 3, 4, 5])],
+        [0x2002, ..] => vec![v4_of(&octets, [2, 3, 4, 5])],
         // RFC 4380 §4: Teredo, the server and the inverted address of the client.
-        [0x2001, 0, ..] => vec![of([4, 5, 6, 7]), Ipv4Addr::from(!u32::from(last))],
+        [0x2001, 0, ..] => vec![v4_of(&octets, [4, 5, 6, 7]), Ipv4Addr::from(!u32::from(last))],
         // RFC 5214 §6.1: ISATAP.
         [_, _, _, _, 0 | 0x200, 0x5efe, ..] => vec![last],
         _ => Vec::new(),
     };
     // Where an address has another format, these are octets without a meaning; nothing leads there.
     found.into_iter().filter(|v4| v4.octets()[0] != 0).map(IpAddr::V4).collect()
+}
+
+fn v4_of(octets: &[u8; 16], places: [usize; 4]) -> Ipv4Addr {
+    Ipv4Addr::from(places.map(|place| octets[place]))
 }
 
 /// Returns `true` if a tunnel protects a network with this address. A tunnel for all addresses says nothing about a

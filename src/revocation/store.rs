@@ -41,8 +41,10 @@ impl Store {
         tokio::fs::create_dir_all(&self.directory).await?;
         let path = self.directory.join(file_name(source));
         let octets = octets.to_owned();
-        let write = move || replace(&path, &octets).map_err(|(_, error)| error);
-        tokio::task::spawn_blocking(write).await??;
+        let written = tokio::task::spawn_blocking(move || {
+            replace(&path, &octets).map_err(|(_, error)| error)
+        });
+        written.await??;
         self.make_room().await
     }
 

@@ -349,11 +349,13 @@ impl Shared {
         look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Result<(), Discard> {
         let now = self.since_epoch(now);
-        let notify = |notice| self.notify(notice);
         let mut packet = Outgoing::new(packet, gso);
         while let Some((sa, header)) = self.choose_sa(now, &mut packet, look_up)? {
             let gso = packet.gso;
-            match sa.protect(now, packet.octets(), &header, gso, queue, &notify) {
+            let sent = sa.protect(now, packet.octets(), &header, gso, queue, &|notice| {
+                self.notify(notice);
+            });
+            match sent {
                 Ok(()) => break,
                 Err(unsent) if self.try_again(now, &mut packet, unsent)? => {}
                 Err(_) => break,
@@ -420,11 +422,11 @@ impl Shared {
             service.count_unserved();
             return Err(Discard::NoSa);
         }
-        let count = |discard| {
+        let held = service.hold(now, packet, gso, &|discard| {
             service.count_unserved();
             self.counters.count(discard);
-        };
-        service.hold(now, packet, gso, &count).inspect_err(|_| service.count_unserved())?;
+        });
+        held.inspect_err(|_| service.count_unserved())?;
         // An SA may have arrived between the look-up and now, and found nothing to release.
         if service.is_served() {
             self.release(service);

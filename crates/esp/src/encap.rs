@@ -105,10 +105,9 @@ pub(crate) struct PathLimits {
 impl PathLimits {
     pub(crate) fn new(path: Path, suite: Suite, mode: Mode, room: Room) -> Self {
         let ipv6 = path.remote.is_ipv6();
-        let inner_mtu = |outer_mtu| inner_mtu(outer_mtu, suite, mode, path.encapsulation, ipv6);
         let fits = match room.path_mtu {
             usize::MAX => usize::MAX,
-            path_mtu => inner_mtu(path_mtu),
+            path_mtu => inner_mtu(path_mtu, suite, mode, path.encapsulation, ipv6),
         };
         // AH makes a whole IP packet, which the kernel does not fragment.
         let bound = match room.df {
@@ -116,9 +115,11 @@ impl PathLimits {
             _ => fits,
         };
         let longest = RUN_OCTETS - overhead(suite, mode, path.encapsulation, ipv6);
+        let outer_mtu = room.outer_mtu.min(room.path_mtu);
+        let inner_mtu = inner_mtu(outer_mtu, suite, mode, path.encapsulation, ipv6);
         Self {
             path,
-            inner_mtu: inner_mtu(room.outer_mtu.min(room.path_mtu)).min(room.device_mtu),
+            inner_mtu: inner_mtu.min(room.device_mtu),
             fits,
             unasked: bound.min(longest),
             path_mtu: room.path_mtu,

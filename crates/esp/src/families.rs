@@ -98,9 +98,9 @@ impl FamilySwitch {
     const IPV6: u8 = 2;
 
     pub(crate) fn set(&self, families: Families) {
-        let bit = |on: bool, bit: u8| if on { 0 } else { bit };
-        let off = bit(families.ipv4, Self::IPV4) | bit(families.ipv6, Self::IPV6);
-        self.off.store(off, Relaxed);
+        let ipv4 = if families.ipv4 { 0 } else { Self::IPV4 };
+        let ipv6 = if families.ipv6 { 0 } else { Self::IPV6 };
+        self.off.store(ipv4 | ipv6, Relaxed);
     }
 
     /// Returns `true` if packets of this family may not pass by an SA between addresses of the family of `outer`.

@@ -144,8 +144,9 @@ impl Filter {
 
     /// The rules that let pass what goes one way.
     pub fn bypasses(&self, way: Direction) -> impl Iterator<Item = &FilterRule> {
-        let bypasses = |rule: &&FilterRule| rule.action == FilterAction::Bypass;
-        self.rules.iter().filter(bypasses).filter(move |rule| rule.direction.includes(way))
+        self.rules
+            .iter()
+            .filter(move |rule| rule.action == FilterAction::Bypass && rule.direction.includes(way))
     }
 
     /// The default of a family of addresses.

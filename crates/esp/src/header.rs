@@ -113,10 +113,6 @@ impl Header {
             protocol = extension[0];
             transport += octets;
         }
-        let address = |at: usize| {
-            let octets: [u8; 16] = fixed[at..at + 16].try_into().expect("a slice of 16 octets");
-            u128::from_be_bytes(octets)
-        };
         Some(Self {
             ipv6: true,
             tos: (word_at(fixed, 0) >> 4) as u8,
@@ -124,8 +120,8 @@ impl Header {
             transport,
             protocol,
             fragment: whole,
-            source: address(8),
-            destination: address(24),
+            source: address_at(fixed, 8),
+            destination: address_at(fixed, 24),
             ports: ports(protocol, whole, &packet[transport..]),
         })
     }
@@ -192,6 +188,11 @@ impl Header {
     fn ends(&self) -> ((IpAddr, Option<u16>), (IpAddr, Option<u16>)) {
         ((self.source(), self.ports.map(|p| p.0)), (self.destination(), self.ports.map(|p| p.1)))
     }
+}
+
+fn address_at(fixed: &[u8; IPV6_LEN], at: usize) -> u128 {
+    let octets: [u8; 16] = fixed[at..at + 16].try_into().expect("a slice of 16 octets");
+    u128::from_be_bytes(octets)
 }
 
 fn bits(address: IpAddr) -> u128 {

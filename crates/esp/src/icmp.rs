@@ -114,19 +114,21 @@ pub(crate) fn too_big(packet: &[u8], header: &Header, mtu: usize) -> Option<Vec<
 
 /// Neither many are to hear of one packet, nor errors of errors.
 fn may_be_told(packet: &[u8], header: &Header) -> bool {
-    let one = |address: IpAddr| match address {
-        IpAddr::V4(a) => {
-            !a.is_multicast() && !a.is_broadcast() && !a.is_unspecified() && !a.is_loopback()
-        }
-        IpAddr::V6(a) => !a.is_multicast() && !a.is_unspecified() && !a.is_loopback(),
-    };
+    // RFC 1122 §3.2.2, RFC 4443 §2.4 (e): no error is sent about a packet with an address that is not of a single host.
+    let of_hosts =
+        [header.source(), header.destination()].into_iter().all(|address| match address {
+            IpAddr::V4(a) => {
+                !a.is_multicast() && !a.is_broadcast() && !a.is_unspecified() && !a.is_loopback()
+            }
+            IpAddr::V6(a) => !a.is_multicast() && !a.is_unspecified() && !a.is_loopback(),
+        });
     let kind = packet.get(header.transport);
     let error = match header.protocol {
         ICMP => kind.is_none_or(|kind| matches!(kind, 3..=5 | 11 | 12)),
         ICMPV6 => kind.is_none_or(|kind| *kind < 128 || *kind == 137),
         _ => false,
     };
-    one(header.source()) && one(header.destination()) && !error
+    of_hosts && !error
 }
 
 #[cfg(test)]

@@ -238,14 +238,14 @@ impl Installed {
             std::mem::take(&mut self.sas).into_iter().partition(|(_, sa)| sa.name == name);
         self.sas = rest;
         gone.sort_by_key(|(_, sa)| std::cmp::Reverse(sa.direction));
-        let mut end = |(id, sa): (SaId, Arc<ManualSa>)| {
+        let removed = gone.into_iter().map(|(id, sa)| {
             let last = plane.manual_keying().retire(id);
             if last.is_none() {
                 plane.remove(id);
             }
             (sa, last)
-        };
-        gone.into_iter().map(&mut end).collect()
+        });
+        removed.collect()
     }
 
     /// Removes the rule of a name that has no SA: the plane no longer matches its traffic. Returns `true` if there was
@@ -280,10 +280,11 @@ impl Installed {
 
     /// The counters of each SA, and the last sequence number that an outbound one has used.
     pub fn usage(&self, plane: &mut dyn DataPlane) -> Vec<(Usage, Option<u64>)> {
-        let of = |(id, _): &(SaId, _)| {
+        let sas = self.sas.iter();
+        sas.map(|(id, _)| {
             (plane.usage(*id).unwrap_or_default(), plane.manual_keying().last_sequence(*id))
-        };
-        self.sas.iter().map(of).collect()
+        })
+        .collect()
     }
 }
 

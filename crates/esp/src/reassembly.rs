@@ -152,9 +152,8 @@ impl Reassembly {
     }
 
     fn expire(&mut self, now: Duration, expired: &dyn Fn()) {
-        let stale = |w: &Waiting| now.saturating_sub(w.since) > PATIENCE;
-        let names: Vec<Name> =
-            self.waiting.iter().filter(|(_, w)| stale(w)).map(|(name, _)| *name).collect();
+        let stale = self.waiting.iter().filter(|(_, w)| now.saturating_sub(w.since) > PATIENCE);
+        let names: Vec<Name> = stale.map(|(name, _)| *name).collect();
         for name in names {
             (0..self.forget(name)).for_each(|_| expired());
         }
@@ -211,17 +210,11 @@ impl<'p> Part<'p> {
     /// `None` for what is no fragment, or has anything between the IP header and what is fragmented.
     fn of(packet: &'p [u8], header: &Header) -> Option<Self> {
         let packet = packet.get(..header.len)?;
-        let name = |protocol, identification| Name {
-            source: header.source(),
-            destination: header.destination(),
-            protocol,
-            identification,
-        };
         if !header.ipv6 {
             let (fixed, payload) = packet.split_at_checked(IPV4_LEN)?;
             let field = word_at(fixed, 6);
             return (fixed[0] == 0x45 && field & 0x3fff != 0).then(|| Self {
-                name: name(fixed[9], word_at(fixed, 4).into()),
+                name: Name::of(header, fixed[9], word_at(fixed, 4).into()),
                 offset: usize::from(field & 0x1fff) * 8,
                 more: field & 0x2000 != 0,
                 header: fixed,
@@ -232,7 +225,8 @@ impl<'p> Part<'p> {
         let (extension, payload) = rest.split_first_chunk::<FRAGMENT_HEADER>()?;
         let field = word_at(extension, 2);
         (fixed[6] == FRAGMENT).then(|| Self {
-            name: name(
+            name: Name::of(
+                header,
                 extension[0],
                 u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]),
             ),
@@ -241,6 +235,13 @@ impl<'p> Part<'p> {
             header: fixed,
             payload,
         })
+    }
+}
+
+impl Name {
+    fn of(header: &Header, protocol: u8, identification: u32) -> Self {
+        let (source, destination) = (header.source(), header.destination());
+        Self { source, destination, protocol, identification }
     }
 }
 

@@ -100,7 +100,6 @@ impl Window {
             return;
         }
         let (left, entered) = (before / BITS, top / BITS);
-        let up_to = |number: u64| u64::MAX >> (BITS - 1 - number % BITS);
         if left == entered {
             *self.block(left) &= up_to(before) | !up_to(top);
             return;
@@ -132,6 +131,11 @@ impl Window {
         let block = (sequence / BITS) & (self.blocks.len() as u64 - 1);
         (block as usize, 1 << (sequence % BITS))
     }
+}
+
+/// The bits of a block up to that of `number`.
+fn up_to(number: u64) -> u64 {
+    u64::MAX >> (BITS - 1 - number % BITS)
 }
 
 #[cfg(test)]

@@ -122,13 +122,14 @@ fn of_spi(shard: &Shard, spi: Spi) -> Range<usize> {
 /// the destination does not.
 #[cold]
 fn choose(shard: &Shard, spi: Spi, path: &Path) -> Option<usize> {
-    let rank = |at: &usize| {
-        let sa = &shard[*at].sa;
+    let ranked = of_spi(shard, spi).filter_map(|at| {
+        let sa = &shard[at].sa;
         let own = sa.path();
         let is_destination = own.local.ip() == path.local.ip();
         let may_move = !sa.id.is_manual();
         let is_source = own.remote.ip() == path.remote.ip();
-        (is_destination || may_move).then_some((is_destination, is_source, may_move))
-    };
-    of_spi(shard, spi).filter(|at| rank(at).is_some()).max_by_key(rank)
+        let rank = (is_destination, is_source, may_move);
+        (is_destination || may_move).then_some((rank, at))
+    });
+    ranked.max_by_key(|(rank, _)| *rank).map(|(_, at)| at)
 }

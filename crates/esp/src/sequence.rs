@@ -56,9 +56,11 @@ impl Sequence {
     /// The first of `count` consecutive numbers that nobody else has, none of them above `last`, which is
     /// [`HIGHEST`](Self::HIGHEST) at most.
     pub(crate) fn claim(&self, count: u64, last: u64) -> Result<u64, NoNumber> {
-        // Never past the end, so that no failed attempt, however often repeated, makes the counter begin again.
-        let claim = |used: u64| used.checked_add(count).filter(|used| *used <= last);
-        match self.used.fetch_update(Relaxed, Acquire, claim) {
+        let claimed = self.used.fetch_update(Relaxed, Acquire, |used| {
+            // Never past the end, so that no failed attempt, however often repeated, makes the counter begin again.
+            used.checked_add(count).filter(|used| *used <= last)
+        });
+        match claimed {
             Ok(used) => Ok(used + 1),
             Err(CLOSED) => Err(NoNumber::Closed),
             Err(_) => Err(NoNumber::Exhausted),

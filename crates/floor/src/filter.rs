@@ -192,8 +192,8 @@ impl Enforcement {
                 Err(e) => return Err(refused("adding a routing rule".to_owned(), &e)),
             }
         }
-        let new = |e: &&Exception| !before.contains(e) && families.contains(&e.family());
-        for exception in wanted.iter().filter(new) {
+        let new = wanted.iter().filter(|e| !before.contains(e) && families.contains(&e.family()));
+        for exception in new {
             self.netlink
                 .add_exception(exception)
                 .map_err(|e| refused(format!("leading {exception} past the tunnel device"), &e))?;
@@ -241,11 +241,11 @@ impl Enforcement {
         FilterWork::new(move || {
             turn.wait();
             let former = counts(&host, &before, installed);
-            let tally = |rule: &FilterRule| {
+            let tallies = filter.rules.iter().map(|rule| {
                 let place = before.rules.iter().position(|r| r == rule);
                 place.and_then(|at| former.rules.get(at).copied()).unwrap_or_default()
-            };
-            let kept = FilterCounts { rules: filter.rules.iter().map(tally).collect(), ..former };
+            });
+            let kept = FilterCounts { rules: tallies.collect(), ..former };
             nft::run(&script(&host, &filter, &kept)).map_err(|e| fault(&e))
         })
     }
@@ -265,11 +265,11 @@ fn counts(host: &Host, filter: &Filter, installed: bool) -> FilterCounts {
     match nft::counters(&host.table) {
         Ok(text) => {
             let found = read_counters(&text);
-            let of = |name: &str| found.get(name).copied().unwrap_or_default();
             for (place, tally) in counts.rules.iter_mut().enumerate() {
-                *tally = of(&rule_counter(place));
+                *tally = found.get(rule_counter(place).as_str()).copied().unwrap_or_default();
             }
-            (counts.denied_ipv4, counts.denied_ipv6) = (of(DENIED[0]), of(DENIED[1]));
+            [counts.denied_ipv4, counts.denied_ipv6] =
+                DENIED.map(|name| found.get(name).copied().unwrap_or_default());
         }
         Err(error) => tracing::warn!(%error, "reading the filter's counters"),
     }
@@ -291,30 +291,36 @@ fn rule_counter(place: usize) -> String {
 /// The whole table, in place of the former.
 fn script(host: &Host, filter: &Filter, counts: &FilterCounts) -> Commands {
     let Host { device, mark, natt_port, .. } = host;
-    let accept = |packet: Match<'_>| packet.then(Statement::Accept);
-    let always = || Rule::always(Statement::Jump(ALWAYS));
+    let always = Rule::always(Statement::Jump(ALWAYS));
     let Verdicts { opened, protected, denied } = Verdicts::of(host, filter);
-    let by_device = [accept(Match::CameBy(device)), accept(Match::LeavesBy(device))];
+    let by_device =
+        [Match::CameBy(device), Match::LeavesBy(device)].map(|m| m.then(Statement::Accept));
     let [came_by_device, leaves_by_device] = by_device.clone();
+    // The first verdict ends a chain. So the packets that always pass come first, then the operator's rules, then the
+    // packets of tunnels, and last the default.
     let incoming = Chain::at(Hook::Input, 0, "incoming")
         .rules([
-            accept(Match::CameBy("lo")),
-            accept(Match::Protocol(&ESP_AND_AH)),
-            accept(Match::UdpTo(&[IKE_PORT, *natt_port])),
-            always(),
+            Match::CameBy("lo").then(Statement::Accept),
+            Match::Protocol(&ESP_AND_AH).then(Statement::Accept),
+            Match::UdpTo(&[IKE_PORT, *natt_port]).then(Statement::Accept),
+            always.clone(),
         ])
         .rules(verdicts(filter, &[Direction::In]))
         .rules(opened.clone())
         .rules([came_by_device])
         .rules(denied.clone());
     let outgoing = Chain::at(Hook::Output, 0, "outgoing")
-        .rules([accept(Match::LeavesBy("lo")), accept(Match::Mark(*mark)), always()])
+        .rules([
+            Match::LeavesBy("lo").then(Statement::Accept),
+            Match::Mark(*mark).then(Statement::Accept),
+            always.clone(),
+        ])
         .rules(verdicts(filter, &[Direction::Out]))
         .rules(protected.clone())
         .rules([leaves_by_device])
         .rules(denied.clone());
     let passing = Chain::at(Hook::Forward, 0, "passing")
-        .rules([always()])
+        .rules([always])
         .rules(verdicts(filter, &[Direction::Out, Direction::In]))
         .rules(opened)
         .rules(protected)
@@ -423,10 +429,12 @@ fn exceptions(filter: &Filter, priority: u32) -> Result<Vec<Exception>, PlaneErr
 }
 
 fn pairs(rule: &FilterRule) -> impl Iterator<Item = (&Selector, &Selector)> {
-    let family = |s: &Selector| s.addresses.start().is_ipv4();
     let remote = &rule.traffic.remote;
     rule.traffic.local.iter().flat_map(move |local| {
-        remote.iter().filter(move |r| family(r) == family(local)).map(move |r| (local, r))
+        let of_family = remote
+            .iter()
+            .filter(|r| r.addresses.start().is_ipv4() == local.addresses.start().is_ipv4());
+        of_family.map(move |r| (local, r))
     })
 }
 

@@ -55,11 +55,12 @@ impl Flow {
         let mut flows = Vec::new();
         for local in &traffic.local {
             for remote in &traffic.remote {
-                let family = |s: &Selector| s.addresses.start().is_ipv4();
+                let same_family =
+                    local.addresses.start().is_ipv4() == remote.addresses.start().is_ipv4();
                 let meet = local.protocol == remote.protocol
                     || local.protocol == 0
                     || remote.protocol == 0;
-                if family(local) == family(remote) && meet {
+                if same_family && meet {
                     extend(&mut flows, local, remote).map_err(|why| PlaneError::System {
                         what: format!("telling the kernel of traffic between {local} and {remote}"),
                         why,
@@ -87,9 +88,9 @@ impl Flow {
         if !matches!(self.protocol, ICMP | ICMPV6) {
             return [source, destination];
         }
-        let joined = |kind: u16, code: u16| kind << 8 | code & 0xff;
-        let value = joined(source.value, destination.value);
-        [Port { value, mask: joined(source.mask, destination.mask) }, Port::default()]
+        let [value, mask] = [(source.value, destination.value), (source.mask, destination.mask)]
+            .map(|(kind, code)| kind << 8 | code & 0xff);
+        [Port { value, mask }, Port::default()]
     }
 }
 
@@ -135,20 +136,17 @@ fn types(range: Option<PortRange>) -> Vec<(Port, Port)> {
     let Some(range) = range else { return Vec::new() };
     let (first, last) = (range.start() >> 8, range.end() >> 8);
     let (first_code, last_code) = (range.start() & 0xff, range.end() & 0xff);
-    let one = |kind: u16, from: u16, to: u16| {
-        blocks(from, to, 0xff).into_iter().map(move |code| (exactly(kind), code))
-    };
     if first == last {
-        return one(first, first_code, last_code).collect();
+        return of_type(first, first_code, last_code).collect();
     }
     let mut found = Vec::new();
     let mut whole = (first, last);
     if first_code != 0 {
-        found.extend(one(first, first_code, 0xff));
+        found.extend(of_type(first, first_code, 0xff));
         whole.0 += 1;
     }
     if last_code != 0xff {
-        found.extend(one(last, 0, last_code));
+        found.extend(of_type(last, 0, last_code));
         whole.1 -= 1;
     }
     if whole.0 <= whole.1 {
@@ -156,6 +154,11 @@ fn types(range: Option<PortRange>) -> Vec<(Port, Port)> {
         found.extend(kinds.map(|kind| (kind, Port::default())));
     }
     found
+}
+
+/// Blocks that cover the codes of one type.
+fn of_type(kind: u16, from: u16, to: u16) -> impl Iterator<Item = (Port, Port)> {
+    blocks(from, to, 0xff).into_iter().map(move |code| (exactly(kind), code))
 }
 
 fn exactly(value: u16) -> Port {
@@ -173,8 +176,8 @@ fn blocks(start: u16, end: u16, highest: u16) -> Vec<Port> {
     while next <= end {
         let aligned = if next == 0 { 16 } else { next.trailing_zeros() };
         let size = 1 << aligned.min((end - next + 1).ilog2());
-        let narrowed = |n: u32| u16::try_from(n & 0xffff).expect("16 bits");
-        found.push(Port { value: narrowed(next), mask: !narrowed(size - 1) });
+        let [value, free] = [next, size - 1].map(|n| u16::try_from(n & 0xffff).expect("16 bits"));
+        found.push(Port { value, mask: !free });
         next += size;
     }
     found

@@ -436,14 +436,14 @@ impl Guard {
         self.writer.replace(move || {
             let [guard, held] = &tables;
             let dropped = if counted { Dropped::of(guard) } else { Dropped::default() };
-            let base = |layer| match layer {
+            let script = Script::of(|layer| match layer {
                 Layer::Guard => base(guard, layer, &surroundings, &filter, &dropped, logs),
                 // The guard counts on where it had stopped.
                 Layer::Held => {
                     base(held, layer, &surroundings, &filter, &Dropped::default(), false)
                 }
-            };
-            [Script::of(base), members].into_iter().collect()
+            });
+            [script, members].into_iter().collect()
         })
     }
 }
@@ -495,14 +495,12 @@ impl Dropped {
 
     fn read(text: &str, table: &str) -> Self {
         let guard = section(text, table);
-        let count =
-            |section: Option<&str>, counter| section.and_then(|s| packets(s, counter)).unwrap_or(0);
         let holders = [Holder::Gateway { logs: false }, Holder::Watch]
             .into_iter()
             .filter_map(Holder::purpose);
         let held = holders.map(|purpose| section(text, &table.replacen("guard", purpose, 1)));
-        let leaving =
-            [guard].into_iter().chain(held).map(|s| count(s, PacketClass::Leaving.unprotected()));
+        let sections = [guard].into_iter().chain(held);
+        let leaving = sections.map(|s| count(s, PacketClass::Leaving.unprotected()));
         Self {
             in_force: guard.is_some(),
             leaving: leaving.sum(),
@@ -510,6 +508,10 @@ impl Dropped {
             translated: count(guard, TRANSLATED),
         }
     }
+}
+
+fn count(section: Option<&str>, counter: &str) -> u64 {
+    section.and_then(|section| packets(section, counter)).unwrap_or(0)
 }
 
 /// A table's part of nft's listing of all counters.

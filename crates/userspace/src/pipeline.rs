@@ -275,6 +275,7 @@ impl Reader<'_> {
     ) -> io::Result<usize> {
         let begun = Instant::now();
         batch.queue_pair = Arc::clone(queue_pair);
+        // Before an SA is looked up: a rekey waits for the batches that may send on the former SA.
         batch.under_way = Some(self.config.batches.begin_for_others());
         let (mut read, mut octets) = (0, 0);
         let mut for_engine = self.carried.take().map(|carried| {
@@ -293,6 +294,7 @@ impl Reader<'_> {
             let Some(admitted) = self.sender.admit(begun, packet, offload) else { continue };
             let is_for_engine = self.pipeline.engine.as_ref().is_some_and(|e| e.takes(length));
             if *for_engine.get_or_insert(is_for_engine) != is_for_engine {
+                // The packet has its sequence number already, so it comes first in the next batch.
                 let packet = packet.to_vec();
                 self.carried = Some(Carried { packet, admitted, is_for_engine });
                 break;
@@ -389,12 +391,16 @@ impl Reader<'_> {
 
     fn hand_over(&mut self, executor: Executor, job: impl FnOnce(&mut Self) -> Job) {
         let job = job(self);
-        // The one batch that is in use is this.
-        let is_alone = || {
-            let depth = self.pipeline.depth();
-            depth.outgoing.0 + depth.incoming.0 == 1
+        let is_here = match executor {
+            Executor::Reader => true,
+            // The one batch that is in use is this.
+            Executor::ReaderIfAlone => {
+                let depth = self.pipeline.depth();
+                depth.outgoing.0 + depth.incoming.0 == 1
+            }
+            Executor::FreeThread => false,
         };
-        if executor == Executor::Reader || executor == Executor::ReaderIfAlone && is_alone() {
+        if is_here {
             return self.pipeline.does(job);
         }
         // There is room for every batch there is, and somebody who takes it: this thread.

@@ -24,28 +24,25 @@ impl Tun {
     /// Creates the device, which is down and disappears with the returned value; if it may, one that takes
     /// super-packets.
     pub(super) fn create(name: &str, gso: bool) -> Result<Self, PlaneError> {
-        let what = || format!("creating the TUN device {name}");
-        let creating = |e: io::Error| refused(what(), &e);
         // A device with several queues would let us in beside its owner.
-        if Netlink::open().and_then(|mut n| n.link_index(name)).map_err(creating)?.is_some() {
-            return Err(creating(io::Error::from_raw_os_error(libc::EBUSY)));
+        let there = Netlink::open().and_then(|mut n| n.link_index(name));
+        if there.map_err(|error| creating(name, &error))?.is_some() {
+            return Err(creating(name, &io::Error::from_raw_os_error(libc::EBUSY)));
         }
-        // With several queues, more can be opened while the device is in use.
-        let build = |gso| {
-            let builder = DeviceBuilder::new().name(name).multi_queue(true);
-            builder.offload(gso).enable(false).build_sync()
-        };
         let device = match gso {
-            true => build(true).or_else(|error| {
+            true => build(name, true).or_else(|error| {
                 tracing::info!(%error, "the tunnel device takes no offloads; throughput will be lower");
-                build(false)
+                build(name, false)
             }),
-            false => build(false),
+            false => build(name, false),
         };
         // A library's error tells neither whether the file or the device was refused, nor what to do about the file.
         let device = device.map_err(|error| match tun_file::check() {
-            Ok(()) => creating(error),
-            Err(closed) => PlaneError::System { what: what(), why: closed.to_string() },
+            Ok(()) => creating(name, &error),
+            Err(closed) => {
+                let what = format!("creating the TUN device {name}");
+                PlaneError::System { what, why: closed.to_string() }
+            }
         })?;
         Self::of(device).map_err(|e| refused(format!("setting up the TUN device {name}"), &e))
     }
@@ -99,6 +96,16 @@ impl Tun {
         }
         Ok(())
     }
+}
+
+fn build(name: &str, gso: bool) -> io::Result<SyncDevice> {
+    // With several queues, more can be opened while the device is in use.
+    let builder = DeviceBuilder::new().name(name).multi_queue(true);
+    builder.offload(gso).enable(false).build_sync()
+}
+
+fn creating(name: &str, error: &io::Error) -> PlaneError {
+    refused(format!("creating the TUN device {name}"), error)
 }
 
 impl AsFd for Tun {

@@ -23,11 +23,7 @@ impl Device {
     /// # Errors
     /// If the system refuses, which it does without CAP_NET_ADMIN in the namespace.
     pub fn create(name: &str, mtu: u16, addresses: &[IpAddr]) -> io::Result<Self> {
-        let build = |offload| {
-            let builder = DeviceBuilder::new().name(name).mtu(mtu);
-            builder.offload(offload).enable(true).build_sync()
-        };
-        let device = build(true).or_else(|_| build(false))?;
+        let device = build(name, mtu, true).or_else(|_| build(name, mtu, false))?;
         device.set_nonblocking(true)?;
         let mut netlink = Netlink::open()?;
         let index = netlink.link_index(name)?.ok_or(io::ErrorKind::NotFound)?;
@@ -35,6 +31,10 @@ impl Device {
         let (tcp, udp) = (device.tcp_gso(), device.udp_gso());
         Ok(Self { device, index, offloads: tcp.then_some(Coalesce { tcp, udp }) })
     }
+}
+
+fn build(name: &str, mtu: u16, offload: bool) -> io::Result<SyncDevice> {
+    DeviceBuilder::new().name(name).mtu(mtu).offload(offload).enable(true).build_sync()
 }
 
 impl AsFd for Device {

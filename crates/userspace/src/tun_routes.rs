@@ -175,9 +175,8 @@ impl TunRoutes {
         self.look_at_addresses();
         let mut missing = Vec::new();
         for prefix in self.wanted.prefixes() {
-            let routes = self.routes_for(prefix);
-            let lacks = |r: &Route| there.get(&(r.prefix, r.metric)) != Some(&r.target);
-            missing.extend(routes.into_iter().filter(lacks));
+            let routes = self.routes_for(prefix).into_iter();
+            missing.extend(routes.filter(|r| there.get(&(r.prefix, r.metric)) != Some(&r.target)));
         }
         if !missing.is_empty() {
             // A device that is down has no routes.
@@ -298,8 +297,9 @@ impl TunRoutes {
 /// Turns strict reverse path filtering of an interface into loose. A container may not change it, but may have `all` be
 /// loose.
 fn loosen(interface: &str, journal: &mut Journal) -> Result<(), PlaneError> {
-    let value = |of| std::fs::read_to_string(rp_filter(of)).ok()?.trim().parse().ok();
-    match is_strict(["all", interface].map(value)) {
+    let values = ["all", interface]
+        .map(|of| std::fs::read_to_string(rp_filter(of)).ok()?.trim().parse().ok());
+    match is_strict(values) {
         true => journal.set_sysctl(rp_filter(interface), "2").map_err(plane_error),
         false => Ok(()),
     }

@@ -318,17 +318,20 @@ impl State {
             return Ok(());
         }
         let stats = Arc::new(StageStats::default());
-        let failed = |e: io::Error| refused("emptying the queue pairs".to_owned(), &e);
         let config = WorkerConfig {
             batches: plane.shared.under_way.worker(),
             shared: Arc::clone(&plane.shared),
             queue_pairs,
             releases: false,
             wait: self.settings.wait,
-            orders: Arc::new(Orders::new().map_err(failed)?),
+            orders: Arc::new(
+                Orders::new()
+                    .map_err(|error| refused("emptying the queue pairs".to_owned(), &error))?,
+            ),
             stats: Arc::clone(&stats),
         };
-        worker::drain(&config).map_err(failed)?;
+        worker::drain(&config)
+            .map_err(|error| refused("emptying the queue pairs".to_owned(), &error))?;
         self.retire(&stats);
         Ok(())
     }

@@ -238,8 +238,9 @@ impl Shared {
         {
             return Retry::Refused(refused);
         }
-        let expired = || _ = self.counters.count(Discard::TransportFragment);
-        let taken = lock(&self.surroundings.fragments).take(now, packet, &header, &expired);
+        let taken = lock(&self.surroundings.fragments).take(now, packet, &header, &|| {
+            self.counters.count(Discard::TransportFragment);
+        });
         let counts = &self.surroundings.defragmented;
         if let Ok(whole) = &taken {
             counts.fragments.fetch_add(1, Relaxed);

@@ -95,12 +95,13 @@ impl Datapath {
         let shared = &*self.0;
         let now = shared.since_epoch(now);
         let count = |discard| _ = shared.counters.count(discard);
-        let notify = |notice| shared.notify(notice);
         let Opened { groups, packets, places, numbers } = opened;
         let ends = groups.iter().skip(1).map(|group| group.first).chain([queue.cut()]);
         for (group, end) in groups.iter().zip(ends) {
             let ahead = &packets[group.packets.clone()];
-            if group.sa.settle(now, ahead, numbers, &count, &notify) {
+            let settled =
+                group.sa.settle(now, ahead, numbers, &count, &|notice| shared.notify(notice));
+            if settled {
                 queue.part(group.first..end).for_each(|(packet, gso)| write(packet, gso));
                 continue;
             }
@@ -113,7 +114,7 @@ impl Datapath {
                     count(discard);
                 }
             }
-            receiving.finish(&notify);
+            receiving.finish(&|notice| shared.notify(notice));
             again.packets().for_each(|(packet, gso)| write(packet, gso));
         }
         // An SA that was deleted meanwhile goes with the last of its packets.
@@ -132,12 +133,12 @@ impl Shared {
         look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Option<Admitted> {
         let now = self.since_epoch(now);
-        let notify = |notice| self.notify(notice);
         let mut packet = Outgoing::new(packet, gso);
         loop {
             let (sa, header) = self.choose_sa(now, &mut packet, look_up).ok()??;
             let gso = packet.gso;
-            match sa.admit(packet.octets(), header, gso, &notify) {
+            let admitted = sa.admit(packet.octets(), header, gso, &|notice| self.notify(notice));
+            match admitted {
                 Ok(numbered) => return Some(Admitted { sa, numbered, joined: packet.joined }),
                 Err(unsent) if self.try_again(now, &mut packet, unsent).ok()? => {}
                 Err(_) => return None,

@@ -59,6 +59,7 @@ impl Receiving<'_> {
         let (icv, payload) = (&rest[ah::FIXED..needed], &rest[ah_len..]);
         let covered = self.sa.cover(space, headers, rest, sequence).ok_or(Discard::AhHeader)?;
         self.sa.cipher.open(Aad::Octets(covered), icv, &mut []).map_err(|_| Discard::Forged)?;
+        // RFC 4302 §3.4.3: the window moves only once the ICV is verified.
         self.take_note(now, sequence, arrival);
 
         let kept = match self.sa.mode {

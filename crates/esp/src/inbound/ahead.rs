@@ -82,11 +82,10 @@ impl Inbound {
             numbers.push(*sequence);
             octets += outcome.unwrap_or(0) as u64;
         }
-        let exhausts = |hard| receiving.state.bytes + octets >= hard;
         let closed = receiving.state.closed;
         if closed
             || !receiving.state.window.takes(numbers)
-            || self.limits.hard_bytes.is_some_and(exhausts)
+            || self.limits.hard_bytes.is_some_and(|hard| receiving.state.bytes + octets >= hard)
         {
             return false;
         }

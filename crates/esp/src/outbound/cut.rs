@@ -31,14 +31,18 @@ pub(super) enum Form<'p> {
 impl Cut<'_> {
     #[inline]
     pub(super) fn count(&self) -> u64 {
-        let pieces = |len| self.fit_to_mtu.pieces(len, self.header) as u64;
         match &self.form {
-            Form::Whole(packet, _) => pieces(packet.len()),
+            Form::Whole(packet, _) => self.pieces(packet.len()),
             Form::Segments(segments) => {
-                (segments.count() as u64 - 1) * pieces(segments.longest())
-                    + pieces(segments.shortest())
+                (segments.count() as u64 - 1) * self.pieces(segments.longest())
+                    + self.pieces(segments.shortest())
             }
         }
+    }
+
+    /// The packets that one of this length is cut into.
+    fn pieces(&self, len: usize) -> u64 {
+        self.fit_to_mtu.pieces(len, self.header) as u64
     }
 
     /// The packets that it becomes, and its octets.

@@ -9,7 +9,7 @@ use super::Entry;
 use crate::header::Header;
 use crate::plane::{RuleId, TrafficSelectors};
 use arc_swap::ArcSwap;
-use policy::{Prefix, Selector};
+use policy::Prefix;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -80,12 +80,14 @@ fn table(side: Side, ipv6: bool) -> u8 {
 /// The prefixes under which a rule can be stored: those of one side, and those of the other. The side whose widest
 /// selector is narrower comes first.
 fn keys(selectors: &TrafficSelectors) -> [BTreeSet<PrefixKey>; 2] {
-    let of = |side, selectors: &[Selector]| -> BTreeSet<PrefixKey> {
-        selectors.iter().map(|s| PrefixKey::new(side, Prefix::holding(&s.addresses))).collect()
-    };
-    let widest = |keys: &BTreeSet<PrefixKey>| keys.iter().map(|p| p.len).min().unwrap_or(0);
-    let (local, remote) = (of(Side::Local, &selectors.local), of(Side::Remote, &selectors.remote));
-    if widest(&local) > widest(&remote) { [local, remote] } else { [remote, local] }
+    let sides = [(Side::Local, &selectors.local), (Side::Remote, &selectors.remote)];
+    let [local, remote] = sides.map(|(side, selectors)| {
+        let prefixes = selectors.iter().map(|s| Prefix::holding(&s.addresses));
+        prefixes.map(|prefix| PrefixKey::new(side, prefix)).collect::<BTreeSet<PrefixKey>>()
+    });
+    let [widest_local, widest_remote] =
+        [&local, &remote].map(|keys| keys.iter().map(|p| p.len).min().unwrap_or(0));
+    if widest_local > widest_remote { [local, remote] } else { [remote, local] }
 }
 
 impl Finder {
@@ -132,9 +134,10 @@ impl Finder {
     /// Adds a rule, and forgets the one of its name that it replaces.
     pub(super) fn insert(&self, entry: &Arc<Entry>, replaced: Option<&Entry>) {
         let [narrower, other] = keys(&entry.rule.selectors);
-        let crowd = |keys: &BTreeSet<PrefixKey>| keys.iter().map(|p| self.count(*p)).max();
-        let crowded = crowd(&narrower).filter(|crowd| *crowd >= CROWD);
-        let chosen = if crowded > crowd(&other) { other } else { narrower };
+        let [crowd, other_crowd] =
+            [&narrower, &other].map(|keys| keys.iter().map(|p| self.count(*p)).max());
+        let crowded = crowd.filter(|crowd| *crowd >= CROWD);
+        let chosen = if crowded > other_crowd { other } else { narrower };
         // First the new, then the old: no packet is to find neither.
         for &prefix in &chosen {
             let key = (prefix, entry.rule.id);
@@ -197,7 +200,7 @@ impl Finder {
 mod tests {
     use super::*;
     use crate::plane::{PacketSummary, Rule};
-    use policy::{AddressRange, PortRange};
+    use policy::{AddressRange, PortRange, Selector};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -124,10 +124,10 @@ impl Flows {
             prefetch::soon(&self.sets[place.0]);
             count += 1;
         }
-        let first = || places[..count].iter().filter_map(|at| self.candidates(at.0, at.1).next());
-        first().for_each(prefetch::soon);
-        first().for_each(|entry| prefetch::soon_at(entry.sa.as_ptr()));
-        first().filter_map(|entry| entry.sa.upgrade()).for_each(|sa| sa.prefetch());
+        let first = places[..count].iter().filter_map(|at| self.candidates(at.0, at.1).next());
+        first.clone().for_each(prefetch::soon);
+        first.clone().for_each(|entry| prefetch::soon_at(entry.sa.as_ptr()));
+        first.filter_map(|entry| entry.sa.upgrade()).for_each(|sa| sa.prefetch());
     }
 
     /// The counters since the last call.

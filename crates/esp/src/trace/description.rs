@@ -79,7 +79,6 @@ pub fn protocol_name(number: u8) -> String {
 /// # Errors
 /// Where it says no packet.
 pub fn parse(text: &str) -> Result<PacketSummary, BadDescription> {
-    let bad = |what: String| Err(BadDescription(what));
     if text.len() > LONGEST {
         return bad(format!("a description has at most {LONGEST} octets"));
     }
@@ -114,6 +113,7 @@ pub fn parse(text: &str) -> Result<PacketSummary, BadDescription> {
         ([], _) if has_ports => {
             return bad(format!("{first}: both ports are needed, as in {}:443", source.0));
         }
+        // RFC 7296 §3.13.1: type and code stand in place of a port.
         ([], _) if icmp => [Some(type_and_code(protocol, "echo-request")?); 2],
         ([kind], _) if icmp && !fragment => [Some(type_and_code(protocol, kind)?); 2],
         ([word], _) if !fragment => return bad(format!("{word:?} is too much")),
@@ -124,6 +124,10 @@ pub fn parse(text: &str) -> Result<PacketSummary, BadDescription> {
         source: (source.0, ports[0]),
         destination: (destination.0, ports[1]),
     })
+}
+
+fn bad<T>(what: String) -> Result<T, BadDescription> {
+    Err(BadDescription(what))
 }
 
 /// As [`parse`] reads it.

@@ -29,11 +29,10 @@ impl Hold {
         if self.since().is_some() {
             return Ok(());
         }
-        let set = || {
-            self.0.parent().map_or(Ok(()), fs::create_dir_all)?;
-            host::replace::replace(&self.0, b"").map_err(|(_, error)| error)
-        };
-        set().map_err(|e| host::refused(format!("making {}", self.0.display()), &e))
+        let directory = self.0.parent().map_or(Ok(()), fs::create_dir_all);
+        let made = directory
+            .and_then(|()| host::replace::replace(&self.0, b"").map_err(|(_, error)| error));
+        made.map_err(|e| host::refused(format!("making {}", self.0.display()), &e))
     }
 
     /// Ends the hold. Returns `true` if there was one.

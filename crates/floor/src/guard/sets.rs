@@ -119,7 +119,6 @@ impl PacketClass {
 
     /// The rules for packets that meet these conditions, with their chains, which look for claimed packets.
     fn rules(self, layer: Layer, claimed: &Matches) -> Vec<(&'static str, Rule)> {
-        let then = |statement| claimed.clone().then(statement);
         let unprotected = Statement::Goto(self.unprotected());
         match (self, layer) {
             (Self::Own, Layer::Guard) => {
@@ -127,12 +126,19 @@ impl PacketClass {
                 let local = claimed.clone().and(Match::SourceIs(AddressType::Local));
                 vec![
                     (OWN_BY_DEVICE, local.then(unprotected)),
-                    (LOST, then(Statement::Count(TRANSLATED)).then(Statement::Drop)),
-                    (self.claims(), then(Statement::Goto(SENT_HERE))),
+                    (
+                        LOST,
+                        claimed.clone().then(Statement::Count(TRANSLATED)).then(Statement::Drop),
+                    ),
+                    (self.claims(), claimed.clone().then(Statement::Goto(SENT_HERE))),
                 ]
             }
-            (Self::Own, Layer::Held) => vec![(self.claims(), then(Statement::Goto(SENT_HERE)))],
-            (Self::Leaving | Self::Arriving, _) => vec![(self.claims(), then(unprotected))],
+            (Self::Own, Layer::Held) => {
+                vec![(self.claims(), claimed.clone().then(Statement::Goto(SENT_HERE)))]
+            }
+            (Self::Leaving | Self::Arriving, _) => {
+                vec![(self.claims(), claimed.clone().then(unprotected))]
+            }
         }
     }
 
@@ -390,28 +396,32 @@ impl Sets {
         }
         let (table, set, key) = (self.table(layer), shape.name(), shape.key());
         let claimed = shape.conditions(&key, &set);
-        let then = |statement| claimed.clone().then(statement);
         commands.add_set([table, &set], &key);
         let [protected_before, protected_after] = PROTECTED;
         // Where the mark decides which tunnel a packet takes, its bit is not available.
         if layer == Layer::Guard && shape.class == PacketClass::Leaving && shape.mark & SEEN == 0 {
-            commands.add_rule([table, protected_before], &then(Statement::SetMarkBits(SEEN)));
+            commands.add_rule(
+                [table, protected_before],
+                &claimed.clone().then(Statement::SetMarkBits(SEEN)),
+            );
         }
         if shape.by_card {
             let [before, after] = HANDED;
             match layer {
                 Layer::Guard => {
-                    let seen = || claimed.clone().and(Match::MarkBits(SEEN));
-                    let passes = seen().then(Statement::Accept);
+                    let seen = claimed.clone().and(Match::MarkBits(SEEN));
+                    let passes = seen.clone().then(Statement::Accept);
                     let passes_without =
-                        seen().then(Statement::ClearMarkBits(SEEN)).then(Statement::Accept);
-                    let mark = then(Statement::SetMarkBits(SEEN));
+                        seen.then(Statement::ClearMarkBits(SEEN)).then(Statement::Accept);
+                    let mark = claimed.clone().then(Statement::SetMarkBits(SEEN));
                     commands.add_rule([table, protected_after], &mark);
                     commands.add_rule([table, before], &passes);
                     commands.add_rule([table, after], &passes_without);
                 }
                 // The guard has cleared the bit by then: nothing tells them from others.
-                Layer::Held => commands.add_rule([table, after], &then(Statement::Accept)),
+                Layer::Held => {
+                    commands.add_rule([table, after], &claimed.clone().then(Statement::Accept));
+                }
             }
         }
         commands.extend([self.rules(layer, shape.class, &claimed)]);
@@ -480,10 +490,11 @@ impl Shape {
 }
 
 fn mask(ipv4: bool, length: u8) -> IpAddr {
-    let host = |width: u8| u32::from(width.saturating_sub(length));
+    let width: u8 = if ipv4 { 32 } else { 128 };
+    let host = u32::from(width.saturating_sub(length));
     match ipv4 {
-        true => Ipv4Addr::from_bits(u32::MAX.checked_shl(host(32)).unwrap_or(0)).into(),
-        false => Ipv6Addr::from_bits(u128::MAX.checked_shl(host(128)).unwrap_or(0)).into(),
+        true => Ipv4Addr::from_bits(u32::MAX.checked_shl(host).unwrap_or(0)).into(),
+        false => Ipv6Addr::from_bits(u128::MAX.checked_shl(host).unwrap_or(0)).into(),
     }
 }
 

@@ -108,13 +108,17 @@ fn unprotected_leaving(surroundings: &Surroundings, filter: &Filter, logs: bool)
     // Another user can have these ports while this daemon does not run: port 4500 on any host, and port 500 where
     // net.ipv4.ip_unprivileged_port_start is lowered, as in containers. With the kernel's own ESP in UDP, `skuid` is
     // the user who sent the packet inside.
-    let from_root = |ports: &[u16]| Match::UdpFrom(ports).and(Match::User(ROOT)).and(FROM_HERE);
     let ike = match surroundings.kernel {
-        true => vec![from_root(&[IKE_PORT]), Match::UdpFrom(&[natt_port]).and(FROM_HERE)],
-        false => vec![from_root(&[IKE_PORT, natt_port])],
+        true => vec![
+            Match::UdpFrom(&[IKE_PORT]).and(Match::User(ROOT)).and(FROM_HERE),
+            Match::UdpFrom(&[natt_port]).and(FROM_HERE),
+        ],
+        false => {
+            vec![Match::UdpFrom(&[IKE_PORT, natt_port]).and(Match::User(ROOT)).and(FROM_HERE)]
+        }
     };
-    let dhcp = |family, ports| Match::Family(family).and(Match::UdpPorts(ports)).and(FROM_HERE);
-    let dhcp = [dhcp(Family::V4, &DHCP_V4), dhcp(Family::V6, &DHCP_V6)];
+    let dhcp = [(Family::V4, &DHCP_V4), (Family::V6, &DHCP_V6)]
+        .map(|(family, ports)| Match::Family(family).and(Match::UdpPorts(ports)).and(FROM_HERE));
     let to_group = Match::DestinationIn(MULTICAST_V6).and(Match::HopLimit(Family::V6, 1));
     let igmp = Match::DestinationIn(MULTICAST_V4).and(Match::HopLimit(Family::V4, 1));
     let logged = logs.then(|| {

@@ -103,8 +103,9 @@ impl Writer {
         let progress = Arc::new(Progress::default());
         let of_thread = Arc::clone(&progress);
         let held = Held { table: held, owner: None, is_told: false, on_loss: Arc::clone(&on_loss) };
-        let work = move || carry_out(&queue, &of_thread, held, &*on_loss);
-        let thread = Builder::new().name("guard".to_owned()).spawn(work)?;
+        let thread = Builder::new()
+            .name("guard".to_owned())
+            .spawn(move || carry_out(&queue, &of_thread, held, &*on_loss))?;
         Ok(Self { orders: Some(orders), thread: Some(thread), progress, given: 0 })
     }
 
@@ -218,13 +219,12 @@ impl Owner {
         let process = nft::own(table)?;
         let (end, is_ended) = (process.end()?, Arc::new(AtomicBool::new(false)));
         let is_known = Arc::clone(&is_ended);
-        let wait = move || {
+        Builder::new().name("guard-held".to_owned()).spawn(move || {
             if end.wait().is_ok() && !is_known.load(Ordering::SeqCst) {
                 tracing::debug!("the process that has the held table has ended");
                 on_loss();
             }
-        };
-        Builder::new().name("guard-held".to_owned()).spawn(wait)?;
+        })?;
         Ok(Self { process, is_ended })
     }
 

@@ -45,7 +45,6 @@ pub(super) fn write_out(
         let (mut packets, mut octets) = (0, 0);
         {
             let Incoming { queue_pair, wire, ring, received, opened, receive } = &mut *batch;
-            let of_run = |run| ring.datagram(run).map(|m| m.octets).unwrap_or_default();
             let mut write = |packet: &[u8], offload| {
                 packets += 1;
                 octets += packet.len();
@@ -62,7 +61,14 @@ pub(super) fn write_out(
                 messages.for_each(|message| open(&shared, begun, &message, receive));
                 receive.packets().for_each(|(packet, offload)| write(packet, offload));
             } else {
-                shared.datapath.settle(begun, opened, receive, &of_run, &mut again, &mut write);
+                shared.datapath.settle(
+                    begun,
+                    opened,
+                    receive,
+                    &|run| ring.datagram(run).map(|m| m.octets).unwrap_or_default(),
+                    &mut again,
+                    &mut write,
+                );
             }
             receive.clear();
         }

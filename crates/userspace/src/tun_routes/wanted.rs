@@ -174,11 +174,11 @@ impl Wanted {
 
 /// The first address of this host that one of the selectors holds.
 fn source_of(local: &[Selector], family: Family, addresses: &[IpAddr]) -> Option<IpAddr> {
-    let usable = |a: &IpAddr| Family::of(*a) == family && !a.is_loopback();
-    local.iter().find_map(|selector| {
-        let mut usable = addresses.iter().copied().filter(usable);
-        usable.find(|address| selector.addresses.contains(*address))
-    })
+    let usable = addresses.iter().copied().filter(|a| Family::of(*a) == family && !a.is_loopback());
+    // The order of the selectors counts, and not that of the addresses.
+    local
+        .iter()
+        .find_map(|selector| usable.clone().find(|address| selector.addresses.contains(*address)))
 }
 
 #[cfg(test)]

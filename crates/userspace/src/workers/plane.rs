@@ -81,12 +81,11 @@ impl Plane {
     pub(super) fn widen(&mut self, wanted: usize) -> Result<(), PlaneError> {
         let Some(first) = self.queue_pairs.first().map(Arc::clone) else { return Ok(()) };
         while self.queue_pairs.len() < wanted {
-            let another = || first.another();
             let queue_pair = match &self.namespace {
-                Some(namespace) => namespace.inside(another).map_err(|e| {
+                Some(namespace) => namespace.inside(|| first.another()).map_err(|e| {
                     refused("entering the network namespace of the plane".into(), &e)
                 })??,
-                None => another()?,
+                None => first.another()?,
             };
             self.queue_pairs.push(Arc::new(queue_pair));
         }

@@ -122,6 +122,7 @@ impl State {
         }
         let mut drops: BTreeMap<&'static str, u64> = plane.shared.datapath.counters();
         if let Some(unknown) = drops.get_mut(Discard::UnknownSpi.name()) {
+            // While no SA is up, the sockets decline all datagrams: each SPI is unknown then.
             *unknown += plane.declined;
         }
         let here: Vec<_> =
@@ -202,10 +203,9 @@ struct Told {
 
 impl Told {
     fn of(tid: u32) -> Self {
-        let read = |file| fs::read_to_string(format!("/proc/self/task/{tid}/{file}"));
-        let (Ok(stat), Ok(schedstat), Ok(status)) =
-            (read("stat"), read("schedstat"), read("status"))
-        else {
+        let [stat, schedstat, status] = ["stat", "schedstat", "status"]
+            .map(|file| fs::read_to_string(format!("/proc/self/task/{tid}/{file}")));
+        let (Ok(stat), Ok(schedstat), Ok(status)) = (stat, schedstat, status) else {
             return Self::default();
         };
         Self::read(&stat, &schedstat, &status)
@@ -216,16 +216,16 @@ impl Told {
         let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let mut fields = behind_name.split_whitespace();
         let nanoseconds = schedstat.split_whitespace().next().and_then(|ns| ns.parse().ok());
-        let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let wakeups = value("voluntary_ctxt_switches:").and_then(|count| count.parse().ok());
+        let [wakeups, cpus] = ["voluntary_ctxt_switches:", "Cpus_allowed_list:"]
+            .map(|key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim));
         Self {
             // The 39th of proc(5), the 37th behind the name.
             cpu: fields.nth(36).and_then(|cpu| cpu.parse().ok()),
             // The 41st.
             sched_policy: fields.nth(1).and_then(|policy| sched_policy(policy.parse().ok()?)),
-            cpus: value("Cpus_allowed_list:").map(str::to_owned),
+            cpus: cpus.map(str::to_owned),
             cpu_time: nanoseconds.map(Duration::from_nanos),
-            wakeups,
+            wakeups: wakeups.and_then(|count| count.parse().ok()),
         }
     }
 }
