@@ -166,13 +166,15 @@ impl Port {
         if self.kernel.is_none() || !steering.own.insert(spi) {
             return Ok(());
         }
-        let room = steering.own.len() <= steering::MOST_SPIS;
-        let full = || PlaneError::System {
-            what: format!("sharing UDP port {} with the kernel", self.number),
-            why: "more SAs than that cannot be in the userspace plane beside the kernel's"
-                .to_owned(),
+        let claimed = if steering.own.len() <= steering::MOST_SPIS {
+            self.attach(&steering)
+        } else {
+            Err(PlaneError::System {
+                what: format!("sharing UDP port {} with the kernel", self.number),
+                why: "more SAs than that cannot be in the userspace plane beside the kernel's"
+                    .to_owned(),
+            })
         };
-        let claimed = if room { self.attach(&steering) } else { Err(full()) };
         claimed.inspect_err(|_| {
             steering.own.remove(&spi);
         })

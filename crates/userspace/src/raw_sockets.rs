@@ -57,18 +57,19 @@ impl RawSockets {
 
     /// The socket of ESP of IPv4 that routers may fragment.
     pub(super) fn fragmenting(&self) -> Option<&Socket> {
-        let open = || {
-            let socket =
-                marked(Family::V4, Type::RAW, Protocol::from(libc::IPPROTO_ESP), self.mark)?;
-            let_fragment(&socket, true)?;
-            // Nothing comes there, and every packet says where it is from.
-            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-            Ok(socket)
-        };
         let opened = self.fragmenting.get_or_init(|| {
-            open().inspect_err(|error: &io::Error| tracing::warn!(%error, "no fragmenting")).ok()
+            let opened = self.open_fragmenting();
+            opened.inspect_err(|error| tracing::warn!(%error, "no fragmenting")).ok()
         });
         opened.as_ref()
+    }
+
+    fn open_fragmenting(&self) -> io::Result<Socket> {
+        let socket = marked(Family::V4, Type::RAW, Protocol::from(libc::IPPROTO_ESP), self.mark)?;
+        let_fragment(&socket, true)?;
+        // Nothing comes there, and every packet says where it is from.
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        Ok(socket)
     }
 
     /// Takes packets with these SPIs, and leaves all others to the kernel.

@@ -23,20 +23,23 @@ pub(super) struct SpiAt {
 /// Has a raw socket take packets with these SPIs and no others: the kernel gives it copies of those that it opens
 /// itself.
 pub(super) fn sift(socket: &Socket, at: SpiAt, own: &BTreeSet<u32>) -> io::Result<()> {
-    let filter = |code: u32, jf: u8, k: u32| SockFilter::new(code as u16, 0, jf, k);
     let mut program = match at.behind_header {
         true => vec![
-            filter(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0),
-            filter(libc::BPF_LD | libc::BPF_W | libc::BPF_IND, 0, at.offset),
+            instruction(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0),
+            instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_IND, 0, at.offset),
         ],
-        false => vec![filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at.offset)],
+        false => vec![instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at.offset)],
     };
     for spi in own {
-        program.push(filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, *spi));
-        program.push(filter(libc::BPF_RET | libc::BPF_K, 0, u32::MAX));
+        program.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, *spi));
+        program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, u32::MAX));
     }
-    program.push(filter(libc::BPF_RET | libc::BPF_K, 0, 0));
+    program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0));
     socket.attach_filter(&program)
+}
+
+fn instruction(code: u32, jf: u8, k: u32) -> SockFilter {
+    SockFilter::new(code as u16, 0, jf, k)
 }
 
 /// Has a socket take nothing until it is [reopened](reopen).

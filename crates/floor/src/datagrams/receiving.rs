@@ -46,16 +46,17 @@ impl<'a> Incoming<'a> {
 
     /// The extension headers of IPv6 before the octets, in order, each with its number; `None` if not all are known.
     pub fn extension_headers(&self) -> Option<impl Iterator<Item = (u8, &'a [u8])> + use<'a>> {
-        let number = |kind| match kind {
-            libc::IPV6_HOPOPTS => Some(libc::IPPROTO_HOPOPTS as u8),
-            libc::IPV6_RTHDR => Some(libc::IPPROTO_ROUTING as u8),
-            libc::IPV6_DSTOPTS => Some(libc::IPPROTO_DSTOPTS as u8),
-            _ => None,
-        };
-        let of_ipv6 = |message: &ControlMessage<'a>| message.level == libc::IPPROTO_IPV6;
-        let extension =
-            move |message: ControlMessage<'a>| Some((number(message.kind)?, message.value));
-        Some(ControlMessages(self.control?).filter(of_ipv6).filter_map(extension))
+        let messages = ControlMessages(self.control?);
+        let of_ipv6 = messages.filter(|message| message.level == libc::IPPROTO_IPV6);
+        Some(of_ipv6.filter_map(|message| {
+            let number = match message.kind {
+                libc::IPV6_HOPOPTS => libc::IPPROTO_HOPOPTS,
+                libc::IPV6_RTHDR => libc::IPPROTO_ROUTING,
+                libc::IPV6_DSTOPTS => libc::IPPROTO_DSTOPTS,
+                _ => return None,
+            };
+            Some((number as u8, message.value))
+        }))
     }
 }
 

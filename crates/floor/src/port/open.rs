@@ -22,12 +22,21 @@ pub fn for_families(
     what: &str,
     open: impl Fn(Family) -> io::Result<Socket>,
 ) -> Result<[Option<Socket>; 2], PlaneError> {
-    let open = |family| match open(family) {
+    let v4 = unless_absent(open(Family::V4), what, Family::V4)?;
+    Ok([v4, unless_absent(open(Family::V6), what, Family::V6)?])
+}
+
+/// The socket that was opened; `None` if the host lacks IPv6.
+fn unless_absent(
+    opened: io::Result<Socket>,
+    what: &str,
+    family: Family,
+) -> Result<Option<Socket>, PlaneError> {
+    match opened {
         Ok(socket) => Ok(Some(socket)),
         Err(e) if family == Family::V6 && lacks_family(&e) => Ok(None),
         Err(e) => Err(refused(format!("opening {what} for {family:?}"), &e)),
-    };
-    Ok([open(Family::V4)?, open(Family::V6)?])
+    }
 }
 
 pub(super) fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Result<Socket> {

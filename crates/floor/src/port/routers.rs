@@ -25,11 +25,12 @@ pub(super) struct Routers {
 impl Routers {
     /// One for each family that the host has.
     pub(super) fn listen() -> io::Result<Vec<Self>> {
-        let listen = |family| match Self::open(family) {
-            Err(error) if family == Family::V6 && lacks_family(&error) => None,
-            outcome => Some(outcome),
-        };
-        [Family::V4, Family::V6].into_iter().filter_map(listen).collect()
+        let routers =
+            [Family::V4, Family::V6].into_iter().filter_map(|family| match Self::open(family) {
+                Err(error) if family == Family::V6 && lacks_family(&error) => None,
+                outcome => Some(outcome),
+            });
+        routers.collect()
     }
 
     pub(super) fn socket(&self) -> &Socket {
@@ -43,7 +44,6 @@ impl Routers {
         };
         let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
         socket.set_nonblocking(true)?;
-        let step = |code: u32, jump: u8, k| SockFilter::new(code as u16, 0, jump, k);
         let pass = step(BPF_RET | BPF_K, 0, u32::MAX);
         let drop = step(BPF_RET | BPF_K, 0, 0);
         // So that no other message wakes anybody.
@@ -82,4 +82,8 @@ impl Routers {
         }
         true
     }
+}
+
+fn step(code: u32, jump: u8, k: u32) -> SockFilter {
+    SockFilter::new(code as u16, 0, jump, k)
 }
