@@ -225,11 +225,7 @@ pub fn convert(
     });
     order::report_shadowed(&policy, &kernel::bindings(&kernel), &places, &mut report);
     let settings = settings::write(&draft, &kernel, &mut report);
-    let written = write::policy(&policy);
-    let body = match policy::Database::read("converted", &written) {
-        Ok(database) => database.to_xml(),
-        Err(_) => written,
-    };
+    let body = write::policy(&policy);
     let findings = report.into_findings();
     let children = policy.tunnels.iter().map(|tunnel| tunnel.children.len()).sum();
     let mut xml = Zeroizing::new(String::with_capacity(body.len() + 4096));

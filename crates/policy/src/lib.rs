@@ -66,7 +66,7 @@
 //! | How does an element become a value, and what if an attribute is left out? | `xml/lower/`, one file per element |
 //! | How is text read, and a mistake shown? | `xml/parse.rs`, `xml/source.rs`, `xml/report.rs` |
 //! | On which line is a tunnel defined? | `xml/definitions.rs` |
-//! | How is a policy written, or mirrored? | `xml/of_policy.rs`, `xml/write.rs`, `xml/dtd.rs`, `xml/mirror.rs` |
+//! | How is a policy written, or mirrored? | `xml/of_policy.rs` with the elements of `xml/elements.rs`, `xml/write.rs`, `xml/dtd.rs`, `xml/mirror.rs` |
 //! | How does the policy store keep objects and their references? | `database.rs`, `database/` |
 //! | How is a value serialized, and an error printed? | `serialize.rs`, `readable.rs` |
 //!

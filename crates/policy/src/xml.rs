@@ -9,6 +9,7 @@ mod definitions;
 pub(crate) mod diagnostic;
 mod dtd;
 pub(crate) mod element;
+pub mod elements;
 mod lexical;
 pub(crate) mod lower;
 pub(crate) mod mirror;

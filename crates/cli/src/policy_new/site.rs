@@ -3,7 +3,8 @@
 use super::key::Key;
 use clap::ValueEnum;
 use policy::{
-    AddressRange, DistinguishedName, EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf,
+    AddressRange, DistinguishedName, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
+    KeyBits, Prf, Protection,
 };
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -63,51 +64,67 @@ pub enum Suite {
     Aes256GcmP384,
 }
 
-/// A suite in the words of a policy.
-pub struct Words {
-    pub ike_encryption: &'static str,
+/// The algorithms of a suite.
+pub struct Algorithms {
+    /// The cipher of the IKE SA.
+    encryption: IkeEncryption,
     /// `None` for a cipher that protects integrity itself.
-    pub ike_hash: Option<&'static str>,
-    pub prf: &'static str,
-    pub group: String,
-    pub esp_encryption: &'static str,
-    pub esp_authentication: &'static str,
+    integrity: Option<Integrity>,
+    prf: Prf,
+    /// The group of both phases.
+    pub group: Group,
+    /// The algorithms of the Child SA.
+    pub child: Protection,
+}
+
+impl Algorithms {
+    /// Those of the IKE SA as an offer.
+    pub fn ike(&self) -> IkeProposal {
+        IkeProposal {
+            encryption: vec![self.encryption],
+            integrity: self.integrity.into_iter().collect(),
+            prf: vec![self.prf],
+            groups: vec![self.group],
+            additional: Vec::new(),
+        }
+    }
 }
 
 impl Suite {
-    /// Its words in a policy.
-    pub fn words(self) -> Words {
-        let usual = Words {
-            ike_encryption: IkeEncryption::AesCbc(KeyBits::B256).row().xml_ike[0],
-            ike_hash: Some(Integrity::HmacSha2_256_128.row().xml_ike[0]),
-            prf: Prf::HmacSha2_256.row().xml[0],
-            group: Group::Ecp256.row().number.to_string(),
-            esp_encryption: EspEncryption::AesGcm16(KeyBits::B256).row().xml_esp[0],
-            esp_authentication: "NONE",
+    /// Its algorithms.
+    pub fn algorithms(self) -> Algorithms {
+        let usual = Algorithms {
+            encryption: IkeEncryption::AesCbc(KeyBits::B256),
+            integrity: Some(Integrity::HmacSha2_256_128),
+            prf: Prf::HmacSha2_256,
+            group: Group::Ecp256,
+            child: Protection::aead(EspEncryption::AesGcm16(KeyBits::B256)),
         };
         match self {
             Self::Aes256Gcm => usual,
-            Self::Aes128Gcm => Words {
-                ike_encryption: IkeEncryption::AesCbc(KeyBits::B128).row().xml_ike[0],
-                esp_encryption: EspEncryption::AesGcm16(KeyBits::B128).row().xml_esp[0],
+            Self::Aes128Gcm => Algorithms {
+                encryption: IkeEncryption::AesCbc(KeyBits::B128),
+                child: Protection::aead(EspEncryption::AesGcm16(KeyBits::B128)),
                 ..usual
             },
-            Self::Chacha20Poly1305 => Words {
-                ike_encryption: IkeEncryption::ChaCha20Poly1305.row().xml_ike[0],
-                ike_hash: None,
-                group: Group::Curve25519.row().number.to_string(),
-                esp_encryption: EspEncryption::ChaCha20Poly1305.row().xml_esp[0],
+            Self::Chacha20Poly1305 => Algorithms {
+                encryption: IkeEncryption::ChaCha20Poly1305,
+                integrity: None,
+                group: Group::Curve25519,
+                child: Protection::aead(EspEncryption::ChaCha20Poly1305),
                 ..usual
             },
-            Self::Aes256Cbc => Words {
-                esp_encryption: EspEncryption::AesCbc(KeyBits::B256).row().xml_esp[0],
-                esp_authentication: Integrity::HmacSha2_256_128.row().xml_esp[0],
+            Self::Aes256Cbc => Algorithms {
+                child: Protection::Esp {
+                    encryption: EspEncryption::AesCbc(KeyBits::B256),
+                    integrity: Some(Integrity::HmacSha2_256_128),
+                },
                 ..usual
             },
-            Self::Aes256GcmP384 => Words {
-                ike_hash: Some(Integrity::HmacSha2_384_192.row().xml_ike[0]),
-                prf: Prf::HmacSha2_384.row().xml[0],
-                group: Group::Ecp384.row().number.to_string(),
+            Self::Aes256GcmP384 => Algorithms {
+                integrity: Some(Integrity::HmacSha2_384_192),
+                prf: Prf::HmacSha2_384,
+                group: Group::Ecp384,
                 ..usual
             },
         }
@@ -216,14 +233,13 @@ impl Identity {
         Self::Address(address)
     }
 
-    /// The element and its value in a policy.
-    pub fn words(&self) -> (&'static str, String) {
+    /// The identity as a policy has it.
+    pub fn in_policy(&self) -> policy::Identity {
         match self {
-            Self::Address(address) if address.is_ipv4() => ("IPV4_Address", address.to_string()),
-            Self::Address(address) => ("IPV6_Address", address.to_string()),
-            Self::Domain(name) => ("FQDN", name.clone()),
-            Self::User(name) => ("User_FQDN", name.clone()),
-            Self::Subject(name) => ("ASN1_DN", name.to_string()),
+            Self::Address(address) => (*address).into(),
+            Self::Domain(name) => policy::Identity::Fqdn(name.clone()),
+            Self::User(name) => policy::Identity::UserFqdn(name.clone()),
+            Self::Subject(name) => policy::Identity::Dn(name.clone()),
         }
     }
 

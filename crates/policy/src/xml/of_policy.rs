@@ -1,17 +1,16 @@
 //! A policy as XML that reads back to the same policy.
 
+use super::elements::{ike_algorithms, ike_transform};
 use super::lower::words;
-use super::schema::{ADDITIONAL_KE, ADDRESS, AH_ALGORITHM};
-use super::{Node, read, write};
+use super::schema::ADDITIONAL_KE;
+use super::{Node, elements, read, write};
 use crate::{
-    AdditionalKe, AddressRange, ChildProposal, ChildTunnel, Credential, Endpoint, Identity,
-    IkeProposal, IkeTunnel, InvalidPolicy, Lifetime, LifetimeBounds, Mode, Pfs, Policy, PortRange,
-    Protection, Secret, Selector, Signature,
+    AdditionalKe, ChildProposal, ChildTunnel, Credential, Identity, IkeProposal, IkeTunnel,
+    InvalidPolicy, Lifetime, LifetimeBounds, Mode, Pfs, Policy, Protection, Secret, Selector,
+    Signature,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -82,12 +81,16 @@ impl Policy {
 
 /// The policy without the names of proposals, which other tunnels may have taken.
 fn without_names(policy: &Policy) -> Vec<IkeTunnel> {
-    let mut tunnels: Vec<IkeTunnel> =
-        policy.tunnels.iter().map(|tunnel| tunnel.as_ref().clone()).collect();
-    for child in tunnels.iter_mut().flat_map(|tunnel| &mut tunnel.children) {
-        Arc::make_mut(child).proposals.iter_mut().for_each(|proposal| proposal.name.clear());
-    }
-    tunnels
+    let child = |child: &ChildTunnel| {
+        let mut child = child.clone();
+        child.proposals.iter_mut().for_each(|proposal| proposal.name.clear());
+        child
+    };
+    let tunnel = |tunnel: &IkeTunnel| {
+        let children = tunnel.children.iter().map(|one| child(one).into()).collect();
+        IkeTunnel { children, ..tunnel.clone() }
+    };
+    policy.tunnels.iter().map(|one| tunnel(one)).collect()
 }
 
 /// The elements, and the names that are taken.
@@ -104,10 +107,6 @@ fn no_words(tunnel: &str, field: &'static str, why: &'static str) -> Unwritable 
     Unwritable::NoWords { tunnel: tunnel.to_owned(), field, why }
 }
 
-fn yes(yes: bool) -> &'static str {
-    if yes { "Yes" } else { "No" }
-}
-
 impl Objects {
     fn add(&mut self, tunnel: &IkeTunnel) -> Outcome<()> {
         let name = checked(&tunnel.name)?;
@@ -116,15 +115,11 @@ impl Objects {
         }
         let protection = format!("{name}_p1");
         self.nodes.push(ike_protection(tunnel, &protection)?);
-        self.nodes.push(
-            Node::new("IKETunnel")
-                .with("IKE_TunnelName", name)
-                .with("IKE_ProtectionRef", &protection)
-                .with("IKE_Flags_AutoStart", yes(tunnel.auto_start))
-                .with("IKE_Flags_MakeRuleWithOptionalIP", "No")
-                .holding(side(name, "local", "IKELocalIdentity", &tunnel.local)?)
-                .holding(side(name, "remote", "IKERemoteIdentity", &tunnel.remote)?),
-        );
+        let IkeTunnel { local, remote, .. } = tunnel;
+        writable(name, "local", &local.identity)?;
+        writable(name, "remote", &remote.identity)?;
+        let sides = [local, remote];
+        self.nodes.push(elements::ike_tunnel(name, &protection, tunnel.auto_start, sides));
         if let Credential::PresharedKey(key) = &tunnel.credential {
             self.key(name, &tunnel.remote.identity, key)?;
         }
@@ -142,13 +137,7 @@ impl Objects {
         for octet in key.expose() {
             let _ = write!(digits, "{octet:02x}");
         }
-        let remote = identity(name, "remote", peer, "PK_")?;
-        self.nodes.push(
-            Node::new("IKEPresharedKey")
-                .with("Format", "HEX")
-                .with("Value", &digits)
-                .holding(Node::new("IKEPresharedRemoteID").holding(remote)),
-        );
+        self.nodes.push(elements::preshared_key("HEX", &digits, peer));
         Ok(())
     }
 
@@ -158,7 +147,6 @@ impl Objects {
         let mut names = String::new();
         for proposal in &child.proposals {
             let Lifetime { overlap_percent, as_responder, .. } = proposal.lifetime;
-            // A file has both once for the IPSecProtection, not for each proposal.
             if (overlap_percent, as_responder) != (first.overlap_percent, first.as_responder) {
                 let why =
                     "the overlap and the bounds of all proposals of a tunnel have to be the same";
@@ -172,77 +160,70 @@ impl Objects {
             let why = "without an offer, the absence of a key exchange is accepted, too; set `accept_none`";
             return Err(no_words(name, "pfs", why));
         }
-        let responder =
-            format!("{}{}", group_numbers(accept), if *accept_none { " NO_PFS" } else { "" });
+        let groups = |groups: &[crate::Group]| {
+            groups.iter().copied().map(elements::number).collect::<Vec<_>>().join(" ")
+        };
+        let initiator = if offer.is_empty() { "0".into() } else { groups(offer) };
+        let responder = format!("{}{}", groups(accept), if *accept_none { " NO_PFS" } else { "" });
         let protection = format!("{name}_p2");
-        let mut node = Node::new("IPSecProtection")
-            .with("IPSec_ProtectionName", &protection)
-            .with("IPSec_ProposalRefs", names.trim_end())
-            .with("IPSec_Role", words::role(child.role))
-            .with("IPSec_KeyOverlap", &first.overlap_percent.to_string())
-            .with("IPSec_Flags_UseLifeSize", yes(volume))
-            .with("IPSec_Flags_UseCommitBit", "No")
-            .with(
-                "IPSec_InitiatorDHGroup",
-                &if offer.is_empty() { "0".into() } else { group_numbers(offer) },
-            )
-            .with("IPSec_ResponderDHGroup", responder.trim());
+        let mut node = Node::from(elements::IpsecProtection {
+            name: &protection,
+            proposals: names.trim_end(),
+            role: child.role,
+            overlap_percent: first.overlap_percent,
+            by_volume: volume,
+            offered: &initiator,
+            accepted: responder.trim(),
+        });
         if !additional.is_empty() {
             node = node.with(ADDITIONAL_KE, &exchanges(additional));
         }
         self.nodes.push(bounded(name, node, "IPSec", first.as_responder)?);
-        self.nodes.push(
-            Node::new("IPSecTunnel")
-                .with("IPSec_TunnelName", name)
-                .with("IKE_TunnelName", carrier)
-                .with("IPSec_ProtectionRef", &protection)
-                .with("IPSec_Flags_AutoStart", yes(child.auto_start))
-                .with("IPSec_Flags_OnDemand", yes(child.on_demand))
-                .holding(traffic(name, "local", "IPSecLocalIdentity", &child.local)?)
-                .holding(traffic(name, "remote", "IPSecRemoteIdentity", &child.remote)?),
-        );
+        let (local, remote) =
+            (single(name, "local", &child.local)?, single(name, "remote", &child.remote)?);
+        self.nodes.push(Node::from(elements::IpsecTunnel {
+            name,
+            carrier,
+            protection: &protection,
+            auto_start: child.auto_start,
+            on_demand: child.on_demand,
+            local,
+            remote,
+        }));
         Ok(())
     }
 
     /// The name of a proposal in the file.
     fn proposal(&mut self, tunnel: &str, mode: Mode, proposal: &ChildProposal) -> Outcome<String> {
         let Lifetime { hard, bytes, .. } = proposal.lifetime;
-        let (element, algorithms) = match proposal.protection {
+        // A cipher that this build lacks has no word.
+        let word = match proposal.protection {
             Protection::Esp { encryption, integrity } => {
-                let authentication = words::esp_authentication(integrity);
-                let names = [
-                    ("ESP_Encryption", words::esp_encryption(encryption)),
-                    ("ESP_Authentication", authentication),
-                ];
-                ("ESP", names.to_vec())
+                words::esp_encryption(encryption).and(words::esp_authentication(integrity))
             }
-            Protection::Ah(integrity) => {
-                ("AH", vec![(AH_ALGORITHM[0], words::ah_integrity(integrity))])
-            }
+            Protection::Ah(integrity) => words::ah_integrity(integrity),
         };
-        let mut protocol = Node::new(&format!("IPSec{element}Protocol"));
-        for (name, word) in algorithms {
-            let why = "this build has no word for the algorithm";
-            protocol = protocol.with(name, word.ok_or(no_words(tunnel, "proposals", why))?);
-        }
-        let mode = if mode == Mode::Tunnel { "Tunnel" } else { "Transport" };
-        let protocol = protocol
-            .with(&format!("{element}_EncapsulationMode"), mode)
-            .with(&format!("{element}_ExtendedSeqNum"), if proposal.esn { "1" } else { "0" })
-            .with(&format!("{element}_KeyRefreshMinutes"), &minutes(tunnel, hard)?)
-            .with(&format!("{element}_KeyRefreshKB"), &kilobytes(tunnel, bytes.unwrap_or(0))?);
+        let why = "this build has no word for the algorithm";
+        word.ok_or(no_words(tunnel, "proposals", why))?;
+        let protocol = Node::from(elements::Protocol {
+            protection: proposal.protection,
+            mode,
+            esn: proposal.esn,
+            minutes: minutes(tunnel, hard)?,
+            kilobytes: kilobytes(tunnel, bytes.unwrap_or(0))?,
+        });
         let wanted = proposal.name.split_whitespace().collect::<Vec<_>>().join("_");
-        let numbered = (2..).map(|number| format!("{wanted}_{number}"));
-        let names = std::iter::once(wanted.clone()).filter(|name| !name.is_empty()).chain(numbered);
-        // Tunnels with the same proposal share one element. Another proposal of that name gets a number.
-        for name in names {
+        let free = |number: usize| match number {
+            0 => wanted.clone(),
+            number => format!("{wanted}_{}", number + 1),
+        };
+        for name in (0..).map(free).filter(|name| !name.is_empty()) {
             match self.proposals.get(&name) {
                 Some(other) if *other == protocol => return Ok(name),
                 Some(_) => {}
                 None => {
                     self.proposals.insert(name.clone(), protocol.clone());
-                    let node = Node::new("IPSecProposal").with("IPSec_ProposalName", &name);
-                    self.nodes.push(node.holding(protocol));
+                    self.nodes.push(elements::ipsec_proposal(&name, [protocol]));
                     return Ok(name);
                 }
             }
@@ -269,60 +250,52 @@ fn ike_protection(tunnel: &IkeTunnel, name: &str) -> Outcome<Node> {
         Credential::PresharedKey(_) => None,
         Credential::Signature(signature) => Some(signature),
     };
-    let mut node = Node::new("IKEProtection")
-        .with("IKE_ProtectionName", name)
-        .with("IKE_Role", words::role(tunnel.role))
-        .with("IKE_Version", "2")
-        .with("IKE_XCHGMode", "None")
-        .with("IKE_KeyOverlap", &overlap_percent.to_string())
-        .with("IKE_Flags_UseCRL", yes(signature.is_some_and(|signature| signature.use_crl)));
+    let use_crl = signature.is_some_and(|signature| signature.use_crl);
+    let mut node = elements::ike_protection(name, tunnel.role, overlap_percent, use_crl);
     node = bounded(&tunnel.name, node, "IKE", as_responder)?;
     for transform in offers(&tunnel.name, &tunnel.proposals)? {
         node = node.holding(transform);
     }
     for method in methods(signature) {
-        node = node.holding(Node::new("IKETransform").with("IKE_AuthenticationMethod", method));
+        node = node.holding(ike_transform([("IKE_AuthenticationMethod", method)]));
     }
-    let minutes = minutes(&tunnel.name, hard)?;
-    Ok(node.holding(Node::new("IKETransform").with("IKE_KeyRefreshMinutes", &minutes)))
+    let minutes = minutes(&tunnel.name, hard)?.to_string();
+    Ok(node.holding(ike_transform([("IKE_KeyRefreshMinutes", &*minutes)])))
 }
 
 fn methods(signature: Option<&Signature>) -> Vec<&'static str> {
     match signature {
         None => vec!["Preshared_key"],
-        Some(signature) => signature.keys.iter().map(|kind| words::method(*kind)).collect(),
+        Some(signature) => signature.keys.iter().copied().map(elements::method).collect(),
     }
 }
 
 /// The transforms of all proposals. Several proposals are several transforms with one algorithm of each kind; a single
 /// one, or two that differ in the cipher alone, may have many.
 fn offers(tunnel: &str, proposals: &[IkeProposal]) -> Outcome<Vec<Node>> {
-    let shared = match proposals {
-        [_] => true,
-        [first, other] => {
-            other.prf == first.prf
-                && other.groups == first.groups
-                && other.additional == first.additional
-                && other.encryption[0].is_aead() != first.encryption[0].is_aead()
-        }
-        _ => false,
+    let first = &proposals[0];
+    let alike = |other: &IkeProposal| {
+        other.prf == first.prf
+            && other.groups == first.groups
+            && other.additional == first.additional
+            && other.encryption[0].is_aead() != first.encryption[0].is_aead()
     };
+    let shared = proposals.len() == 1 || proposals.len() == 2 && alike(&proposals[1]);
     if shared {
         return Ok(shared_offer(proposals));
     }
     let why = "several proposals need one algorithm of each kind in a file; write a proposal for each combination";
+    let only = |counts: [usize; 4]| counts.iter().all(|count| *count <= 1);
     proposals
         .iter()
         .map(|proposal| {
             let IkeProposal { encryption, integrity, prf, groups, additional } = proposal;
             let counts = [encryption.len(), integrity.len(), prf.len(), groups.len()];
-            if !counts.iter().all(|count| *count <= 1) {
+            if !only(counts) {
                 return Err(no_words(tunnel, "proposals", why));
             }
-            let words = algorithm_words(proposal);
-            let node = words
-                .into_iter()
-                .fold(Node::new("IKETransform"), |node, (name, word)| node.with(name, &word));
+            let words = ike_algorithms(proposal);
+            let node = ike_transform(words.iter().map(|(name, word)| (*name, &**word)));
             Ok(match additional.is_empty() {
                 true => node,
                 false => node.with(ADDITIONAL_KE, &exchanges(additional)),
@@ -333,144 +306,82 @@ fn offers(tunnel: &str, proposals: &[IkeProposal]) -> Outcome<Vec<Node>> {
 
 fn shared_offer(proposals: &[IkeProposal]) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
-    for (name, word) in proposals.iter().flat_map(algorithm_words) {
-        let node = Node::new("IKETransform").with(name, &word);
+    for (name, word) in proposals.iter().flat_map(ike_algorithms) {
+        let node = ike_transform([(name, &*word)]);
         if !nodes.contains(&node) {
             nodes.push(node);
         }
     }
     let additional = &proposals[0].additional;
     if !additional.is_empty() {
-        nodes.push(Node::new("IKETransform").with(ADDITIONAL_KE, &exchanges(additional)));
+        nodes.push(ike_transform([(ADDITIONAL_KE, &*exchanges(additional))]));
     }
     nodes
 }
 
-fn algorithm_words(proposal: &IkeProposal) -> Vec<(&'static str, String)> {
-    let IkeProposal { encryption, integrity, prf, groups, .. } = proposal;
-    let encryption = encryption.iter().map(|e| ("IKE_Encryption", words::ike_encryption(*e)));
-    let integrity = integrity.iter().map(|i| ("IKE_Hash", words::ike_hash(*i)));
-    let prf = prf.iter().map(|prf| ("IKE_PRF", words::ike_prf(*prf)));
-    let groups = groups.iter().map(|group| ("IKE_DHGroup", group.row().number.to_string()));
-    encryption
-        .chain(integrity)
-        .chain(prf)
-        .map(|(name, word)| (name, word.unwrap_or_default().to_owned()))
-        .chain(groups)
-        .collect()
-}
-
 fn exchanges(additional: &[AdditionalKe]) -> String {
-    additional
-        .iter()
-        .map(|exchange| {
-            let methods = exchange.methods.iter().map(|m| m.row().number.to_string());
-            let none = exchange.optional.then(|| "NONE".to_owned());
-            methods.chain(none).collect::<Vec<_>>().join("|")
-        })
-        .collect::<Vec<_>>()
-        .join(" ")
+    let exchange = |exchange: &AdditionalKe| {
+        let methods = exchange.methods.iter().copied().map(elements::number);
+        let none = exchange.optional.then(|| "NONE".to_owned());
+        methods.chain(none).collect::<Vec<_>>().join("|")
+    };
+    additional.iter().map(exchange).collect::<Vec<_>>().join(" ")
 }
 
-fn group_numbers(groups: &[crate::Group]) -> String {
-    groups.iter().map(|group| group.row().number.to_string()).collect::<Vec<_>>().join(" ")
-}
-
-fn minutes(tunnel: &str, age: Duration) -> Outcome<String> {
+fn minutes(tunnel: &str, age: Duration) -> Outcome<u64> {
     let seconds = age.as_secs();
     let whole = age.subsec_nanos() == 0 && seconds.is_multiple_of(60);
     let why = "a lifetime in a file is 1 to 525,600 whole minutes";
     match seconds / 60 {
-        minutes @ 1..=525_600 if whole => Ok(minutes.to_string()),
+        minutes @ 1..=525_600 if whole => Ok(minutes),
         _ => Err(no_words(tunnel, "lifetime", why)),
     }
 }
 
-fn kilobytes(tunnel: &str, bytes: u64) -> Outcome<String> {
+fn kilobytes(tunnel: &str, bytes: u64) -> Outcome<u64> {
     let kilobytes = bytes / 1024;
     let good = bytes.is_multiple_of(1024) && u32::try_from(kilobytes).is_ok();
     let why = "a volume in a file is a whole number of 1024 octets below 2^32";
-    if good { Ok(kilobytes.to_string()) } else { Err(no_words(tunnel, "lifetime", why)) }
+    if good { Ok(kilobytes) } else { Err(no_words(tunnel, "lifetime", why)) }
 }
 
 /// With the bounds of lifetimes as responder, as far as there are any.
 fn bounded(tunnel: &str, node: Node, prefix: &str, bounds: LifetimeBounds) -> Outcome<Node> {
     let LifetimeBounds { age: [shortest, longest], bytes: [smallest, largest] } = bounds;
-    let mut values = Vec::new();
+    let mut node = node;
+    let mut put = |what: &str, value: u64| {
+        node = std::mem::replace(&mut node, Node::new(""))
+            .with(&format!("{prefix}_ResponderKeyRefresh{what}"), &value.to_string());
+    };
     if !shortest.is_zero() {
-        values.push(("MinMinutes", minutes(tunnel, shortest)?));
+        put("MinMinutes", minutes(tunnel, shortest)?);
     }
     if longest != Duration::MAX {
-        values.push(("MaxMinutes", minutes(tunnel, longest)?));
+        put("MaxMinutes", minutes(tunnel, longest)?);
     }
     if smallest > 0 {
-        values.push(("MinKB", kilobytes(tunnel, smallest)?));
+        put("MinKB", kilobytes(tunnel, smallest)?);
     }
     if largest != u64::MAX {
-        values.push(("MaxKB", kilobytes(tunnel, largest)?));
+        put("MaxKB", kilobytes(tunnel, largest)?);
     }
-    Ok(values.into_iter().fold(node, |node, (bound, value)| {
-        node.with(&format!("{prefix}_ResponderKeyRefresh{bound}"), &value)
-    }))
+    Ok(node)
 }
 
-fn address(address: IpAddr, prefix: &str) -> Node {
-    let kind = if address.is_ipv4() { "IPV4_Address" } else { "IPV6_Address" };
-    Node::new(&format!("{prefix}{kind}")).with("Value", &address.to_string())
-}
-
-fn identity(tunnel: &str, field: &'static str, identity: &Identity, prefix: &str) -> Outcome<Node> {
-    Ok(match identity {
-        Identity::Ipv4(a) => address((*a).into(), prefix),
-        Identity::Ipv6(a) => address((*a).into(), prefix),
-        Identity::Fqdn(name) => valued(prefix, "FQDN", name),
-        Identity::UserFqdn(name) => valued(prefix, "User_FQDN", name),
-        Identity::Dn(name) => valued(prefix, "ASN1_DN", &name.to_string()),
-        Identity::KeyId(octets) => match std::str::from_utf8(octets) {
-            Ok(text) if !text.chars().any(char::is_control) => valued(prefix, "Key_ID", text),
-            _ => {
-                return Err(no_words(
-                    tunnel,
-                    field,
-                    "a key ID in a file is text; use printable characters",
-                ));
-            }
-        },
-    })
-}
-
-fn valued(prefix: &str, kind: &str, value: &str) -> Node {
-    Node::new(&format!("{prefix}{kind}")).with("Value", value)
-}
-
-fn side(tunnel: &str, field: &'static str, element: &str, side: &Endpoint) -> Outcome<Node> {
-    let mut node = identity(tunnel, field, &side.identity, "")?;
-    match (side.identity.address(), side.address) {
-        (Some(identity), at) if at != Some(identity) => {
-            let at = at.map_or_else(|| "any".to_owned(), |at| at.to_string());
-            node = node.with(ADDRESS, &at);
+/// Checks that an element can have an identity.
+fn writable(tunnel: &str, field: &'static str, identity: &Identity) -> Outcome<()> {
+    let Identity::KeyId(octets) = identity else { return Ok(()) };
+    match std::str::from_utf8(octets) {
+        Ok(text) if !text.chars().any(char::is_control) => Ok(()),
+        _ => {
+            let why = "a key ID in a file is text; use printable characters";
+            Err(no_words(tunnel, field, why))
         }
-        (None, Some(at)) => node = node.holding(address(at, "")),
-        _ => {}
     }
-    Ok(Node::new(element).holding(node))
 }
 
-fn traffic(tunnel: &str, field: &'static str, element: &str, side: &[Selector]) -> Outcome<Node> {
-    let [Selector { protocol, addresses, ports }] = side else {
-        let why = "a phase 2 tunnel in a file has one selector on each side; make a phase 2 tunnel for each pair";
-        return Err(no_words(tunnel, field, why));
-    };
-    Ok(Node::new(element)
-        .with("Protocol", &protocol.to_string())
-        .with("Port", &PortRange::start(ports).to_string())
-        .with("EndPort", &PortRange::end(ports).to_string())
-        .holding(range(addresses)))
-}
-
-fn range(range: &AddressRange) -> Node {
-    let family = if range.start().is_ipv4() { "IPV4" } else { "IPV6" };
-    Node::new(&format!("{family}_Address_Range"))
-        .with("From_IPAddr", &range.start().to_string())
-        .with("To_IPAddr", &range.end().to_string())
+/// Checks that a side has as many selectors as a file can say.
+fn single<'s>(tunnel: &str, field: &'static str, side: &'s [Selector]) -> Outcome<&'s [Selector]> {
+    let why = "a phase 2 tunnel in a file has one selector on each side; make a phase 2 tunnel for each pair";
+    if side.len() == 1 { Ok(side) } else { Err(no_words(tunnel, field, why)) }
 }

@@ -4,7 +4,7 @@ use super::algorithm::{
     AH_INTEGRITY, ESP_AUTHENTICATION, ESP_ENCRYPTION, IKE_ENCRYPTION, IKE_HASH, IKE_PRF,
 };
 use super::value::{ROLE, Word};
-use crate::{AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, KeyKind, Prf, Role};
+use crate::{AhIntegrity, EspEncryption, Group, Integrity, Role};
 use std::fmt::Display;
 
 fn word<T: Copy + PartialEq>(words: &[Word<T>], value: T) -> Option<&'static str> {
@@ -13,18 +13,6 @@ fn word<T: Copy + PartialEq>(words: &[Word<T>], value: T) -> Option<&'static str
 
 pub(in crate::xml) fn role(role: Role) -> &'static str {
     word(ROLE, role).expect("every role has a word")
-}
-
-pub(in crate::xml) fn ike_encryption(encryption: IkeEncryption) -> Option<&'static str> {
-    word(&IKE_ENCRYPTION, encryption)
-}
-
-pub(in crate::xml) fn ike_hash(integrity: Integrity) -> Option<&'static str> {
-    word(&IKE_HASH, integrity)
-}
-
-pub(in crate::xml) fn ike_prf(prf: Prf) -> Option<&'static str> {
-    word(&IKE_PRF, prf)
 }
 
 pub(in crate::xml) fn esp_encryption(encryption: EspEncryption) -> Option<&'static str> {
@@ -37,16 +25,6 @@ pub(in crate::xml) fn esp_authentication(integrity: Option<Integrity>) -> Option
 
 pub(in crate::xml) fn ah_integrity(integrity: AhIntegrity) -> Option<&'static str> {
     word(&AH_INTEGRITY, integrity)
-}
-
-pub(in crate::xml) fn method(kind: KeyKind) -> &'static str {
-    match kind {
-        KeyKind::Rsa => "RSA_signatures",
-        KeyKind::EcdsaP256 => "ECDSA-256",
-        KeyKind::EcdsaP384 => "ECDSA-384",
-        KeyKind::EcdsaP521 => "ECDSA-521",
-        KeyKind::Ed25519 => "Ed25519",
-    }
 }
 
 /// The word that an attribute of a policy has for an algorithm, by the name under which operators see it:
