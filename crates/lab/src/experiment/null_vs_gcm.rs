@@ -14,6 +14,7 @@ use crate::plot::{Series, Style};
 use crate::report::Report;
 use crate::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use crate::statistics::Spread;
+use policy::{EspEncryption, Integrity, KeyBits, Protection};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -32,20 +33,29 @@ const UNDER_WAY: u64 = 256;
 /// Most of all tunnels together: fewer than the shortest queue holds.
 const ALL_UNDER_WAY: u64 = 900;
 
-const GCM: Net = net(1, "AES-128-GCM", "ESP_AES128_GCM_16", "NONE");
-const GMAC: Net = net(2, "NULL with AES-128-GMAC", "ESP_AES128_GMAC", "NONE");
-const HMAC: Net = net(3, "NULL with HMAC-SHA1", "ESP_NULL", "HMAC-SHA1");
+const GCM: Net = net(1, Cipher::AES_128_GCM);
+const GMAC: Net = net(
+    2,
+    Cipher {
+        name: "NULL with AES-128-GMAC",
+        protection: Protection::aead(EspEncryption::AesGmac(KeyBits::B128)),
+    },
+);
+const HMAC: Net = net(
+    3,
+    Cipher {
+        name: "NULL with HMAC-SHA1",
+        protection: Protection::Esp {
+            encryption: EspEncryption::Null,
+            integrity: Some(Integrity::HmacSha1_96),
+        },
+    },
+);
 
 /// The command that builds a `vpnd` whose AES-GCM only copies.
 pub(super) const BUILD: &str = "cargo build --release -p vpn-daemon --bin vpnd --features insecure-null-cipher --target-dir target/null-cipher";
 
-const fn net(
-    number: u8,
-    name: &'static str,
-    encryption: &'static str,
-    authentication: &'static str,
-) -> Net {
-    let cipher = Cipher { name, encryption, authentication };
+const fn net(number: u8, cipher: Cipher) -> Net {
     Net { number, cipher, mode: Mode::Tunnel, pairs: 12 }
 }
 

@@ -22,12 +22,7 @@ use std::time::{Duration, Instant};
 
 use found::{Found, Protection, Row};
 
-const NET: Net = Net {
-    number: 1,
-    cipher: Cipher { name: "AES-128-GCM", encryption: "ESP_AES128_GCM_16", authentication: "NONE" },
-    mode: Mode::Tunnel,
-    pairs: 1,
-};
+const NET: Net = Net { number: 1, cipher: Cipher::AES_128_GCM, mode: Mode::Tunnel, pairs: 1 };
 
 /// Two hosts with this protection, and the addresses that the stream has there.
 fn site_with(protection: Protection, vpnd: &Path) -> Result<(Site, [Ipv4Addr; 2]), String> {

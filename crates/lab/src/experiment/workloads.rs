@@ -12,6 +12,7 @@ use crate::report::Report;
 use crate::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use crate::statistics::{Spread, percentile};
 use crate::table::Table;
+use policy::{EspEncryption, Integrity, KeyBits, Protection};
 use serde::Serialize;
 use sizes::SIZES;
 use std::net::Ipv4Addr;
@@ -47,18 +48,15 @@ const CBC: Net = Net {
     number: 1,
     cipher: Cipher {
         name: "AES-128-CBC + HMAC-SHA256",
-        encryption: "ESP_AES_CBC_128",
-        authentication: "HMAC-SHA2-256",
+        protection: Protection::Esp {
+            encryption: EspEncryption::AesCbc(KeyBits::B128),
+            integrity: Some(Integrity::HmacSha2_256_128),
+        },
     },
     mode: Mode::Tunnel,
     pairs: 1,
 };
-const GCM: Net = Net {
-    number: 2,
-    cipher: Cipher { name: "AES-128-GCM", encryption: "ESP_AES128_GCM_16", authentication: "NONE" },
-    mode: Mode::Tunnel,
-    pairs: 1,
-};
+const GCM: Net = Net { number: 2, cipher: Cipher::AES_128_GCM, mode: Mode::Tunnel, pairs: 1 };
 
 /// One of the states that are compared.
 #[derive(Clone, Copy)]

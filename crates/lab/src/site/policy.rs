@@ -1,18 +1,26 @@
 //! The policies of both ends.
 
 use super::WIRE;
-use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use ::policy::xml::elements::{self, ike_transform};
+use ::policy::xml::{Node, write};
+use ::policy::{Endpoint, EspEncryption, Identity, KeyBits, Protection, Role, Selector};
+use std::net::{IpAddr, Ipv4Addr};
 
-/// The protection of packets, in the policy's words.
+/// The protection of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cipher {
     /// For people, as in `AES-128-GCM`.
     pub name: &'static str,
-    /// As in `ESP_AES128_GCM_16`.
-    pub encryption: &'static str,
-    /// As in `HMAC-SHA1`, or `NONE`.
-    pub authentication: &'static str,
+    /// The algorithms.
+    pub protection: Protection,
+}
+
+impl Cipher {
+    /// AES-GCM with 128 bits.
+    pub const AES_128_GCM: Self = Self {
+        name: "AES-128-GCM",
+        protection: Protection::aead(EspEncryption::AesGcm16(KeyBits::B128)),
+    };
 }
 
 /// The mode of the SAs.
@@ -24,11 +32,11 @@ pub enum Mode {
     Transport,
 }
 
-impl Mode {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Tunnel => "Tunnel",
-            Self::Transport => "Transport",
+impl From<Mode> for ::policy::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Tunnel => Self::Tunnel,
+            Mode::Transport => Self::Transport,
         }
     }
 }
@@ -137,18 +145,21 @@ impl Tunnels {
 /// The key of all tunnels; anybody who could use it is in the namespaces already.
 const KEY: &str = "preshared-key-of-the-experiments";
 
-const HEAD: &str = "<?xml version=\"1.0\"?>\n<AIX_VPN Version=\"2.1\">\n";
+/// The overlap of the lifetimes of both SAs at a rekey, in percent.
+const OVERLAP: u8 = 10;
+/// The lifetime of all SAs, in minutes: longer than a measurement.
+const MINUTES: u64 = 480;
 
 /// A policy for both ends, with a tunnel of phase 2 for every pair of addresses of every net.
 pub fn policies(nets: &[Net]) -> [String; 2] {
     [0, 1].map(|end| {
-        let mut text = HEAD.to_owned() + &protection(Authentication::PresharedKey);
+        let mut nodes = vec![protection(Authentication::PresharedKey)];
         if nets.iter().any(|net| net.mode == Mode::Tunnel) {
-            text += &tunnel("site", [WIRE[end], WIRE[1 - end]]);
+            nodes.extend(tunnel("site", [WIRE[end], WIRE[1 - end]]));
         }
         for net in nets {
             let name = format!("n{}", net.number);
-            text += &proposal(&name, net.cipher, net.mode);
+            nodes.extend(proposal(&name, net.cipher, net.mode));
             let pairs = net.addresses(end).into_iter().zip(net.addresses(1 - end));
             for (pair, (local, remote)) in pairs.enumerate() {
                 let pair = format!("{name}p{pair}");
@@ -156,14 +167,14 @@ pub fn policies(nets: &[Net]) -> [String; 2] {
                     Mode::Tunnel => "site".to_owned(),
                     Mode::Transport => {
                         let of = format!("{pair}ike");
-                        text += &tunnel(&of, [local, remote]);
+                        nodes.extend(tunnel(&of, [local, remote]));
                         of
                     }
                 };
-                text += &child(&pair, &of, &name, [local, remote]);
+                nodes.push(child(&pair, &of, &name, [local, remote]));
             }
         }
-        text + "</AIX_VPN>\n"
+        write(&nodes).to_string()
     })
 }
 
@@ -175,125 +186,126 @@ pub const SECOND_WIRE: [Ipv4Addr; 2] =
 /// right one. The pairs of the net are of the outer two.
 pub fn relayed(net: &Net) -> [String; 3] {
     let [left, right] = [0, 1].map(|end| net.addresses(end));
-    let head = || {
-        let protection = protection(Authentication::PresharedKey);
-        HEAD.to_owned() + &protection + &proposal("esp", net.cipher, net.mode)
-    };
-    // A tunnel between two addresses of a wire, for traffic from here to there.
-    let to = |name: &str, wire: [Ipv4Addr; 2], here: &[Ipv4Addr], there: &[Ipv4Addr]| {
-        let pairs = here.iter().zip(there).enumerate();
-        let children = pairs.map(|(pair, (local, remote))| {
-            child(&format!("{name}p{pair}"), name, "esp", [*local, *remote])
-        });
-        tunnel(name, wire) + &children.collect::<String>()
-    };
-    let end = "</AIX_VPN>\n";
     let [west, east] = SECOND_WIRE;
-    let to_either =
-        to("left", [WIRE[1], WIRE[0]], &right, &left) + &to("right", SECOND_WIRE, &left, &right);
-    [
-        head() + &to("site", WIRE, &left, &right) + end,
-        head() + &to_either + end,
-        head() + &to("site", [east, west], &right, &left) + end,
-    ]
+    let tunnels = [
+        vec![carrier("site", WIRE, [&left, &right])],
+        vec![
+            carrier("left", [WIRE[1], WIRE[0]], [&right, &left]),
+            carrier("right", SECOND_WIRE, [&left, &right]),
+        ],
+        vec![carrier("site", [east, west], [&right, &left])],
+    ];
+    tunnels.map(|tunnels| {
+        let mut nodes = vec![protection(Authentication::PresharedKey)];
+        nodes.extend(proposal("esp", net.cipher, net.mode));
+        nodes.extend(tunnels.into_iter().flatten());
+        write(&nodes).to_string()
+    })
+}
+
+/// A tunnel between two addresses of a wire, for traffic from here to there.
+fn carrier(name: &str, wire: [Ipv4Addr; 2], [here, there]: [&[Ipv4Addr]; 2]) -> Vec<Node> {
+    let pairs = here.iter().zip(there).enumerate();
+    let children = pairs.map(|(pair, (local, remote))| {
+        child(&format!("{name}p{pair}"), name, "esp", [*local, *remote])
+    });
+    tunnel(name, wire).into_iter().chain(children).collect()
 }
 
 /// A tunnel of phase 1 between two addresses, and its key.
-fn tunnel(name: &str, [here, there]: [Ipv4Addr; 2]) -> String {
-    format!(
-        "<IKETunnel IKE_TunnelName=\"{name}\" IKE_ProtectionRef=\"psk\">\
-         <IKELocalIdentity><IPV4_Address Value=\"{here}\"/></IKELocalIdentity>\
-         <IKERemoteIdentity><IPV4_Address Value=\"{there}\"/></IKERemoteIdentity></IKETunnel>\n\
-         <IKEPresharedKey Format=\"ASCII\" Value=\"{KEY}\"><IKEPresharedRemoteID>\
-         <PK_IPV4_Address Value=\"{there}\"/></IKEPresharedRemoteID></IKEPresharedKey>\n"
-    )
+fn tunnel(name: &str, addresses: [Ipv4Addr; 2]) -> [Node; 2] {
+    let sides = addresses.map(|address| Endpoint::from(IpAddr::from(address)));
+    phase_1(name, Authentication::PresharedKey, &sides)
+}
+
+/// A tunnel of phase 1 between two sides, and the key for the other one.
+fn phase_1(name: &str, authentication: Authentication, sides: &[Endpoint; 2]) -> [Node; 2] {
+    let [here, there] = sides;
+    [
+        elements::ike_tunnel(name, authentication.label(), false, [here, there]),
+        elements::preshared_key("ASCII", KEY, &there.identity),
+    ]
 }
 
 impl Tunnels {
     /// Policies for both ends with all these tunnels. They are told apart by their identities.
     pub fn policies(all: &[Self]) -> [String; 2] {
         [0, 1].map(|end| {
-            let (here, there) = (WIRE[end], WIRE[1 - end]);
-            let gcm = Cipher { name: "", encryption: "ESP_AES128_GCM_16", authentication: "NONE" };
-            let mut text = HEAD.to_owned() + &proposal("esp", gcm, Mode::Tunnel);
+            let mut nodes = proposal("esp", Cipher::AES_128_GCM, Mode::Tunnel).to_vec();
             for tunnels in all {
-                text += &protection(tunnels.authentication);
+                nodes.push(protection(tunnels.authentication));
                 for n in 0..tunnels.number {
-                    let (local, remote) = (tunnels.identity(n, end), tunnels.identity(n, 1 - end));
                     let name = tunnels.name(n);
-                    let _ = writeln!(
-                        text,
-                        "<IKETunnel IKE_TunnelName=\"{name}\" IKE_ProtectionRef=\"{}\"><IKELocalIdentity>\
-                         <FQDN Value=\"{local}\"><IPV4_Address Value=\"{here}\"/></FQDN></IKELocalIdentity>\
-                         <IKERemoteIdentity><FQDN Value=\"{remote}\"><IPV4_Address Value=\"{there}\"/></FQDN>\
-                         </IKERemoteIdentity></IKETunnel>",
-                        tunnels.authentication.label(),
-                    );
+                    let sides = [end, 1 - end].map(|end| {
+                        let identity = Identity::Fqdn(tunnels.identity(n, end));
+                        Endpoint::at(WIRE[end].into(), identity)
+                    });
+                    let [tunnel, key] = phase_1(&name, tunnels.authentication, &sides);
+                    nodes.push(tunnel);
                     if tunnels.authentication == Authentication::PresharedKey {
-                        let _ = writeln!(
-                            text,
-                            "<IKEPresharedKey Format=\"ASCII\" Value=\"{KEY}\"><IKEPresharedRemoteID>\
-                             <PK_FQDN Value=\"{remote}\"/></IKEPresharedRemoteID></IKEPresharedKey>"
-                        );
+                        nodes.push(key);
                     }
                     let addresses = [end, 1 - end].map(|end| tunnels.behind(n, end));
-                    text += &child(&format!("{name}c"), &name, "esp", addresses);
+                    nodes.push(child(&format!("{name}c"), &name, "esp", addresses));
                 }
             }
-            text + "</AIX_VPN>\n"
+            write(&nodes).to_string()
         })
     }
 }
 
-fn protection(authentication: Authentication) -> String {
-    format!(
-        "<IKEProtection IKE_ProtectionName=\"{}\" IKE_Role=\"Both\" IKE_Version=\"2\">\n\
-         <IKETransform IKE_Encryption=\"AES-GCM-16-128\"/>\n\
-         <IKETransform IKE_PRF=\"PRF_HMAC_SHA2_256\"/>\n\
-         <IKETransform IKE_DHGroup=\"31\"/>\n\
-         <IKETransform IKE_AuthenticationMethod=\"{}\"/>\n\
-         <IKETransform IKE_KeyRefreshMinutes=\"480\"/>\n\
-         </IKEProtection>\n",
-        authentication.label(),
-        authentication.method(),
-    )
+fn protection(authentication: Authentication) -> Node {
+    let minutes = MINUTES.to_string();
+    let transforms = [
+        ("IKE_Encryption", "AES-GCM-16-128"),
+        ("IKE_PRF", "PRF_HMAC_SHA2_256"),
+        ("IKE_DHGroup", "31"),
+        ("IKE_AuthenticationMethod", authentication.method()),
+        ("IKE_KeyRefreshMinutes", minutes.as_str()),
+    ];
+    let node = elements::ike_protection(authentication.label(), Role::Both, OVERLAP, false);
+    transforms.map(|transform| ike_transform([transform])).into_iter().fold(node, Node::holding)
 }
 
 /// A proposal and a protection of the same name.
-fn proposal(name: &str, cipher: Cipher, mode: Mode) -> String {
-    let Cipher { encryption, authentication, .. } = cipher;
-    let mode = mode.word();
-    format!(
-        "<IPSecProposal IPSec_ProposalName=\"{name}\"><IPSecESPProtocol ESP_Encryption=\"{encryption}\" \
-         ESP_Authentication=\"{authentication}\" ESP_EncapsulationMode=\"{mode}\" ESP_ExtendedSeqNum=\"0\" \
-         ESP_KeyRefreshMinutes=\"480\"/></IPSecProposal>\n\
-         <IPSecProtection IPSec_ProtectionName=\"{name}\" IPSec_ProposalRefs=\"{name}\" IPSec_Role=\"Both\" \
-         IPSec_InitiatorDHGroup=\"0\" IPSec_ResponderDHGroup=\"NO_PFS\"/>\n"
-    )
+fn proposal(name: &str, cipher: Cipher, mode: Mode) -> [Node; 2] {
+    let protocol = elements::Protocol {
+        protection: cipher.protection,
+        mode: mode.into(),
+        esn: false,
+        minutes: MINUTES,
+        kilobytes: 0,
+    };
+    let protection = elements::IpsecProtection {
+        name,
+        proposals: name,
+        role: Role::Both,
+        overlap_percent: OVERLAP,
+        by_volume: false,
+        offered: "0",
+        accepted: "NO_PFS",
+    };
+    [elements::ipsec_proposal(name, [protocol.into()]), protection.into()]
 }
 
-fn child(name: &str, tunnel: &str, protection: &str, addresses: [Ipv4Addr; 2]) -> String {
-    let side = |side: &str, address: Ipv4Addr| {
-        format!(
-            "<IPSec{side}Identity Protocol=\"0\" Port=\"0\" EndPort=\"65535\"><IPV4_Address_Range \
-             From_IPAddr=\"{address}\" To_IPAddr=\"{address}\"/></IPSec{side}Identity>"
-        )
-    };
-    let [local, remote] = addresses;
-    format!(
-        "<IPSecTunnel IPSec_TunnelName=\"{name}\" IKE_TunnelName=\"{tunnel}\" IPSec_ProtectionRef=\"{protection}\">{}{}\
-         </IPSecTunnel>\n",
-        side("Local", local),
-        side("Remote", remote),
-    )
+fn child(name: &str, carrier: &str, protection: &str, addresses: [Ipv4Addr; 2]) -> Node {
+    let [local, remote] = addresses.map(|address| [Selector::all_of(IpAddr::from(address).into())]);
+    Node::from(elements::IpsecTunnel {
+        name,
+        carrier,
+        protection,
+        auto_start: false,
+        on_demand: false,
+        local: &local,
+        remote: &remote,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GCM: Cipher =
-        Cipher { name: "AES-128-GCM", encryption: "ESP_AES128_GCM_16", authentication: "NONE" };
+    const GCM: Cipher = Cipher::AES_128_GCM;
 
     fn read(text: &str) -> ::policy::Policy {
         ::policy::xml::read("policy.xml", text).expect("no errors").policy

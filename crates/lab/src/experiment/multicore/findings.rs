@@ -137,8 +137,8 @@ fn panels(figures: &Figures<'_>, case: &dyn Fn(&Cipher, usize) -> Case) -> Vec<P
 
 /// The cipher with the longest key of a family; the family's own where there is no other.
 fn with_key_256(figures: &Figures<'_>, family: Cipher) -> Cipher {
-    let of =
-        |c: &&Cipher| c.authentication == family.authentication && c.name.starts_with("AES-256");
+    let is_gcm = |cipher: &Cipher| cipher.name.ends_with("GCM");
+    let of = |c: &&Cipher| is_gcm(c) == is_gcm(&family) && c.name.starts_with("AES-256");
     figures.ciphers.iter().find(of).copied().unwrap_or(family)
 }
 

@@ -1,6 +1,7 @@
 //! A measurement, and the lengths, ciphers and schedules of which there is one.
 
 use crate::site::Cipher;
+use policy::{EspEncryption, Integrity, KeyBits, Protection};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -13,29 +14,31 @@ pub(super) const THREE: [usize; 3] = [LENGTHS[0], MIDDLE, LENGTHS[5]];
 /// Flows of each cipher, each with SAs of its own.
 pub(super) const FLOWS: u8 = 4;
 
-const fn cipher(
-    name: &'static str,
-    encryption: &'static str,
-    authentication: &'static str,
-) -> Cipher {
-    Cipher { name, encryption, authentication }
+const fn gcm(name: &'static str, bits: KeyBits) -> Cipher {
+    Cipher { name, protection: Protection::aead(EspEncryption::AesGcm16(bits)) }
 }
 
-pub(super) const GCM: Cipher = cipher("AES-128-GCM", "ESP_AES128_GCM_16", "NONE");
-pub(super) const CBC: Cipher = cipher("AES-128-CBC + SHA-1", "ESP_AES_CBC_128", "HMAC-SHA1");
+const fn with_sha1(name: &'static str, encryption: EspEncryption) -> Cipher {
+    let integrity = Some(Integrity::HmacSha1_96);
+    Cipher { name, protection: Protection::Esp { encryption, integrity } }
+}
+
+pub(super) const GCM: Cipher = Cipher::AES_128_GCM;
+pub(super) const CBC: Cipher =
+    with_sha1("AES-128-CBC + SHA-1", EspEncryption::AesCbc(KeyBits::B128));
 
 /// The document's ciphers with its MAC, and what took their place.
 pub(super) const CIPHERS: &[Cipher] = &[
     GCM,
-    cipher("AES-192-GCM", "ESP_AES192_GCM_16", "NONE"),
-    cipher("AES-256-GCM", "ESP_AES256_GCM_16", "NONE"),
+    gcm("AES-192-GCM", KeyBits::B192),
+    gcm("AES-256-GCM", KeyBits::B256),
     CBC,
-    cipher("AES-192-CBC + SHA-1", "ESP_AES_CBC_192", "HMAC-SHA1"),
-    cipher("AES-256-CBC + SHA-1", "ESP_AES_CBC_256", "HMAC-SHA1"),
+    with_sha1("AES-192-CBC + SHA-1", EspEncryption::AesCbc(KeyBits::B192)),
+    with_sha1("AES-256-CBC + SHA-1", EspEncryption::AesCbc(KeyBits::B256)),
     #[cfg(feature = "legacy")]
-    cipher("3DES + SHA-1", "ESP_3DES", "HMAC-SHA1"),
+    with_sha1("3DES + SHA-1", EspEncryption::DesCbc(policy::DesKeys::Three)),
     #[cfg(feature = "legacy")]
-    cipher("DES + SHA-1", "ESP_DES", "HMAC-SHA1"),
+    with_sha1("DES + SHA-1", EspEncryption::DesCbc(policy::DesKeys::One)),
 ];
 
 pub(super) const COMPLETION: &str = "run-to-completion";
