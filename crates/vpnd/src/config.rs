@@ -150,18 +150,14 @@ pub enum ConfigError {
     #[error("{}: there is no [[sa]] table in it; docs/manual-sas.md shows one", .0.display())]
     NoSa(PathBuf),
     /// A value is out of range.
-    #[error("{}: {}{field} = {value}: {rule}", .path.display(), before(*.line))]
+    #[error("{}: {}{} = {}: {}", .path.display(), before(*.line), .it.field, .it.value, .it.rule)]
     Range {
         /// The file.
         path: PathBuf,
         /// Its line, from 1; `None` if the setting has none of its own.
         line: Option<usize>,
-        /// The field, as `section.key`.
-        field: String,
-        /// Its value.
-        value: String,
-        /// The rule that the value breaks.
-        rule: String,
+        /// The field, as `section.key`, its value, and the rule that the value breaks.
+        it: Box<OutOfRange>,
     },
 }
 
@@ -225,12 +221,10 @@ impl Config {
             toml::from_str(text).map_err(|source| ConfigError::syntax(path, text, source))?;
         let manual = config.manual().map(drop);
         manual.map_err(|source| ConfigError::Manual { path: path.to_owned(), source })?;
-        ranges::check(&config).map_err(|OutOfRange { field, value, rule }| ConfigError::Range {
+        ranges::check(&config).map_err(|it| ConfigError::Range {
             path: path.to_owned(),
-            line: advice::line_of(text, &field),
-            field,
-            value,
-            rule,
+            line: advice::line_of(text, &it.field),
+            it: Box::new(it),
         })?;
         Ok(config)
     }
