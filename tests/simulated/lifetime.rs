@@ -282,7 +282,7 @@ fn a_refused_rekey_is_tried_again_and_the_old_sa_ends_in_time() {
     world.drop_next(right, u32::MAX, |l| l.is_request(sim::Exchange::CreateChild));
     world.run_for(15 * MINUTE);
     for host in [left, right] {
-        let held: Vec<u32> = world.plane(host).inbound().map(|i| i.sa.spi.0).collect();
+        let held: Vec<u32> = world.plane(host).inbound().map(|i| i.spi.0).collect();
         assert!(!held.contains(&old), "an SA outlives its hard limit");
     }
 }
@@ -290,8 +290,8 @@ fn a_refused_rekey_is_tried_again_and_the_old_sa_ends_in_time() {
 /// A plane reports that both halves of the left end's only Child SA expire.
 fn both_halves_expire(world: &mut World, left: sim::HostId, hard: bool) {
     let plane = world.plane(left);
-    let inbound = plane.inbound().map(|i| i.sa.id).last().expect("an SA");
-    let outbound = plane.outbound().map(|o| o.sa.id).last().expect("an SA");
+    let inbound = plane.inbound().map(|i| i.id).last().expect("an SA");
+    let outbound = plane.outbound().map(|o| o.id).last().expect("an SA");
     for sa in [inbound, outbound] {
         world.command(left, "an SA expires", |e, now| {
             e.handle_notice(now, Notice::Expiring { sa, hard });
@@ -332,7 +332,7 @@ fn the_plane_has_an_sa_renewed_once_whichever_half_runs_out() {
 /// SPIs of a puppet's gateway: those on which it receives, and those on which it sends.
 fn in_force(puppet: &mut Puppet) -> (Vec<Spi>, Vec<Spi>) {
     let sending = puppet.sending();
-    (puppet.world.plane(puppet.left).inbound().map(|i| i.sa.spi).collect(), sending)
+    (puppet.world.plane(puppet.left).inbound().map(|i| i.spi).collect(), sending)
 }
 
 #[test]

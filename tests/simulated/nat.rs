@@ -241,7 +241,7 @@ fn without_a_nat_esp_goes_in_udp_only_where_that_is_asked_for() {
         world.run_for(SOON);
         for host in [left, right] {
             assert_eq!(encapsulation(&mut world, host), Some(expected));
-            let paths: Vec<_> = world.plane(host).outbound().map(|s| s.sa.path).collect();
+            let paths: Vec<_> = world.plane(host).outbound().map(|s| s.path).collect();
             assert!(paths.iter().all(|p| p.encapsulation == expected), "{paths:?}");
             assert!(paths.iter().all(|p| p.remote.port() == port), "{paths:?}");
         }
@@ -359,7 +359,7 @@ fn a_peer_may_begin_on_port_4500() {
         assert_eq!((sa.nat_local, sa.nat_remote), (nat, nat));
         let expected = if nat { Encapsulation::Udp } else { Encapsulation::Native };
         assert_eq!(encapsulation(world, left), Some(expected));
-        let path = world.plane(left).outbound().next().expect("a Child SA is up").sa.path;
+        let path = world.plane(left).outbound().next().expect("a Child SA is up").path;
         assert_eq!((path.local.port(), path.remote.port()), (4500, 4500));
         assert!(world.rekey(left, "net0"));
         puppet.wait();

@@ -510,7 +510,7 @@ impl Puppet {
     /// The puppet's SPIs of the SAs that the gateway may send on, in the order in which those were made.
     pub fn sending(&mut self) -> Vec<Spi> {
         let plane = self.world.plane(self.left);
-        plane.outbound().filter(|o| !o.sa.standby).map(|o| o.sa.spi).collect()
+        plane.outbound().filter(|o| o.turn().is_some()).map(|o| o.spi).collect()
     }
 
     /// Waits longer than anything takes.

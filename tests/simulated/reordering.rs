@@ -239,7 +239,7 @@ fn a_successor_that_runs_out_does_not_wait() {
     let Network { world, left, .. } = &mut network;
     let before = world.ladder().sent_by("left").count();
     let spi = crate::child_spi(world, *left, NET);
-    let sa = world.plane(*left).inbound().find(|i| i.sa.spi.0 == spi).map(|i| i.sa.id);
+    let sa = world.plane(*left).inbound().find(|i| i.spi.0 == spi).map(|i| i.id);
     let notice = Notice::Expiring { sa: sa.expect("it is in the plane"), hard: false };
     world.command(*left, "volume", |e, now| e.handle_notice(now, notice));
     world.run_for(Duration::from_millis(600));

@@ -25,8 +25,8 @@ fn assert_between(world: &mut World, left: (HostId, IpAddr), right: (HostId, IpA
         let (l, r) = path(world, host);
         assert_eq!((l.ip(), r.ip()), (local, remote), "the IKE SA");
         let plane = world.plane(host);
-        let paths = plane.inbound().map(|i| i.sa.path);
-        let paths: Vec<_> = paths.chain(plane.outbound().map(|o| o.sa.path)).collect();
+        let paths = plane.inbound().map(|i| i.path);
+        let paths: Vec<_> = paths.chain(plane.outbound().map(|o| o.path)).collect();
         for path in paths {
             assert_eq!((path.local.ip(), path.remote.ip()), (local, remote), "a Child SA");
         }
@@ -254,7 +254,7 @@ fn a_copy_of_the_update_from_elsewhere_draws_nothing_there() {
     let to_attacker = world
         .plane(right)
         .outbound()
-        .filter(|o| o.sa.path.remote.ip() == IpAddr::from(ATTACKER))
+        .filter(|o| o.path.remote.ip() == IpAddr::from(ATTACKER))
         .count();
     assert_eq!(to_attacker, 0, "no Child SA moves before the address is checked");
     world.run_for(SETTLED);
@@ -289,8 +289,7 @@ fn a_forged_update_and_a_reflected_check_change_nothing() {
         world.inject(Duration::ZERO, back);
     }
     world.run_for(Duration::from_millis(20));
-    let moved =
-        world.plane(right).outbound().any(|o| o.sa.path.remote.ip() == IpAddr::from(ATTACKER));
+    let moved = world.plane(right).outbound().any(|o| o.path.remote.ip() == IpAddr::from(ATTACKER));
     assert!(!moved, "a reflected check proves nothing");
     world.release(check);
     world.run_for(SETTLED);
@@ -319,14 +318,14 @@ fn a_copy_of_a_sign_of_life_from_elsewhere_moves_nobody() {
 
 /// A copy of the peer's ESP packet comes to a host from another place, before the packet itself.
 fn copied_from(world: &mut World, host: HostId, source: SocketAddr) {
-    let sa = world.plane(host).inbound().next().expect("a Child SA is up").sa.id;
+    let sa = world.plane(host).inbound().next().expect("a Child SA is up").id;
     let notice = Notice::PeerMoved { sa, remote: source };
     world.command(host, "a copy of a packet comes", |e, now| e.handle_notice(now, notice));
 }
 
 /// A host sends to a place.
 fn sends_to(world: &mut World, host: HostId, place: SocketAddr) -> bool {
-    world.plane(host).outbound().any(|o| o.sa.path.remote == place)
+    world.plane(host).outbound().any(|o| o.path.remote == place)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The seam between key management and whatever protects packets.
 
 mod capabilities;
+mod ledger;
 
 use crypto::Suite;
 use std::fmt;
@@ -13,6 +14,7 @@ pub use capabilities::{
     FilterWork, Filtering, Maintenance, ManualKeying, PathMtu, PeerExceptions, Preparation,
     add_rules, remove_rules,
 };
+pub use ledger::{Ledger, RuleEntry, SaEntry};
 
 /// A report of the plane to key management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

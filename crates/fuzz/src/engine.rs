@@ -166,8 +166,8 @@ impl Play {
     fn notice(&mut self, input: &mut Octets<'_>) -> Option<()> {
         let host = *input.pick(&self.hosts)?;
         let plane = self.world.plane(host);
-        let mut names: Vec<SaId> = plane.inbound().map(|r| r.sa.id).collect();
-        names.extend(plane.outbound().map(|s| s.sa.id));
+        let mut names: Vec<SaId> = plane.inbound().map(|r| r.id).collect();
+        names.extend(plane.outbound().map(|s| s.id));
         names.push(SaId(u64::MAX));
         let rules: Vec<RuleId> = plane.rules().map(|r| r.id).chain([RuleId(u32::MAX)]).collect();
         let sa = *input.pick(&names)?;

@@ -100,8 +100,8 @@ pub fn leftovers(world: &mut World, host: HostId) -> Vec<String> {
         }
     }
     let plane = world.plane(host);
-    found.extend(plane.inbound().map(|r| format!("{name} still receives on {}", r.sa.spi)));
-    found.extend(plane.outbound().map(|s| format!("{name} still sends on {}", s.sa.spi)));
+    found.extend(plane.inbound().map(|r| format!("{name} still receives on {}", r.spi)));
+    found.extend(plane.outbound().map(|s| format!("{name} still sends on {}", s.spi)));
     found.extend(bookkeeping(world, host));
     found
 }
@@ -235,17 +235,17 @@ pub fn plane_fits(world: &mut World, host: HostId) -> Vec<String> {
     let plane = world.plane(host);
     let mut found = Vec::new();
     let listed = sorted(sas.iter().map(|sa| sa.inbound_spi));
-    let held = sorted(plane.inbound().map(|r| r.sa.spi));
+    let held = sorted(plane.inbound().map(|r| r.spi));
     if listed != held {
         found.push(format!("{name}: receives on {held:?}, but lists {listed:?}"));
     }
     let listed = sorted(sas.iter().map(|sa| sa.outbound_spi));
-    let held = sorted(plane.outbound().map(|s| s.sa.spi));
+    let held = sorted(plane.outbound().map(|s| s.spi));
     if listed != held {
         found.push(format!("{name}: sends on {held:?}, but lists {listed:?}"));
     }
-    let standby = plane.outbound().filter(|s| s.sa.standby);
-    found.extend(standby.map(|s| format!("{name}: {} is still in standby", s.sa.spi)));
+    let standby = plane.outbound().filter(|s| s.turn().is_none());
+    found.extend(standby.map(|s| format!("{name}: {} is still in standby", s.spi)));
     found
 }
 
@@ -256,12 +256,12 @@ pub fn mirrored_keys(world: &mut World, left: HostId, right: HostId) -> Vec<Stri
         let sending: Vec<_> = world
             .plane(from)
             .outbound()
-            .map(|s| (s.sa.spi, (s.sa.key.clone(), s.sa.suite, s.sa.esn, s.sa.mode)))
+            .map(|s| (s.spi, (s.key.clone(), s.suite, s.esn, s.mode)))
             .collect();
         let receiving: BTreeMap<_, _> = world
             .plane(to)
             .inbound()
-            .map(|r| (r.sa.spi, (r.sa.key.clone(), r.sa.suite, r.sa.esn, r.sa.mode)))
+            .map(|r| (r.spi, (r.key.clone(), r.suite, r.esn, r.mode)))
             .collect();
         for (spi, sa) in sending {
             if receiving.get(&spi).is_some_and(|other| *other != sa) {

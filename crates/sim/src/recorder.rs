@@ -4,17 +4,19 @@
 mod families;
 
 use crate::traffic::InnerPacket;
+use crypto::Suite;
 use esp::datapath::{Arrival, Datapath};
 use esp::discard::Discard;
 use esp::gso::Gso;
 use esp::plane::{
-    Capabilities, DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path,
-    PlaneError, Rule, RuleId, SaId, Spi, Usage,
+    Capabilities, DataPlane, Encapsulation, InboundSa, Ledger, Limits, Notice, OutboundSa,
+    PacketSummary, Path, PlaneError, Rule, RuleId, SaEntry, SaId, Spi, TrafficSelectors, Usage,
 };
 use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
-use policy::{Binding, Bindings, Secret};
+use policy::{Binding, Bindings, Mode, Secret};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Octets before the inner packet: SPI, sequence number and a proof of the key.
@@ -23,32 +25,35 @@ const OVERHEAD: usize = 4 + 8 + 8;
 /// A rule asks for an SA at most once in this time, as in the datapath.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// An inbound SA and what it has seen.
+/// The algorithm, the present path and the work so far of an SA in force.
 #[derive(Debug)]
-pub struct Receiving {
-    /// As added, with its present path.
-    pub sa: InboundSa,
-    seen: BTreeSet<u64>,
-    usage: Usage,
-    expiry: Expiry,
+pub struct InForce {
+    /// Cipher.
+    pub suite: Suite,
+    /// Its key.
+    pub key: Secret,
+    /// Extended sequence numbers.
+    pub esn: bool,
+    /// Transport or tunnel mode.
+    pub mode: Mode,
+    /// The present path of its packets.
+    pub path: Path,
+    selectors: Arc<TrafficSelectors>,
+    limits: Limits,
+    work: Work,
 }
 
-/// An outbound SA and what it has done.
-#[derive(Debug)]
-pub struct Sending {
-    /// As added, with its present path; `standby` is cleared when it is promoted.
-    pub sa: OutboundSa,
-    /// Place in the order of additions and promotions: the highest is used.
-    order: u64,
+/// The work so far of an SA.
+#[derive(Debug, Default)]
+struct Work {
+    /// The sequence numbers that came.
+    seen: BTreeSet<u64>,
+    /// The last sequence number that was sent.
     sequence: u64,
     usage: Usage,
-    expiry: Expiry,
-}
-
-/// The limits that were reported.
-#[derive(Clone, Copy, Debug, Default)]
-struct Expiry {
+    /// The soft limit was reported.
     soft: bool,
+    /// The hard limit was reported.
     hard: bool,
 }
 
@@ -108,14 +113,11 @@ pub enum Change {
 #[derive(Default)]
 pub struct Recorder {
     datapath: Option<Datapath>,
-    rules: BTreeMap<RuleId, Rule>,
-    inbound: BTreeMap<SaId, Receiving>,
-    outbound: BTreeMap<SaId, Sending>,
+    /// With each rule the time of its last request for an SA.
+    ledger: Ledger<Option<Instant>, InForce>,
+    /// The names of all SAs that were ever added.
     names: BTreeSet<SaId>,
     keys: BTreeSet<Vec<u8>>,
-    order: u64,
-    /// The time of each rule's last request for an SA.
-    asked: BTreeMap<RuleId, Instant>,
     notices: Vec<Notice>,
     refusals: VecDeque<Option<PlaneError>>,
     journal: Vec<Change>,
@@ -178,17 +180,17 @@ impl Recorder {
 
     /// The rules in force.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.values()
+        self.ledger.rules().map(|entry| &entry.rule)
     }
 
     /// The inbound SAs in force.
-    pub fn inbound(&self) -> impl Iterator<Item = &Receiving> {
-        self.inbound.values()
+    pub fn inbound(&self) -> impl Iterator<Item = &SaEntry<InForce>> {
+        self.ledger.sas().filter(|sa| sa.receives())
     }
 
     /// The outbound SAs in force, standby ones included.
-    pub fn outbound(&self) -> impl Iterator<Item = &Sending> {
-        self.outbound.values()
+    pub fn outbound(&self) -> impl Iterator<Item = &SaEntry<InForce>> {
+        self.ledger.sas().filter(|sa| !sa.receives())
     }
 
     /// Everything asked so far, in order.
@@ -227,21 +229,22 @@ impl Recorder {
         let local = (packet.source.ip(), Some(packet.source.port()));
         let remote = (packet.destination.ip(), Some(packet.destination.port()));
         let covering = self
-            .rules
-            .values()
-            .find(|r| r.selectors.covers(InnerPacket::PROTOCOL, local, remote))
-            .map(|r| (r.id, r.trap));
-        let Some((rule, trap)) = covering else { return Verdict::NoRule };
+            .ledger
+            .rules()
+            .find(|r| r.rule.selectors.covers(InnerPacket::PROTOCOL, local, remote))
+            .map(|r| (r.rule.id, r.rule.trap, r.extra));
+        let Some((rule, trap, asked)) = covering else { return Verdict::NoRule };
         let chosen = self
-            .outbound
-            .values_mut()
-            .filter(|o| o.sa.rule == rule && !o.sa.standby && !o.expiry.hard)
-            .filter(|o| o.sa.selectors.covers(InnerPacket::PROTOCOL, local, remote))
-            .max_by_key(|o| o.order);
-        let Some(sending) = chosen else {
-            let asked = self.asked.get(&rule);
-            if trap && asked.is_none_or(|at| now.saturating_duration_since(*at) >= ASK_EVERY) {
-                self.asked.insert(rule, now);
+            .ledger
+            .of_rule(rule)
+            .filter(|sa| sa.turn().is_some() && !sa.work.hard)
+            .filter(|sa| sa.selectors.covers(InnerPacket::PROTOCOL, local, remote))
+            .max_by_key(|sa| sa.turn())
+            .map(|sa| (sa.id, sa.spi));
+        let chosen = chosen.and_then(|(id, spi)| Some((id, spi, self.ledger.sa_mut(id)?)));
+        let Some((id, spi, sending)) = chosen else {
+            if trap && asked.is_none_or(|at| now.saturating_duration_since(at) >= ASK_EVERY) {
+                self.note_asked(rule, Some(now));
                 let packet = PacketSummary {
                     protocol: InnerPacket::PROTOCOL,
                     source: local,
@@ -252,16 +255,22 @@ impl Recorder {
             return Verdict::NoSa;
         };
         let inner = packet.encode();
-        sending.sequence += 1;
-        let mut octets = sending.sa.spi.0.to_be_bytes().to_vec();
-        octets.extend(sending.sequence.to_be_bytes());
-        octets.extend(proof(&sending.sa.key, sending.sequence, &inner));
+        sending.work.sequence += 1;
+        let sequence = sending.work.sequence;
+        let mut octets = spi.0.to_be_bytes().to_vec();
+        octets.extend(sequence.to_be_bytes());
+        octets.extend(proof(&sending.key, sequence, &inner));
         octets.extend(&inner);
-        count(&mut sending.usage, now, inner.len());
-        let limits = sending.sa.limits;
-        let (id, bytes) = (sending.sa.id, sending.usage.bytes);
-        self.notices.extend(sending.expiry.reached(id, bytes, limits));
-        Verdict::Protected { octets, path: sending.sa.path }
+        sending.count(now, inner.len());
+        self.notices.extend(sending.limits_reached(id));
+        Verdict::Protected { octets, path: sending.path }
+    }
+
+    /// Notes when a rule has asked for an SA. `None`: its next packet may ask.
+    fn note_asked(&mut self, rule: RuleId, at: Option<Instant>) {
+        if let Some(asked) = self.ledger.rule_mut(rule) {
+            *asked = at;
+        }
     }
 
     /// Opens a received packet and checks it against its SA; `path` is how it came.
@@ -290,33 +299,28 @@ impl Recorder {
         let (spi, rest) = header.split_first_chunk().ok_or(Refusal::Malformed)?;
         let (sequence, shown) = rest.split_first_chunk().ok_or(Refusal::Malformed)?;
         let (spi, sequence) = (Spi(u32::from_be_bytes(*spi)), u64::from_be_bytes(*sequence));
-        let receiving =
-            self.inbound.values_mut().find(|r| r.sa.spi == spi).ok_or(Refusal::UnknownSpi)?;
+        let id = self.ledger.receiver(spi).map(|sa| sa.id);
+        let receiving = id.and_then(|id| self.ledger.sa_mut(id)).zip(id);
+        let (receiving, id) = receiving.ok_or(Refusal::UnknownSpi)?;
         let accepted = receiving.accept(sequence, shown, inner);
         match &accepted {
-            Ok(_) => count(&mut receiving.usage, now, inner.len()),
-            Err(_) => receiving.usage.refused += 1,
+            Ok(_) => receiving.count(now, inner.len()),
+            Err(_) => receiving.work.usage.refused += 1,
         }
         let packet = accepted?;
-        let (id, path) = (receiving.sa.id, receiving.sa.path);
+        let path = receiving.path;
         if path.encapsulation == Encapsulation::Udp && path.remote != came.remote {
             self.notices.push(Notice::PeerMoved { sa: id, remote: came.remote });
         }
-        let (bytes, limits) = (receiving.usage.bytes, receiving.sa.limits);
-        self.notices.extend(receiving.expiry.reached(id, bytes, limits));
+        self.notices.extend(receiving.limits_reached(id));
         Ok(packet)
     }
 
-    fn admit(
-        &mut self,
-        id: SaId,
-        spi: Spi,
-        key: &Secret,
-        expected: usize,
-    ) -> Result<(), PlaneError> {
+    fn admit(&mut self, sa: &SaEntry<InForce>) -> Result<(), PlaneError> {
         if let Some(Some(error)) = self.refusals.pop_front() {
             return Err(error);
         }
+        let (id, spi, expected) = (sa.id, sa.spi, sa.suite.key_material_len());
         if !self.names.insert(id) {
             self.misuse.push(format!("{id:?} was used before"));
         }
@@ -324,10 +328,11 @@ impl Recorder {
             // RFC 4303 §2.1
             self.misuse.push(format!("SPI {spi} is reserved"));
         }
-        if key.len() != expected {
-            self.misuse.push(format!("{} octets of key for SPI {spi}, not {expected}", key.len()));
+        if sa.key.len() != expected {
+            let len = sa.key.len();
+            self.misuse.push(format!("{len} octets of key for SPI {spi}, not {expected}"));
         }
-        if !self.keys.insert(key.expose().to_vec()) {
+        if !self.keys.insert(sa.key.expose().to_vec()) {
             // One key under two SAs means one nonce for two packets.
             self.misuse.push(format!("the key of SPI {spi} was used before"));
         }
@@ -335,54 +340,66 @@ impl Recorder {
     }
 }
 
-impl Receiving {
+impl InForce {
+    fn inbound(sa: &InboundSa) -> SaEntry<Self> {
+        let InboundSa { suite, esn, mode, path, limits, .. } = *sa;
+        let (key, selectors, work) = (sa.key.clone(), Arc::clone(&sa.selectors), Work::default());
+        SaEntry::inbound(sa, Self { suite, key, esn, mode, path, selectors, limits, work })
+    }
+
+    fn outbound(sa: &OutboundSa) -> SaEntry<Self> {
+        let OutboundSa { suite, esn, mode, path, limits, .. } = *sa;
+        let (key, selectors, work) = (sa.key.clone(), Arc::clone(&sa.selectors), Work::default());
+        SaEntry::outbound(sa, Self { suite, key, esn, mode, path, selectors, limits, work })
+    }
+
     fn accept(
         &mut self,
         sequence: u64,
         shown: &[u8],
         inner: &[u8],
     ) -> Result<InnerPacket, Refusal> {
-        if self.expiry.hard {
+        if self.work.hard {
             return Err(Refusal::Exhausted);
         }
-        if shown != proof(&self.sa.key, sequence, inner) {
+        if shown != proof(&self.key, sequence, inner) {
             return Err(Refusal::Forged);
         }
-        if !self.seen.insert(sequence) {
+        if !self.work.seen.insert(sequence) {
             return Err(Refusal::Replayed);
         }
         let packet = InnerPacket::decode(inner).ok_or(Refusal::Malformed)?;
         // RFC 4301 §5.2
         let local = (packet.destination.ip(), Some(packet.destination.port()));
         let remote = (packet.source.ip(), Some(packet.source.port()));
-        if self.sa.selectors.covers(InnerPacket::PROTOCOL, local, remote) {
+        if self.selectors.covers(InnerPacket::PROTOCOL, local, remote) {
             Ok(packet)
         } else {
             Err(Refusal::Selectors)
         }
     }
-}
 
-impl Expiry {
+    fn count(&mut self, now: Instant, octets: usize) {
+        let usage = &mut self.work.usage;
+        usage.packets += 1;
+        usage.bytes += octets as u64;
+        usage.last_used = Some(now);
+    }
+
     /// The notices of limits that were reached just now.
-    fn reached(&mut self, sa: SaId, bytes: u64, limits: esp::plane::Limits) -> Vec<Notice> {
+    fn limits_reached(&mut self, sa: SaId) -> Vec<Notice> {
+        let (limits, work) = (self.limits, &mut self.work);
         let mut notices = Vec::new();
         for (reported, limit, hard) in
-            [(&mut self.soft, limits.soft_bytes, false), (&mut self.hard, limits.hard_bytes, true)]
+            [(&mut work.soft, limits.soft_bytes, false), (&mut work.hard, limits.hard_bytes, true)]
         {
-            if !*reported && limit.is_some_and(|l| bytes >= l) {
+            if !*reported && limit.is_some_and(|limit| work.usage.bytes >= limit) {
                 *reported = true;
                 notices.push(Notice::Expiring { sa, hard });
             }
         }
         notices
     }
-}
-
-fn count(usage: &mut Usage, now: Instant, octets: usize) {
-    usage.packets += 1;
-    usage.bytes += octets as u64;
-    usage.last_used = Some(now);
 }
 
 /// Only an owner of the key can make it; an integrity check as far as a simulation needs one.
@@ -431,19 +448,6 @@ fn decapsulate(
     inner.ok_or(Refusal::Malformed)
 }
 
-/// The datapath takes an SA and keeps it; the record needs its own.
-fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
-    let InboundSa { id, rule, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
-    let (key, selectors) = (sa.key.clone(), sa.selectors.clone());
-    InboundSa { id, rule, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
-}
-
-fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
-    let OutboundSa { id, rule, spi, suite, esn, mode, path, limits, standby, .. } = *sa;
-    let (key, selectors) = (sa.key.clone(), sa.selectors.clone());
-    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
-}
-
 impl Capabilities for Recorder {
     fn family_switching(&mut self) -> Option<&mut dyn esp::plane::FamilySwitching> {
         Some(self)
@@ -486,38 +490,31 @@ impl DataPlane for Recorder {
         if let Some(datapath) = &mut self.datapath {
             datapath.add_rule(rule.clone())?;
         }
-        let before = self.rules.insert(rule.id, rule.clone());
-        if before.is_some_and(|before| before.tunnel != rule.tunnel) {
+        let before = self.ledger.rule(rule.id);
+        if before.is_some_and(|before| before.rule.tunnel != rule.tunnel) {
             self.misuse.push(format!("{:?} was in force for another tunnel", rule.id));
         }
+        let asked = before.and_then(|before| before.extra);
+        self.ledger.enter_rule(rule, asked);
         Ok(())
     }
 
     fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
         self.datapath.iter_mut().for_each(|d| d.renumber_rule(rule, to));
-        let Some(renamed) = self.rules.remove(&rule) else { return };
-        if self.rules.insert(to, Rule { id: to, ..renamed }).is_some() {
+        let is_there = self.ledger.rule(rule).is_some();
+        if !self.ledger.renumber_rule(rule, to) && is_there {
             self.misuse.push(format!("{to:?} was in force already"));
-        }
-        if let Some(at) = self.asked.remove(&rule) {
-            self.asked.insert(to, at);
-        }
-        for sending in self.outbound.values_mut().filter(|s| s.sa.rule == rule) {
-            sending.sa.rule = to;
         }
     }
 
     fn set_trap(&mut self, rule: RuleId) {
         self.datapath.iter_mut().for_each(|d| d.set_trap(rule));
-        if let Some(rule) = self.rules.get_mut(&rule) {
-            rule.trap = true;
-        }
+        self.ledger.set_trap(rule);
     }
 
     fn remove_rule(&mut self, rule: RuleId) {
         self.datapath.iter_mut().for_each(|d| d.remove_rule(rule));
-        self.rules.remove(&rule);
-        self.asked.remove(&rule);
+        self.ledger.strike_rule(rule);
         if let Preparation::Held { prepared, asked } = &mut self.preparation {
             prepared.remove(&rule);
             asked.remove(&rule);
@@ -525,45 +522,33 @@ impl DataPlane for Recorder {
     }
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
-        if self.inbound.values().any(|r| r.sa.spi == sa.spi) {
+        if self.ledger.receiver(sa.spi).is_some() {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
-        self.admit(sa.id, sa.spi, &sa.key, sa.suite.key_material_len())?;
+        let entry = InForce::inbound(&sa);
+        self.admit(&entry)?;
         if let Some(datapath) = &mut self.datapath {
-            datapath.add_inbound(copy_of_inbound(&sa))?;
+            datapath.add_inbound(sa)?;
         }
-        self.journal.push(Change::Inbound(sa.id, sa.spi));
-        let receiving = Receiving {
-            sa,
-            seen: BTreeSet::new(),
-            usage: Usage::default(),
-            expiry: Expiry::default(),
-        };
-        self.inbound.insert(receiving.sa.id, receiving);
+        self.journal.push(Change::Inbound(entry.id, entry.spi));
+        self.ledger.enter_sa(entry);
         Ok(())
     }
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        if !self.rules.contains_key(&sa.rule) {
+        if self.ledger.rule(sa.rule).is_none() {
             return Err(PlaneError::NoSuchRule(sa.rule));
         }
-        self.admit(sa.id, sa.spi, &sa.key, sa.suite.key_material_len())?;
+        let (entry, standby) = (InForce::outbound(&sa), sa.standby);
+        self.admit(&entry)?;
         if let Some(datapath) = &mut self.datapath {
-            datapath.add_outbound(copy_of_outbound(&sa))?;
+            datapath.add_outbound(sa)?;
         }
-        self.journal.push(Change::Outbound(sa.id, sa.spi, sa.standby));
-        self.order += 1;
-        if !sa.standby {
-            self.asked.remove(&sa.rule);
+        self.journal.push(Change::Outbound(entry.id, entry.spi, standby));
+        if !standby {
+            self.note_asked(entry.rule, None);
         }
-        let sending = Sending {
-            sa,
-            order: self.order,
-            sequence: 0,
-            usage: Usage::default(),
-            expiry: Expiry::default(),
-        };
-        self.outbound.insert(sending.sa.id, sending);
+        self.ledger.enter_sa(entry);
         Ok(())
     }
 
@@ -571,11 +556,10 @@ impl DataPlane for Recorder {
         if let Some(datapath) = &mut self.datapath {
             datapath.promote(sa)?;
         }
-        self.order += 1;
-        let sending = self.outbound.get_mut(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        sending.sa.standby = false;
-        sending.order = self.order;
-        self.asked.remove(&sending.sa.rule);
+        self.ledger.promote(sa)?;
+        if let Some(rule) = self.ledger.sa(sa).map(|sa| sa.rule) {
+            self.note_asked(rule, None);
+        }
         self.journal.push(Change::Promoted(sa));
         Ok(())
     }
@@ -584,29 +568,23 @@ impl DataPlane for Recorder {
         if let Some(datapath) = &mut self.datapath {
             datapath.relocate(sa, path)?;
         }
-        match (self.inbound.get_mut(&sa), self.outbound.get_mut(&sa)) {
-            (Some(receiving), _) => receiving.sa.path = path,
-            (_, Some(sending)) => sending.sa.path = path,
-            (None, None) => return Err(PlaneError::NoSuchSa(sa)),
-        }
+        self.ledger.sa_mut(sa).ok_or(PlaneError::NoSuchSa(sa))?.path = path;
         self.journal.push(Change::Relocated(sa));
         Ok(())
     }
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
         let passed = self.datapath.as_mut().and_then(|d| d.remove(sa));
-        let received = self.inbound.remove(&sa).map(|r| r.usage);
-        let set = received.or_else(|| self.outbound.remove(&sa).map(|o| o.usage))?;
+        let removed = self.ledger.strike_sa(sa)?;
         self.journal.push(Change::Removed(sa));
-        Some(passed.unwrap_or(set))
+        Some(passed.unwrap_or(removed.work.usage))
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
         if let Some(datapath) = &mut self.datapath {
             return datapath.usage(sa);
         }
-        let receiving = self.inbound.get(&sa).map(|r| r.usage);
-        receiving.or_else(|| self.outbound.get(&sa).map(|o| o.usage))
+        self.ledger.sa(sa).map(|sa| sa.work.usage)
     }
 }
 

@@ -38,7 +38,7 @@ impl Duel {
     fn inbound(&mut self, who: Who) -> SaId {
         let host = self.host(who);
         let spi = crate::child_spi(&mut self.world, host, "net0");
-        let half = self.world.plane(host).inbound().find(|r| r.sa.spi.0 == spi).map(|r| r.sa.id);
+        let half = self.world.plane(host).inbound().find(|r| r.spi.0 == spi).map(|r| r.id);
         half.expect("what is listed is in the plane")
     }
 

@@ -159,7 +159,7 @@ impl Forger {
 
 /// SPIs of ESP that are in use, and one that is not.
 fn spis(world: &mut World, hosts: [HostId; 2]) -> Vec<u32> {
-    let in_use = |host| -> Vec<u32> { world.plane(host).inbound().map(|r| r.sa.spi.0).collect() };
+    let in_use = |host| -> Vec<u32> { world.plane(host).inbound().map(|r| r.spi.0).collect() };
     hosts.map(in_use).into_iter().flatten().chain([0x00be_ef00]).collect()
 }
 
