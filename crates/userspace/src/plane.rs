@@ -16,12 +16,12 @@ use esp::datapath::{Datapath, Inward, Settings};
 use esp::discard::Discard;
 use esp::encap::inner_mtu;
 use esp::gso::Gso;
-use esp::plane::{Encapsulation, Filtering, PlaneError, Rule, RuleId, SaId, Spi};
+use esp::plane::{Encapsulation, Filtering, Ledger, PlaneError};
 use floor::filter::{self, Enforcement};
 use floor::port::{IkeReceiver, IkeSender, Port, PortSettings, Strays};
 use host::journal::{DeviceLock, Journal};
 use policy::{KeyBits, Mode};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,14 +58,9 @@ pub struct Userspace {
     datapath: Datapath,
     config: Config,
     mtu: u16,
-    rules: BTreeMap<RuleId, Rule>,
-    outbound: BTreeMap<SaId, (Suite, Mode)>,
+    ledger: Ledger<(), SaForm>,
     /// When a worker was last waited for in vain.
     stalled_at: Option<Instant>,
-    /// Every SA of either direction.
-    installed: BTreeSet<SaId>,
-    /// SPIs of those that receive.
-    receiving: BTreeMap<SaId, Spi>,
     /// By devices that are gone.
     lost: Lost,
     /// When the device was made again last.
@@ -74,10 +69,17 @@ pub struct Userspace {
     fault: Option<String>,
 }
 
+/// The properties of an SA that decide how many octets protection adds to a packet.
+#[derive(Clone, Copy)]
+struct SaForm {
+    suite: Suite,
+    mode: Mode,
+}
+
 impl fmt::Debug for Userspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Userspace")
-            .field("rules", &self.rules.len())
+            .field("rules", &self.ledger.rules().count())
             .field("device", &self.config.settings.device)
             .field("mtu", &self.mtu)
             .finish_non_exhaustive()
@@ -155,11 +157,8 @@ impl Userspace {
             datapath,
             config,
             mtu,
-            rules: BTreeMap::new(),
-            outbound: BTreeMap::new(),
+            ledger: Ledger::default(),
             stalled_at: None,
-            installed: BTreeSet::new(),
-            receiving: BTreeMap::new(),
             lost: Lost::default(),
             replaced_at: None,
             fault: None,

@@ -68,7 +68,7 @@ impl Maintenance for Userspace {
     }
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
-        self.fault.clone().filter(|_| self.installed.contains(&sa))
+        self.fault.clone().filter(|_| self.ledger.sa(sa).is_some())
     }
 
     fn unserved(&mut self) -> BTreeMap<String, u64> {

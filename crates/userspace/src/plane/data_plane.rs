@@ -1,12 +1,12 @@
 //! The userspace plane as key management sees it: rules and SAs are added, changed and removed.
 
-use super::{Userspace, device_mtu};
+use super::{SaForm, Userspace, device_mtu};
 use crate::device::Device;
 use crate::refusal::refused;
-use crypto::Suite;
 use esp::encap::inner_mtu;
-use esp::plane::{DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage};
-use policy::Mode;
+use esp::plane::{
+    DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaEntry, SaId, Usage,
+};
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -27,23 +27,22 @@ impl DataPlane for Userspace {
         // The datapath first: it knows the packets that the routes bring. The routes last: they change where traffic
         // goes.
         self.datapath.add_rule(rule.clone())?;
-        self.rules.insert(id, rule.clone());
+        self.ledger.enter_rule(rule.clone(), ());
         self.sync_workers().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
     }
 
     fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
-        let Some(renamed) = self.rules.remove(&rule) else { return };
+        if !self.ledger.renumber_rule(rule, to) {
+            return;
+        }
         self.datapath.renumber_rule(rule, to);
         if let Some(device) = &mut self.device {
             device.routing.rename(rule, to);
         }
-        self.rules.insert(to, Rule { id: to, ..renamed });
     }
 
     fn set_trap(&mut self, rule: RuleId) {
-        if let Some(rule) = self.rules.get_mut(&rule) {
-            rule.trap = true;
-        }
+        self.ledger.set_trap(rule);
         // Packets already in the device waited for no tunnel, and ask for none.
         if let Err(error) = self.sync_workers() {
             tracing::error!(%error, "packets that wait for a tunnel are not seen");
@@ -55,38 +54,38 @@ impl DataPlane for Userspace {
         if let Some(device) = &mut self.device {
             device.routing.remove(rule);
         }
-        self.rules.remove(&rule);
+        self.ledger.strike_rule(rule);
         self.datapath.remove_rule(rule);
-        if let Err(error) = self.sync_workers() {
-            tracing::error!(%error, "no worker runs");
-        }
+        self.let_workers_rest();
     }
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
         self.admit_peer(sa.path.remote.ip());
-        let (id, spi) = (sa.id, sa.spi);
-        self.expect_work(id)?;
-        let claimed = self.receivers.claim(spi.0);
+        let entry = SaEntry::inbound(&sa, SaForm { suite: sa.suite, mode: sa.mode });
+        // Before the SA is in force.
+        self.config.workers.begin()?;
+        let claimed = self.receivers.claim(sa.spi.0);
         claimed.and_then(|()| self.datapath.add_inbound(sa)).inspect_err(|_| {
-            if !self.receiving.values().any(|other| *other == spi) {
-                self.receivers.disclaim(spi.0);
+            if self.ledger.receiver(entry.spi).is_none() {
+                self.receivers.disclaim(entry.spi.0);
             }
-            self.forget(id);
+            self.let_workers_rest();
         })?;
-        self.receiving.insert(id, spi);
+        self.ledger.enter_sa(entry);
         Ok(())
     }
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        let (id, rule, path, form) = (sa.id, sa.rule, sa.path, (sa.suite, sa.mode));
-        self.lower_device_mtu(form, &path);
+        let form = SaForm { suite: sa.suite, mode: sa.mode };
+        self.lower_device_mtu(form, &sa.path);
         if let Some(device) = &mut self.device {
-            device.routing.refresh(rule);
+            device.routing.refresh(sa.rule);
         }
-        self.expect_work(id)?;
-        let standby = sa.standby;
-        self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
-        self.outbound.insert(id, form);
+        let (entry, standby) = (SaEntry::outbound(&sa, form), sa.standby);
+        // Before the SA is in force.
+        self.config.workers.begin()?;
+        self.datapath.add_outbound(sa).inspect_err(|_| self.let_workers_rest())?;
+        self.ledger.enter_sa(entry);
         if !standby {
             self.wait_for_packets_under_way();
         }
@@ -95,29 +94,31 @@ impl DataPlane for Userspace {
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
         self.datapath.promote(sa)?;
+        self.ledger.promote(sa)?;
         self.wait_for_packets_under_way();
         Ok(())
     }
 
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
-        if let Some(form) = self.outbound.get(&sa) {
-            self.lower_device_mtu(*form, &path);
+        if let Some(form) = self.ledger.sa(sa).filter(|sa| !sa.receives()).map(|sa| sa.extra) {
+            self.lower_device_mtu(form, &path);
         }
         self.admit_peer(path.remote.ip());
         self.datapath.relocate(sa, path)
     }
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
-        let sent = self.outbound.remove(&sa).is_some();
-        if let Some(spi) = self.receiving.remove(&sa) {
-            self.receivers.disclaim(spi.0);
+        let struck = self.ledger.strike_sa(sa)?;
+        if struck.receives() {
+            self.receivers.disclaim(struck.spi.0);
         }
         let usage = self.datapath.remove(sa);
+        let sent = !struck.receives() && usage.is_some_and(|usage| usage.packets > 0);
         // Before the workers may rest.
-        if sent && usage.is_some_and(|usage| usage.packets > 0) && !self.has_just_stalled() {
+        if sent && !self.has_just_stalled() {
             self.wait_for_packets_under_way();
         }
-        self.forget(sa);
+        self.let_workers_rest();
         usage
     }
 
@@ -146,11 +147,11 @@ impl Userspace {
         if self.device.is_some() {
             return Ok(());
         }
-        let Self { config, mtu, receivers, shared, journal, rules, .. } = self;
+        let Self { config, mtu, receivers, shared, journal, ledger, .. } = self;
         let device = Device::start(config, *mtu, receivers, shared, journal);
         self.device = Some(device.inspect_err(|_| {
             config.workers.detach();
-            match rules.is_empty() {
+            match ledger.rules().next().is_none() {
                 true => {
                     receivers.release_raw();
                     journal.undo_device();
@@ -175,7 +176,7 @@ impl Userspace {
                 .device_is_there(name)
                 .map(|there| !there)
                 .map_err(|e| refused(format!("looking for {name}"), &e)),
-            None => Ok(!self.rules.is_empty()),
+            None => Ok(self.ledger.rules().next().is_some()),
         }
     }
 
@@ -195,7 +196,7 @@ impl Userspace {
         // Its workers have ended.
         self.shared.failed.store(false, Ordering::SeqCst);
         self.appear()?;
-        let rules: Vec<Rule> = self.rules.values().cloned().collect();
+        let rules: Vec<Rule> = self.ledger.rules().map(|entry| entry.rule.clone()).collect();
         let mut routed = Ok(());
         for rule in &rules {
             routed = routed.and(self.route(rule));
@@ -224,9 +225,9 @@ impl Userspace {
     /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this
     /// plane is to be seen on the host.
     fn sync_workers(&mut self) -> Result<(), PlaneError> {
-        if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
+        if self.ledger.sas().next().is_none() && !self.ledger.rules().any(|entry| entry.rule.trap) {
             self.config.workers.rest();
-            if self.config.beside_kernel && self.rules.is_empty() {
+            if self.config.beside_kernel && self.ledger.rules().next().is_none() {
                 self.receivers.release_raw();
                 match self.device.take() {
                     Some(device) => self.lost += device.end(&self.config, &mut self.journal),
@@ -238,21 +239,8 @@ impl Userspace {
         self.config.workers.begin()
     }
 
-    /// Has the workers begin before an SA is in force, and knows it from then on.
-    fn expect_work(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        let first = self.installed.insert(sa);
-        self.sync_workers().inspect_err(|_| {
-            if first {
-                self.installed.remove(&sa);
-            }
-        })
-    }
-
-    /// An SA is gone, or was refused.
-    fn forget(&mut self, sa: SaId) {
-        if self.datapath.usage(sa).is_none() {
-            self.installed.remove(&sa);
-        }
+    /// Something that the workers may have had work with is gone.
+    fn let_workers_rest(&mut self) {
         if let Err(error) = self.sync_workers() {
             tracing::error!(%error, "no worker runs");
         }
@@ -272,7 +260,7 @@ impl Userspace {
     }
 
     /// Lowers the device's MTU if packets of the SA would not fit the outer one.
-    fn lower_device_mtu(&mut self, (suite, mode): (Suite, Mode), path: &Path) {
+    fn lower_device_mtu(&mut self, SaForm { suite, mode }: SaForm, path: &Path) {
         if self.config.settings.mtu.is_some() {
             return;
         }
