@@ -10,22 +10,21 @@ use super::netlink::{Kernel, Netlink, Refused, refusal};
 use super::offload::Offload;
 use super::ownership::REQIDS;
 use super::placement::OffloadMode;
-use super::policies::{keys, priority, tell};
-use super::spd::{Change, PolicyDirection, Rank, Spd, Template};
+use super::policies::tell;
+use super::spd::{Change, Spd, Template};
 use super::state::{self, Form, Name};
 use super::waiting::Waiting;
 use crypto::Amount;
 use esp::families::Families;
 use esp::plane::{
-    DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
-    Usage,
+    DataPlane, InboundSa, Ledger, Notice, OutboundSa, PlaneError, RuleId, SaEntry, SaId,
+    TrafficSelectors, Usage,
 };
 use netlink_packet_xfrm::XfrmMessage;
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
 use policy::{Binding, Secret};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,11 +44,7 @@ pub struct Xfrm {
     kernel: Box<dyn Kernel>,
     pub(super) config: Config,
     spd: Spd,
-    rules: BTreeMap<RuleId, Ruled>,
-    pub(super) sas: BTreeMap<SaId, Installed>,
-    by_rule: BTreeSet<(RuleId, SaId)>,
-    /// Of the last SA added or promoted.
-    serial: u64,
+    pub(super) ledger: Ledger<Ruled, Installed>,
     /// The last reqid given.
     reqid: u32,
     /// Policies that an earlier run has left: until this one has its own, they keep traffic from leaking.
@@ -71,8 +66,7 @@ pub struct Xfrm {
     _monitor: Option<Monitor>,
 }
 
-struct Ruled {
-    rule: Rule,
+pub(super) struct Ruled {
     binding: Binding,
     reqid: u32,
     flows: Vec<Flow>,
@@ -85,11 +79,9 @@ struct Ruled {
 pub(super) struct Installed {
     pub(super) form: Form,
     key: Secret,
-    rule: RuleId,
     selectors: Arc<TrafficSelectors>,
-    /// Of one that sends, and its turn; `None` in standby.
+    /// Of one that sends.
     flows: Vec<Flow>,
-    serial: Option<u64>,
     /// Its counters before its last move.
     before: Usage,
     /// Its counters when they were read last.
@@ -100,11 +92,26 @@ pub(super) struct Installed {
     seen: u64,
 }
 
+impl Installed {
+    fn new(form: Form, key: &Secret, selectors: &Arc<TrafficSelectors>, flows: Vec<Flow>) -> Self {
+        Self {
+            form,
+            key: key.clone(),
+            selectors: Arc::clone(selectors),
+            flows,
+            before: Usage::default(),
+            last: Usage::default(),
+            told: Amount::default(),
+            seen: 0,
+        }
+    }
+}
+
 impl fmt::Debug for Xfrm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Xfrm")
-            .field("rules", &self.rules.len())
-            .field("sas", &self.sas.len())
+            .field("rules", &self.ledger.rules().count())
+            .field("sas", &self.ledger.sas().count())
             .finish_non_exhaustive()
     }
 }
@@ -158,10 +165,7 @@ impl Xfrm {
             kernel,
             config,
             spd: Spd::default(),
-            rules: BTreeMap::new(),
-            sas: BTreeMap::new(),
-            by_rule: BTreeSet::new(),
-            serial: 0,
+            ledger: Ledger::default(),
             reqid: REQIDS.start() - 1,
             stale: Vec::new(),
             known,
@@ -182,7 +186,7 @@ impl Xfrm {
         sa: InboundSa,
         offload: Option<Offload>,
     ) -> Result<(), PlaneError> {
-        let ruled = self.rules.get(&sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        let ruled = self.ledger.rule(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         let flows: Vec<Flow> =
             Flow::leaving(&sa.selectors)?.into_iter().map(Flow::reversed).collect();
         let form = Form {
@@ -211,7 +215,8 @@ impl Xfrm {
             ends: by_hand.then(|| form.ends()),
             offload: offload.filter(|offload| offload.packet),
         };
-        self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, Vec::new())?;
+        let installed = Installed::new(form, &sa.key, &sa.selectors, Vec::new());
+        self.install(SaEntry::inbound(&sa, installed))?;
         self.receive_by(sa.rule, sa.id, template).inspect_err(|_| _ = self.remove(sa.id))
     }
 
@@ -221,7 +226,7 @@ impl Xfrm {
         sa: OutboundSa,
         offload: Option<Offload>,
     ) -> Result<(), PlaneError> {
-        let ruled = self.rules.get(&sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        let ruled = self.ledger.rule(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         let flows = Flow::leaving(&sa.selectors)?;
         let form = Form {
             inbound: false,
@@ -239,68 +244,41 @@ impl Xfrm {
             binding: ruled.binding,
             offload,
         };
-        self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, flows)?;
-        match sa.standby {
-            true => Ok(()),
-            false => self.use_from_now(sa.id).inspect_err(|_| _ = self.remove(sa.id)),
-        }
+        let installed = Installed::new(form, &sa.key, &sa.selectors, flows);
+        self.install(SaEntry::outbound(&sa, installed))?;
+        self.serve(sa.id).inspect_err(|_| _ = self.remove(sa.id))
     }
 
     /// Points the traffic of an SA that sends at it.
     fn use_from_now(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        let before = self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?.serial;
-        self.serial += 1;
-        if let Some(sa) = self.sas.get_mut(&sa) {
-            sa.serial = Some(self.serial);
-        }
+        let before = self.ledger.promote(sa)?;
         self.serve(sa)?;
         // In its former turn it has nothing left to do.
-        if let (Some(serial), Some(sa)) = (before, self.sas.get(&sa)) {
-            let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
-            let keys = keys(sa.flows.iter().copied(), sa.form.binding, PolicyDirection::Out);
-            keys.into_iter().for_each(|key| self.unwant(key, rank));
+        if let (Some(turn), Some(entry)) = (before, self.ledger.sa(sa)) {
+            self.withdraw(sa, entry.rule, turn);
         }
         Ok(())
     }
 
     /// An SA as the kernel has it now, without its keys; `None` where it has none.
     pub fn read_back(&mut self, sa: SaId) -> Option<ModifyMessage> {
-        let form = &self.sas.get(&sa)?.form;
+        let form = &self.ledger.sa(sa)?.form;
         read(&mut *self.kernel, &form.name(), &form.binding).ok().flatten()
     }
 
-    fn install(
-        &mut self,
-        id: SaId,
-        (rule, selectors): (RuleId, Arc<TrafficSelectors>),
-        form: Form,
-        key: Secret,
-        flows: Vec<Flow>,
-    ) -> Result<(), PlaneError> {
-        let (name, spi) = (form.name(), form.spi);
-        let message = form.message(&key, None)?;
-        self.known.insert(name, id);
+    fn install(&mut self, sa: SaEntry<Installed>) -> Result<(), PlaneError> {
+        let name = sa.form.name();
+        let message = sa.form.message(&sa.key, None)?;
+        self.known.insert(name, sa.id);
         if let Err(error) = self.kernel.order(XfrmMessage::AddSa(message)) {
             self.known.remove(&name);
-            return Err(match error.errno {
-                libc::EEXIST => PlaneError::SpiInUse(spi),
-                _ => refusal(format!("giving SA {spi} with {} to the kernel", form.suite), &error),
-            });
+            if error.errno == libc::EEXIST {
+                return Err(PlaneError::SpiInUse(sa.spi));
+            }
+            let what = format!("giving SA {} with {} to the kernel", sa.spi, sa.form.suite);
+            return Err(refusal(what, &error));
         }
-        let installed = Installed {
-            form,
-            key,
-            rule,
-            selectors,
-            flows,
-            serial: None,
-            before: Usage::default(),
-            last: Usage::default(),
-            told: Amount::default(),
-            seen: 0,
-        };
-        self.sas.insert(id, installed);
-        self.by_rule.insert((rule, id));
+        self.ledger.enter_sa(sa);
         Ok(())
     }
 
@@ -322,7 +300,7 @@ impl Xfrm {
     }
 
     fn remove_sas(&mut self) {
-        let sas: Vec<SaId> = self.sas.keys().copied().collect();
+        let sas: Vec<SaId> = self.ledger.sas().map(|sa| sa.id).collect();
         sas.into_iter().for_each(|sa| _ = self.remove(sa));
     }
 }
@@ -338,7 +316,7 @@ impl Drop for Xfrm {
             self.remove_sas();
             return;
         }
-        let rules: Vec<RuleId> = self.rules.keys().copied().collect();
+        let rules: Vec<RuleId> = self.ledger.rules().map(|ruled| ruled.rule.id).collect();
         rules.into_iter().for_each(|rule| self.remove_rule(rule));
         self.remove_sas();
         self.remove_stale_policies();

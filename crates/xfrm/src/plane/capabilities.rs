@@ -41,11 +41,11 @@ impl FamilySwitching for Xfrm {
         self.families = families;
         let mut outcome = Ok(());
         // If the kernel refuses the change of one rule, the others are changed all the same.
-        for rule in self.rules.keys().copied().collect::<Vec<_>>() {
+        for rule in self.ledger.rules().map(|ruled| ruled.rule.id).collect::<Vec<_>>() {
             let changed = self.guard(rule).and_then(|()| self.hold(rule));
             outcome = outcome.and(changed);
         }
-        let sas = self.sas.iter().map(|(id, sa)| (*id, sa.is_at_limit()));
+        let sas = self.ledger.sas().map(|sa| (sa.id, sa.is_at_limit()));
         for (id, is_at_limit) in sas.collect::<Vec<_>>() {
             let changed = if is_at_limit { self.pause(id) } else { self.fit_policies(id) };
             outcome = outcome.and(changed);
@@ -56,7 +56,7 @@ impl FamilySwitching for Xfrm {
 
 impl ManualKeying for Xfrm {
     fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
-        let other = self.rules.values().find(|r| r.reqid == reqid && r.rule.id != rule);
+        let other = self.ledger.rules().find(|r| r.reqid == reqid && r.rule.id != rule);
         let obstacle = match other {
             _ if reqid == 0 || REQIDS.contains(&reqid) => {
                 let (first, last) = (REQIDS.start(), REQIDS.end());
@@ -68,20 +68,21 @@ impl ManualKeying for Xfrm {
         if let Some(why) = obstacle {
             return Err(PlaneError::System { what: format!("giving reqid {reqid} to SAs"), why });
         }
-        self.rules.get_mut(&rule).ok_or(PlaneError::NoSuchRule(rule))?.reqid = reqid;
+        self.ledger.rule_mut(rule).ok_or(PlaneError::NoSuchRule(rule))?.reqid = reqid;
         self.hold(rule)
     }
 
     /// The kernel has no message for it: the SA is deleted and made again, with its sequence number set.
     fn resume(&mut self, id: SaId, used: u64) -> Result<(), PlaneError> {
-        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let sa = self.ledger.sa(id).ok_or(PlaneError::NoSuchSa(id))?;
         let (name, binding) = (sa.form.name(), sa.form.binding);
-        if sa.form.inbound || sa.serial.is_some() {
+        if sa.receives() || sa.turn().is_some() {
             return Err(PlaneError::System {
                 what: format!("going on with SA {} after packet {used}", sa.form.spi),
                 why: "it is not one that waits to send".to_owned(),
             });
         }
+        let sa = self.ledger.sa_mut(id).ok_or(PlaneError::NoSuchSa(id))?;
         sa.form.base = used;
         let message = sa.form.message(&sa.key, Some(state::replay_from(&sa.form, used)))?;
         self.delete(&name, &binding)
@@ -92,11 +93,11 @@ impl ManualKeying for Xfrm {
     /// The kernel ends an SA at the limit, and counts a super-packet that a card cuts up as one packet. An SA that is
     /// seen at or behind its limit is paused.
     fn allow(&mut self, id: SaId, last: u64) -> Result<(), PlaneError> {
-        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let sa = self.ledger.sa(id).ok_or(PlaneError::NoSuchSa(id))?;
         let (before, is_at_limit) = (sa.form.allowed, sa.sequence() >= last);
         if before != Some(last) {
             self.raise(id, last).inspect_err(|_| {
-                if let Some(sa) = self.sas.get_mut(&id) {
+                if let Some(sa) = self.ledger.sa_mut(id) {
                     sa.form.allowed = before;
                 }
             })?;
@@ -105,17 +106,17 @@ impl ManualKeying for Xfrm {
     }
 
     fn last_sequence(&mut self, id: SaId) -> Option<u64> {
-        if self.sas.get(&id)?.form.inbound {
+        if self.ledger.sa(id)?.receives() {
             return None;
         }
         self.look_at(id);
         let expired = self.has_expired(id);
-        let sa = self.sas.get(&id)?;
+        let sa = self.ledger.sa(id)?;
         Some(if expired { sa.beyond() } else { sa.sequence() })
     }
 
     fn retire(&mut self, id: SaId) -> Option<u64> {
-        if self.sas.get(&id)?.form.inbound {
+        if self.ledger.sa(id)?.receives() {
             return None;
         }
         let (sa, is_exact) = self.take_away(id)?;
@@ -133,7 +134,7 @@ impl Installed {
 impl Xfrm {
     fn raise(&mut self, id: SaId, last: u64) -> Result<(), PlaneError> {
         let is_there = !self.has_expired(id) && self.read_back(id).is_some();
-        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let sa = self.ledger.sa_mut(id).ok_or(PlaneError::NoSuchSa(id))?;
         let name = sa.form.name();
         if is_there {
             sa.form.allowed = Some(last);
@@ -169,7 +170,7 @@ impl Maintenance for Xfrm {
     }
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
-        self.fault.clone().filter(|_| self.sas.contains_key(&sa))
+        self.fault.clone().filter(|_| self.ledger.sa(sa).is_some())
     }
 
     fn network_changed(&mut self) {
@@ -195,7 +196,7 @@ impl Maintenance for Xfrm {
 
 impl CryptoAccounting for Xfrm {
     fn count_work(&mut self) {
-        let sas: Vec<SaId> = self.sas.keys().copied().collect();
+        let sas: Vec<SaId> = self.ledger.sas().map(|sa| sa.id).collect();
         for sa in sas {
             let _ = self.look_at(sa);
         }

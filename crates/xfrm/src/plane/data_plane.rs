@@ -7,7 +7,8 @@ use crate::flow::Flow;
 use crate::ownership::{PolicyName, REQIDS};
 use crate::policies::priority;
 use esp::plane::{
-    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId, Usage,
+    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaEntry, SaId,
+    Usage,
 };
 use esp::trace::OneWayTrace;
 use netlink_packet_xfrm::XfrmMessage;
@@ -19,39 +20,38 @@ impl DataPlane for Xfrm {
     }
 
     fn renumber_rule(&mut self, rule: RuleId, to: RuleId) {
-        let Some(mut ruled) = self.rules.remove(&rule) else { return };
-        let (flows, binding) = (ruled.flows.clone(), ruled.binding);
-        ruled.rule.id = to;
-        self.rules.insert(to, ruled);
+        if !self.ledger.renumber_rule(rule, to) {
+            return;
+        }
         let mut outcome = self.hold(to).and_then(|()| self.guard(to));
-        for id in self.sas_of(rule) {
-            let serial = self.sas.get(&id).and_then(|sa| sa.serial);
+        for id in self.sas_of(to) {
             // Its turn among those of the rule stays.
-            self.rest(id);
-            if let Some(sa) = self.sas.get_mut(&id) {
-                (sa.rule, sa.serial) = (to, serial);
+            if let Some(turn) = self.ledger.sa(id).and_then(SaEntry::turn) {
+                self.withdraw(id, rule, turn);
             }
-            self.by_rule.remove(&(rule, id));
-            self.by_rule.insert((to, id));
             self.waiting.rename(id, to);
             outcome = outcome.and(self.serve(id));
         }
-        self.release(rule, &flows, binding);
+        if let Some(ruled) = self.ledger.rule(to) {
+            let (flows, binding) = (ruled.flows.clone(), ruled.binding);
+            self.release(rule, &flows, binding);
+        }
         if let Err(error) = outcome {
             tracing::error!(%error, "a rule's traffic is blocked");
         }
     }
 
     fn set_trap(&mut self, rule: RuleId) {
-        let Some(ruled) = self.rules.get_mut(&rule) else { return };
-        ruled.rule.trap = true;
+        if !self.ledger.set_trap(rule) {
+            return;
+        }
         if let Err(error) = self.hold(rule) {
             tracing::error!(%error, "packets that wait for a tunnel are not seen");
         }
     }
 
     fn remove_rule(&mut self, rule: RuleId) {
-        let Some(ruled) = self.rules.remove(&rule) else { return };
+        let Some(ruled) = self.ledger.strike_rule(rule) else { return };
         self.sas_of(rule).into_iter().for_each(|sa| self.rest(sa));
         self.release(rule, &ruled.flows, ruled.binding);
     }
@@ -72,7 +72,7 @@ impl DataPlane for Xfrm {
     // An SA that moves is installed again with its sequence numbers. XFRM_MSG_MIGRATE needs a kernel built for it,
     // finds SAs by reqid and addresses rather than by SPI, and cannot put an SA into UDP.
     fn relocate(&mut self, id: SaId, path: Path) -> Result<(), PlaneError> {
-        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let sa = self.ledger.sa(id).ok_or(PlaneError::NoSuchSa(id))?;
         if sa.form.path == path {
             return Ok(());
         }
@@ -85,13 +85,13 @@ impl DataPlane for Xfrm {
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
         let usage = self.look_at(sa)?;
-        let asked = self.sas.get(&sa)?;
+        let asked = self.ledger.sa(sa)?;
         // Key management asks from time to time about an SA that receives, for the liveness of the peer. The numbers of
         // those that send are to be known as well.
-        if asked.form.inbound {
-            let of_rule = self.sas_of(asked.rule);
-            let senders = of_rule.into_iter().filter(|id| !self.receives(*id));
-            senders.collect::<Vec<_>>().into_iter().for_each(|id| _ = self.look_at(id));
+        if asked.receives() {
+            let senders = self.ledger.of_rule(asked.rule).filter(|sa| !sa.receives());
+            let senders: Vec<SaId> = senders.map(|sa| sa.id).collect();
+            senders.into_iter().for_each(|id| _ = self.look_at(id));
         }
         Some(usage)
     }
@@ -145,18 +145,13 @@ impl KernelPlane for Xfrm {
 }
 
 impl Xfrm {
-    fn receives(&self, sa: SaId) -> bool {
-        self.sas.get(&sa).is_some_and(|sa| sa.form.inbound)
-    }
-
     /// Removes an SA. Returns it as it was in the end, and whether the kernel has told its last sequence number.
-    pub(super) fn take_away(&mut self, sa: SaId) -> Option<(Installed, bool)> {
+    pub(super) fn take_away(&mut self, sa: SaId) -> Option<(SaEntry<Installed>, bool)> {
         self.rest(sa);
         self.count_in_card(sa);
-        let mut removed = self.sas.remove(&sa)?;
-        self.by_rule.remove(&(removed.rule, sa));
+        let mut removed = self.ledger.strike_sa(sa)?;
         self.config.placement.forget(sa);
-        if let Some(ruled) = self.rules.get_mut(&removed.rule) {
+        if let Some(ruled) = self.ledger.rule_mut(removed.rule) {
             ruled.receiving.retain(|(id, _)| *id != sa);
             if let Err(error) = self.guard(removed.rule) {
                 tracing::warn!(%error, "the guard against cleartext stays as it was");
@@ -168,7 +163,7 @@ impl Xfrm {
         match self.delete(&name, &removed.form.binding) {
             // To the last packet.
             Ok(Some(ended)) => {
-                removed.count(&ended, &self.config.crypto);
+                removed.extra.count(&ended, &self.config.crypto);
                 is_exact = removed.form.offload.is_none_or(|offload| !offload.packet);
             }
             // One that has expired is gone from the kernel.
@@ -177,13 +172,12 @@ impl Xfrm {
                 tracing::warn!(%error, spi = %removed.form.spi, "an SA stays in the kernel");
             }
         }
-        self.leave_room(sa, &removed);
+        self.leave_room(&removed);
         Some((removed, is_exact))
     }
 
     fn sas_of(&self, rule: RuleId) -> Vec<SaId> {
-        let of_rule = (rule, SaId(0))..=(rule, SaId(u64::MAX));
-        self.by_rule.range(of_rule).map(|(_, id)| *id).collect()
+        self.ledger.of_rule(rule).map(|sa| sa.id).collect()
     }
 
     /// Adds a rule, or changes the one of that name, which keeps its SAs.
@@ -194,24 +188,25 @@ impl Xfrm {
             self.neighbour_discovery()?;
         }
         let binding = self.config.bindings.of(&rule.tunnel);
-        let before = self.rules.remove(&id);
+        let before = self.ledger.strike_rule(id);
         let (reqid, receiving) = match &before {
             Some(ruled) => (ruled.reqid, ruled.receiving.clone()),
             None => (self.next_reqid()?, Vec::new()),
         };
-        let ruled = Ruled { rule, binding, reqid, flows: flows.clone(), elsewhere, receiving };
-        self.rules.insert(id, ruled);
+        let ruled = Ruled { binding, reqid, flows: flows.clone(), elsewhere, receiving };
+        self.ledger.enter_rule(rule, ruled);
         let outcome = self.hold(id).and_then(|()| self.guard(id));
         let (gone, binding) = match (&outcome, before) {
             (Ok(()), Some(before)) => {
-                let gone = before.flows.into_iter().filter(|flow| !flows.contains(flow));
-                (gone.collect(), before.binding)
+                let Ruled { flows: former, binding, .. } = before.extra;
+                let gone = former.into_iter().filter(|flow| !flows.contains(flow));
+                (gone.collect(), binding)
             }
             // The former rule stays in force.
             (Err(_), Some(before)) => {
                 let gone = flows.into_iter().filter(|flow| !before.flows.contains(flow));
                 let gone = gone.collect();
-                self.rules.insert(id, before);
+                self.ledger.enter_rule(before.rule, before.extra);
                 if let Err(error) = self.hold(id).and_then(|()| self.guard(id)) {
                     tracing::error!(%error, "a rule's traffic is not as it was");
                 }

@@ -65,7 +65,7 @@ impl Xfrm {
 
     /// Tries one place after the other, and reads back what came of it.
     fn place(&mut self, about: &About, install: Install<'_>) -> Result<(), PlaneError> {
-        let tunnel = self.rules.get(&about.rule).ok_or(PlaneError::NoSuchRule(about.rule))?;
+        let tunnel = self.ledger.rule(about.rule).ok_or(PlaneError::NoSuchRule(about.rule))?;
         let tunnel = tunnel.rule.tunnel.clone();
         let steps = self.steps(&tunnel, about);
         let mut declined = Vec::new();
@@ -84,7 +84,7 @@ impl Xfrm {
                 }
                 Ok(()) => {
                     declined.push((step.place, Reason::Ignored));
-                    if let Some(sa) = self.sas.get_mut(&about.id) {
+                    if let Some(sa) = self.ledger.sa_mut(about.id) {
                         sa.form.offload = None;
                     }
                     place = Some(OffloadMode::Software);
@@ -156,7 +156,7 @@ impl Xfrm {
         id: SaId,
         change: &mut dyn FnMut(&mut Form),
     ) -> Result<(), PlaneError> {
-        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let sa = self.ledger.sa(id).ok_or(PlaneError::NoSuchSa(id))?;
         let (name, binding) = (sa.form.name(), sa.form.binding);
         if self.has_expired(id) {
             return Ok(());
@@ -169,7 +169,7 @@ impl Xfrm {
             self.known.insert(name, id);
             refusal(format!("replacing SA {:08x}", name.spi), &error)
         })?;
-        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let sa = self.ledger.sa_mut(id).ok_or(PlaneError::NoSuchSa(id))?;
         if let Some(state) = &ended {
             sa.count(state, &self.config.crypto);
         }
@@ -186,13 +186,13 @@ impl Xfrm {
 
     /// Has policies fit an SA as it is now.
     pub(super) fn fit_policies(&mut self, id: SaId) -> Result<(), PlaneError> {
-        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
+        let Some(sa) = self.ledger.sa(id) else { return Ok(()) };
         let (form, rule) = (&sa.form, sa.rule);
         if !form.inbound {
             return self.serve(id);
         }
         let (offload, ends) = (form.offload.filter(|offload| offload.packet), form.ends());
-        if let Some(ruled) = self.rules.get_mut(&rule)
+        if let Some(ruled) = self.ledger.rule_mut(rule)
             && let Some((_, template)) = ruled.receiving.iter_mut().find(|(sa, _)| *sa == id)
         {
             let ends = template.ends.map(|_| ends);
@@ -216,7 +216,7 @@ impl Xfrm {
         let there = self.states()?;
         let mut outcome = Ok(());
         for (id, offload) in offloaded {
-            let name = self.sas.get(&id).map(|sa| sa.form.name());
+            let name = self.ledger.sa(id).map(|sa| sa.form.name());
             let found = name.and_then(|name| there.get(&name));
             if found == Some(&Some(offload)) {
                 continue;
@@ -233,9 +233,9 @@ impl Xfrm {
         let states = self.restore_sas();
         done.sas += *states.as_ref().unwrap_or(&0);
         done.policies = *policies.as_ref().unwrap_or(&0);
-        let software: Vec<SaId> = (self.sas.iter())
-            .filter(|(id, sa)| sa.form.offload.is_none() && !self.has_expired(**id))
-            .map(|(id, _)| *id)
+        let software: Vec<SaId> = (self.ledger.sas())
+            .filter(|sa| sa.form.offload.is_none() && !self.has_expired(sa.id))
+            .map(|sa| sa.id)
             .collect();
         let mut full = BTreeSet::new();
         for id in software {
@@ -261,13 +261,13 @@ impl Xfrm {
 
     /// The SAs that a card should have.
     fn offloaded(&self) -> impl Iterator<Item = (SaId, Offload)> {
-        let all = self.sas.iter().filter_map(|(id, sa)| Some((*id, sa.form.offload?)));
+        let all = self.ledger.sas().filter_map(|sa| Some((sa.id, sa.form.offload?)));
         all.filter(|(id, _)| !self.has_expired(*id))
     }
 
     /// Takes an SA out of a card that has refused its policy; another SA's error is the caller's.
     pub(super) fn leave_card_for(&mut self, id: SaId, error: PlaneError) -> Result<(), PlaneError> {
-        let offloaded = self.sas.get(&id).is_some_and(|sa| sa.form.offload.is_some());
+        let offloaded = self.ledger.sa(id).is_some_and(|sa| sa.form.offload.is_some());
         if !offloaded {
             return Err(error);
         }
@@ -308,7 +308,7 @@ impl Xfrm {
             return;
         }
         let Some((about, tunnel)) = self.about(id) else { return };
-        let place = match self.sas.get(&id).and_then(|sa| sa.form.offload) {
+        let place = match self.ledger.sa(id).and_then(|sa| sa.form.offload) {
             Some(offload) if offload.packet => OffloadMode::Packet,
             Some(_) => OffloadMode::Crypto,
             None => OffloadMode::Software,
@@ -386,8 +386,8 @@ impl Xfrm {
     }
 
     fn about(&self, id: SaId) -> Option<(About, String)> {
-        let sa = self.sas.get(&id)?;
-        let tunnel = self.rules.get(&sa.rule)?.rule.tunnel.clone();
+        let sa = self.ledger.sa(id)?;
+        let tunnel = self.ledger.rule(sa.rule)?.rule.tunnel.clone();
         let form = &sa.form;
         let about = About {
             id,

@@ -21,14 +21,14 @@ impl Xfrm {
         sa: SaId,
         template: Template,
     ) -> Result<(), PlaneError> {
-        let Some(ruled) = self.rules.get_mut(&rule) else { return Ok(()) };
+        let Some(ruled) = self.ledger.rule_mut(rule) else { return Ok(()) };
         ruled.receiving.push((sa, template));
         self.guard(rule)
     }
 
     /// Requires that all traffic of a rule arrives by an SA, also while there is none.
     pub(super) fn guard(&mut self, rule: RuleId) -> Result<(), PlaneError> {
-        let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
+        let Some(ruled) = self.ledger.rule(rule) else { return Ok(()) };
         let template = ruled.receiving.last().map(|(_, template)| *template);
         let between_off = ruled.receiving.last().is_some_and(|(sa, _)| self.is_between_off(*sa));
         let action = match (ruled.elsewhere, template) {
@@ -63,7 +63,7 @@ impl Xfrm {
 
     /// Decides about outbound traffic of a rule that no SA serves.
     pub(super) fn hold(&mut self, rule: RuleId) -> Result<(), PlaneError> {
-        let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
+        let Some(ruled) = self.ledger.rule(rule) else { return Ok(()) };
         let asking = Template {
             protocol: netlink_packet_xfrm::IPPROTO_ESP,
             // So that no outer addresses are needed to ask.
@@ -87,8 +87,8 @@ impl Xfrm {
 
     /// Points the traffic of an SA that sends at it, as if it had just been promoted.
     pub(super) fn serve(&mut self, id: SaId) -> Result<(), PlaneError> {
-        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
-        let Some(serial) = sa.serial else { return Ok(()) };
+        let Some(sa) = self.ledger.sa(id) else { return Ok(()) };
+        let Some(turn) = sa.turn() else { return Ok(()) };
         let form = &sa.form;
         let template = Template {
             protocol: form.protocol(),
@@ -98,7 +98,7 @@ impl Xfrm {
             ends: Some(form.ends()),
             offload: form.offload.filter(|offload| offload.packet),
         };
-        let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
+        let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(turn) };
         for key in keys(sa.flows.iter().copied(), form.binding, PolicyDirection::Out) {
             if template.offload.is_some() {
                 self.net(key, rank.priority + 1)?;
@@ -127,7 +127,7 @@ impl Xfrm {
 
     /// Returns `true` if an SA is between addresses of a family that is off.
     fn is_between_off(&self, id: SaId) -> bool {
-        let remote = self.sas.get(&id).map(|sa| sa.form.path.remote.ip());
+        let remote = self.ledger.sa(id).map(|sa| sa.form.path.remote.ip());
         remote.is_some_and(|remote| !self.families.has_address(remote))
     }
 
@@ -144,9 +144,9 @@ impl Xfrm {
 
     /// Has an SA that sends not used for a moment.
     pub(super) fn pause(&mut self, id: SaId) -> Result<(), PlaneError> {
-        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
-        let Some(serial) = sa.serial else { return Ok(()) };
-        let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
+        let Some(sa) = self.ledger.sa(id) else { return Ok(()) };
+        let Some(turn) = sa.turn() else { return Ok(()) };
+        let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(turn) };
         for key in keys(sa.flows.iter().copied(), sa.form.binding, PolicyDirection::Out) {
             self.want(key, rank, Action::Block)?;
         }
@@ -155,9 +155,15 @@ impl Xfrm {
 
     /// Points traffic of an SA away from it.
     pub(super) fn rest(&mut self, id: SaId) {
-        let Some(sa) = self.sas.get_mut(&id) else { return };
-        let (Some(serial), Ok(priority)) = (sa.serial.take(), priority(sa.rule)) else { return };
-        let rank = Rank { priority, serial: Reverse(serial) };
+        if let (Some(turn), Some(sa)) = (self.ledger.stand_by(id), self.ledger.sa(id)) {
+            self.withdraw(id, sa.rule, turn);
+        }
+    }
+
+    /// Forgets the policies by which traffic of a rule took an SA in its turn.
+    pub(super) fn withdraw(&mut self, id: SaId, rule: RuleId, turn: u64) {
+        let (Some(sa), Ok(priority)) = (self.ledger.sa(id), priority(rule)) else { return };
+        let rank = Rank { priority, serial: Reverse(turn) };
         for key in keys(sa.flows.iter().copied(), sa.form.binding, PolicyDirection::Out) {
             self.unwant(key, rank);
         }

@@ -44,8 +44,7 @@ impl Xfrm {
     pub(super) fn restore_sas(&mut self) -> Result<usize, PlaneError> {
         let (mut states, mut outcome) = (0, Ok(()));
         let there = self.states()?;
-        let ids: Vec<(SaId, Name)> =
-            self.sas.iter().map(|(id, sa)| (*id, sa.form.name())).collect();
+        let ids: Vec<(SaId, Name)> = self.ledger.sas().map(|sa| (sa.id, sa.form.name())).collect();
         for (id, name) in ids {
             if self.has_expired(id) {
                 continue;
@@ -76,7 +75,7 @@ impl Xfrm {
         // A packet that asks for it meanwhile would leave a note of that in its place.
         self.pause(id)?;
         if self.read_back(id).is_none() {
-            let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+            let sa = self.ledger.sa_mut(id).ok_or(PlaneError::NoSuchSa(id))?;
             let replay = sa.succeed(None);
             give(&mut *self.kernel, (&sa.form, &sa.key), &replay, "putting back")?;
         }
@@ -85,6 +84,6 @@ impl Xfrm {
 
     /// Returns `true` if the kernel itself has ended an SA, at a limit.
     pub(super) fn has_expired(&self, id: SaId) -> bool {
-        self.sas.get(&id).is_some_and(|sa| self.known.has_expired(&sa.form.name()))
+        self.ledger.sa(id).is_some_and(|sa| self.known.has_expired(&sa.form.name()))
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{Installed, Xfrm};
 use crate::waiting::Room;
-use esp::plane::{Notice, SaId};
+use esp::plane::{Notice, SaEntry, SaId};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -13,7 +13,8 @@ const AT_ONCE: usize = 64;
 
 impl Xfrm {
     /// An SA is gone, and with it what it had of a card.
-    pub(super) fn leave_room(&mut self, id: SaId, removed: &Installed) {
+    pub(super) fn leave_room(&mut self, removed: &SaEntry<Installed>) {
+        let id = removed.id;
         self.waiting.remove(id);
         let Some(offload) = removed.form.offload else { return };
         let (card, rule, form) = (offload.device, removed.rule, &removed.form);
@@ -28,7 +29,7 @@ impl Xfrm {
 
     /// The addresses to which the SAs in a card receive, all but one.
     pub(super) fn receives_at(&self, card: u32, except: SaId) -> BTreeSet<IpAddr> {
-        let others = self.sas.iter().filter(|(id, _)| **id != except).map(|(_, sa)| &sa.form);
+        let others = self.ledger.sas().filter(|sa| sa.id != except).map(|sa| &sa.form);
         others
             .filter(|form| {
                 form.inbound && form.offload.is_some_and(|offload| offload.device == card)
@@ -40,7 +41,7 @@ impl Xfrm {
     /// An address has come into a card: SAs that waited for it wait only for the place of an SA now.
     pub(super) fn address_came(&mut self, card: u32, address: IpAddr) {
         for (id, rule) in self.waiting.for_address(card) {
-            let same = self.sas.get(&id).is_some_and(|sa| sa.form.path.local.ip() == address);
+            let same = self.ledger.sa(id).is_some_and(|sa| sa.form.path.local.ip() == address);
             if same {
                 let room = (card, Room::Inbound);
                 self.waiting.add(id, rule, room);

@@ -16,14 +16,14 @@ impl Xfrm {
         packet: &PacketSummary,
         leaves: bool,
     ) -> Option<OneWayTrace> {
-        let ruled = self.rules.get(&id)?;
-        let of_rule = self.sas.iter().filter(|(_, sa)| sa.rule == id);
+        let ruled = self.ledger.rule(id)?;
+        let of_rule = self.ledger.of_rule(id);
         let mut sas: Vec<(Reverse<u64>, SaFacts)> = of_rule
-            .filter(|(_, sa)| sa.form.inbound != leaves)
-            .filter_map(|(id, sa)| match leaves {
+            .filter(|sa| sa.receives() != leaves)
+            .filter_map(|sa| match leaves {
                 // The youngest is asked first, one in standby not at all.
-                true => Some((Reverse(sa.serial?), sa.facts(*id, packet))),
-                false => Some((Reverse(0), sa.facts(*id, packet))),
+                true => Some((Reverse(sa.turn()?), sa.facts(sa.id, packet))),
+                false => Some((Reverse(0), sa.facts(sa.id, packet))),
             })
             .filter(|(_, sa)| leaves || sa.carries)
             .collect();

@@ -24,7 +24,7 @@ const EXTENDED_GAP: u64 = 1 << 30;
 impl Xfrm {
     /// Takes note of what an SA has done, and tells key management if few sequence numbers are left.
     pub(super) fn look_at(&mut self, id: SaId) -> Option<Usage> {
-        let sa = self.sas.get_mut(&id)?;
+        let sa = self.ledger.sa_mut(id)?;
         let (name, binding) = (sa.form.name(), sa.form.binding);
         // One that the kernel no longer has stays as it was seen last.
         if let Ok(Some(state)) = read(&mut *self.kernel, &name, &binding) {
@@ -38,7 +38,7 @@ impl Xfrm {
 
     /// Counts what a card that does everything has done with an SA, as long as it can be asked.
     pub(super) fn count_in_card(&mut self, id: SaId) {
-        let form = self.sas.get(&id).map(|sa| &sa.form);
+        let form = self.ledger.sa(id).map(|sa| &sa.form);
         if form.and_then(|form| form.offload).is_some_and(|offload| offload.packet) {
             self.look_at(id);
         }

@@ -32,7 +32,7 @@ fn a_dropped_plane_blocks_or_lets_go_as_its_owner_has_said() {
 
 /// The kernel ends an SA at its hard limit, and says so.
 fn expire(plane: &Xfrm, twin: &Twin, id: SaId) {
-    let name = plane.sas[&id].form.name();
+    let name = plane.ledger.sa(id).expect("an SA").form.name();
     assert_eq!(plane.known.expire(&name, true), Some(id));
     twin.tables().states.remove(&name.spi).expect("it is there");
 }
@@ -68,7 +68,7 @@ fn an_sa_that_expires_in_a_card_is_not_taken_for_a_loss_of_the_card() {
 #[test]
 fn a_soft_limit_ends_nothing() {
     let (mut plane, twin) = pair();
-    let name = plane.sas[&SaId(2)].form.name();
+    let name = plane.ledger.sa(SaId(2)).expect("an SA").form.name();
     assert_eq!(plane.known.expire(&name, false), Some(SaId(2)));
     twin.tables().states.clear();
     assert_eq!(plane.restore_missing(), Ok((2, 0)));

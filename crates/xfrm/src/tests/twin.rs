@@ -539,7 +539,7 @@ fn an_sa_that_the_kernel_has_ended_at_its_limit_goes_on_behind_it() {
     plane.allow(SaId(2), 100).expect("the kernel can");
     for heard in [true, false] {
         let limit = plane.last_sequence(SaId(2)).expect("it is there").max(100);
-        let ended = plane.sas[&SaId(2)].form.name();
+        let ended = plane.ledger.sa(SaId(2)).expect("an SA").form.name();
         twin.tables().states.clear();
         if heard {
             plane.known.expire(&ended, true);
