@@ -5,7 +5,7 @@ use crate::routes::Routes;
 use esp::datapath::Datapath;
 use esp::plane::{
     Capabilities, DataPlane, EarlyPackets, Encapsulation, Filtering, InboundSa, ManualKeying,
-    OutboundSa, Path, PathMtu, PlaneError, Rule, RuleId, SaId, Usage,
+    OutboundSa, Path, PathMtu, PlaneError, Rule, RuleId, SaEntry, SaId, Usage,
 };
 use policy::Mode;
 use std::fmt;
@@ -94,7 +94,7 @@ impl DataPlane for InProcess {
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
         is_possible(sa.mode, &sa.path)?;
-        let serving = (sa.id, sa.rule, Arc::clone(&sa.selectors), sa.standby);
+        let serving = SaEntry::outbound(&sa, Arc::clone(&sa.selectors));
         self.datapath.add_outbound(sa)?;
         self.routes.add_outbound(serving);
         Ok(())

@@ -1,8 +1,8 @@
 //! The traffic that tunnels cover, and the addresses of this end: which connections are possible, and from where.
 
-use esp::plane::{Rule, RuleId, SaId, TrafficSelectors};
+use esp::plane::{Ledger, Rule, RuleEntry, RuleId, SaEntry, SaId, TrafficSelectors};
 use policy::{AddressRange, PortRange, RangeKind, Selector};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -22,16 +22,9 @@ pub(crate) struct Routes {
 
 #[derive(Default)]
 struct Table {
-    rules: BTreeMap<RuleId, Rule>,
-    outbound: BTreeMap<SaId, Serving>,
+    /// The rules, and the outbound SAs with their selectors.
+    ledger: Ledger<(), Arc<TrafficSelectors>>,
     own: BTreeSet<IpAddr>,
-}
-
-struct Serving {
-    rule: RuleId,
-    selectors: Arc<TrafficSelectors>,
-    /// It is not used yet.
-    standby: bool,
 }
 
 /// The outcome of the look-up of a route for a flow.
@@ -73,18 +66,16 @@ impl Routes {
     pub fn find(&self, protocol: u8, local: Option<IpAddr>, remote: SocketAddr) -> RouteLookup {
         let table = self.read();
         let mut found = RouteLookup::None;
-        for rule in table.rules.values() {
+        for RuleEntry { rule, .. } in table.ledger.rules() {
             let (address, port) = (remote.ip(), remote.port());
             if !rule.selectors.remote.iter().any(|s| covers_end(s, protocol, address, port)) {
                 continue;
             }
-            let served =
-                table.outbound.values().rev().filter(|sa| sa.rule == rule.id && !sa.standby);
-            for sa in served {
-                if !sa.selectors.remote.iter().any(|s| covers_end(s, protocol, address, port)) {
+            for sa in table.ledger.of_rule(rule.id).rev().filter(|sa| sa.turn().is_some()) {
+                if !sa.remote.iter().any(|s| covers_end(s, protocol, address, port)) {
                     continue;
                 }
-                if let Some((source, ports)) = self.source(&sa.selectors, protocol, local, remote) {
+                if let Some((source, ports)) = self.source(sa, protocol, local, remote) {
                     return RouteLookup::Up { source, ports };
                 }
             }
@@ -137,14 +128,14 @@ impl Routes {
     pub fn described(&self) -> String {
         let table = self.read();
         let mut text = String::new();
-        let remotes =
-            table.rules.values().flat_map(|r| r.selectors.remote.iter().map(move |s| (r, s)));
-        let count = remotes.clone().count();
-        for (rule, selector) in remotes.take(NAMED) {
+        let rules = table.ledger.rules().map(|entry| &entry.rule);
+        let remotes: Vec<_> =
+            rules.flat_map(|r| r.selectors.remote.iter().map(move |s| (r, s))).collect();
+        for (rule, selector) in remotes.iter().take(NAMED) {
             let gap = if text.is_empty() { "" } else { ", " };
             let _ = write!(text, "{gap}{} ({})", selector.addresses, rule.tunnel);
         }
-        match count {
+        match remotes.len() {
             0 => "the policy has no tunnel with traffic".to_owned(),
             n if n > NAMED => format!("the tunnels cover {text} and {} more", n - NAMED),
             _ => format!("the tunnels cover {text}"),
@@ -159,8 +150,8 @@ impl Routes {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut table);
         if self.given.is_empty() {
-            let of_rules = table.rules.values().map(|r| &r.selectors);
-            let of_sas = table.outbound.values().map(|sa| &*sa.selectors);
+            let of_rules = table.ledger.rules().map(|entry| &entry.rule.selectors);
+            let of_sas = table.ledger.sas().map(|sa| &*sa.extra);
             let locals = of_rules.chain(of_sas).flat_map(|s| &s.local);
             let own = locals.filter_map(|s| own_address(&s.addresses)).collect();
             table.own = own;
@@ -170,41 +161,27 @@ impl Routes {
     }
 
     pub fn add_rule(&self, rule: Rule) {
-        self.change(|table| _ = table.rules.insert(rule.id, rule));
+        self.change(|table| _ = table.ledger.enter_rule(rule, ()));
     }
 
     pub fn renumber_rule(&self, rule: RuleId, to: RuleId) {
-        self.change(|table| {
-            if let Some(renamed) = table.rules.remove(&rule) {
-                table.rules.insert(to, Rule { id: to, ..renamed });
-            }
-            for sa in table.outbound.values_mut().filter(|sa| sa.rule == rule) {
-                sa.rule = to;
-            }
-        });
+        self.change(|table| _ = table.ledger.renumber_rule(rule, to));
     }
 
     pub fn remove_rule(&self, rule: RuleId) {
-        self.change(|table| _ = table.rules.remove(&rule));
+        self.change(|table| _ = table.ledger.strike_rule(rule));
     }
 
-    pub fn add_outbound(
-        &self,
-        (sa, rule, selectors, standby): (SaId, RuleId, Arc<TrafficSelectors>, bool),
-    ) {
-        self.change(|table| _ = table.outbound.insert(sa, Serving { rule, selectors, standby }));
+    pub fn add_outbound(&self, sa: SaEntry<Arc<TrafficSelectors>>) {
+        self.change(|table| table.ledger.enter_sa(sa));
     }
 
     pub fn promote(&self, sa: SaId) {
-        self.change(|table| {
-            if let Some(serving) = table.outbound.get_mut(&sa) {
-                serving.standby = false;
-            }
-        });
+        self.change(|table| _ = table.ledger.promote(sa));
     }
 
     pub fn remove_outbound(&self, sa: SaId) {
-        self.change(|table| _ = table.outbound.remove(&sa));
+        self.change(|table| _ = table.ledger.strike_sa(sa));
     }
 }
 
