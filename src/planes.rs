@@ -425,6 +425,12 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.rules.get(&rule).map(|(_, place)| *place).ok_or(PlaneError::NoSuchRule(rule))
     }
 
+    /// The plane that has an SA.
+    fn plane_of(&mut self, sa: SaId) -> Result<&mut dyn DataPlane, PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        Ok(self.plane(place))
+    }
+
     /// Adds a rule, which is guarded already, to the plane that is to serve it. If the host refuses something, it is
     /// tried again later.
     fn place_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {

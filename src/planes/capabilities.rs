@@ -127,23 +127,19 @@ impl<U: DataPlane, K: KernelPlane> ManualKeying for Planes<U, K> {
     }
 
     fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
-        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        self.plane(place).manual_keying().resume(sa, used)
+        self.plane_of(sa)?.manual_keying().resume(sa, used)
     }
 
     fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError> {
-        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        self.plane(place).manual_keying().allow(sa, last)
+        self.plane_of(sa)?.manual_keying().allow(sa, last)
     }
 
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
-        let place = *self.sas.get(&sa)?;
-        self.plane(place).manual_keying().last_sequence(sa)
+        self.plane_of(sa).ok()?.manual_keying().last_sequence(sa)
     }
 
     fn retire(&mut self, sa: SaId) -> Option<u64> {
-        let place = *self.sas.get(&sa)?;
-        let last = self.plane(place).manual_keying().retire(sa)?;
+        let last = self.plane_of(sa).ok()?.manual_keying().retire(sa)?;
         self.sas.remove(&sa);
         Some(last)
     }
@@ -151,8 +147,7 @@ impl<U: DataPlane, K: KernelPlane> ManualKeying for Planes<U, K> {
 
 impl<U: DataPlane, K: KernelPlane> PathMtu for Planes<U, K> {
     fn fit(&mut self, sa: SaId) -> Option<Fit> {
-        let place = *self.sas.get(&sa)?;
-        self.plane(place).path_mtu().fit(sa)
+        self.plane_of(sa).ok()?.path_mtu().fit(sa)
     }
 }
 
@@ -203,10 +198,7 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
     }
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
-        let of_plane = match self.sas.get(&sa)? {
-            PlaneKind::Userspace => self.userspace.maintenance().fault(sa),
-            PlaneKind::Kernel => self.kernel.as_mut()?.maintenance().fault(sa),
-        };
+        let of_plane = self.plane_of(sa).ok()?.maintenance().fault(sa);
         of_plane.or_else(|| self.guard_fault())
     }
 

@@ -96,13 +96,11 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        self.plane(place).promote(sa)
+        self.plane_of(sa)?.promote(sa)
     }
 
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
-        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        self.plane(place).relocate(sa, path)
+        self.plane_of(sa)?.relocate(sa, path)
     }
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
@@ -111,20 +109,15 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
-        let place = *self.sas.get(&sa)?;
-        self.plane(place).usage(sa)
+        self.plane_of(sa).ok()?.usage(sa)
     }
 }
 
 /// The plane that refuses an SA has wiped its key.
 fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
-    let InboundSa { id, rule, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
-    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
-    InboundSa { id, rule, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
+    InboundSa { key: sa.key.clone(), selectors: Arc::clone(&sa.selectors), ..*sa }
 }
 
 fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
-    let OutboundSa { id, rule, spi, suite, esn, mode, path, limits, standby, .. } = *sa;
-    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
-    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
+    OutboundSa { key: sa.key.clone(), selectors: Arc::clone(&sa.selectors), ..*sa }
 }
