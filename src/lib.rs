@@ -45,7 +45,7 @@
 //!
 //! `examples/gateway.rs` is a whole gateway. `examples/custom_plane/` has its own data plane: the ten methods of
 //! [`DataPlane`](esp::plane::DataPlane), and an empty `impl Capabilities`. `examples/connect.rs` opens a TCP connection
-//! through a tunnel as an ordinary user ([`Builder::in_process`]); `docs/embedding.md` lists the others.
+//! through a tunnel as an ordinary user ([`Builder::in_process`]); `docs/understand/embedding.md` lists the others.
 //!
 //! # Start and stop
 //!

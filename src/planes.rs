@@ -55,7 +55,7 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
             "Outbound: a packet of a tunnel, or of this host to a tunnel's remote network, that was about to leave in the clear. The guard (nftables) dropped it.",
         ),
         "translated_leaving" => Some(
-            "Outbound: a packet of a tunnel that the kernel did not protect, as a NAT rule of this host had changed its address. The guard (nftables) dropped it. Except the remote networks of tunnels from that rule: see docs/planes.md.",
+            "Outbound: a packet of a tunnel that the kernel did not protect, as a NAT rule of this host had changed its address. The guard (nftables) dropped it. Except the remote networks of tunnels from that rule: see docs/operate/planes.md.",
         ),
         "unprotected_arriving" => Some(
             "Inbound: a packet that arrived in the clear and should have been protected. The guard (nftables) dropped it.",

@@ -1,7 +1,7 @@
 //! The cost of a packet: sealing, opening, and the steps of both, beside the call of the crypto library alone.
 //!
 //! `cargo bench -p vpn-esp --bench esp [-- NAME]`; with `-- --test` each is done once. Times are those of one packet
-//! where nothing else is said. `docs/measurements/packets.md` has results.
+//! where nothing else is said. `docs/understand/measurements/packets.md` has results.
 
 mod ends;
 mod library;

@@ -2,7 +2,7 @@
 //! and how long a peer's liveness check waits for its answer while others begin handshakes.
 //!
 //! `cargo bench --bench handshake [-- --quick] [-- --write] [-- --no-peers]`; `--write` puts it all in
-//! `docs/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs; `--no-peers` leaves it
+//! `docs/understand/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs; `--no-peers` leaves it
 //! out, `--peers` leaves out everything else.
 
 mod clock;
@@ -73,7 +73,10 @@ fn main() -> ExitCode {
         }
     }
     if given("--write") {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurements/handshakes.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/understand/measurements/handshakes.md"
+        );
         let head = match given("--peers") {
             true => std::fs::read_to_string(path).unwrap_or_default(),
             false => format!("{INTRODUCTION}\n{machine}\n"),

@@ -59,10 +59,10 @@ struct Arguments {
     /// One short round, to see that everything works
     #[arg(long)]
     quick: bool,
-    /// Puts the figures and their pictures in docs/measurements
+    /// Puts the figures and their pictures in docs/understand/measurements
     #[arg(long)]
     write: bool,
-    /// Measures nothing: makes the report anew from docs/measurements/tunnel.json
+    /// Measures nothing: makes the report anew from docs/understand/measurements/tunnel.json
     #[arg(long)]
     again: bool,
     /// Passed by cargo
@@ -97,7 +97,7 @@ const SLICES: u32 = 5;
 const NEEDS: &[Need] = &[Need::All(PINGED), Need::Program("ethtool")];
 
 /// Where reports are.
-const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurements");
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/understand/measurements");
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

@@ -15,7 +15,7 @@ struct Row {
 
 /// The pages with their texts.
 fn pages() -> Vec<(String, String)> {
-    let directory = root().join("docs/adding");
+    let directory = root().join("docs/understand/adding");
     let entries = fs::read_dir(directory).expect("the pages").flatten();
     let mut pages: Vec<_> = entries
         .map(|entry| {
@@ -104,6 +104,6 @@ fn every_page_names_an_example() {
     for (page, text) in pages() {
         let example = text.split("\n## Example\n").nth(1);
         let has_title = example.is_some_and(|text| text.contains("commit") && text.contains('"'));
-        assert!(has_title, "docs/adding/{page} names no commit");
+        assert!(has_title, "docs/understand/adding/{page} names no commit");
     }
 }

@@ -95,6 +95,27 @@ fn the_book_has_five_parts() {
 }
 
 #[test]
+fn every_page_is_in_the_folder_of_its_part() {
+    let summary = summary();
+    let mut folder = None;
+    let mut elsewhere = Vec::new();
+    for line in summary.lines() {
+        if let Some(part) = line.strip_prefix("# ") {
+            folder = Some(part.to_lowercase());
+        }
+        // The page in front of the parts is in none of them.
+        let page = links(line).next().map(|link| link.file);
+        if let Some(page) = page.filter(|page| *page != "introduction.md") {
+            let part = folder.as_ref().expect("a part before its pages");
+            if !Path::new(page).starts_with(part) {
+                elsewhere.push(format!("{page} belongs to {part}"));
+            }
+        }
+    }
+    assert!(elsewhere.is_empty(), "pages in other folders:\n{}", elsewhere.join("\n"));
+}
+
+#[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let mut broken = Vec::new();
     let mut count = 0;
@@ -166,7 +187,7 @@ const READERS: [&str; 11] = [
     "those who",
 ];
 
-/// The first words of a report that a program writes, also on machines of users. `docs/measurements/README.md` says for
+/// The first words of a report that a program writes, also on machines of users. `docs/understand/measurements/README.md` says for
 /// whom these reports are.
 const REPORTS: [&str; 4] = [
     "Made by `vpnctl experiment ",
@@ -182,7 +203,7 @@ fn every_page_says_first_for_whom_it_is() {
         let (title, rest) = text.split_once("\n\n").expect("a title and a paragraph");
         assert!(title.starts_with("# ") && title.lines().count() == 1, "{}", page.display());
         let first = rest.split("\n\n").next().unwrap_or_default().replace('\n', " ");
-        let is_report = page.starts_with("measurements")
+        let is_report = page.starts_with("understand/measurements")
             && REPORTS.iter().any(|words| first.starts_with(words));
         let names_readers = first.to_lowercase().contains("for ")
             && READERS.iter().any(|reader| first.contains(reader));

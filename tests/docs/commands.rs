@@ -133,13 +133,14 @@ fn the_programs_have_every_command_and_option() {
 
 #[test]
 fn the_page_of_commands_lists_all_of_them_below_the_headings_of_the_help() {
-    let page = fs::read_to_string(root().join("docs/commands.md")).expect("the page");
+    let page = fs::read_to_string(root().join("docs/reference/commands.md")).expect("the page");
     let headings = [vpnd::commands::Command::HEADINGS, cli::commands::Command::HEADINGS];
     for (mut program, headings) in programs().into_iter().zip(headings) {
         program.build();
         let name = program.get_name();
         let section = page.split("\n## ").find(|section| section.lines().next() == Some(name));
-        let section = section.unwrap_or_else(|| panic!("docs/commands.md has no section {name}"));
+        let section =
+            section.unwrap_or_else(|| panic!("docs/reference/commands.md has no section {name}"));
         let listed: Vec<(&str, Vec<&str>)> = section
             .split("\n### ")
             .skip(1)
@@ -153,7 +154,7 @@ fn the_page_of_commands_lists_all_of_them_below_the_headings_of_the_help() {
             .into_iter()
             .map(|(heading, below)| (heading, below.into_iter().map(Command::get_name).collect()))
             .collect();
-        assert_eq!(listed, there, "left: docs/commands.md; right: {name}");
+        assert_eq!(listed, there, "left: docs/reference/commands.md; right: {name}");
     }
 }
 

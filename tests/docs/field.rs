@@ -24,7 +24,7 @@ fn sources() -> Vec<String> {
 
 #[test]
 fn each_case_of_the_field_names_its_tests() {
-    let text = fs::read_to_string(root().join("docs/field-cases.md")).expect("it is there");
+    let text = fs::read_to_string(root().join("docs/migrate/field-cases.md")).expect("it is there");
     let sources = sources();
     let is_head = |line: &str| line.ends_with("| test |") || line.starts_with("|---");
     let rows = text.lines().filter(|line| line.starts_with('|') && !is_head(line));
@@ -39,7 +39,7 @@ fn each_case_of_the_field_names_its_tests() {
                 || sources
                     .iter()
                     .any(|source| source.contains(&function) || source.contains(&trial));
-            assert!(is_there, "docs/field-cases.md: there is no test {name}");
+            assert!(is_there, "docs/migrate/field-cases.md: there is no test {name}");
         }
         seen += 1;
     }

@@ -1,4 +1,4 @@
-//! The figures of README.md and docs/embedding.md: each is the median of the measurement that it names, rounded.
+//! The figures of README.md and docs/understand/embedding.md: each is the median of the measurement that it names, rounded.
 
 use crate::root;
 use std::fs;
@@ -39,7 +39,7 @@ fn rounds_to(text: &str, value: f64) -> bool {
 #[test]
 fn the_throughput_in_the_readme_is_that_of_the_measurement() {
     let readme = fs::read_to_string(root().join("README.md")).expect("it is there");
-    let measured = fs::read_to_string(root().join("docs/measurements/tunnel.md"));
+    let measured = fs::read_to_string(root().join("docs/understand/measurements/tunnel.md"));
     let measured = measured.expect("it is there");
     let head = "## On the wire super-packets, left to the scheduler";
     let (_, table) = measured.split_once(head).expect("the section");
@@ -63,8 +63,10 @@ fn the_throughput_in_the_readme_is_that_of_the_measurement() {
 
 #[test]
 fn the_figures_of_sockets_are_those_of_the_measurement() {
-    let page = fs::read_to_string(root().join("docs/embedding.md")).expect("it is there");
-    let measured = fs::read_to_string(root().join("docs/measurements/sockets/README.md"));
+    let page =
+        fs::read_to_string(root().join("docs/understand/embedding.md")).expect("it is there");
+    let measured =
+        fs::read_to_string(root().join("docs/understand/measurements/sockets/README.md"));
     let measured = measured.expect("it is there");
     let (_, table) = measured.split_once("## Left to the scheduler").expect("the section");
     let ways = row(&page, "sockets over a tunnel");

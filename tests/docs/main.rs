@@ -92,7 +92,7 @@ fn named_path(word: &str) -> Option<&str> {
 
 #[test]
 fn every_test_that_the_sources_name_exists() {
-    let text = fs::read_to_string(root().join("docs/sources.md")).expect("it is there");
+    let text = fs::read_to_string(root().join("docs/understand/sources.md")).expect("it is there");
     let rust = all_sources();
     let mut missing = Vec::new();
     let mut count = 0;
@@ -262,7 +262,8 @@ fn libraries(manifest: &str) -> Vec<&str> {
 #[test]
 fn each_library_has_its_reason() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
-    let document = fs::read_to_string(root().join("docs/dependencies.md")).expect("the document");
+    let document =
+        fs::read_to_string(root().join("docs/understand/dependencies.md")).expect("the document");
     let first_cells = document.lines().filter(|line| line.starts_with("| `"));
     let named: BTreeSet<&str> = first_cells
         .flat_map(|line| line.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2))

@@ -80,7 +80,8 @@ fn given_up_names_do_not_come_back() {
 
 #[test]
 fn text_has_the_terms_of_the_glossary() {
-    let glossary = fs::read_to_string(root().join("docs/glossary.md")).expect("the glossary");
+    let glossary =
+        fs::read_to_string(root().join("docs/reference/glossary.md")).expect("the glossary");
     let mut found = Vec::new();
     // The changelog tells of the past.
     let documents = documents().into_iter().filter(|(path, _)| !path.ends_with("CHANGELOG.md"));

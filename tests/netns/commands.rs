@@ -196,7 +196,7 @@ fn with_ppk(policy: &str, name: &str) -> String {
 
 /// The names in the first column of the table whose head says `title`.
 fn documented(title: &str) -> BTreeSet<String> {
-    let text = include_str!("../../docs/control.md");
+    let text = include_str!("../../docs/reference/control.md");
     let (_, table) = text.split_once(&format!("| {title} | |\n")).expect("the document has it");
     let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
     let first = rows.filter_map(|row| row.split('|').nth(1));

@@ -21,7 +21,7 @@ pub fn trials() -> Vec<Trial> {
 
 /// The fields that the document names.
 fn documented() -> BTreeSet<&'static str> {
-    let text = include_str!("../../docs/demo.md");
+    let text = include_str!("../../docs/start/demo.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
     rows.flat_map(|row| {
         let cell = row.split('|').next().unwrap_or_default();

@@ -13,11 +13,11 @@ use testkit::space::Space;
 use testkit::{FILTERED, Need, test, until};
 
 const README: &str = include_str!("../../README.md");
-const INSTALL: &str = include_str!("../../docs/install.md");
-const FIRST: &str = include_str!("../../docs/first-tunnel.md");
-const CERTIFICATES: &str = include_str!("../../docs/certificates.md");
-const STRONGSWAN: &str = include_str!("../../docs/from-strongswan.md");
-const AIX: &str = include_str!("../../docs/from-aix.md");
+const INSTALL: &str = include_str!("../../docs/start/install.md");
+const FIRST: &str = include_str!("../../docs/start/first-tunnel.md");
+const CERTIFICATES: &str = include_str!("../../docs/operate/certificates.md");
+const STRONGSWAN: &str = include_str!("../../docs/migrate/from-strongswan.md");
+const AIX: &str = include_str!("../../docs/migrate/from-aix.md");
 
 const SETTINGS: [&str; 2] = [
     "echo 'net.ipv4.ip_forward = 1' | sudo tee /etc/sysctl.d/90-vpn.conf",
@@ -329,7 +329,7 @@ fn aix(site: &mut Site) {
     let left = &mut site.gateways[0];
     left.run(shown(AIX, "sudo vpnctl aix-links /usr/local/bin"));
     let (_, told) = left.try_run("ikedb -x");
-    assert!(told.contains("docs/policy.md") && !told.contains("--directory"), "{told}");
+    assert!(told.contains("docs/operate/policy.md") && !told.contains("--directory"), "{told}");
     left.run("stopsrc -g ike");
     left.await_end();
     left.start("vpnd start");

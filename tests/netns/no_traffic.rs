@@ -1,7 +1,7 @@
 //! The tunnel is up, and no traffic passes: each fault is planted between real gateways, `vpnctl why` or `vpnctl probe`
 //! names it with its cure, and the cure works.
 //!
-//! The outputs are compared with the blocks of `docs/troubleshooting.md` whose names begin with `host-`.
+//! The outputs are compared with the blocks of `docs/operate/troubleshooting.md` whose names begin with `host-`.
 
 use crate::planted::{Planted, plants};
 use libtest_mimic::Trial;

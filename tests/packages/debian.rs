@@ -371,7 +371,7 @@ fn documents() {
         let installed: BTreeSet<&str> = installed.lines().collect();
         let missing: Vec<&str> = made.lines().filter(|path| !installed.contains(path)).collect();
         assert!(missing.is_empty(), "{missing:?}");
-        for path in ["docs/recordings/why.svg", "docs/page/wide.webp", "config/left.xml"] {
+        for path in ["docs/recordings/why.svg", "docs/operate/page/wide.webp", "config/left.xml"] {
             assert!(installed.contains(&*format!("/usr/share/doc/vpnd/{path}")), "{path}");
         }
     }

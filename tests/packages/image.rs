@@ -1,4 +1,4 @@
-//! The image that `packaging/image/build` makes of `vpnd.deb`: containers that run as `docs/container.md` says, with a
+//! The image that `packaging/image/build` makes of `vpnd.deb`: containers that run as `docs/start/container.md` says, with a
 //! tunnel between them; those of the compose file; a pod as in the manifest for Kubernetes, behind a NAT; what a
 //! container is told that lacks something; and both files, against the schemas of compose and Kubernetes.
 
@@ -204,7 +204,7 @@ impl Runtime {
         directory
     }
 
-    /// The options of `podman run` in `docs/container.md`, for a container with this configuration and without a network.
+    /// The options of `podman run` in `docs/start/container.md`, for a container with this configuration and without a network.
     fn documented(&self, name: &str, configuration: &Path) -> String {
         let text = document();
         let (_, rest) =
@@ -221,7 +221,7 @@ impl Runtime {
         ] {
             assert!(
                 options.contains(documented),
-                "docs/container.md has no {documented}: {options}"
+                "docs/start/container.md has no {documented}: {options}"
             );
             options = options.replace(documented, here);
         }
@@ -379,7 +379,7 @@ fn in_manifest(name: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The policies of a pod with this address and of its peer, made of the manifest as `docs/container.md` says.
+/// The policies of a pod with this address and of its peer, made of the manifest as `docs/start/container.md` says.
 fn of_manifest(directory: &Path, address: &str) -> [String; 2] {
     let template = in_manifest("policy.xml").replace(PLACEHOLDER, &"9f".repeat(32));
     write_private(&directory.join("policy.xml"), &template);
@@ -394,7 +394,7 @@ fn of_manifest(directory: &Path, address: &str) -> [String; 2] {
 }
 
 fn document() -> String {
-    fs::read_to_string(Path::new(ROOT).join("docs/container.md")).expect("it is there")
+    fs::read_to_string(Path::new(ROOT).join("docs/start/container.md")).expect("it is there")
 }
 
 fn manifest() {

@@ -298,7 +298,7 @@ fn an_attempt_is_given_up_after_the_time_that_the_guide_names() {
     world.connect(left, Site::TUNNEL);
     assert!(world.run_until(SETTLED, |w| w.host(left).engine.is_idle()));
     let seconds = (world.now() - began).as_secs();
-    let guide = include_str!("../../docs/staying-up.md");
+    let guide = include_str!("../../docs/operate/staying-up.md");
     assert!(guide.contains(&format!("(after {seconds} seconds by default)")), "{seconds}");
     let interval = Config::default().liveness_interval.expect("the default").as_secs();
     let noticed = format!("(at most {} seconds by default)", interval + seconds + 1);

@@ -365,7 +365,7 @@ fn the_words_of_other_daemons_for_groups_mean_the_methods_of_their_rows() {
 /// Of the ciphers that differ only in the length of the key, one is written out.
 #[test]
 fn the_page_of_algorithms_has_every_cipher() {
-    let page = include_str!("../../docs/algorithms.md");
+    let page = include_str!("../../docs/reference/algorithms.md");
     let has_one_of = |words: &[&str]| words.iter().any(|word| page.contains(&format!("`{word}`")));
     for row in EspEncryption::ALL.map(EspEncryption::row) {
         let rows = EspEncryption::ALL.map(EspEncryption::row);

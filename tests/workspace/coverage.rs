@@ -1,6 +1,6 @@
-//! `docs/rfc-coverage.toml` says what the RFCs ask for, which code keeps it and which test shows it. Here it is held
+//! `docs/reference/rfc-coverage.toml` says what the RFCs ask for, which code keeps it and which test shows it. Here it is held
 //! against the sources, so that it cannot go stale, and rendered for readers: `UPDATE_COVERAGE=1 cargo test -p
-//! workspace-tests --test coverage` writes `docs/rfc-coverage.md` again.
+//! workspace-tests --test coverage` writes `docs/reference/rfc-coverage.md` again.
 #![forbid(unsafe_code)]
 
 use serde::Deserialize;
@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const TABLE: &str = "docs/rfc-coverage.toml";
-const DOCUMENT: &str = "docs/rfc-coverage.md";
+const TABLE: &str = "docs/reference/rfc-coverage.toml";
+const DOCUMENT: &str = "docs/reference/rfc-coverage.md";
 
 /// Where code is looked for that the table names without its crate.
 const CORE: &str = "crates/ike/src";

@@ -229,7 +229,7 @@ fn the_tests_of_each_file_that_differs_are_chosen() {
             "--test=hostile --test=lifetimes --test=pair --test=relay --test=worlds",
         ),
         ("src/gateway.rs", "--test=serialization"),
-        ("docs/install.md", "--test=circles --test=coverage --test=docs"),
+        ("docs/start/install.md", "--test=circles --test=coverage --test=docs"),
         ("packaging/build", "--test=scripts"),
         ("LICENSE-MIT", ""),
     ] {

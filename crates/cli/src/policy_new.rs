@@ -54,7 +54,7 @@ pub struct New {
     /// Reads the preshared key from FILE (- is standard input): text, or at least 32 hexadecimal digits
     #[arg(long, value_name = "FILE", conflicts_with = "certificates")]
     pub psk_file: Option<PathBuf>,
-    /// The ends authenticate with certificates (docs/certificates.md)
+    /// The ends authenticate with certificates (docs/operate/certificates.md)
     #[arg(long)]
     pub certificates: bool,
     /// With --certificates: a certificate counts even if no current revocation list (CRL) is there

@@ -78,7 +78,7 @@ pub struct PutOptions {
     /// Ignores elements and attributes with unknown names, with a warning; without this option they are errors
     #[arg(long)]
     pub lenient: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
     /// The location of the store.
@@ -135,7 +135,7 @@ pub struct Delete {
     /// Kind of a preshared key's remote identity (for example User_FQDN), if two are written alike
     #[arg(long, value_name = "TYPE")]
     pub id_type: Option<String>,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
     /// The location of the store.
@@ -149,7 +149,7 @@ pub struct Purge {
     /// Confirms the deletion: all tunnels go down
     #[arg(long, required = true)]
     pub yes: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
     /// The location of the store.

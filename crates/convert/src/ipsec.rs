@@ -52,7 +52,7 @@ pub(super) fn read(
             }
             Kind::Authority => {
                 let message = format!("ca {:?}: vpnd finds certificates by directory", block.name);
-                let help = "copy cacert to /etc/vpnd/ca, crluri's lists to /etc/vpnd/crls (docs/certificates.md)";
+                let help = "copy cacert to /etc/vpnd/ca, crluri's lists to /etc/vpnd/crls (docs/operate/certificates.md)";
                 report.dropped(&block.location, message, help);
             }
         }
@@ -97,11 +97,11 @@ pub(super) fn secrets(
                 "RSA" | "ECDSA" | "EDDSA" | "PKCS8" | "P12" | "PIN" | "BLISS" | "ED25519"
                 | "DSS" => (
                     format!("{kind}: private keys come from files"),
-                    "put the key without its password into /etc/vpnd/private, mode 0600 (docs/certificates.md)",
+                    "put the key without its password into /etc/vpnd/private, mode 0600 (docs/operate/certificates.md)",
                 ),
                 "PPK" | "PPKS" => (
                     "a postquantum preshared key: vpnd reads them from files".to_owned(),
-                    "write it into /etc/vpnd/ppk/ID, where ID is its id; mode 0600 (docs/post-quantum.md)",
+                    "write it into /etc/vpnd/ppk/ID, where ID is its id; mode 0600 (docs/operate/post-quantum.md)",
                 ),
                 _ => ("a secret that is no PSK".to_owned(), ""),
             };

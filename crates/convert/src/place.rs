@@ -171,7 +171,8 @@ pub(super) fn addresses(
     for ((side, known), taken) in sides.into_iter().zip(taken) {
         if let (Some(value), [_, _, ..], Some(taken)) = (&side.address, known.as_slice(), taken) {
             let message = format!("of several addresses, one is taken: {taken}");
-            let help = "with mobike, a tunnel that is up follows changes (docs/mobility.md)";
+            let help =
+                "with mobike, a tunnel that is up follows changes (docs/operate/mobility.md)";
             report.changed(&value.location, message, help);
         }
     }

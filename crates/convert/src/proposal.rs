@@ -90,7 +90,8 @@ fn tell_of_esp(lists: &Lists, value: &Value, report: &mut Report) {
     for cipher in lists.ciphers.iter().filter(|cipher| cipher.row().ike.is_none()) {
         let message =
             format!("{}: vpnd has this cipher for ESP, and not for the IKE SA", cipher.row().name);
-        let help = "the IKE SA needs another cipher that both ends know: docs/algorithms.md";
+        let help =
+            "the IKE SA needs another cipher that both ends know: docs/reference/algorithms.md";
         report.dropped(&value.location, message, help);
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn read(
                         "authority {:?}: vpnd finds certificates by directory",
                         authority.name
                     );
-                    let help = "copy cacert to /etc/vpnd/ca, crl_uris' lists to /etc/vpnd/crls (docs/certificates.md)";
+                    let help = "copy cacert to /etc/vpnd/ca, crl_uris' lists to /etc/vpnd/crls (docs/operate/certificates.md)";
                     report.dropped(&authority.location, message, help);
                 }
             }
@@ -83,11 +83,11 @@ fn key(mut section: Section, report: &mut Report) -> Option<Key> {
             }
             kind if kind.starts_with("ppk") => (
                 format!("secret {name:?}: postquantum preshared keys come from files"),
-                "write its secret into /etc/vpnd/ppk/ID, where ID is its id; mode 0600 (docs/post-quantum.md)",
+                "write its secret into /etc/vpnd/ppk/ID, where ID is its id; mode 0600 (docs/operate/post-quantum.md)",
             ),
             _ => (
                 format!("secret {name:?}: private keys come from files"),
-                "put the key without its password into /etc/vpnd/private, mode 0600 (docs/certificates.md)",
+                "put the key without its password into /etc/vpnd/private, mode 0600 (docs/operate/certificates.md)",
             ),
         };
         report.dropped(&section.location, message, help);

@@ -50,7 +50,7 @@
 //! - With an `if_id`: the XFRM interface sends nothing without a policy.
 //! - With a `mark` and packet offload (`offload = "packet"` or `"auto"`): **nftables does not drop their packets**. The
 //!   mark decides which tunnel a packet takes, so that the table cannot use a bit of it. While the policies of such a
-//!   tunnel are missing, its packets leave in the clear. `docs/planes.md` tells operators to use an `if_id` or
+//!   tunnel are missing, its packets leave in the clear. `docs/operate/planes.md` tells operators to use an `if_id` or
 //!   `offload = "crypto"`.
 
 #![forbid(unsafe_code)]

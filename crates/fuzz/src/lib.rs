@@ -11,7 +11,7 @@
 //! | How is a target added? | a file here, a line in `TARGETS`, `fuzz/fuzz_targets/`, `fuzz/Cargo.toml` |
 //! | How does the target `engine` forge messages? | `engine/forger.rs`, `engine/certificates.rs` |
 //! | How do octets become decisions? | `octets.rs` |
-//! | How is a target run, and the corpus alone? | `docs/fuzzing.md`; `tests/corpus.rs` |
+//! | How is a target run, and the corpus alone? | `docs/understand/fuzzing.md`; `tests/corpus.rs` |
 #![forbid(unsafe_code)]
 
 mod control;

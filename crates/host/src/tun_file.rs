@@ -70,7 +70,7 @@ fn cure(error: Option<i32>, file: Option<[u32; 3]>, has_driver: bool) -> String 
         (Some(libc::EPERM), _) => {
             format!(
                 "a container may not use devices that were not passed to it: --device {TUN_FILE}; for Kubernetes, see \
-                 docs/container.md"
+                 docs/start/container.md"
             )
         }
         (Some(libc::ENOENT), _) if has_driver => {

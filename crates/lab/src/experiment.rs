@@ -70,7 +70,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Never docs/measurements of a checkout by itself: the reports there are the project's own.
+    /// Never docs/understand/measurements of a checkout by itself: the reports there are the project's own.
     fn directory(&self) -> PathBuf {
         self.output.clone().unwrap_or_else(|| PathBuf::from("measurements"))
     }
@@ -184,7 +184,7 @@ mod tests {
             raw: false,
         };
         assert_eq!(request(None).directory(), Path::new("measurements"));
-        let named = request(Some("docs/measurements")).directory();
-        assert_eq!(named, Path::new("docs/measurements"));
+        let named = request(Some("docs/understand/measurements")).directory();
+        assert_eq!(named, Path::new("docs/understand/measurements"));
     }
 }

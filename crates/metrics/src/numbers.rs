@@ -39,7 +39,7 @@ const CHILD_DIRECTION: &[&str] = &["tunnel", "child", "direction"];
 /// one.
 pub const NEGOTIATION_DURATION: &str = "vpnd_negotiation_duration_seconds";
 
-/// All metrics of a gateway, in the order of the page. `docs/metrics.md` explains them for administrators.
+/// All metrics of a gateway, in the order of the page. `docs/operate/metrics.md` explains them for administrators.
 pub const METRICS: &[Metric<Numbers>] = &[
     Metric::counter(
         "vpnd_events_missed_total",
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_document_tells_which_metrics_no_recorder_has() {
-        let document = include_str!("../../../docs/metrics.md");
+        let document = include_str!("../../../docs/operate/metrics.md");
         let paragraph = document
             .split("\n\n")
             .find(|paragraph| paragraph.starts_with("A program that embeds the gateway"))

@@ -58,7 +58,7 @@ pub struct PolicyCheck {
 /// Works without a running vpnd, too.
 #[derive(Debug, Args)]
 pub struct CryptoInfo {
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }
@@ -85,7 +85,7 @@ pub struct CryptoBench {
     /// Writes a plot as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Prints a JSON array; docs/control.md describes its fields
+    /// Prints a JSON array; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }
@@ -108,7 +108,7 @@ pub struct SaAdd {
     /// Allows one key for several SAs of lines of ip xfrm
     #[arg(long)]
     pub insecure_shared_key: bool,
-    /// Prints a JSON array; docs/control.md describes its fields
+    /// Prints a JSON array; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

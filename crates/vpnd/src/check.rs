@@ -214,7 +214,7 @@ fn quantum_safety(tunnel: &IkeTunnel) -> &'static str {
         Some(ppk) if ppk.required => "yes, by a PPK",
         Some(_) => "if the peer agrees",
         None if tunnel.proposals.iter().any(allowed) => "if the peer agrees",
-        None => "no; vpn:AdditionalKE or vpn:PPK makes it so (docs/post-quantum.md)",
+        None => "no; vpn:AdditionalKE or vpn:PPK makes it so (docs/operate/post-quantum.md)",
     }
 }
 
@@ -312,7 +312,7 @@ site  phase 1, IKEv2
   starts         on command
   proves itself  preshared key of 33 octets
   offers         AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256, ECP-256
-  quantum-safe   no; vpn:AdditionalKE or vpn:PPK makes it so (docs/post-quantum.md)
+  quantum-safe   no; vpn:AdditionalKE or vpn:PPK makes it so (docs/operate/post-quantum.md)
   lifetime       rekey at 7h 12m, end at 8h
   site_lan  phase 2, tunnel mode
     local   10.1.0.0/24

@@ -147,7 +147,7 @@ pub enum ConfigError {
         why: String,
     },
     /// It has no SA.
-    #[error("{}: there is no [[sa]] table in it; docs/manual-sas.md shows one", .0.display())]
+    #[error("{}: there is no [[sa]] table in it; docs/operate/manual-sas.md shows one", .0.display())]
     NoSa(PathBuf),
     /// A value is out of range.
     #[error("{}: {}{} = {}: {}", .path.display(), before(*.line), .it.field, .it.value, .it.rule)]

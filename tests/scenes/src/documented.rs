@@ -1,8 +1,8 @@
-//! The tables of `docs/interoperability.md`: their last columns name the scenarios that show the rows.
+//! The tables of `docs/migrate/interoperability.md`: their last columns name the scenarios that show the rows.
 
 use libtest_mimic::Trial;
 
-const DOCUMENT: &str = include_str!("../../../docs/interoperability.md");
+const DOCUMENT: &str = include_str!("../../../docs/migrate/interoperability.md");
 
 /// A test of the document: each name there that belongs to this program begins the names of scenarios, and each of
 /// these scenarios is named. `is_here` tells whether a name belongs to this program.
@@ -11,11 +11,17 @@ pub fn tables(scenarios: Vec<String>, is_here: fn(&str) -> bool) -> Trial {
         let names: Vec<&str> = named().into_iter().filter(|name| is_here(name)).collect();
         for name in &names {
             let found = scenarios.iter().any(|scenario| scenario.starts_with(name));
-            assert!(found, "docs/interoperability.md: no scenario's name begins with {name:?}");
+            assert!(
+                found,
+                "docs/migrate/interoperability.md: no scenario's name begins with {name:?}"
+            );
         }
         for scenario in &scenarios {
             let found = names.iter().any(|name| scenario.starts_with(name));
-            assert!(found, "docs/interoperability.md has no row for the scenario {scenario:?}");
+            assert!(
+                found,
+                "docs/migrate/interoperability.md has no row for the scenario {scenario:?}"
+            );
         }
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! The guide to failures, `docs/troubleshooting.md`: the outputs that it shows, and its table of faults.
+//! The guide to failures, `docs/operate/troubleshooting.md`: the outputs that it shows, and its table of faults.
 //!
 //! `TROUBLESHOOTING_WRITE=1` puts outputs into the blocks whose names begin with `host-`, and the measured times into
 //! the table, instead of comparing them.
@@ -127,7 +127,7 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
 }
 
 fn path() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/troubleshooting.md")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/troubleshooting.md")
 }
 
 fn read() -> String {

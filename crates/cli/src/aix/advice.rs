@@ -6,12 +6,12 @@ use super::trouble::Trouble;
 const ADVICE: [(&str, &str); 16] = [
     (
         "certmgr",
-        "put certificates and keys into the directories below /etc/vpnd, as docs/certificates.md describes, or make them with: vpnctl pki; see them with: vpnctl certs",
+        "put certificates and keys into the directories below /etc/vpnd, as docs/operate/certificates.md describes, or make them with: vpnctl pki; see them with: vpnctl certs",
     ),
     ("chfilt", RULES),
     (
         "chtun",
-        "manual tunnels are [[sa]] sections of vpnd.toml: change one there, and restart vpnd (docs/manual-sas.md)",
+        "manual tunnels are [[sa]] sections of vpnd.toml: change one there, and restart vpnd (docs/operate/manual-sas.md)",
     ),
     (
         "ckfilt",
@@ -24,7 +24,7 @@ const ADVICE: [(&str, &str); 16] = [
     ),
     (
         "gentun",
-        "manual tunnels are [[sa]] sections of vpnd.toml (docs/manual-sas.md); IKE makes and renews keys itself: ikedb -p FILE",
+        "manual tunnels are [[sa]] sections of vpnd.toml (docs/operate/manual-sas.md); IKE makes and renews keys itself: ikedb -p FILE",
     ),
     ("impfilt", RULES),
     (
@@ -39,7 +39,7 @@ const ADVICE: [(&str, &str); 16] = [
     ("lstun", "tunnels with IKE: ike cmd=list; those and manual tunnels: vpnctl list --all"),
     (
         "mktun",
-        "tunnels with IKE: ike cmd=activate; manual tunnels are up as long as vpnd runs (docs/manual-sas.md)",
+        "tunnels with IKE: ike cmd=activate; manual tunnels are up as long as vpnd runs (docs/operate/manual-sas.md)",
     ),
     (
         "mvfilt",
@@ -52,7 +52,7 @@ const ADVICE: [(&str, &str); 16] = [
     ),
 ];
 
-const RULES: &str = "rules are in section [filter] of /etc/vpnd/vpnd.toml, as docs/filter.md describes; after a change: vpnctl reload";
+const RULES: &str = "rules are in section [filter] of /etc/vpnd/vpnd.toml, as docs/operate/filter.md describes; after a change: vpnctl reload";
 
 /// Every name.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {

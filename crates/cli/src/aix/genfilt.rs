@@ -15,7 +15,7 @@ pub(super) fn refuse(words: &[String], _out: &mut dyn Write) -> Result<(), Troub
     let flags = Flags::read(words, "v:n:a:s:m:d:M:g:c:o:p:O:P:r:w:l:f:t:i:D:e:x:X:C:", USAGE)?;
     let rule = rule(&flags).map_err(|why| Trouble::usage(why, USAGE))?;
     let mut text = String::from(
-        "nothing was changed. Add this to /etc/vpnd/vpnd.toml (docs/filter.md), then: vpnctl reload\n\n",
+        "nothing was changed. Add this to /etc/vpnd/vpnd.toml (docs/operate/filter.md), then: vpnctl reload\n\n",
     );
     text.push_str(&rule);
     for (letter, value) in lost(&flags) {

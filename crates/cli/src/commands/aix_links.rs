@@ -13,7 +13,7 @@ Example:
   sudo vpnctl aix-links /usr/local/bin
   ike cmd=list
 
-docs/from-aix.md describes each command.")]
+docs/migrate/from-aix.md describes each command.")]
 pub struct AixLinks {
     /// Directory of the links; created if it does not exist
     pub directory: PathBuf,

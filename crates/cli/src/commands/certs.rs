@@ -10,12 +10,12 @@ use terminal::report;
 const NONE: &str = "\
 No certificate is loaded.
   Make certificates with: vpnctl pki init
-  Put them below /etc/vpnd as docs/certificates.md describes, then: vpnctl reload";
+  Put them below /etc/vpnd as docs/operate/certificates.md describes, then: vpnctl reload";
 
 /// Lists certificates, authorities and revocation lists with their expiry
 #[derive(Debug, Args)]
 pub struct Certs {
-    /// Prints a JSON array; docs/control.md describes its fields
+    /// Prints a JSON array; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

@@ -40,7 +40,7 @@ pub struct CheckHealth {
     /// Phase 1 or phase 2 tunnel; none: all of them, and the daemon
     #[arg(add = tunnel_names())]
     pub name: Option<String>,
-    /// Form of the output; docs/metrics.md describes the fields of the JSON object
+    /// Form of the output; docs/operate/metrics.md describes the fields of the JSON object
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Seconds after which a daemon that does not answer is critical

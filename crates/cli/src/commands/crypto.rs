@@ -32,7 +32,7 @@ Examples:
         /// Counts only the next SECONDS seconds
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
         interval: Option<u64>,
-        /// Prints a JSON object; docs/control.md describes its fields
+        /// Prints a JSON object; docs/reference/control.md describes its fields
         #[arg(long)]
         json: bool,
     },
@@ -41,7 +41,7 @@ Examples:
         /// nx_enabled, min_sz or in_core_enabled; none: all
         #[arg(add = completions::tunable_names())]
         tunable: Option<String>,
-        /// Prints a JSON array; docs/control.md describes its fields
+        /// Prints a JSON array; docs/reference/control.md describes its fields
         #[arg(long)]
         json: bool,
     },
@@ -63,7 +63,7 @@ Tunables:
         /// Keeps the value after a restart of vpnd
         #[arg(long)]
         persist: bool,
-        /// Prints a JSON object; docs/control.md describes its fields
+        /// Prints a JSON object; docs/reference/control.md describes its fields
         #[arg(long)]
         json: bool,
     },

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use terminal::report;
 use terminal::shell::tunnel_names;
 
-/// The types of events, as in docs/control.md.
+/// The types of events, as in docs/reference/control.md.
 const TYPES: [&str; 11] = [
     "negotiating",
     "established",
@@ -37,7 +37,7 @@ pub struct Events {
     /// Only events of this type; may be repeated
     #[arg(long = "type", value_name = "TYPE", value_parser = TYPES)]
     pub types: Vec<String>,
-    /// Prints one JSON object per line; docs/control.md describes its fields
+    /// Prints one JSON object per line; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_document_has_every_type() {
-        let document = include_str!("../../../../docs/control.md");
+        let document = include_str!("../../../../docs/reference/control.md");
         let types = document.lines().find(|line| line.starts_with("| `event` |"));
         let types = types.expect("a row of events");
         let words = types.split('`').skip(3).step_by(2);

@@ -15,7 +15,7 @@ Examples:
 
 An experiment creates two hosts in network namespaces and starts a vpnd on each; a running daemon is not \
 disturbed. If user namespaces are allowed, sudo is not needed. Ctrl-C takes everything down again; \
-reports of finished experiments stay. See docs/experiments.md.")]
+reports of finished experiments stay. See docs/understand/experiments.md.")]
 pub struct Experiment {
     /// The experiment and its extent.
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub struct FamilyCommand {
     /// Also after a restart of the daemon
     #[arg(long, requires = "state")]
     pub persist: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

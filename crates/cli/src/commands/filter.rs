@@ -24,7 +24,7 @@ With deny, ssh to this host is dropped as well, unless a rule passes it. On a te
 With --for, the daemon undoes the change by itself unless you confirm it in time.
 
 A change lasts until the next reload or restart, or with --persist for good. Rules belong in section [filter] of \
-vpnd.toml: see docs/filter.md.")]
+vpnd.toml: see docs/operate/filter.md.")]
 pub struct Filter {
     /// Action for IPv4 packets that no rule and no tunnel covers
     #[arg(long, value_name = "ACTION", value_parser = default_action())]
@@ -47,7 +47,7 @@ pub struct Filter {
     /// Does not ask before a change that may shut out ssh
     #[arg(long)]
     pub yes: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

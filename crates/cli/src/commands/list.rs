@@ -27,7 +27,7 @@ pub struct List {
     /// All details: identities, algorithms, remaining lifetimes, packets
     #[arg(long, short)]
     pub verbose: bool,
-    /// Prints a JSON array; docs/control.md describes its fields
+    /// Prints a JSON array; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }
@@ -75,7 +75,7 @@ No tunnel is up.
 
 const NO_TUNNEL: &str = "\
 The policy has no tunnel.
-  Define one as docs/policy.md describes, and load it with: vpnctl reload
+  Define one as docs/operate/policy.md describes, and load it with: vpnctl reload
   To see a tunnel work first: vpnd demo";
 
 /// The SAs that are keyed by hand; none where the daemon is older than the question.

@@ -17,7 +17,7 @@ pub struct Offload {
     /// Also a line for each SA
     #[arg(long)]
     pub sas: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

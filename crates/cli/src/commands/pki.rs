@@ -25,7 +25,7 @@ Examples:
   vpnctl pki revoke right
 
 The authority's private key can make a certificate for any identity. Keep the directory on a machine that is not a \
-gateway, and make backups of it. docs/certificates.md shows the way from here to a tunnel.")]
+gateway, and make backups of it. docs/operate/certificates.md shows the way from here to a tunnel.")]
 pub struct Pki {
     /// Directory of the authority
     #[arg(long, global = true, value_name = "DIR", default_value = "pki")]
@@ -107,7 +107,7 @@ pub struct Revoke {
 /// Arguments of `vpnctl pki list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Prints a JSON object; docs/certificates.md describes its fields
+    /// Prints a JSON object; docs/operate/certificates.md describes its fields
     #[arg(long)]
     json: bool,
 }

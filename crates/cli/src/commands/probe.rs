@@ -37,7 +37,7 @@ pub struct Probe {
     /// Source, an address of this host within the local traffic; default: the first such address
     #[arg(long, value_name = "ADDRESS")]
     pub from: Option<IpAddr>,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

@@ -30,7 +30,7 @@ pub struct Reload {
     /// Does not ask before a change of the filter that may shut out ssh
     #[arg(long)]
     pub yes: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

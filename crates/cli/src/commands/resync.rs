@@ -10,7 +10,7 @@ use terminal::report;
 /// have returned
 #[derive(Debug, Args)]
 pub struct Resync {
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

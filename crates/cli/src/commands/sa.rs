@@ -18,7 +18,7 @@ Examples:
   vpnctl sa mirror /etc/vpnd/vpnd.toml --output for-the-peer.toml
   vpnctl sa convert ip-xfrm.txt --output lab.toml
 
-See docs/manual-sas.md for the tables of such a file.")]
+See docs/operate/manual-sas.md for the tables of such a file.")]
 pub struct Sa {
     #[command(subcommand)]
     pub command: SaCommand,
@@ -32,7 +32,7 @@ pub enum SaCommand {
     Convert(ByVpnd<SaConvert>),
     /// Lists the SAs that are keyed by hand
     List {
-        /// Prints a JSON object; docs/control.md describes its fields
+        /// Prints a JSON object; docs/reference/control.md describes its fields
         #[arg(long)]
         json: bool,
     },
@@ -50,7 +50,7 @@ SAs that vpnd.toml defines are back after a restart of vpnd.")]
         /// Keeps their traffic blocked until SAs of this name are added, or are removed without this option
         #[arg(long)]
         keep_blocked: bool,
-        /// Prints a JSON object; docs/control.md describes its fields
+        /// Prints a JSON object; docs/reference/control.md describes its fields
         #[arg(long)]
         json: bool,
     },

@@ -13,7 +13,7 @@ pub struct Status {
     /// Phase 1 or phase 2 tunnel; none: the daemon
     #[arg(add = tunnel_names())]
     pub name: Option<String>,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

@@ -22,7 +22,7 @@ pub struct Trace {
     /// Protocol, source and destination, and for ICMP the type, if it is not echo-request
     #[arg(required = true)]
     pub packet: Vec<String>,
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long)]
     pub json: bool,
 }

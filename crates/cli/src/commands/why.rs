@@ -26,7 +26,7 @@ pub struct Why {
     /// Shows failures from before the tunnel came up or the last reload, too
     #[arg(long)]
     pub all: bool,
-    /// Prints a JSON object, or without a name an array; docs/control.md describes the fields
+    /// Prints a JSON object, or without a name an array; docs/reference/control.md describes the fields
     #[arg(long)]
     pub json: bool,
 }

@@ -16,7 +16,7 @@ Examples:
   vpnctl workers set schedule=pipeline workers=2 wait=poll
   vpnctl workers --json | jq '.threads[] | {name, cpu, busy}'")]
 pub struct Workers {
-    /// Prints a JSON object; docs/control.md describes its fields
+    /// Prints a JSON object; docs/reference/control.md describes its fields
     #[arg(long, global = true)]
     pub json: bool,
     #[command(subcommand)]

@@ -66,7 +66,7 @@ fn head(site: &Site, end: usize, names: &[String; 2]) -> String {
     let secret = match site.key {
         Some(_) => "Keep this file private (mode 0600): it holds the preshared key.",
         None => {
-            "The certificates and this end's private key are in files: see docs/certificates.md."
+            "The certificates and this end's private key are in files: see docs/operate/certificates.md."
         }
     };
     format!(

@@ -122,17 +122,17 @@ fn press(screen: &mut Screen, keys: &str) -> Outcome {
     keys.chars().map(|c| press(screen, c)).last().unwrap_or(Outcome::Nothing)
 }
 
-/// The frame in docs/top.md, which people compare with what they see.
+/// The frame in docs/operate/top.md, which people compare with what they see.
 #[test]
 fn a_frame_of_80_columns_is_as_documented() {
     let text = frame(&model(), &screen(), 80, 24);
-    let documented = include_str!("../../../../docs/top.md");
+    let documented = include_str!("../../../../docs/operate/top.md");
     let block = documented.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let shown: Vec<_> = lines(&text).into_iter().filter(|line| !line.is_empty()).collect();
     let block = lines(block.expect("a frame"));
     let block: Vec<_> = block.into_iter().filter(|line| !line.is_empty()).collect();
-    assert_eq!(shown, block, "docs/top.md should have:\n{text}");
+    assert_eq!(shown, block, "docs/operate/top.md should have:\n{text}");
     assert_eq!(text.lines().count(), 24);
     assert!(text.lines().all(|line| line.chars().count() <= 80));
 }

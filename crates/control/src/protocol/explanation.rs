@@ -54,7 +54,7 @@ impl Explanation {
 /// A reason why packets do not pass through a tunnel that is up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingInfo {
-    /// The name of its kind, as in `docs/control.md`.
+    /// The name of its kind, as in `docs/reference/control.md`.
     pub kind: String,
     /// True if packets do not pass for this reason; false if they may not.
     pub certain: bool,

@@ -111,13 +111,13 @@ mod tests {
 
     #[test]
     fn the_document_has_every_command() {
-        let document = include_str!("../../../../docs/control.md");
+        let document = include_str!("../../../../docs/reference/control.md");
         let (_, table) = document.split_once("| command | fields | result |").expect("the table");
         let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
         let mut listed: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
         let mut understood = command_names().to_vec();
         listed.sort_unstable();
         understood.sort_unstable();
-        assert_eq!(listed, understood, "left: docs/control.md");
+        assert_eq!(listed, understood, "left: docs/reference/control.md");
     }
 }

@@ -5,7 +5,8 @@ use crate::gap::Gap;
 
 const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
 const NO_SCRIPTS: &str = "vpnd runs no scripts; follow \"vpnctl events --json\"";
-const CERTIFICATES: &str = "vpnd finds certificates by their directory (docs/certificates.md)";
+const CERTIFICATES: &str =
+    "vpnd finds certificates by their directory (docs/operate/certificates.md)";
 
 /// The gaps of a dialect.
 pub(super) fn of(dialect: Dialect) -> impl Iterator<Item = &'static [Gap]> {
@@ -96,7 +97,7 @@ const OF_LIBRESWAN: &[Gap] = &[
     ("ikev2", &["insist", "yes", "propose", "always"], "vpnd speaks IKEv2", ""),
     ("phase2", &["esp", "default"], "vpnd protects by ESP", ""),
     ("narrowing", &["yes"], "vpnd always agrees to a part of its networks", ""),
-    ("failureshunt", &["none", "drop", "hold"], "see docs/filter.md", ""),
+    ("failureshunt", &["none", "drop", "hold"], "see docs/operate/filter.md", ""),
     ("negotiationshunt", &["drop", "hold"], "vpnd lets nothing pass in the clear", ""),
     ("overlapip", &["no"], "vpnd has one tunnel for each traffic", ""),
     ("connaddrfamily", &["ipv4", "ipv6"], "", ""),
@@ -133,8 +134,8 @@ const OF_LIBRESWAN: &[Gap] = &[
     ("enable-tcp", &["no"], "vpnd has no IKE over TCP", ""),
     ("tcp-remoteport", &[], "vpnd has no IKE over TCP", ""),
     ("intermediate", &["yes", "no"], "", ""),
-    ("ppk", &["no", "never"], "write vpn:PPK in the policy", "see docs/post-quantum.md"),
-    ("ppk-ids", &[], "write vpn:PPK in the policy", "see docs/post-quantum.md"),
+    ("ppk", &["no", "never"], "write vpn:PPK in the policy", "see docs/operate/post-quantum.md"),
+    ("ppk-ids", &[], "write vpn:PPK in the policy", "see docs/operate/post-quantum.md"),
     ("accept-redirect", &["no"], "vpnd follows no redirection", ""),
     ("send-redirect", &["no"], "vpnd redirects nobody", ""),
     ("redirect-to", &[], "vpnd redirects nobody", ""),

@@ -254,8 +254,7 @@ pub(super) fn lists(
     }
     for word in unknown {
         let shown: String = word.chars().take(40).collect();
-        let help =
-            "algorithms are in docs/algorithms.md; at least one that both ends know must remain";
+        let help = "algorithms are in docs/reference/algorithms.md; at least one that both ends know must remain";
         report.dropped(&value.location, format!("{shown:?}: vpnd has no such algorithm"), help);
     }
     Some(lists)

@@ -41,7 +41,7 @@ const CONNECTION_GAPS: &[Gap] = &[
         "vpnd asks for the first Child SA in IKE_AUTH, unless the peer refuses it there",
         "",
     ),
-    ("ocsp", &[], "see ocsp in docs/certificates.md", ""),
+    ("ocsp", &[], "see ocsp in docs/operate/certificates.md", ""),
     ("ppk_required", &["no"], "it names no ppk_id", "write ppk_id"),
     ("mediation", &["no"], "vpnd knows no mediation", ""),
     ("mediated_by", &[], "vpnd knows no mediation", ""),
@@ -49,7 +49,7 @@ const CONNECTION_GAPS: &[Gap] = &[
 ];
 
 const SIDE_GAPS: &[Gap] = &[
-    ("certs", &[], CERTIFICATES, "copy them to /etc/vpnd/certs (docs/certificates.md)"),
+    ("certs", &[], CERTIFICATES, "copy them to /etc/vpnd/certs (docs/operate/certificates.md)"),
     ("cacerts", &[], "vpnd trusts every authority of its directory", "copy them to /etc/vpnd/ca"),
     ("pubkeys", &[], "vpnd knows no raw public keys", "use certificates"),
     ("groups", &[], "vpnd looks at no attribute certificates", ""),
@@ -175,7 +175,8 @@ fn ppk(section: &mut Section, report: &mut Report) -> Option<Ppk> {
     let name = id.text.trim();
     if !Ppk::is_id(name) {
         let message = format!("{}: vpnd has no PPKs by such names", id.shown("ppk_id"));
-        let help = "use letters, digits and . _ @ + = -, on both sides (docs/post-quantum.md)";
+        let help =
+            "use letters, digits and . _ @ + = -, on both sides (docs/operate/post-quantum.md)";
         report.dropped(&id.location, message, help);
         return None;
     }
@@ -243,7 +244,7 @@ fn side(
     };
     // Tokens, cards and single files of certificates.
     for inner in std::mem::take(&mut round.sections) {
-        let help = "copy certificates to /etc/vpnd/certs, keys to /etc/vpnd/private (docs/certificates.md)";
+        let help = "copy certificates to /etc/vpnd/certs, keys to /etc/vpnd/private (docs/operate/certificates.md)";
         report.dropped(
             &inner.location,
             format!("section {:?} of {what}: {CERTIFICATES}", inner.name),

@@ -111,7 +111,7 @@ impl Background<'_> {
                 format!(
                     "if both peers have the same network, let the kernel tell their packets apart: in vpnd.toml, give \
                      [tunnel.\"{}\"] and [tunnel.\"{}\"] dataplane = \"xfrm\" and an if_id or a mark of its own \
-                     (docs/planes.md)",
+                     (docs/operate/planes.md)",
                     claim.wanted.child, claim.shadowing_rule.child
                 )
                 .into(),

@@ -53,7 +53,7 @@ pub(super) fn shadowed(subject: &Subject) -> Option<Finding> {
             "both have the same traffic: remove one of them from the policy".to_owned(),
             format!(
                 "to use both, let the kernel tell their packets apart: in vpnd.toml, give [tunnel.\"{child}\"] and \
-                 [tunnel.\"{by}\"] dataplane = \"xfrm\" and an if_id or a mark of its own (docs/planes.md)"
+                 [tunnel.\"{by}\"] dataplane = \"xfrm\" and an if_id or a mark of its own (docs/operate/planes.md)"
             ),
         ],
         false => vec![format!("{order} in the policy, then: vpnctl reload")],

@@ -339,7 +339,8 @@ mod tests {
 
     #[test]
     fn the_published_page_is_the_one_that_is_written() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measurements");
+        let directory =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/understand/measurements");
         let path = directory.join(FILE);
         let page = index(&|file| read(&directory, file));
         if std::env::var_os("UPDATE_EXPECTED").is_some() {

@@ -295,7 +295,8 @@ mod tests {
 
     #[test]
     fn published_reports_repeat_the_statements_word_for_word() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measurements");
+        let directory =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/understand/measurements");
         let mut reports = Vec::new();
         files(&directory, &["md", "svg"], &mut reports);
         let mut statements = 0;

@@ -228,7 +228,7 @@ fn the_text_is_openmetrics() {
 
 #[test]
 fn the_document_has_every_family_and_no_other() {
-    let document = include_str!("../../../../docs/metrics.md");
+    let document = include_str!("../../../../docs/operate/metrics.md");
     let text = snapshot().text();
     let told: BTreeSet<&str> = text
         .lines()

@@ -47,7 +47,7 @@ pub const METRICS: &[Metric<Workers>] = &[
     Metric::counter(
         "vpnd_stage_packets_total",
         STAGE,
-        "Packets that have passed a stage, as docs/workers.md counts them.",
+        "Packets that have passed a stage, as docs/operate/workers.md counts them.",
         |workers, tell| each_stage(workers, |stage| stage.passed.packets.into(), tell),
     ),
     Metric::counter(

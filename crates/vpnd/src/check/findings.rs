@@ -1,4 +1,4 @@
-//! Findings as JSON; the shape is in `docs/policy-diagnostics.md`.
+//! Findings as JSON; the shape is in `docs/reference/policy-diagnostics.md`.
 
 use crate::daemon::SourceError;
 use host::policy_file::{PolicyFile, PolicyFileError};

@@ -11,7 +11,7 @@ settings::section! {
     /// `[certificates]`: the paths of certificates, private keys and revocation lists. A path that does not begin with `/`
     /// is below `directory`.
     pub struct Certificates = "certificates" {
-        /// Files with certificates, private keys and revocation lists (CRLs), in PEM or DER; docs/certificates.md shows how to make
+        /// Files with certificates, private keys and revocation lists (CRLs), in PEM or DER; docs/operate/certificates.md shows how to make
         /// them. "vpnctl reload" reads them again. In a directory, vpnd reads the files that end in pem, crt, cer, der, key, crl or
         /// ocsp. A path below without a leading / is relative to this directory:
         pub directory: PathBuf = PathBuf::from("/etc/vpnd");
@@ -21,7 +21,7 @@ settings::section! {
         pub certificates: Vec<PathBuf> = vec!["certs".into()];
         /// Private keys of this side's certificates, without a password and with mode 0600.
         pub private_keys: Vec<PathBuf> = vec!["private".into()];
-        /// Private keys in PKCS#11 tokens (docs/tokens.md), as URIs such as
+        /// Private keys in PKCS#11 tokens (docs/operate/tokens.md), as URIs such as
         /// "pkcs11:token=vpn;object=left?pin-source=file:/etc/vpnd/token.pin". A file of private keys may hold such a URI, too.
         pub token_keys: Vec<String> = Vec::new();
         /// The PKCS#11 module (a shared library) of URIs without module-path, as in "/usr/lib/softhsm/libsofthsm2.so".
@@ -35,7 +35,7 @@ settings::section! {
         pub crls: Vec<PathBuf> = vec!["crls".into()];
         /// OCSP responses about this side's certificates, for peers that ask for them (RFC 4806).
         pub ocsp: Vec<PathBuf> = vec!["ocsp".into()];
-        /// Postquantum preshared keys (RFC 8784, docs/post-quantum.md): a file has the name of its key, and mode 0600.
+        /// Postquantum preshared keys (RFC 8784, docs/operate/post-quantum.md): a file has the name of its key, and mode 0600.
         pub ppks: Vec<PathBuf> = vec!["ppk".into()];
         /// If the policy says IKE_Flags_UseCRL="Yes" and no current CRL is available: "refuse" the certificate, or "accept" it as if
         /// it were not revoked.

@@ -9,7 +9,7 @@ settings::section! {
     /// `[crypto]`: the providers of the ciphers of ESP and AH, and the tunables.
     pub struct Crypto = "crypto" {
         /// The provider of the ciphers of ESP, AH and IKE: "aws-lc", "ring" (without AES-192, and without suites that need a MAC) or
-        /// "portable" (software only). AWS-LC provides the algorithms that another provider lacks. docs/crypto.md has more.
+        /// "portable" (software only). AWS-LC provides the algorithms that another provider lacks. docs/operate/crypto.md has more.
         pub provider: Named<Provider> = Named::default();
         /// Other providers for single algorithms, as in { aes-gcm-256 = "ring", chacha20-poly1305 = "portable" }.
         pub algorithms: BTreeMap<Named<Algorithm>, Named<Provider>> = BTreeMap::new();
@@ -17,7 +17,7 @@ settings::section! {
         /// vpnd runs.
         pub in_core_enabled: bool = true;
         /// Whether packets and super-packets of min_sz octets and above go to an engine of threads, while the thread that reads them
-        /// goes on (docs/crypto.md). "vpnctl crypto set" changes both.
+        /// goes on (docs/operate/crypto.md). "vpnctl crypto set" changes both.
         pub nx_enabled: bool = false;
         pub min_sz: u64 = 1024;
         /// File of "vpnctl crypto set --persist". Its values override the three above.

@@ -18,7 +18,7 @@ settings::section! {
     /// `[esp]`: the data plane.
     pub struct Esp = "esp" {
         /// Who protects packets: "userspace" (vpnd), "xfrm" (the kernel), or "auto" (the kernel where it can, otherwise vpnd; the
-        /// log and "vpnctl status" give the reason). docs/planes.md lists the differences.
+        /// log and "vpnctl status" give the reason). docs/operate/planes.md lists the differences.
         pub dataplane: Named<Choice> = Named::default();
         /// Size of the anti-replay window, in packets: a packet that is this far behind the newest one is refused. 0 turns the
         /// check off.
@@ -32,11 +32,11 @@ settings::section! {
         /// sends no ICMP about it: otherwise large packets vanish. Raise it if all networks carry more, for example 9000.
         pub outer_mtu: u16 = Outer::default().mtu(), range SMALLEST_MTU..=u16::MAX;
         /// The Don't Fragment bit of outer IPv4 headers in tunnel mode: "set" (path MTU discovery), "clear" (routers fragment
-        /// packets that are too long for them) or "copy" (as in the inner packet). See docs/datapath.md.
+        /// packets that are too long for them) or "copy" (as in the inner packet). See docs/understand/datapath.md.
         pub df: Df = Df::Set, written word;
         /// How long vpnd remembers a path MTU that a router has reported: "2m" to "24h". "off": vpnd ignores such reports.
         pub path_mtu_lifetime: Span = Span(Outer::default().learned_for), range LIFETIMES;
-        /// The offload that vpnd asks of network cards for SAs in the kernel (docs/offload.md): "off", "crypto" (the cryptography),
+        /// The offload that vpnd asks of network cards for SAs in the kernel (docs/operate/offload.md): "off", "crypto" (the cryptography),
         /// "packet" (all ESP processing), or "auto" (packet, otherwise crypto). If the card refuses an SA, the kernel handles it in
         /// software; "vpnctl offload" shows the reason.
         #[serde(deserialize_with = "workers::by_name")]
@@ -47,13 +47,13 @@ settings::section! {
         pub device: String = DEFAULT_DEVICE.to_owned(), range Judged(device_name);
         /// Directory in which vpnd records its changes to the system, so that the next start can undo them after a crash.
         pub state_dir: PathBuf = PathBuf::from(DEFAULT_STATE_DIR);
-        /// File in which vpnd writes down what the guard holds (docs/planes.md), so that it is guarded also at a boot at which the
+        /// File in which vpnd writes down what the guard holds (docs/operate/planes.md), so that it is guarded also at a boot at which the
         /// policy cannot be read. Empty: guard.DEVICE in /var/lib/vpnd, or in state_dir if that is another directory than /run/vpnd.
         guard_file: PathBuf = PathBuf::new();
         /// File in which vpnd records the sequence numbers used by SAs without IKE (see the end of this file), so that no number is
         /// used twice after a restart.
         pub sequences: PathBuf = PathBuf::from(vpn::manual::DEFAULT_LEDGER);
-        /// The next four settings are about the threads that carry packets: docs/workers.md. "vpnctl workers set" changes them while
+        /// The next four settings are about the threads that carry packets: docs/operate/workers.md. "vpnctl workers set" changes them while
         /// vpnd runs. Number of threads: "auto", or a number up to 64.
         #[serde(deserialize_with = "workers::count")]
         pub workers: Count = Count::default(), written workers::count_in_toml;

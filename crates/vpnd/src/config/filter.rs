@@ -18,7 +18,7 @@ const ICMPV6: u8 = 58;
 settings::section! {
     /// `[filter]`: traffic outside of tunnels.
     pub struct FilterSection = "filter" {
-        /// Traffic outside of tunnels (docs/filter.md). "vpnctl reload" puts a change of this section in force.
+        /// Traffic outside of tunnels (docs/operate/filter.md). "vpnctl reload" puts a change of this section in force.
         /// Packets that no rule below and no tunnel covers: "permit" (they pass in the clear) or "deny" (they are dropped, on all
         /// interfaces of this host: give ssh a rule first).
         pub ipv4: DefaultAction = DefaultAction::default(), written word, applies Reload;

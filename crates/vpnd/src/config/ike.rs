@@ -12,7 +12,7 @@ settings::section! {
         pub retransmissions: u32 = engine().retransmissions;
         /// If nothing has come from the peer for this long, vpnd asks whether it is there (RFC 7296 section 2.4). "off": never.
         pub liveness_interval: Span = Span(engine().liveness_interval);
-        /// The action for a tunnel whose peer is gone. docs/staying-up.md describes the pauses between attempts.
+        /// The action for a tunnel whose peer is gone. docs/operate/staying-up.md describes the pauses between attempts.
         /// "policy": AutoStart starts the tunnel again, OnDemand waits for a packet, and a tunnel with neither stays down.
         /// "restart": start it again, whatever the policy says.
         /// "trap": wait for a packet, whatever the policy says.
@@ -41,7 +41,7 @@ settings::section! {
         pub reauthenticate: Span = Span(engine().reauthenticate);
         /// Whether a tunnel that is up follows a change of either side's addresses or routes (MOBIKE, RFC 4555). The peer has to
         /// support it, too. Tunnels in transport mode do not move. With MOBIKE, the addresses in the policy are only those at which
-        /// a negotiation begins: see docs/mobility.md.
+        /// a negotiation begins: see docs/operate/mobility.md.
         pub mobike: bool = engine().mobike;
         /// Whether a peer that moves must first prove that it receives at its new address (RFC 4555 section 3.7).
         pub return_routability: bool = engine().return_routability;

@@ -36,7 +36,7 @@ impl Daemon {
         let Source::Store(store) = &self.source else {
             let message = format!(
                 "this vpnd runs the policy file {}, not the policy store: change the file and run \"vpnctl reload\"\n  \
-                 or have vpnd run the store: start it without --policy (docs/policy.md shows it for systemd)",
+                 or have vpnd run the store: start it without --policy (docs/operate/policy.md shows it for systemd)",
                 self.source
             );
             return Err(Refusal::new(RefusalCode::NotPossible, message));

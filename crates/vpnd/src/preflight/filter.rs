@@ -55,7 +55,7 @@ pub(super) fn denial_to_come(filter: &Filter) -> Option<Told> {
     let lines: Vec<String> =
         denied.iter().map(|family| format!("{} = \"permit\"", family.to_lowercase())).collect();
     let cure = format!(
-        "for ssh, write a rule in [filter] of vpnd.toml; for everything, {} (docs/filter.md)",
+        "for ssh, write a rule in [filter] of vpnd.toml; for everything, {} (docs/operate/filter.md)",
         lines.join(" and ")
     );
     Some(told_of(filter, &denied)?.with_cure(cure))

@@ -1,6 +1,6 @@
 //! AIX's commands, by links to the real `vpnctl`, against a daemon around an in-memory gateway.
 //!
-//! The commands that docs/from-aix.md shows after `$` are run here, and their output must be as it stands there;
+//! The commands that docs/migrate/from-aix.md shows after `$` are run here, and their output must be as it stands there;
 //! `UPDATE_EXPECTED=1 cargo test -p vpn-daemon --test control aix` writes it again, for review.
 
 use crate::running;
@@ -141,7 +141,7 @@ impl Drop for Bench {
 #[test]
 fn the_document_shows_what_is_printed() {
     let bench = Bench::start();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-aix.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/migrate/from-aix.md");
     let document = fs::read_to_string(&path).expect("it is there");
     // The document was written on a CPU that has something to be turned off.
     let runs = |command: &str| !command.starts_with("acfo ") || crypto::Cpu::detect().accelerates();
@@ -180,7 +180,7 @@ fn the_document_shows_what_is_printed() {
         fs::write(&path, &printed).expect("writable");
         return;
     }
-    assert_eq!(document, printed, "docs/from-aix.md is stale; see UPDATE_EXPECTED above");
+    assert_eq!(document, printed, "docs/migrate/from-aix.md is stale; see UPDATE_EXPECTED above");
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn scripts_find_their_exit_status() {
         ("rmfilt -v 4 -n 2", "remove the rule"),
         ("mvfilt -v 4 -p 3 -n 4", "move the rule"),
         ("expfilt -f /tmp/filters", "vpnd.toml"),
-        ("gentun -s 192.0.2.1 -d 192.0.2.2", "docs/manual-sas.md"),
+        ("gentun -s 192.0.2.1 -d 192.0.2.2", "docs/operate/manual-sas.md"),
         ("exptun -f /tmp/tunnels", "vpnctl policy get"),
         ("imptun -f /tmp/tunnels", "vpnctl policy put"),
         ("lstun", "ike cmd=list"),

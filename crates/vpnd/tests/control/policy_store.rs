@@ -432,7 +432,7 @@ fn documented(text: &str) -> Vec<(String, String)> {
 
 #[test]
 fn the_document_shows_what_is_printed() {
-    let text = include_str!("../../../../docs/policy.md").replace("/var/lib/vpnd", "store");
+    let text = include_str!("../../../../docs/operate/policy.md").replace("/var/lib/vpnd", "store");
     let shown: String = SECOND.lines().map(|line| format!("    {line}\n")).collect();
     assert!(text.contains(&shown), "second.xml is shown");
     let bench = Bench::with_store();

@@ -182,10 +182,10 @@ fn the_command_writes_files_of_its_own() {
         "{said}"
     );
     let document =
-        fs::read_to_string(self::directory().join("../../../../docs/from-strongswan.md"));
+        fs::read_to_string(self::directory().join("../../../../docs/migrate/from-strongswan.md"));
     assert!(
         document.expect("it is there").contains(&said),
-        "docs/from-strongswan.md is stale:\n{said}"
+        "docs/migrate/from-strongswan.md is stale:\n{said}"
     );
     assert_eq!(host::policy_file::read(&path("policy.xml")).expect("a policy").warnings.len(), 0);
     vpnd::config::Config::read(&path("vpnd.toml")).expect("settings");

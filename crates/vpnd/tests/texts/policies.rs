@@ -78,7 +78,7 @@ fn each_file_is_told_what_is_expected() {
     );
 }
 
-/// The shape that `docs/policy-diagnostics.md` promises to editors.
+/// The shape that `docs/reference/policy-diagnostics.md` promises to editors.
 #[test]
 fn findings_as_json_name_their_place() {
     let bad = files(BAD);

@@ -1,4 +1,4 @@
-//! The guide to failures shows what is really printed: every failure of `docs/troubleshooting.md` is made to happen
+//! The guide to failures shows what is really printed: every failure of `docs/operate/troubleshooting.md` is made to happen
 //! between two engines on a simulated wire, and told by the code behind `vpnctl why`.
 //!
 //! The blocks whose names begin with `host-` are about the hosts themselves: `tests/netns/no_traffic.rs` compares them.
@@ -347,22 +347,23 @@ fn an_icmp_message_is_told_once_while_the_request_is_repeated() {
 
 #[test]
 fn the_documents_have_every_kind_of_finding() {
-    let guide = include_str!("../../../../docs/troubleshooting.md");
+    let guide = include_str!("../../../../docs/operate/troubleshooting.md");
     let (_, table) = guide.split_once("| `kind` in JSON | the reason |").expect("the table");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let in_guide: BTreeSet<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
-    let protocol = include_str!("../../../../docs/control.md");
+    let protocol = include_str!("../../../../docs/reference/control.md");
     let (_, table) = protocol.split_once("| field of a finding | |").expect("the table");
     let row = table.lines().find(|line| line.starts_with("| `kind` |")).expect("the row");
     let in_protocol: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
     let kinds: BTreeSet<&str> = FindingKind::ALL.into_iter().map(FindingKind::name).collect();
-    assert_eq!(in_guide, kinds, "left: docs/troubleshooting.md");
-    assert_eq!(in_protocol, kinds, "left: docs/control.md");
+    assert_eq!(in_guide, kinds, "left: docs/operate/troubleshooting.md");
+    assert_eq!(in_protocol, kinds, "left: docs/reference/control.md");
 }
 
 #[test]
 fn the_guide_shows_what_is_printed() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/troubleshooting.md");
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/troubleshooting.md");
     let guide = std::fs::read_to_string(&path).expect("the guide is there");
     let printed = printed();
     let mut rewritten = String::new();
