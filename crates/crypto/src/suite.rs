@@ -1,9 +1,9 @@
 //! Suites: the algorithms that protect the packets of one SA, with their lengths.
 //!
-//! A new cipher needs its value with its row in `crates/algorithms/src/cipher.rs`, its variant here, in three places that
-//! the compiler names, and its code in each provider that has it: `aws_lc.rs`, `portable.rs`, `ring.rs`. Everything else
-//! reads the row. A new MAC needs its row in `crates/algorithms/src/integrity.rs`, its algorithm in `mac.rs`, and the
-//! pair of both in `mac_of`.
+//! A new cipher needs its value with its row in `crates/algorithms/src/cipher.rs`, its variant here, in three places
+//! that the compiler names, its code in each provider that has it (`aws_lc.rs`, `portable.rs`, `ring.rs`), and an arm
+//! in `crates/ike/src/sa/keys.rs` for the IVs of IKE. Everything else reads the row. A new MAC needs its row in
+//! `crates/algorithms/src/integrity.rs`, its algorithm in `mac.rs`, and the pair of both in `mac_of`.
 
 use crate::mac;
 use algorithms::{CipherRow, Iv};

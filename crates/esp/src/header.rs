@@ -190,6 +190,7 @@ impl Header {
     }
 }
 
+#[inline]
 fn address_at(fixed: &[u8; IPV6_LEN], at: usize) -> u128 {
     let octets: [u8; 16] = fixed[at..at + 16].try_into().expect("a slice of 16 octets");
     u128::from_be_bytes(octets)

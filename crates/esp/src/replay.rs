@@ -134,6 +134,7 @@ impl Window {
 }
 
 /// The bits of a block up to that of `number`.
+#[inline]
 fn up_to(number: u64) -> u64 {
     u64::MAX >> (BITS - 1 - number % BITS)
 }

@@ -56,8 +56,9 @@ fn cure(error: Option<i32>, file: Option<[u32; 3]>, has_driver: bool) -> String 
             let [user, group] =
                 [user, group].map(|id| if id == 0 { "root".to_owned() } else { id.to_string() });
             format!(
-                "its mode is {mode:04o}, its owner is user {user}, group {group}: give it mode 0666 (chmod 0666 {TUN_FILE}), as \
-                 udev does at each boot (on Debian, apt install udev), or run this command as root"
+                "its mode is {mode:04o}, its owner is user {user}, group {group}: \
+                 give it mode 0666 (chmod 0666 {TUN_FILE}), as udev does at each boot (on Debian, apt install udev), \
+                 or run this command as root"
             )
         }
         (Some(libc::EACCES), _) => {

@@ -62,13 +62,11 @@ pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> 
         && takes != Some(outer)
     {
         let takes = takes.unwrap_or("no device");
-        findings.push(reverse_path_drops(subject,
-            outer,
-            format!(
-                "the reverse path filter of {outer} is strict (rp_filter is 1) and drops the packets of the peer {peer}: \
-                 the way back to this address is {takes}, because the address lies in the remote network of a tunnel"
-            ),
-        ));
+        let message = format!(
+            "the reverse path filter of {outer} is strict (rp_filter is 1) and drops the packets of the peer {peer}: \
+             the way back to this address is {takes}, because the address lies in the remote network of a tunnel"
+        );
+        findings.push(reverse_path_drops(subject, outer, message));
     }
     let Some(device) = subject.device.as_deref().filter(|device| is_strict(host, device)) else {
         return findings;
@@ -79,13 +77,11 @@ pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> 
             route.filter(|route| route.device != device).map(|route| (address, &route.device))
         });
         if let Some((address, other)) = other {
-            findings.push(reverse_path_drops(subject,
-                device,
-                format!(
-                    "the reverse path filter of {device} is strict (rp_filter is 1) and drops what the tunnel has brought \
-                     from {range}: the way back to {address} is {other}"
-                ),
-            ));
+            let message = format!(
+                "the reverse path filter of {device} is strict (rp_filter is 1) and drops what the tunnel has brought \
+                 from {range}: the way back to {address} is {other}"
+            );
+            findings.push(reverse_path_drops(subject, device, message));
         }
     }
     findings

@@ -40,7 +40,8 @@ impl Cut<'_> {
         }
     }
 
-    /// The packets that one of this length is cut into.
+    /// The number of packets into which a packet of this length is cut.
+    #[inline]
     fn pieces(&self, len: usize) -> u64 {
         self.fit_to_mtu.pieces(len, self.header) as u64
     }

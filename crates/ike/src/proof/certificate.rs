@@ -78,10 +78,6 @@ pub enum CertificateError {
     Issuer,
 }
 
-fn encoding(error: x509_cert::der::Error) -> CertificateError {
-    CertificateError::Encoding(error.to_string())
-}
-
 policy::readable_debug!(CertificateError);
 
 impl Certificate {
@@ -230,6 +226,10 @@ impl Certificate {
         let names = self.subject.iter().map(ToString::to_string);
         names.chain(self.names.iter().map(ToString::to_string)).collect::<Vec<_>>().join(", ")
     }
+}
+
+fn encoding(error: x509_cert::der::Error) -> CertificateError {
+    CertificateError::Encoding(error.to_string())
 }
 
 impl fmt::Display for Certificate {

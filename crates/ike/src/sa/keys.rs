@@ -376,8 +376,11 @@ impl Keys {
         fragment::seal(header, content, cut, *protection, cipher.as_ref(), || {
             let mut iv = vec![0; protection.iv_len()];
             match protection {
-                Suite::AesCbcMac(..) => rng.fill(&mut iv),
-                _ => iv.copy_from_slice(&sealed.to_be_bytes()),
+                Suite::AesCbcMac(..) | Suite::DesCbcMac(..) => rng.fill(&mut iv),
+                Suite::AesGcm16(_) | Suite::ChaCha20Poly1305 | Suite::AesGmac(_) => {
+                    iv.copy_from_slice(&sealed.to_be_bytes());
+                }
+                Suite::NullMac(_) | Suite::Ah(_) => unreachable!("an IKE SA encrypts"),
             }
             *sealed += 1;
             iv

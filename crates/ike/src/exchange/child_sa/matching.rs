@@ -134,11 +134,13 @@ fn less_than_asked(
     let traffic = TrafficSelectors { local: selectors::known(tsr), remote: selectors::known(tsi) };
     // Behind a NAT, the two sides call their addresses by different names.
     let less = !seen && less;
-    let all_granted = others.iter().all(|other| {
-        selectors::covered(&other.local, &granted.local)
-            && selectors::covered(&other.remote, &granted.remote)
-    });
-    less.then_some(AskedFor { traffic, additional: !all_granted })
+    less.then(|| AskedFor {
+        traffic,
+        additional: !others.iter().all(|other| {
+            selectors::covered(&other.local, &granted.local)
+                && selectors::covered(&other.remote, &granted.remote)
+        }),
+    })
 }
 
 /// The phase 2 tunnels that a request may mean, in their order: where there are many, those with addresses of it on
