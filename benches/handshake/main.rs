@@ -2,8 +2,8 @@
 //! and how long a peer's liveness check waits for its answer while others begin handshakes.
 //!
 //! `cargo bench --bench handshake [-- --quick] [-- --write] [-- --no-peers]`; `--write` puts it all in
-//! `docs/understand/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs; `--no-peers` leaves it
-//! out, `--peers` leaves out everything else.
+//! `docs/understand/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs;
+//! `--no-peers` leaves it out, `--peers` leaves out everything else.
 
 mod clock;
 mod delay;

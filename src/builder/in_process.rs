@@ -119,7 +119,8 @@ fn start(mut engine: EngineSettings, plane: InProcess) -> Result<(Gateway, Netwo
     let InProcess { adapt, crypto, transport, listen } = plane;
     let seed = seed()?;
     let crypto = Arc::new(CryptoProviders::new(crypto));
-    // The network has a seed of its own: others see the ports and sequence numbers that come from this one.
+    // The network has its own seed: peers see ports and sequence numbers made from it, and must not learn the engine's
+    // seed from them.
     let mut settings =
         Settings::new(u64::from_ne_bytes(super::seed()?[..8].try_into().expect("8")));
     settings.crypto = Arc::clone(&crypto);

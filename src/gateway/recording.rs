@@ -22,9 +22,9 @@ impl Gateway {
     /// future does not keep the gateway running.
     ///
     /// Names, labels and meaning are those of the metrics of `vpnd`, so that its alerts and its dashboard can be used:
-    /// `docs/operate/metrics.md` lists them, and names the ones that no recorder has. Those of tunnels are `vpnd_tunnel_…` and
-    /// `vpnd_child_…` with the labels `tunnel` and `child`. There are sums over all tunnels, counts of tunnels that came
-    /// up and went down, of failures by reason and of discarded messages and packets, and
+    /// `docs/operate/metrics.md` lists them, and names the ones that no recorder has. Those of tunnels are
+    /// `vpnd_tunnel_…` and `vpnd_child_…` with the labels `tunnel` and `child`. There are sums over all tunnels, counts
+    /// of tunnels that came up and went down, of failures by reason and of discarded messages and packets, and
     /// `vpnd_negotiation_duration_seconds`, a histogram of the negotiations that this side began.
     ///
     /// The numbers are read every `every`: the tunnels 64 phase 2 tunnels at a time, so that the engine answers its

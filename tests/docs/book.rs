@@ -187,8 +187,8 @@ const READERS: [&str; 11] = [
     "those who",
 ];
 
-/// The first words of a report that a program writes, also on machines of users. `docs/understand/measurements/README.md` says for
-/// whom these reports are.
+/// The first words of a report that a program writes, also on machines of users.
+/// `docs/understand/measurements/README.md` says for whom these reports are.
 const REPORTS: [&str; 4] = [
     "Made by `vpnctl experiment ",
     "Made by `cargo bench ",

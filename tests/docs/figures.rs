@@ -1,4 +1,5 @@
-//! The figures of README.md and docs/understand/embedding.md: each is the median of the measurement that it names, rounded.
+//! The figures of README.md and docs/understand/embedding.md: each is the median of the measurement that it names,
+//! rounded.
 
 use crate::root;
 use std::fs;

@@ -1,5 +1,6 @@
 //! A tunnel whose packets the kernel protects is up, and no traffic passes: `vpnctl why` or `vpnctl probe` says the
-//! same as for the userspace plane, which the table of faults in `docs/operate/troubleshooting.md` has, and the cure works.
+//! same as for the userspace plane, which the table of faults in `docs/operate/troubleshooting.md` has, and the cure
+//! works.
 
 use crate::guest::{Group, Kernel, scenario};
 use scenes::guide;

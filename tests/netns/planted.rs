@@ -1,5 +1,5 @@
-//! The table of faults in `docs/operate/troubleshooting.md`: a test plants each of them between real gateways, and the output
-//! that the table names must say the cause and the cure, on one screen.
+//! The table of faults in `docs/operate/troubleshooting.md`: a test plants each of them between real gateways, and the
+//! output that the table names must say the cause and the cure, on one screen.
 
 use libtest_mimic::Trial;
 use scenes::guide::{self, Row};

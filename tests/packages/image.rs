@@ -1,5 +1,5 @@
-//! The image that `packaging/image/build` makes of `vpnd.deb`: containers that run as `docs/start/container.md` says, with a
-//! tunnel between them; those of the compose file; a pod as in the manifest for Kubernetes, behind a NAT; what a
+//! The image that `packaging/image/build` makes of `vpnd.deb`: containers that run as `docs/start/container.md` says,
+//! with a tunnel between them; those of the compose file; a pod as in the manifest for Kubernetes, behind a NAT; what a
 //! container is told that lacks something; and both files, against the schemas of compose and Kubernetes.
 
 use crate::{NEEDS, PACKAGES};
@@ -204,7 +204,8 @@ impl Runtime {
         directory
     }
 
-    /// The options of `podman run` in `docs/start/container.md`, for a container with this configuration and without a network.
+    /// The options of `podman run` in `docs/start/container.md`, for a container with this configuration and without a
+    /// network.
     fn documented(&self, name: &str, configuration: &Path) -> String {
         let text = document();
         let (_, rest) =

@@ -1,5 +1,5 @@
-//! `docs/reference/rfc-coverage.toml` says what the RFCs ask for, which code keeps it and which test shows it. Here it is held
-//! against the sources, so that it cannot go stale, and rendered for readers: `UPDATE_COVERAGE=1 cargo test -p
+//! `docs/reference/rfc-coverage.toml` says what the RFCs ask for, which code keeps it and which test shows it. Here it
+//! is held against the sources, so that it cannot go stale, and rendered for readers: `UPDATE_COVERAGE=1 cargo test -p
 //! workspace-tests --test coverage` writes `docs/reference/rfc-coverage.md` again.
 #![forbid(unsafe_code)]
 

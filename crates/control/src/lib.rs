@@ -1,9 +1,9 @@
 //! The control protocol of `vpnd` and its client: watch and command a running daemon.
 //!
 //! A daemon listens on a Unix socket. A client sends one JSON object per line and gets one back; after
-//! [`Command::Events`](protocol::Command::Events) the daemon sends a line for every event. `docs/reference/control.md` describes
-//! the fields for clients in other languages. This crate depends on serde and little else: a monitor links neither the
-//! gateway nor a terminal.
+//! [`Command::Events`](protocol::Command::Events) the daemon sends a line for every event. `docs/reference/control.md`
+//! describes the fields for clients in other languages. This crate depends on serde and little else: a monitor links
+//! neither the gateway nor a terminal.
 //!
 //! ```text
 //! your program                                   vpnd

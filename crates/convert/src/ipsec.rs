@@ -52,7 +52,8 @@ pub(super) fn read(
             }
             Kind::Authority => {
                 let message = format!("ca {:?}: vpnd finds certificates by directory", block.name);
-                let help = "copy cacert to /etc/vpnd/ca, crluri's lists to /etc/vpnd/crls (docs/operate/certificates.md)";
+                let help = "copy cacert to /etc/vpnd/ca, crluri's lists to /etc/vpnd/crls \
+                            (docs/operate/certificates.md)";
                 report.dropped(&block.location, message, help);
             }
         }

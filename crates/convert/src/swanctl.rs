@@ -48,7 +48,8 @@ pub(super) fn read(
                         "authority {:?}: vpnd finds certificates by directory",
                         authority.name
                     );
-                    let help = "copy cacert to /etc/vpnd/ca, crl_uris' lists to /etc/vpnd/crls (docs/operate/certificates.md)";
+                    let help = "copy cacert to /etc/vpnd/ca, crl_uris' lists to /etc/vpnd/crls \
+                                (docs/operate/certificates.md)";
                     report.dropped(&authority.location, message, help);
                 }
             }

@@ -74,8 +74,8 @@ impl Flow {
             return None;
         }
         if tcp {
-            // After splitting, another segment would have the flag, too, or in place of this one. ACK is in all of them,
-            // and PSH ends the super-packet.
+            // The kernel puts some flags on the first or the last segment, others on all: splitting would not restore
+            // them. ACK is on all, PSH on the last.
             let flags = upper[TCP_FLAGS];
             if upper_header < TCP_LEN
                 || flags & ACK == 0

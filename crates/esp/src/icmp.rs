@@ -114,7 +114,8 @@ pub(crate) fn too_big(packet: &[u8], header: &Header, mtu: usize) -> Option<Vec<
 
 /// Neither many are to hear of one packet, nor errors of errors.
 fn may_be_told(packet: &[u8], header: &Header) -> bool {
-    // RFC 1122 §3.2.2, RFC 4443 §2.4 (e): no error is sent about a packet with an address that is not of a single host.
+    // RFC 1122 §3.2.2, RFC 4443 §2.4 (e): no error is sent about a packet if an address of the packet does not belong
+    // to a single host.
     let of_hosts =
         [header.source(), header.destination()].into_iter().all(|address| match address {
             IpAddr::V4(a) => {

@@ -277,7 +277,8 @@ impl Firewall {
         }
     }
 
-    /// The outcomes of a chain in the table of `key`, unless it is not known or `depth` chains have been left.
+    /// The outcomes of a chain in the table of `key`; `None` if the table has no such chain, or no further jump is
+    /// followed (`depth` is 0).
     fn of_chain_named(
         &self,
         name: &str,

@@ -264,7 +264,7 @@ impl Traffic {
             None => (if v6 { "IPV6_Address" } else { "IPV4_Address" }, addresses, "N/A".to_owned()),
         };
         let several = if selectors.len() > 1 { ",..." } else { "" };
-        // AIX writes 0 for every port or protocol.
+        // AIX writes 0 where all ports or all protocols are meant.
         let [ports, protocol] =
             [ports, protocol].map(|text| if text.is_empty() { "0" } else { text }.to_owned());
         Self { kind, addresses: format!("{address}{several}"), mask, ports, protocol }

@@ -63,7 +63,7 @@ impl Screen {
 
     /// Takes a key.
     pub fn press(&mut self, key: KeyEvent) -> Outcome {
-        // First: it ends the program while a filter is typed and while the help is shown, too.
+        // Ctrl-C is tested first, because it ends the program also while a filter is typed and while the help is shown.
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Outcome::Quit;
         }
@@ -102,7 +102,7 @@ impl Screen {
             KeyCode::PageUp => self.offset = self.offset.saturating_sub(PAGE),
             KeyCode::PageDown => self.offset += PAGE,
             KeyCode::Home => self.offset = 0,
-            // `offset` shows the last rows for it. Half, so that Down cannot overflow it.
+            // `offset()` limits this to the last rows. Half of the maximum, so that Down does not overflow.
             KeyCode::End => self.offset = usize::MAX / 2,
             _ => {}
         }

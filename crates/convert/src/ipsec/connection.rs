@@ -283,7 +283,7 @@ fn times(block: &mut Block, dialect: Dialect, report: &mut Report) -> (Times, Ti
     (ike, child)
 }
 
-/// The time that the first spelling gives; `None` if it is 0 or is not understood.
+/// Takes all spellings out; the first that is there counts. `None` if there is none, or if it is 0 or not understood.
 fn time(block: &mut Block, spellings: &[&str], report: &mut Report) -> Option<Duration> {
     let given = spellings.iter().fold(None, |found: Option<(&str, Value)>, name| {
         found.or(block.take(name).map(|value| (*name, value)))

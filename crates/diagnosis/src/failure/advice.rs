@@ -247,7 +247,7 @@ impl Background<'_> {
                 .into(),
             ];
         }
-        // The peer answers: it runs, and no firewall is in the way.
+        // The peer answers: it runs, and can be reached.
         if let Some(heard) = heard {
             return vec![on_answer(&heard.answer, remote.ip()).into()];
         }

@@ -42,7 +42,7 @@ pub(super) fn drops(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
     }
     let mut findings: Vec<Finding> = Vec::new();
     for finding in found {
-        // One rule may drop the packets of several pairs of networks. It is told once.
+        // One rule may drop the packets of several pairs of networks. Each rule is reported once.
         if findings.iter().all(|other| other.cure != finding.cure) {
             findings.push(finding);
         }

@@ -45,7 +45,7 @@ pub(super) fn behind(subject: &Subject, host: &HostFacts, range: &AddressRange) 
     }
     let known: Vec<_> = routes(host, range).map(|(_, route)| route).collect();
     let mut found = known.iter().flatten().filter(|route| tunnel != Some(&route.device)).peekable();
-    // Without another one, the first is the default route.
+    // If no route below is more specific, the first one is a default route.
     let first = found.peek().map(|route| route.device.clone());
     if let Some(route) = found.find(|route| !route.default) {
         return Behind::Network(Some(route.device.clone()).filter(|device| !device.is_empty()));

@@ -483,7 +483,7 @@ fn ended(out: &Outputs, now: Instant, name: &str) -> Option<Ended> {
     Some(Ended::new(*reason, now.saturating_duration_since(*at)))
 }
 
-/// A failure that lasts, as that of an address family that this host does not have.
+/// The failure of a tunnel whose address family is off: it lasts as long as the family is off.
 fn present_failure(off: &Option<PastFailure>) -> Option<(Failure, Duration)> {
     Some((off.as_ref()?.failure.clone(), Duration::ZERO))
 }

@@ -56,8 +56,9 @@ impl Reference {
                 ),
                 (
                     "/usr/share/doc/vpnd",
-                    "The book (docs) and samples of policies (config), where a package has installed vpnd. docs/start/first-tunnel.md leads \
-                     to the first tunnel, docs/operate/troubleshooting.md to the cause of a fault.",
+                    "The book (docs) and samples of policies (config), where a package has installed vpnd. \
+                     docs/start/first-tunnel.md leads to the first tunnel, docs/operate/troubleshooting.md to the \
+                     cause of a fault.",
                 ),
             ]),
             environment: named(&[

@@ -24,7 +24,7 @@ pub fn counters(
         return "nothing was discarded\n".to_owned();
     }
     let mut text = String::new();
-    // The kernel counts for the whole network namespace, whoever's the SAs are.
+    // The kernel counts for the whole network namespace, also for SAs of other programs.
     for (title, mut rows) in [("DISCARDED", own), ("DROPPED BY THE KERNEL", kernel)] {
         if rows.is_empty() {
             continue;

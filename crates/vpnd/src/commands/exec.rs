@@ -89,7 +89,7 @@ impl Run for Exec {
     }
 }
 
-/// The status of an error of vpnd, which no command has.
+/// Prints an error of vpnd itself, and returns the status for it.
 fn own_failure(error: &dyn Error) -> ExitCode {
     eprintln!("vpnd: {error}");
     ExitCode::from(OWN_FAILURE)

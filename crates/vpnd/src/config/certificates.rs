@@ -11,9 +11,10 @@ settings::section! {
     /// `[certificates]`: the paths of certificates, private keys and revocation lists. A path that does not begin with `/`
     /// is below `directory`.
     pub struct Certificates = "certificates" {
-        /// Files with certificates, private keys and revocation lists (CRLs), in PEM or DER; docs/operate/certificates.md shows how to make
-        /// them. "vpnctl reload" reads them again. In a directory, vpnd reads the files that end in pem, crt, cer, der, key, crl or
-        /// ocsp. A path below without a leading / is relative to this directory:
+        /// Files with certificates, private keys and revocation lists (CRLs), in PEM or DER;
+        /// docs/operate/certificates.md shows how to make them. "vpnctl reload" reads them again. In a directory, vpnd
+        /// reads the files that end in pem, crt, cer, der, key, crl or ocsp. A path below without a leading / is
+        /// relative to this directory:
         pub directory: PathBuf = PathBuf::from("/etc/vpnd");
         /// Certificates of trusted authorities.
         pub authorities: Vec<PathBuf> = vec!["ca".into()];
@@ -35,7 +36,8 @@ settings::section! {
         pub crls: Vec<PathBuf> = vec!["crls".into()];
         /// OCSP responses about this side's certificates, for peers that ask for them (RFC 4806).
         pub ocsp: Vec<PathBuf> = vec!["ocsp".into()];
-        /// Postquantum preshared keys (RFC 8784, docs/operate/post-quantum.md): a file has the name of its key, and mode 0600.
+        /// Postquantum preshared keys (RFC 8784, docs/operate/post-quantum.md): a file has the name of its key, and
+        /// mode 0600.
         pub ppks: Vec<PathBuf> = vec!["ppk".into()];
         /// If the policy says IKE_Flags_UseCRL="Yes" and no current CRL is available: "refuse" the certificate, or "accept" it as if
         /// it were not revoked.

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 settings::section! {
     /// `[crypto]`: the providers of the ciphers of ESP and AH, and the tunables.
     pub struct Crypto = "crypto" {
-        /// The provider of the ciphers of ESP, AH and IKE: "aws-lc", "ring" (without AES-192, and without suites that need a MAC) or
-        /// "portable" (software only). AWS-LC provides the algorithms that another provider lacks. docs/operate/crypto.md has more.
+        /// The provider of the ciphers of ESP, AH and IKE: "aws-lc", "ring" (without AES-192, and without suites that
+        /// need a MAC) or "portable" (software only). AWS-LC provides the algorithms that another provider lacks.
+        /// docs/operate/crypto.md has more.
         pub provider: Named<Provider> = Named::default();
         /// Other providers for single algorithms, as in { aes-gcm-256 = "ring", chacha20-poly1305 = "portable" }.
         pub algorithms: BTreeMap<Named<Algorithm>, Named<Provider>> = BTreeMap::new();

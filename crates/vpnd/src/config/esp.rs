@@ -36,9 +36,9 @@ settings::section! {
         pub df: Df = Df::Set, written word;
         /// How long vpnd remembers a path MTU that a router has reported: "2m" to "24h". "off": vpnd ignores such reports.
         pub path_mtu_lifetime: Span = Span(Outer::default().learned_for), range LIFETIMES;
-        /// The offload that vpnd asks of network cards for SAs in the kernel (docs/operate/offload.md): "off", "crypto" (the cryptography),
-        /// "packet" (all ESP processing), or "auto" (packet, otherwise crypto). If the card refuses an SA, the kernel handles it in
-        /// software; "vpnctl offload" shows the reason.
+        /// The offload that vpnd asks of network cards for SAs in the kernel (docs/operate/offload.md): "off", "crypto"
+        /// (the cryptography), "packet" (all ESP processing), or "auto" (packet, otherwise crypto). If the card refuses
+        /// an SA, the kernel handles it in software; "vpnctl offload" shows the reason.
         #[serde(deserialize_with = "workers::by_name")]
         pub offload: Wanted = Wanted::default(), written word;
         /// The network card. Empty: the one through which packets to the peer leave.
@@ -47,14 +47,15 @@ settings::section! {
         pub device: String = DEFAULT_DEVICE.to_owned(), range Judged(device_name);
         /// Directory in which vpnd records its changes to the system, so that the next start can undo them after a crash.
         pub state_dir: PathBuf = PathBuf::from(DEFAULT_STATE_DIR);
-        /// File in which vpnd writes down what the guard holds (docs/operate/planes.md), so that it is guarded also at a boot at which the
-        /// policy cannot be read. Empty: guard.DEVICE in /var/lib/vpnd, or in state_dir if that is another directory than /run/vpnd.
+        /// File in which vpnd writes down what the guard holds (docs/operate/planes.md), so that it is guarded also at
+        /// a boot at which the policy cannot be read. Empty: guard.DEVICE in /var/lib/vpnd, or in state_dir if that is
+        /// another directory than /run/vpnd.
         guard_file: PathBuf = PathBuf::new();
         /// File in which vpnd records the sequence numbers used by SAs without IKE (see the end of this file), so that no number is
         /// used twice after a restart.
         pub sequences: PathBuf = PathBuf::from(vpn::manual::DEFAULT_LEDGER);
-        /// The next four settings are about the threads that carry packets: docs/operate/workers.md. "vpnctl workers set" changes them while
-        /// vpnd runs. Number of threads: "auto", or a number up to 64.
+        /// The next four settings are about the threads that carry packets: docs/operate/workers.md. "vpnctl workers
+        /// set" changes them while vpnd runs. Number of threads: "auto", or a number up to 64.
         #[serde(deserialize_with = "workers::count")]
         pub workers: Count = Count::default(), written workers::count_in_toml;
         /// "run-to-completion": one thread does all the work on a packet. "pipeline": one thread reads, and all of them encrypt.

@@ -12,7 +12,8 @@ settings::section! {
         pub retransmissions: u32 = engine().retransmissions;
         /// If nothing has come from the peer for this long, vpnd asks whether it is there (RFC 7296 section 2.4). "off": never.
         pub liveness_interval: Span = Span(engine().liveness_interval);
-        /// The action for a tunnel whose peer is gone. docs/operate/staying-up.md describes the pauses between attempts.
+        /// The action for a tunnel whose peer is gone. docs/operate/staying-up.md describes the pauses between
+        /// attempts.
         /// "policy": AutoStart starts the tunnel again, OnDemand waits for a packet, and a tunnel with neither stays down.
         /// "restart": start it again, whatever the policy says.
         /// "trap": wait for a packet, whatever the policy says.

@@ -43,8 +43,9 @@ pub struct Sa {
 impl Sa {
     /// Its documentation in the file, line by line.
     pub const DOC: &[&str] = &[
-        " SAs without IKE, whose keys never change: docs/operate/manual-sas.md. Each SA has one direction; the inbound and the outbound SA of",
-        " the same traffic have the same name. If this file holds keys, its mode must be 0600. An example:",
+        " SAs without IKE, whose keys never change: docs/operate/manual-sas.md. Each SA has one direction; the inbound",
+        " and the outbound SA of the same traffic have the same name. If this file holds keys, its mode must be 0600.",
+        " An example:",
         "   [[sa]]",
         "   name = \"lab\"",
         "   direction = \"out\"            # or \"in\"",

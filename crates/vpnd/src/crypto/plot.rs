@@ -62,7 +62,7 @@ fn picture<'a>(svg: &'a mut String, title: &str, measured: &[Measured]) -> Resul
     let sizes: BTreeSet<usize> = measured.iter().map(|m| m.size).collect();
     let rates = measured.iter().map(Measured::seal_gbits);
     let (low, high) = rates.fold((f64::MAX, 0.0_f64), |(l, h), r| (l.min(r), h.max(r)));
-    // The scale is logarithmic: it has whole decades, and no rate is 0.
+    // The scale is logarithmic and has whole decades: a rate of 0 counts as 1e-6.
     let scale =
         (10_f64.powf(low.max(1e-6).log10().floor()), 10_f64.powf(high.max(1e-6).log10().ceil()));
     for (algorithm, area) in algorithms.iter().zip(body.split_evenly((rows, columns))) {

@@ -165,7 +165,7 @@ fn object<'a>(words: &mut std::iter::Peekable<impl Iterator<Item = &'a str>>) ->
     (begins(verb, "add") || begins(verb, "update")).then_some(object)
 }
 
-/// Whether `word` is the beginning of the keyword `whole`, as ip(8) accepts it.
+/// Returns `true` if `word` is the beginning of the keyword `whole`, as ip(8) accepts it.
 fn begins(word: Option<&str>, whole: &str) -> bool {
     word.is_some_and(|word| !word.is_empty() && whole.starts_with(word))
 }

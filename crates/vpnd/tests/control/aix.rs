@@ -1,7 +1,7 @@
 //! AIX's commands, by links to the real `vpnctl`, against a daemon around an in-memory gateway.
 //!
-//! The commands that docs/migrate/from-aix.md shows after `$` are run here, and their output must be as it stands there;
-//! `UPDATE_EXPECTED=1 cargo test -p vpn-daemon --test control aix` writes it again, for review.
+//! The commands that docs/migrate/from-aix.md shows after `$` are run here, and their output must be as it stands
+//! there; `UPDATE_EXPECTED=1 cargo test -p vpn-daemon --test control aix` writes it again, for review.
 
 use crate::running;
 use control::client::Client;

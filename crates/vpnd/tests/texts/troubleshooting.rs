@@ -1,5 +1,5 @@
-//! The guide to failures shows what is really printed: every failure of `docs/operate/troubleshooting.md` is made to happen
-//! between two engines on a simulated wire, and told by the code behind `vpnctl why`.
+//! The guide to failures shows what is really printed: every failure of `docs/operate/troubleshooting.md` is made to
+//! happen between two engines on a simulated wire, and told by the code behind `vpnctl why`.
 //!
 //! The blocks whose names begin with `host-` are about the hosts themselves: `tests/netns/no_traffic.rs` compares them.
 //!
