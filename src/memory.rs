@@ -61,12 +61,32 @@ pub struct MemoryGateway {
     page_wanted: Arc<Notify>,
 }
 
+/// A phase 1 tunnel that is up.
+#[derive(Clone, Copy)]
+struct Up {
+    /// Rekeys so far.
+    rekeys: u64,
+    /// The time of its activation. A reader of counts knows by the age whether a tunnel came up again.
+    since: Instant,
+}
+
+impl Up {
+    fn new() -> Self {
+        Self { rekeys: 0, since: Instant::now() }
+    }
+
+    /// The age of its SAs, which have been there for more than an hour.
+    fn age(self) -> Duration {
+        self.since.elapsed() + Duration::from_secs(3_700)
+    }
+}
+
 /// The tunnels, as a test has made them.
 #[derive(Default)]
 struct MemoryTunnels {
     policy: Arc<Policy>,
-    /// Rekeys so far, of the phase 1 tunnels that are up.
-    up: BTreeMap<String, u64>,
+    /// The phase 1 tunnels that are up.
+    up: BTreeMap<String, Up>,
     /// The failure of the next activations of each phase 1 tunnel.
     failing: BTreeMap<String, Failure>,
     families: Families,
@@ -294,7 +314,7 @@ impl MemoryTunnels {
             let outcome = match self.failing.get(&tunnel.name) {
                 Some(failure) => Err(failure.clone()),
                 None => {
-                    self.up.entry(tunnel.name.clone()).or_insert(0);
+                    self.up.entry(tunnel.name.clone()).or_insert_with(Up::new);
                     Ok(())
                 }
             };
@@ -320,10 +340,10 @@ impl MemoryTunnels {
 
     fn rekey(&mut self, events: &EventSenders, name: &str) -> Result<(), GatewayError> {
         let tunnel = self.find(name)?;
-        let Some(rekeys) = self.up.get_mut(&tunnel.name) else {
+        let Some(up) = self.up.get_mut(&tunnel.name) else {
             return Err(CommandError::NotUp(name.to_owned()).into());
         };
-        *rekeys += 1;
+        up.rekeys += 1;
         let kind = EventKind::Rekeyed { suite: Negotiated::Ike(suite(&tunnel)) };
         events.send(Event::new(&tunnel.name, kind));
         Ok(())
@@ -375,8 +395,8 @@ fn suite(tunnel: &IkeTunnel) -> IkeSuite {
     IkeSuite::new(proposal.encryption[0], integrity, proposal.prf[0], proposal.groups[0])
 }
 
-fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -> IkeStatus {
-    let state = if rekeys.is_some() { State::Established } else { State::Down };
+fn picture(tunnel: &IkeTunnel, up: Option<Up>, failure: Option<&Failure>) -> IkeStatus {
+    let state = if up.is_some() { State::Established } else { State::Down };
     let ago = Duration::from_secs(12);
     let mut status = IkeStatus::new(&tunnel.name);
     status.state = state;
@@ -384,32 +404,31 @@ fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -
     status.remote_id = tunnel.remote.identity.to_string();
     status.local_address = tunnel.local.address;
     status.remote_address = tunnel.remote.address;
-    status.sa = rekeys.map(|rekeys| {
+    status.sa = up.map(|up| {
         let spis = (IkeSpi(0x1122_3344_5566_7788), IkeSpi(0x99aa_bbcc_ddee_ff00));
         let [local, remote] = [tunnel.local.address, tunnel.remote.address].map(|address| {
             SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 500)
         });
         let mut sa = IkeSaStatus::new(spis, local, remote);
         sa.suite = Some(suite(tunnel));
-        sa.established_for = Some(Duration::from_secs(3_700));
+        sa.established_for = Some(up.age());
         sa.rekey_in = Some(Duration::from_secs(25_000));
         sa.expires_in = Some(Duration::from_secs(28_800));
-        sa.rekeys = rekeys;
+        sa.rekeys = up.rekeys;
         sa
     });
-    status.children =
-        tunnel.children.iter().map(|child| picture_of(child, state, rekeys)).collect();
+    status.children = tunnel.children.iter().map(|child| picture_of(child, state, up)).collect();
     status.last_failure = failure.map(|failure| (failure.clone(), ago));
     status.failures = failure.map(|f| PastFailure::new(f.clone(), ago)).into_iter().collect();
     status
 }
 
-fn picture_of(child: &ChildTunnel, state: State, rekeys: Option<u64>) -> ChildStatus {
+fn picture_of(child: &ChildTunnel, state: State, up: Option<Up>) -> ChildStatus {
     let mut status = ChildStatus::new(&child.name, child.mode);
     status.state = state;
     status.local = child.local.clone();
     status.remote = child.remote.clone();
-    status.sa = rekeys.map(|rekeys| {
+    status.sa = up.map(|up| {
         let proposal = &child.proposals[0];
         let spis = (Spi(0x1000_0001), Spi(0x2000_0002));
         let suite = ChildSuite::new(proposal.protection);
@@ -417,13 +436,13 @@ fn picture_of(child: &ChildTunnel, state: State, rekeys: Option<u64>) -> ChildSt
         (sa.packets_in, sa.packets_out) = (1_200, 3_400);
         (sa.bytes_in, sa.bytes_out) = (1_572_864, 52_428_800);
         sa.refused = 1;
-        sa.established_for = Duration::from_secs(3_700);
+        sa.established_for = up.age();
         sa.rekey_in = Some(Duration::from_secs(90));
         sa.expires_in = Some(Duration::from_secs(180));
-        sa.rekeys = rekeys;
+        sa.rekeys = up.rekeys;
         sa
     });
-    status.next = rekeys.is_none().then_some(Next::Command { deactivated: false });
+    status.next = up.is_none().then_some(Next::Command { deactivated: false });
     status
 }
 

@@ -106,9 +106,10 @@ impl Recording {
         };
         Tunnels::new(handle).each_page(take).await?;
         self.numbers.fleet = round.finish().into();
-        // A count that a plane does not tell for a while stays.
+        // A count that a plane does not tell for a while stays, unless its tunnel has left the policy.
         self.numbers.dropped.extend(dropped);
         self.numbers.unserved.extend(unserved);
+        self.numbers.forget_unserved_of_others();
         Ok(())
     }
 

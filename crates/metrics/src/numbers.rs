@@ -7,7 +7,7 @@ use crate::happenings::{PHASES, Tallies};
 use crate::metric::{Metric, Tell, Value};
 use ike::durations::{Exchange, ExchangeDurations};
 use ike::status::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The numbers of a gateway at one time.
@@ -23,6 +23,15 @@ pub struct Numbers {
     pub dropped: BTreeMap<String, u64>,
     /// Packets that no SA served, by phase 2 tunnel.
     pub unserved: BTreeMap<String, u64>,
+}
+
+impl Numbers {
+    /// Forgets the packets of phase 2 tunnels that the fleet lacks: a plane that gets such a tunnel again counts from 0.
+    pub fn forget_unserved_of_others(&mut self) {
+        let Self { fleet, unserved, .. } = self;
+        let here: BTreeSet<&str> = of_fleet(fleet).map(|(_, child)| child.name.as_str()).collect();
+        unserved.retain(|child, _| here.contains(child.as_str()));
+    }
 }
 
 /// The directions of packets, in the order of counts.
@@ -251,8 +260,11 @@ fn each_child_and_direction(
 
 /// The phase 2 tunnels with series of their own, and the phase 1 tunnels that carry them.
 fn children(numbers: &Numbers) -> impl Iterator<Item = (&Tunnel, &Child)> {
-    let tunnels = numbers.fleet.tunnels.iter();
-    tunnels.flat_map(|t| t.children.iter().chain(&t.asked_for).map(move |c| (t, c)))
+    of_fleet(&numbers.fleet)
+}
+
+fn of_fleet(fleet: &Fleet) -> impl Iterator<Item = (&Tunnel, &Child)> {
+    fleet.tunnels.iter().flat_map(|t| t.children.iter().chain(&t.asked_for).map(move |c| (t, c)))
 }
 
 /// The layer, the reason and the count of what was discarded.

@@ -132,6 +132,7 @@ fn show(recording: &mut Recording, tunnels: &[IkeStatus], now: Instant) {
     let mut round = recording.ledger.round(usize::MAX, now);
     round.add(tunnels, now);
     recording.numbers.fleet = round.finish().into();
+    recording.numbers.forget_unserved_of_others();
     recording.tell(&Mutex::default());
 }
 
@@ -173,6 +174,23 @@ fn packets_are_counted_when_a_tunnel_comes_back() {
     });
     assert_eq!(packets_in(&told), ["33"]);
     assert_eq!(counted(&told, "vpnd_packets"), ["vpnd_packets_total{direction=in} 33"]);
+}
+
+#[test]
+fn unserved_packets_are_counted_once_when_a_tunnel_comes_back() {
+    let told = recorded(|| {
+        let mut recording = Recording::default();
+        let now = Instant::now();
+        for (tunnels, count) in
+            [(&[status("site", "lan", 1)][..], 5), (&[], 0), (&[status("site", "lan", 1)], 2)]
+        {
+            if count > 0 {
+                recording.numbers.unserved.insert("lan".to_owned(), count);
+            }
+            show(&mut recording, tunnels, now);
+        }
+    });
+    assert_eq!(counted(&told, "vpnd_child_unserved").concat().rsplit(' ').next(), Some("7"));
 }
 
 #[test]
