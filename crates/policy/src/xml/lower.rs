@@ -20,7 +20,7 @@ mod table;
 mod traffic;
 mod tunnel;
 mod value;
-pub(in crate::xml) mod words;
+pub(crate) mod words;
 
 use super::conformance;
 use super::diagnostic::Span;

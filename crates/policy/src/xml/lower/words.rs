@@ -11,19 +11,19 @@ fn word<T: Copy + PartialEq>(words: &[Word<T>], value: T) -> Option<&'static str
     words.iter().find(|(_, meaning)| *meaning == Ok(value)).map(|(word, _)| *word)
 }
 
-pub(in crate::xml) fn role(role: Role) -> &'static str {
+pub(crate) fn role(role: Role) -> &'static str {
     word(ROLE, role).expect("every role has a word")
 }
 
-pub(in crate::xml) fn esp_encryption(encryption: EspEncryption) -> Option<&'static str> {
+pub(crate) fn esp_encryption(encryption: EspEncryption) -> Option<&'static str> {
     word(&ESP_ENCRYPTION, encryption)
 }
 
-pub(in crate::xml) fn esp_authentication(integrity: Option<Integrity>) -> Option<&'static str> {
+pub(crate) fn esp_authentication(integrity: Option<Integrity>) -> Option<&'static str> {
     word(&ESP_AUTHENTICATION, integrity)
 }
 
-pub(in crate::xml) fn ah_integrity(integrity: AhIntegrity) -> Option<&'static str> {
+pub(crate) fn ah_integrity(integrity: AhIntegrity) -> Option<&'static str> {
     word(&AH_INTEGRITY, integrity)
 }
 
