@@ -1,5 +1,5 @@
 //! The elements of a policy, made of the values that they hold. Every writer of policies makes its elements here. The
-//! writer decides which elements there are and how they are called, and [`write`](mod@super::write) lays out the text.
+//! writer decides which elements there are and how they are called, and `xml/write.rs` lays out the text.
 //!
 //! ```
 //! use policy::Endpoint;
