@@ -10,7 +10,7 @@ pub(crate) use cause::{by_icmp, obstructed};
 use ike::failure::Failure;
 use ike::product::Product;
 
-/// What is known of a failure's tunnel beside its facts. The default knows nothing.
+/// The circumstances of a failure's tunnel, beside its facts, as far as the caller knows them. The default knows none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Background<'a> {
     /// The elements of the policy that may have to do with it.

@@ -1,4 +1,4 @@
-//! What the data planes have in common on a Linux host, whichever of them protects a tunnel's packets.
+//! This crate has the parts that the data planes of a Linux host share, whichever of them protects a tunnel's packets.
 //!
 //! A plane knows rules, SAs and how its packets get in and out. What holds for all planes of a gateway is here, so that
 //! no plane is needed for it: tunnels are guarded while none runs, too.

@@ -1,5 +1,5 @@
-//! What decides on a host whether the packets of a tunnel pass: its addresses, its routes, the settings of its kernel and
-//! its packet filter, as values. Nothing in this crate reads a file or a socket.
+//! This crate has the facts about a host that decide whether the packets of a tunnel pass, as values: its addresses, its
+//! routes, the settings of its kernel and its packet filter. Nothing in this crate reads a file or a socket.
 //!
 //! ```text
 //! Questions ──► host::facts::collect, host::firewall::read (Linux) ──► HostFacts ──► judged elsewhere

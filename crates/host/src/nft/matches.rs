@@ -22,9 +22,9 @@ pub enum Match<'a> {
     Destination(AddressRange),
     /// The network of its destination address.
     DestinationIn(Prefix),
-    /// What its source address is to this host.
+    /// The packet's source address is of this type.
     SourceIs(AddressType),
-    /// What its destination address is to this host.
+    /// The packet's destination address is of this type.
     DestinationIs(AddressType),
     /// Its source port, of any protocol with ports.
     SourcePort(PortRange),
@@ -66,7 +66,7 @@ pub enum Match<'a> {
     Lookup(&'a Key, &'a str),
 }
 
-/// What an address is to this host.
+/// The type that the host's routes give to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressType {
     /// An address of this host.

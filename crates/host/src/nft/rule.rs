@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// What a rule does with a packet. A verdict is the last one of its rule.
+/// A statement is one thing that a rule does with a packet. A verdict is the last statement of its rule.
 #[derive(Clone, Copy, Debug)]
 pub enum Statement<'a> {
     /// Sets these bits of its mark.
