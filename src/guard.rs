@@ -14,6 +14,7 @@ pub use watch::{Watch, Watched};
 use crate::builder::{Builder, HostSettings, StartError};
 use crate::planes::guard::{Dropped, table};
 use crate::planes::{self, Hold};
+use floor::plane_error;
 use host::SystemError;
 use host::journal::{DeviceLock, Journal};
 use host::nft;
@@ -21,7 +22,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use userspace::plane_error;
 
 /// The state of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The kernel's plane and the one of this process as one: each tunnel is of one of them, as its [`Choice`] says.
 //!
-//! The userspace plane is always there: it has IKE's port, the filter, and the tunnels that the kernel cannot take.
-//! Without a tunnel of its own it has no thread, and beside the kernel no device and no route.
+//! The userspace plane is always there, for the tunnels that the kernel cannot take. Without a tunnel of its own it has no
+//! thread, and beside the kernel no device and no route. Guard, filter and the port of IKE and ESP in UDP stand below
+//! both planes (`crates/floor`).
 //!
 //! Nothing leaks while a tunnel changes its plane: the new plane takes the tunnel's traffic before the old one lets go.
 //! The rules keep their order across planes: a packet of a tunnel of this process passes the kernel's policies in the
@@ -34,6 +35,7 @@ use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, PlaneError, Rule, RuleId, SaId,
     TrafficSelectors,
 };
+use floor::Floor;
 use guard::{Dropped, Guard, Holder, Surroundings, Written};
 use host::nft;
 use policy::{ChildTunnel, Policy};
@@ -75,6 +77,8 @@ enum PlaneKind {
 pub struct Planes<U = Userspace, K = Xfrm> {
     // In the order in which they end: until the guard goes, nothing of the tunnels leaves in the clear.
     userspace: U,
+    /// `None` in tests, which touch no host.
+    floor: Option<Floor>,
     kernel: Option<K>,
     /// `None` in tests, which touch no host.
     guard: Option<Guard>,
@@ -105,9 +109,9 @@ pub struct Planes<U = Userspace, K = Xfrm> {
 }
 
 impl Planes {
-    /// Guards the traffic of the rules that are going to be added (`defined` by the policy, and `by_hand`), and then
-    /// starts the userspace plane and, if a tunnel may use it and the kernel has it, the kernel's. [`Planes::remove_remains`]
-    /// is to be called once the rules are there.
+    /// Guards the traffic of the rules that are going to be added (`defined` by the policy, and `by_hand`). Then puts the
+    /// filter in force, opens the port of ESP in UDP, and starts the userspace plane and, if a tunnel may use it and the
+    /// kernel has it, the kernel's. [`Planes::remove_remains`] is to be called once the rules are there.
     ///
     /// # Errors
     /// If a plane that is wanted by name cannot be started. A guard that was in force before stays.
@@ -119,14 +123,15 @@ impl Planes {
         by_hand: &[Rule],
     ) -> Result<Self, PlaneError> {
         // Before the guard: that of a gateway which runs on the device is not to be replaced.
-        let lock = Userspace::lock(&userspace)?;
-        let watch = TableWatch::start(&userspace.settings.device, Arc::clone(&hooks.notice));
+        let settings = &userspace.settings;
+        let lock = Floor::lock(&settings.state_dir, &settings.device)?;
+        let watch = TableWatch::start(&settings.device, Arc::clone(&hooks.notice));
         let on_loss = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
         let drops = log_drops(Arc::clone(&hooks.notice));
         let rules = defined.iter().chain(by_hand).cloned();
-        let definition = definition_of(&config, &userspace.settings, userspace.natt_port, rules);
+        let definition = definition_of(&config, settings, userspace.natt_port, rules);
         let holder = Holder::Gateway { logs: drops.is_some() };
-        let guard = definition.start(&userspace.settings.state_dir, holder, on_loss)?;
+        let guard = definition.start(&settings.state_dir, holder, on_loss)?;
         if config.guard.required {
             guard.in_force()?;
         }
@@ -139,8 +144,11 @@ impl Planes {
         };
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
         let notice: Arc<dyn Fn(Notice) + Send + Sync> = Arc::clone(&hooks.notice);
-        let planes = Self::of(Userspace::start_locked(lock, userspace, hooks)?, kernel, config);
+        let mut floor = Floor::start_locked(lock, &userspace.floor(), &config.filter)?;
+        let planes = Self::of(Userspace::start(&floor, userspace, hooks)?, kernel, config);
+        floor.forget_left_filter();
         Ok(Self {
+            floor: Some(floor),
             guard: Some(guard),
             record,
             notice: Some(notice),
@@ -216,7 +224,9 @@ impl Planes {
     /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the
     /// next start with the same device cleans up. At first it does not.
     pub fn block_on_drop(&mut self, blocked: bool) {
-        self.userspace.block_on_drop(blocked);
+        if let Some(floor) = &mut self.floor {
+            floor.block_on_drop(blocked);
+        }
         if let Some(kernel) = &mut self.kernel {
             kernel.block_on_drop(blocked);
         }
@@ -294,7 +304,7 @@ pub(crate) fn definition_of(
         inbound: config.guard.inbound,
         kernel: config.wants_kernel(),
     };
-    let filter = Arc::clone(&userspace.filter);
+    let filter = Arc::clone(&config.filter);
     Definition { surroundings, filter, rules: guarded(config, rules) }
 }
 
@@ -395,6 +405,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         config.report.bind(config.bindings());
         Self {
             userspace,
+            floor: None,
             kernel,
             guard: None,
             config,

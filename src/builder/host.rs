@@ -7,6 +7,7 @@ use crate::gateway::{FindingsFrom, Gateway, Handles, TunnelDevice};
 use crate::manual::ManualSas;
 use crate::planes::{self, GuardSettings, PlaneSettings, Planes};
 use crypto::{Choice as CryptoChoice, CryptoProviders};
+use esp::filter::Filter;
 use esp::plane::{Rule, RuleId};
 use ike::InvalidSettings;
 use std::path::PathBuf;
@@ -23,11 +24,14 @@ use userspace::{self, Hooks, IkeReceiver};
 /// Two gateways in one network namespace need different devices and tables.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// The TUN device, its routes, the networks between the peers and the filter. Device, state directory, mark and
-    /// filter are those of the guard, too. Default: [`userspace::Settings::default`].
+    /// The TUN device, its routes, and the networks between the peers. Device, state directory and mark are those of
+    /// guard and filter, too. Default: [`userspace::Settings::default`].
     pub userspace: userspace::Settings,
     /// The guard against cleartext.
     pub guard: GuardSettings,
+    /// The filter for traffic that belongs to no tunnel. It can be replaced while the gateway runs: [`Gateway::filter`].
+    /// Default: such traffic is left alone.
+    pub filter: Arc<Filter>,
     /// The crypto provider of each cipher. The choice can be changed while the gateway runs: [`Gateway::crypto`].
     pub crypto: CryptoChoice,
     /// The threads that carry packets. They can be changed while the gateway runs: [`Gateway::workers`].
@@ -45,6 +49,7 @@ impl Default for HostSettings {
         Self {
             userspace: userspace::Settings::default(),
             guard: GuardSettings::default(),
+            filter: Arc::default(),
             crypto: CryptoChoice::default(),
             workers: WorkerSettings::default(),
             planes: PlaneSettings::default(),
@@ -115,8 +120,9 @@ impl Builder<HostSettings> {
 }
 
 fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, StartError> {
-    let HostSettings { userspace, guard, crypto, workers, planes, manual, on_drop } = settings;
-    let planes = planes::Config::new(planes, guard);
+    let HostSettings { userspace, guard, filter, crypto, workers, planes, manual, on_drop } =
+        settings;
+    let planes = planes::Config::new(planes, guard, filter);
     let mark = userspace.mark;
     let blocked = Arc::new(AtomicBool::new(false));
     let handles = Handles {
@@ -215,10 +221,10 @@ impl Builder<HostSettings> {
         engine.policy.validate().map_err(InvalidSettings::from)?;
         settings.check()?;
         let natt_port = engine.natt_port.unwrap_or(engine.ike.natt_port);
-        let HostSettings { userspace, guard, planes, manual, .. } = settings;
+        let HostSettings { userspace, guard, filter, planes, manual, .. } = settings;
         let rules = planes::rules_of(&engine.policy).into_iter().chain(by_hand(&manual));
         let file = guard.file.clone();
-        let planes = planes::Config::new(planes, guard);
+        let planes = planes::Config::new(planes, guard, filter);
         let definition = planes::definition_of(&planes, &userspace, natt_port, rules);
         Ok((definition, userspace.state_dir, file))
     }

@@ -11,6 +11,7 @@ use super::Definition;
 use crate::builder::StartError;
 use crate::planes::guard::table;
 use crate::planes::{self, Hold};
+use floor::plane_error;
 use host::SystemError;
 use host::journal::{DeviceLock, file_of};
 use host::lock::FileLock;
@@ -21,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use userspace::plane_error;
 
 /// The result of [`Watch::look`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -186,7 +186,7 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
 
     fn restore(&mut self) -> Result<Restored, PlaneError> {
         let of_tables = self.restore_tables();
-        let of_userspace = self.userspace.maintenance().restore();
+        let of_userspace = self.restore_userspace();
         let of_kernel = self.kernel.as_mut().and_then(|kernel| kernel.maintenance()).restore();
         if of_userspace.is_ok() {
             self.place_the_rest();
@@ -220,7 +220,10 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
     }
 
     fn begin_filter(&mut self, filter: Arc<Filter>) -> Result<FilterWork, PlaneError> {
-        let work = self.userspace.filtering().begin_filter(Arc::clone(&filter))?;
+        let work = match &mut self.floor {
+            Some(floor) => floor.begin_filter(&filter)?,
+            None => FilterWork::nothing(),
+        };
         self.changing_filter = Some(filter);
         Ok(work)
     }
@@ -232,14 +235,19 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
             // Others have changed the table meanwhile.
             self.look_again();
         }
-        let of_plane = self.userspace.filtering().finish_filter(outcome)?;
+        let in_force = match &mut self.floor {
+            Some(floor) => Some(floor.finish_filter(outcome)?),
+            None => outcome.map(|()| filter.clone())?,
+        };
+        if let Some(in_force) = in_force {
+            self.userspace.filtering().set_filter(in_force)?;
+        }
         let of_record = self.record.as_mut().zip(filter.clone()).map(|(record, filter)| {
             record.replace_filter(filter);
             record.writing()
         });
         let of_guard = self.guard.as_mut().zip(filter).map(|(guard, f)| guard.set_filter(&f));
         Ok(FilterWork::new(move || {
-            of_plane.run()?;
             of_guard.into_iter().for_each(|written| written.wait());
             of_record.into_iter().for_each(|write| write());
             Ok(())
@@ -251,9 +259,10 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
     }
 
     fn filter_reader(&mut self) -> FilterReader {
-        let read = self.userspace.filtering().filter_reader();
+        let Some(floor) = &self.floor else { return Box::new(|| None) };
+        let (filter, counts) = (Arc::clone(floor.filter()), floor.filter_counter_reader());
         let inbound_guard = self.guard.as_ref().is_some_and(Guard::drops_cleartext);
-        Box::new(move || Some(FilterStatus { inbound_guard, ..read()? }))
+        Box::new(move || Some(FilterStatus { filter, counts: counts(), inbound_guard }))
     }
 
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
@@ -273,6 +282,17 @@ impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
 }
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
+    fn restore_userspace(&mut self) -> Result<Restored, PlaneError> {
+        let restored = self.userspace.maintenance().restore()?;
+        if restored.rules > 0
+            && let Some(floor) = &mut self.floor
+        {
+            // A program that has removed the routing rules of the tunnels has removed those of bypassed traffic.
+            floor.restore_routing_rules()?;
+        }
+        Ok(restored)
+    }
+
     /// The tunnel to whose remote network this host itself sends a packet, if the guard drops it unless it is
     /// protected.
     fn claimed_as_own(&self, packet: &PacketSummary) -> Option<String> {

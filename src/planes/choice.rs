@@ -4,6 +4,7 @@
 
 use super::Unrouted;
 use super::guard::GuardedTraffic;
+use esp::filter::Filter;
 use esp::manual::SaDirection;
 use esp::plane::RuleId;
 use policy::Bindings;
@@ -105,6 +106,8 @@ pub struct Config {
     pub settings: PlaneSettings,
     /// The guard against cleartext.
     pub guard: GuardSettings,
+    /// The filter for traffic that belongs to no tunnel.
+    pub filter: Arc<Filter>,
     /// The findings of both planes; a clone shows them.
     pub report: Report,
     /// The settings of network cards for tunnels in the kernel; a clone shows the SAs in the cards.
@@ -151,10 +154,10 @@ impl OffloadSettings {
 
 impl Config {
     /// Both planes with these settings.
-    pub fn new(settings: PlaneSettings, guard: GuardSettings) -> Self {
+    pub fn new(settings: PlaneSettings, guard: GuardSettings, filter: Arc<Filter>) -> Self {
         let OffloadSettings { choice, tunnels, manual } = settings.offload.clone();
         let placement = Placement::with_manual(choice, tunnels, manual);
-        Self { settings, guard, placement, ..Self::default() }
+        Self { settings, guard, filter, placement, ..Self::default() }
     }
 
     /// The plane that is to protect a tunnel's packets.

@@ -24,6 +24,7 @@ use super::guard::{Guard, GuardedTraffic, Hold, Holder, OnLoss, Surroundings};
 use crate::driver::Completion;
 use esp::filter::{Direction, Filter, FilterAction, FilterRule};
 use esp::plane::{PlaneError, Rule, RuleId, TrafficSelectors};
+use floor::plane_error;
 use policy::{AddressRange, PortRange, Selector};
 use std::fmt;
 use std::fs;
@@ -31,7 +32,6 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use userspace::plane_error;
 
 /// The first line of the file. Another version would have another number.
 const HEAD: &str = "vpn-guard 1";

@@ -6,7 +6,8 @@
 use super::guard::Guard;
 use super::table_watch::WatchedTable;
 use super::{KernelPlane, Planes};
-use esp::plane::{DataPlane, FilterWork, Filtering, Notice, PlaneError, Restored};
+use esp::plane::{DataPlane, FilterWork, Notice, PlaneError, Restored};
+use floor::Floor;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -67,7 +68,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             // Its end is told.
             return self.watch.keep(WatchedTable::Filter);
         }
-        let Some(work) = self.userspace.filtering().restore_filter() else {
+        let Some(work) = self.floor.as_mut().and_then(Floor::table_restoration) else {
             self.restoration.faults.remove(&WatchedTable::Filter);
             return;
         };

@@ -5,38 +5,43 @@
 //!
 //! ```text
 //!  vpn (src/planes) ──► guard::Guard ──► host::nft: the guard, and the held table beside it
-//!      └─► userspace ─┬► filter::Enforcement ──► host::nft: the filter's table
-//!                     │      ├─────────────────► host::netlink: rules that lead bypassed traffic past the device
-//!                     │      └─────────────────► host::journal: what is undone at the end
-//!                     └► port::Port ───────────► UDP 4500: IKE, and ESP of both planes
-//!                            └─────────────────► datagrams: many of them in one system call
+//!      └─► Floor ─┬─► filter::Enforcement ──► host::nft: the filter's table
+//!                 │        └────────────────► host::netlink: rules that lead bypassed traffic past the device
+//!                 ├─► port::Port ───────────► UDP 4500: IKE, and ESP of both planes
+//!                 └─► host::journal ────────► what is undone at the end
+//!  userspace ──► Floor, and datagrams: many of them in one system call
 //!  xfrm ──► flow::Flow ◄── guard: traffic as prefixes and ports under masks
 //! ```
 //!
+//! A gateway starts the guard, the filter, the port and then the device, and they end in the reverse order.
+//!
 //! # Example
 //!
-//! IPv4 that belongs to no tunnel is dropped. It needs CAP_NET_ADMIN and the program `nft`:
+//! IPv4 that belongs to no tunnel is dropped. It needs CAP_NET_ADMIN, CAP_NET_RAW and the program `nft`:
 //!
 //! ```no_run
 //! use esp::filter::{DefaultAction, Filter};
-//! use floor::filter::{Enforcement, Settings};
-//! use floor::plane_error;
-//! use host::journal::{DeviceLock, Journal};
-//! use std::path::Path;
+//! use floor::port::PortSettings;
+//! use floor::{Floor, Settings};
 //! use std::sync::Arc;
 //!
-//! let lock = DeviceLock::require(Path::new("/run/vpnd"), "vpn0").map_err(plane_error)?;
-//! let mut journal = Journal::open(lock).map_err(plane_error)?;
+//! let port = PortSettings {
+//!     number: 4500,
+//!     mark: 0x0076_706e,
+//!     beside_kernel: false,
+//!     udp_segmentation: true,
+//!     udp_gro: true,
+//! };
 //! let settings = Settings {
 //!     device: "vpn0".to_owned(),
-//!     mark: 0x0076_706e,
-//!     natt_port: 4500,
-//!     beside_kernel: false,
-//!     priority: 4499,
+//!     state_dir: "/run/vpnd".into(),
+//!     table: 4500,
+//!     rule_priority: 4500,
+//!     port,
 //! };
 //! let denied = Arc::new(Filter { ipv4: DefaultAction::Deny, ..Filter::default() });
-//! let enforcement = Enforcement::start(settings, &denied, &mut journal)?;
-//! assert_eq!(enforcement.filter(), &denied);
+//! let floor = Floor::start(&settings, &denied)?;
+//! assert_eq!(floor.filter(), &denied);
 //! # Ok::<(), esp::plane::PlaneError>(())
 //! ```
 //!
@@ -47,6 +52,7 @@
 //! | What keeps traffic from leaving in the clear? | `guard.rs`, `guard/` |
 //! | Which packets pass the guard in any case? | `guard/tables.rs` |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
+//! | In which order do filter and port start and end? | `floor.rs` |
 //! | Which socket receives a datagram on the port of ESP in UDP? | `port.rs`, `port/steering.rs` |
 //! | Where are ESP, IKE and keepalives told apart, and routers heard? | `port/arriving.rs`, `port/ike.rs`, `port/routers.rs` |
 //! | Which options has a socket, and where is the DF bit set? | `port/open.rs` |
@@ -61,6 +67,7 @@
 
 pub mod datagrams;
 pub mod filter;
+mod floor;
 pub mod flow;
 pub mod guard;
 pub mod port;
@@ -68,4 +75,5 @@ mod refusal;
 mod sync;
 mod turns;
 
+pub use floor::{Floor, Settings};
 pub use refusal::{plane_error, refused};

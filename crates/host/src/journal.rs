@@ -16,6 +16,7 @@ use std::io::{self, Read, Write};
 use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The directory of the settings that the plane changes.
 const SETTINGS: &str = "/proc/sys/net/";
@@ -271,6 +272,13 @@ impl Journal {
         }
     }
 
+    /// The device's owner ends: as [`undo_device`](Self::undo_device), unless dropping this leaves everything as it is.
+    pub fn end_device(&mut self) {
+        if !self.is_kept() {
+            self.undo_device();
+        }
+    }
+
     /// Says whether dropping this leaves everything as it is, on record for the next start, as if the process had been
     /// killed.
     pub fn keep_on_drop(&mut self, kept: bool) {
@@ -318,6 +326,12 @@ impl Journal {
         if let Err(error) = self.rewrite() {
             tracing::warn!(%error, file = %self.path.display(), "writing the state file");
         }
+    }
+
+    /// Returns `true` if the changes stay as if the process had been killed: traffic stops rather than leaks, and the next
+    /// start cleans up.
+    fn is_kept(&self) -> bool {
+        self.kept || std::thread::panicking()
     }
 
     /// Leaves on record what is in force. Should this process be killed meanwhile, the former record counts.
@@ -377,8 +391,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        if self.kept || std::thread::panicking() {
-            // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
+        if self.is_kept() {
             return;
         }
         self.changes.retain(|change| !self.left.contains(change));
@@ -392,6 +405,22 @@ impl Drop for Journal {
         }
         // Removed while still locked: a process that waits for the lock finds the name gone and makes a new file.
         remove(&self.path);
+    }
+}
+
+/// A journal for several parts of a gateway. It is dropped with the last clone.
+#[derive(Clone)]
+pub struct SharedJournal(Arc<Mutex<Journal>>);
+
+impl SharedJournal {
+    /// Shares a journal.
+    pub fn new(journal: Journal) -> Self {
+        Self(Arc::new(Mutex::new(journal)))
+    }
+
+    /// The journal, which no other thread uses meanwhile.
+    pub fn lock(&self) -> MutexGuard<'_, Journal> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,7 +7,7 @@
 //! crash.
 //!
 //! ```text
-//!  userspace ──► journal::Journal::record ──► state file (locked by its owner)
+//!  planes ─────► journal::Journal::record ──► state file (locked by its owner)
 //!      │                                         ▲ undone when dropped, or by the next start
 //!      ├───────► netlink::Netlink ───────────────┼──► links, routes, routing rules
 //!      ├───────► nft::run ───────────────────────┼──► nftables: guard and filter

@@ -3,8 +3,8 @@
 use super::kernel_offload::KernelOffload;
 use super::workers::Workers;
 use crypto::CryptoProviders;
-use esp::filter::Filter;
 use esp::path_mtu::Outer;
+use floor::port::PortSettings;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,8 +34,6 @@ pub struct Settings {
     /// Directory of the record of changes to the host, by which the next start cleans up after a crash. Default:
     /// [`DEFAULT_STATE_DIR`].
     pub state_dir: PathBuf,
-    /// The filter for traffic that belongs to no tunnel. Default: such traffic is left alone.
-    pub filter: Arc<Filter>,
     /// The MSS of TCP is lowered to the length that fits the tunnel. Default: yes.
     pub mss_clamp: bool,
     /// The offloads of the kernel that are not used. Default: none.
@@ -58,6 +56,27 @@ pub struct Config {
     pub workers: Workers,
 }
 
+impl Config {
+    /// The settings that hold for all planes of a gateway.
+    pub fn floor(&self) -> floor::Settings {
+        let Settings { device, state_dir, table, rule_priority, mark, without, .. } =
+            &self.settings;
+        floor::Settings {
+            device: device.clone(),
+            state_dir: state_dir.clone(),
+            table: *table,
+            rule_priority: *rule_priority,
+            port: PortSettings {
+                number: self.natt_port,
+                mark: *mark,
+                beside_kernel: self.beside_kernel,
+                udp_segmentation: !without.contains(&KernelOffload::UdpSegmentation),
+                udp_gro: !without.contains(&KernelOffload::UdpGro),
+            },
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -68,7 +87,6 @@ impl Default for Settings {
             table: 4500,
             rule_priority: 4500,
             state_dir: DEFAULT_STATE_DIR.into(),
-            filter: Arc::default(),
             mss_clamp: true,
             without: BTreeSet::new(),
         }

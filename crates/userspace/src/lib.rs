@@ -21,22 +21,20 @@
 //!
 //! # Changes on the host
 //!
-//! All of these are undone at shutdown. If the kernel protects packets too ([`Config::beside_kernel`]), all but the
-//! last exist only while there is a rule. The nftables table that drops cleartext and the filter are not this crate's,
-//! but those of `floor` (`crates/floor/src/guard.rs`, `crates/floor/src/filter.rs`):
+//! All of these are undone at shutdown. If the kernel protects packets too ([`Config::beside_kernel`]), they exist only
+//! while there is a rule. The nftables table that drops cleartext, the filter and the port of ESP in UDP are not this
+//! crate's, but those of `floor` (`crates/floor/src/guard.rs`, `crates/floor/src/floor.rs`):
 //!
 //! - a TUN device ([`Settings::device`]) without addresses;
 //! - a routing table ([`Settings::table`]) with a route to the device for the remote side of every rule, and a blackhole
 //!   behind each;
 //! - one rule per family that sends everything without the mark ([`Settings::mark`]) through that table. Packets of the
 //!   plane itself carry the mark, and so must IKE's sockets;
-//! - loose reverse path filtering on an interface where strict would drop a peer's packets;
-//! - with a filter ([`Settings::filter`]) an nftables table, and routing rules before that of the tunnels for bypassed
-//!   traffic.
+//! - loose reverse path filtering on an interface where strict would drop a peer's packets.
 //!
 //! When the process is killed, the kernel removes the TUN device at once, and with it the routes that lead to the
-//! device. All else remains: the blackholes, the rule of each family, the filter's table and routing rules, the changed
-//! reverse path filters, and the guard's table. So the traffic stops rather than leaks. Nobody removes these before the
+//! device. All else remains: the blackholes, the rule of each family, the changed reverse path filters, and the tables
+//! and routing rules of guard and filter. So the traffic stops rather than leaks. Nobody removes these before the
 //! next start with the same device and state directory, which undoes what the journal lists
 //! (`crates/host/src/journal.rs`) and replaces the tables.
 //!
@@ -45,6 +43,7 @@
 //! A plane with three workers, one of them the reader of the pipeline. It needs CAP_NET_ADMIN and CAP_NET_RAW:
 //!
 //! ```no_run
+//! use floor::Floor;
 //! use std::sync::Arc;
 //! use userspace::workers::{Count, Schedule, Settings, Workers};
 //! use userspace::{Config, Hooks, Userspace};
@@ -59,7 +58,8 @@
 //!     ike: Arc::new(|_datagram| println!("an IKE message")),
 //! };
 //! let config = Config { workers: workers.clone(), ..Config::default() };
-//! let mut plane = Userspace::start(config, hooks)?;
+//! let floor = Floor::start(&config.floor(), &Arc::default())?;
+//! let mut plane = Userspace::start(&floor, config, hooks)?;
 //! // Rules and SAs are added through `esp::plane::DataPlane`; the first SA starts the workers.
 //! for (reason, packets) in plane.counters() {
 //!     println!("{reason}: {packets}");
@@ -94,7 +94,6 @@
 //! | Where are packets sent, and where are MTUs asked? | `socket.rs`, `outer.rs` |
 //! | How do rules and SAs reach the plane, and whom does it call? | `plane.rs`, `plane/`, `hooks.rs` |
 //! | What are the settings and their defaults? | `config.rs`, `workers/settings.rs` |
-//! | Why is a start refused? | `refusal.rs` |
 //! | How are batches reused, and threads woken? | `pool.rs`; `event_fd.rs`, `requests.rs`; `stage.rs` counts |
 
 #![deny(unsafe_code)]
@@ -115,7 +114,6 @@ mod pool;
 mod queue_pair;
 mod raw_sockets;
 mod receivers;
-mod refusal;
 mod requests;
 mod sched_policy;
 mod socket;
@@ -138,6 +136,5 @@ pub use floor::port::{IkeDatagram, IkeReceiver, IkeSender};
 pub use hooks::Hooks;
 pub use kernel_offload::KernelOffload;
 pub use plane::{Userspace, explanation};
-pub use refusal::plane_error;
 pub use stage::{Flow, Stage};
 pub use waiting::Wait;

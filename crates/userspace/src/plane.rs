@@ -3,10 +3,8 @@
 use super::config::Config;
 use super::device::{Device, Lost};
 use super::hooks::Hooks;
-use super::kernel_offload::KernelOffload;
 use super::outer::Wayfinder;
 use super::receivers::Receivers;
-use super::refusal::{check_capabilities, plane_error, refused};
 use super::requests::Release;
 use super::strays::OfReceivers;
 use super::under_way::UnderWay;
@@ -17,9 +15,9 @@ use esp::discard::Discard;
 use esp::encap::inner_mtu;
 use esp::gso::Gso;
 use esp::plane::{Encapsulation, Filtering, Ledger, PlaneError};
-use floor::filter::{self, Enforcement};
-use floor::port::{IkeReceiver, IkeSender, Port, PortSettings, Strays};
-use host::journal::{DeviceLock, Journal};
+use floor::port::{IkeReceiver, IkeSender, Strays};
+use floor::{Floor, refused};
+use host::journal::SharedJournal;
 use policy::{KeyBits, Mode};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,12 +44,11 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
     }
 }
 
-/// A running userspace plane. Dropping it undoes what it did to the host, unless [`Userspace::block_on_drop`] says
+/// A running userspace plane. Dropping it undoes what it did to the host, unless [`Floor::block_on_drop`] says
 /// otherwise.
 pub struct Userspace {
-    // Declared in the order in which they are to go: the host's settings, then the device.
-    enforcement: Enforcement,
-    journal: Journal,
+    /// The device's settings are undone before the device goes.
+    journal: SharedJournal,
     device: Option<Device>,
     shared: Arc<Shared>,
     receivers: Receivers,
@@ -87,58 +84,18 @@ impl fmt::Debug for Userspace {
 }
 
 impl Userspace {
-    /// Opens the port of ESP in UDP, then the sockets of ESP and AH, device and routing; beside the kernel's plane, all
-    /// but the port come with the first rule and go with the last. Until rules are added no traffic is touched, and no thread runs before the first SA, or the first rule that waits for a
-    /// packet.
+    /// Makes the device, its routing, and the sockets of ESP and AH without UDP; beside the kernel's plane, all of these
+    /// come with the first rule and go with the last. Until rules are added no traffic is touched, and no thread runs
+    /// before the first SA, or the first rule that waits for a packet.
     ///
-    /// The calling thread's network namespace is the plane's. Needs CAP_NET_ADMIN and CAP_NET_RAW.
-    ///
-    /// # Errors
-    /// If a capability is missing, another process uses the device, or the system refuses something.
-    pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
-        let lock = Self::lock(&config)?;
-        Self::start_locked(lock, config, hooks)
-    }
-
-    /// The lock on the configured device, which keeps every other process from it.
-    ///
-    /// # Errors
-    /// If a capability is missing, or another process uses the device.
-    pub fn lock(config: &Config) -> Result<DeviceLock, PlaneError> {
-        check_capabilities()?;
-        DeviceLock::require(&config.settings.state_dir, &config.settings.device)
-            .map_err(plane_error)
-    }
-
-    /// As [`start`](Self::start), with a lock that was taken before.
+    /// The calling thread's network namespace is the plane's, and that of `floor`, which has started with the same
+    /// settings ([`Config::floor`]) and ends after the plane. Needs CAP_NET_ADMIN and CAP_NET_RAW.
     ///
     /// # Errors
     /// If the system refuses something.
-    pub fn start_locked(
-        lock: DeviceLock,
-        config: Config,
-        hooks: Hooks,
-    ) -> Result<Self, PlaneError> {
-        let mut journal = Journal::open(lock).map_err(plane_error)?;
-        let Config { settings, natt_port, beside_kernel, .. } = &config;
-        journal.claim(&settings.state_dir, settings.table).map_err(plane_error)?;
-        // Before anything else: blocked traffic is blocked from the first moment on.
-        let of_filter = filter::Settings {
-            device: settings.device.clone(),
-            mark: settings.mark,
-            natt_port: *natt_port,
-            beside_kernel: *beside_kernel,
-            priority: settings.rule_priority.saturating_sub(1),
-        };
-        let enforcement = Enforcement::start(of_filter, &settings.filter, &mut journal)?;
-        let port = Port::open(PortSettings {
-            number: *natt_port,
-            mark: settings.mark,
-            beside_kernel: *beside_kernel,
-            udp_segmentation: !settings.without.contains(&KernelOffload::UdpSegmentation),
-            udp_gro: !settings.without.contains(&KernelOffload::UdpGro),
-        })?;
-        let receivers = Receivers::on(Arc::new(port), settings.mark);
+    pub fn start(floor: &Floor, config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
+        let settings = &config.settings;
+        let receivers = Receivers::on(Arc::clone(floor.port()), settings.mark);
         // The commonest suite, in UDP over IPv4; SAs that need more lower it.
         let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
         let derived = inner_mtu(settings.outer.mtu().into(), suite, Mode::Tunnel, udp, false);
@@ -147,10 +104,9 @@ impl Userspace {
         let shared = Arc::new(share(&config, hooks)?);
         let datapath = shared.datapath.clone();
         datapath.set_device_mtu(mtu.into());
-        datapath.clone().set_filter(Arc::clone(enforcement.filter()))?;
+        datapath.clone().set_filter(Arc::clone(floor.filter()))?;
         let mut plane = Self {
-            enforcement,
-            journal,
+            journal: floor.journal().clone(),
             device: None,
             shared,
             receivers,
@@ -166,7 +122,6 @@ impl Userspace {
         if !plane.config.beside_kernel {
             plane.appear()?;
         }
-        plane.journal.forget_left_filter();
         Ok(plane)
     }
 
@@ -214,12 +169,6 @@ impl Userspace {
         counters
     }
 
-    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the
-    /// next start with the same device cleans up. At first it does not.
-    pub fn block_on_drop(&mut self, blocked: bool) {
-        self.journal.keep_on_drop(blocked);
-    }
-
     /// Stops and undoes what was done to the host. Protected traffic is no longer this plane's concern: it takes
     /// whatever other routes there are.
     pub fn shutdown(self) {
@@ -230,6 +179,7 @@ impl Userspace {
 impl Drop for Userspace {
     fn drop(&mut self) {
         self.config.workers.detach();
+        self.journal.lock().end_device();
     }
 }
 

@@ -1,10 +1,10 @@
 //! The sockets of ESP and AH without UDP, which all queue pairs share.
 
-use super::refusal::refused;
 use super::socket_filter::{self, SpiAt};
 use esp::plane::PlaneError;
 use floor::datagrams::set_option;
 use floor::port::{for_families, let_fragment, marked};
+use floor::refused;
 use host::netlink::Family;
 use libc::{IPPROTO_IP, IPPROTO_IPV6};
 use socket2::{Protocol, Socket, Type};

@@ -3,10 +3,10 @@
 //! tun-rs opens and configures the device. Its own segmentation and coalescing stay unused: they copy every segment
 //! into a buffer of its own, where the datapath seals segments straight into the send buffer.
 
-use super::refusal::refused;
 use esp::gso::{Gso, VIRTIO_LEN};
 use esp::plane::PlaneError;
 use esp::queue::Coalesce;
+use floor::refused;
 use host::netlink::Netlink;
 use host::tun_file;
 use std::io::{self, IoSlice, IoSliceMut};

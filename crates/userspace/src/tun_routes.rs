@@ -6,8 +6,8 @@
 //! next start, or a new device, puts its routes before it. So there is no moment without a route, and a socket without
 //! a source address never gets the one of another route.
 
-use super::refusal::{plane_error, refused};
 use esp::plane::{PlaneError, Rule, RuleId};
+use floor::{plane_error, refused};
 use host::journal::{Change, Journal};
 use host::netlink::{Family, MarkRule, Netlink, Route, Target};
 use host::{Prefix, lacks_family, prefixes};

@@ -304,10 +304,8 @@ impl Config {
     /// The data planes, and their traces on the host.
     pub fn host(&self) -> HostSettings {
         HostSettings {
-            userspace: userspace::Settings {
-                filter: Arc::new(self.filter.filter()),
-                ..self.esp.userspace()
-            },
+            userspace: self.esp.userspace(),
+            filter: Arc::new(self.filter.filter()),
             guard: GuardSettings {
                 required: self.filter.guard == GuardNeed::Required,
                 ..self.esp.guard()

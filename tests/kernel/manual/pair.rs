@@ -9,6 +9,7 @@ use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
     Spi, TrafficSelectors, Usage,
 };
+use floor::Floor;
 use nix::net::if_::if_nametoindex;
 use policy::{AddressRange, Mode, Secret, Selector};
 use std::collections::BTreeMap;
@@ -108,7 +109,7 @@ fn within<P: Send + 'static, T: Send + 'static>(
 pub struct Pair {
     pub ours: Space,
     pub theirs: Space,
-    plane: Held<Userspace>,
+    plane: Held<(Userspace, Floor)>,
     /// Where no administrator tells the kernel.
     kernel: Option<Held<Xfrm>>,
     by: By,
@@ -162,7 +163,11 @@ impl Pair {
         let mut config = userspace::Config::default();
         config.settings.state_dir = state.path().to_owned();
         let hooks = userspace::Hooks { notice: Arc::new(|_| ()), ike: Arc::new(|_| ()) };
-        let plane = ours.run(move || Userspace::start(config, hooks)).expect("a plane");
+        let start = move || {
+            let floor = Floor::start(&config.floor(), &Arc::default())?;
+            Ok::<_, PlaneError>((Userspace::start(&floor, config, hooks)?, floor))
+        };
+        let plane = ours.run(start).expect("a plane");
         let kernel = (by != By::Hand).then(|| {
             let hooks = xfrm::Hooks { notice: Arc::new(|_| ()), disturbance: Arc::new(|_| ()) };
             let plane = theirs.run(move || Xfrm::start(xfrm::Config::default(), hooks));
@@ -185,7 +190,7 @@ impl Pair {
         &self,
         work: impl FnOnce(&mut Userspace) -> T + Send + 'static,
     ) -> T {
-        within(&self.ours, &self.plane, work)
+        within(&self.ours, &self.plane, |(plane, _)| work(plane))
     }
 
     /// Puts new SAs in the place of those before, on both sides.

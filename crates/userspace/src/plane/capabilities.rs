@@ -1,16 +1,15 @@
 //! The userspace plane's optional capabilities.
 
 use super::Userspace;
-use crate::refusal::refused;
 use esp::families::Families;
 use esp::filter::{Always, Direction, Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
-    Capabilities, DataPlane, EarlyPackets, FamilySwitching, FilterReader, FilterWork, Filtering,
-    Maintenance, ManualKeying, PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored,
-    Resynced, RuleId, SaId, Spi,
+    Capabilities, DataPlane, EarlyPackets, FamilySwitching, Filtering, Maintenance, ManualKeying,
+    PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, Trace};
+use floor::refused;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -88,10 +87,6 @@ impl Userspace {
         let name = &self.config.settings.device;
         let fault = |e| refused(format!("restoring the routes to the tunnel device {name}"), &e);
         (restored.rules, restored.routes) = device.routing.restore_routes().map_err(fault)?;
-        if restored.rules > 0 {
-            // A program that has removed the one has removed the others.
-            self.enforcement.restore_routing_rules(&mut self.journal)?;
-        }
         Ok(restored)
     }
 }
@@ -145,34 +140,14 @@ impl PeerExceptions for Userspace {
     }
 }
 
+/// The filter of the packets that come to the device. The host's is [`Floor`](floor::Floor)'s.
 impl Filtering for Userspace {
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
-        let outcome = self.begin_filter(filter)?.run();
-        self.finish_filter(outcome)?.run()
-    }
-
-    fn begin_filter(&mut self, filter: Arc<Filter>) -> Result<FilterWork, PlaneError> {
-        self.enforcement.begin(&filter, &mut self.journal)
-    }
-
-    fn finish_filter(&mut self, outcome: Result<(), PlaneError>) -> Result<FilterWork, PlaneError> {
-        let filter = self.enforcement.finish(outcome)?;
-        self.datapath.set_filter(filter)?;
-        Ok(FilterWork::nothing())
-    }
-
-    fn restore_filter(&mut self) -> Option<FilterWork> {
-        self.enforcement.table_restoration()
+        self.datapath.set_filter(filter)
     }
 
     fn filter_status(&mut self) -> Option<FilterStatus> {
-        self.filter_reader()()
-    }
-
-    fn filter_reader(&mut self) -> FilterReader {
-        let filter = Arc::clone(self.enforcement.filter());
-        let counts = self.enforcement.counter_reader();
-        Box::new(move || Some(FilterStatus { filter, counts: counts(), inbound_guard: false }))
+        self.datapath.filter_status()
     }
 
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {

@@ -2,11 +2,11 @@
 
 use super::{SaForm, Userspace, device_mtu};
 use crate::device::Device;
-use crate::refusal::refused;
 use esp::encap::inner_mtu;
 use esp::plane::{
     DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaEntry, SaId, Usage,
 };
+use floor::refused;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -148,16 +148,16 @@ impl Userspace {
             return Ok(());
         }
         let Self { config, mtu, receivers, shared, journal, ledger, .. } = self;
-        let device = Device::start(config, *mtu, receivers, shared, journal);
+        let device = Device::start(config, *mtu, receivers, shared, &mut journal.lock());
         self.device = Some(device.inspect_err(|_| {
             config.workers.detach();
             match ledger.rules().next().is_none() {
                 true => {
                     receivers.release_raw();
-                    journal.undo_device();
+                    journal.lock().undo_device();
                 }
                 // The routes that the device before has left hold their traffic.
-                false => journal.undo_settings(),
+                false => journal.lock().undo_settings(),
             }
         })?);
         Ok(())
@@ -191,7 +191,7 @@ impl Userspace {
         }
         self.replaced_at = Some(now);
         if let Some(device) = self.device.take() {
-            self.lost += device.give_way(&self.config, &mut self.journal);
+            self.lost += device.give_way(&self.config, &mut self.journal.lock());
         }
         // Its workers have ended.
         self.shared.failed.store(false, Ordering::SeqCst);
@@ -219,7 +219,7 @@ impl Userspace {
     /// The first rules are there: removes the routes and routing rules that a crashed daemon has left.
     pub fn remove_stale_routes(&mut self) {
         self.sweep();
-        self.journal.undo_left_routes();
+        self.journal.lock().undo_left_routes();
     }
 
     /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this
@@ -230,8 +230,8 @@ impl Userspace {
             if self.config.beside_kernel && self.ledger.rules().next().is_none() {
                 self.receivers.release_raw();
                 match self.device.take() {
-                    Some(device) => self.lost += device.end(&self.config, &mut self.journal),
-                    None => self.journal.undo_device(),
+                    Some(device) => self.lost += device.end(&self.config, &mut self.journal.lock()),
+                    None => self.journal.lock().undo_device(),
                 }
             }
             return Ok(());
@@ -249,13 +249,13 @@ impl Userspace {
     fn route(&mut self, rule: &Rule) -> Result<(), PlaneError> {
         let Some(device) = &mut self.device else { return Ok(()) };
         device.routing.add(rule)?;
-        device.routing.admit_hosts(rule, &mut self.journal);
+        device.routing.admit_hosts(rule, &mut self.journal.lock());
         Ok(())
     }
 
     pub(super) fn admit_peer(&mut self, peer: IpAddr) {
         if let Some(device) = &mut self.device {
-            device.routing.admit_peer(peer, &mut self.journal);
+            device.routing.admit_peer(peer, &mut self.journal.lock());
         }
     }
 

@@ -1,11 +1,11 @@
 //! The plane that the threads serve: its device and its sockets.
 
 use crate::queue_pair::QueuePair;
-use crate::refusal::refused;
 use crate::socket_filter::fill;
 use crate::worker::{self, Shared};
 use esp::plane::PlaneError;
 use esp::queue::SendQueue;
+use floor::refused;
 use host::namespace::Namespace;
 use std::sync::Arc;
 use std::time::Instant;

@@ -11,10 +11,12 @@ mod stress;
 mod throughput;
 
 use crypto::Suite;
+use esp::filter::{DefaultAction, Filter};
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, Notice, OutboundSa, Path, Rule, RuleId, SaId, Spi,
     TrafficSelectors,
 };
+use floor::Floor;
 use network::{Gateway, MARKER, Network, PATIENCE, inside, ping, tcp_echo, udp_arrives, udp_echo};
 use policy::{AddressRange, Integrity, KeyBits, Mode, Secret, Selector};
 use std::io::{BufRead, BufReader};
@@ -419,7 +421,7 @@ fn a_device_and_a_table_have_one_owner() {
     let device = network.device(0);
     assert!(device.contains("qlen 1000"), "{device}");
     let refused = |config: Config| {
-        inside(network.space(0), move || match Userspace::start(config, silent()) {
+        inside(network.space(0), move || match network::start(config, silent()) {
             Ok(_) => panic!("a second plane starts"),
             Err(error) => error.to_string(),
         })
@@ -438,6 +440,27 @@ fn a_device_and_a_table_have_one_owner() {
 }
 
 #[test]
+fn the_filter_outlives_the_plane() {
+    let Some(network) = Network::make() else { return };
+    let (before, config) = (network.snapshots(), config(network.state_dir(0)));
+    let (plane, floor) = inside(network.space(0), move || {
+        let denied = Filter { ipv6: DefaultAction::Deny, ..Filter::default() };
+        let floor = Floor::start(&config.floor(), &Arc::new(denied)).expect("it starts");
+        let mut plane = Userspace::start(&floor, config, silent()).expect("it starts");
+        plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
+        (plane, floor)
+    });
+    inside(network.space(0), move || plane.shutdown());
+    let table = format!("table inet {}", host::nft::table("filter", "vpn0"));
+    let [after, _] = network.snapshots();
+    assert!(after.contains(&table), "{after}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&after.replace(&table, " ")), words(&before[0]), "the device is gone");
+    inside(network.space(0), move || drop(floor));
+    assert_eq!(network.snapshots(), before);
+}
+
+#[test]
 fn a_missing_capability_is_named() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let Some(network) = Network::make() else { return };
@@ -447,7 +470,7 @@ fn a_missing_capability_is_named() {
         held.effective.remove(CapabilitySet::NET_RAW);
         // A thread's own affair, and this thread ends here.
         set_capabilities(None, held).expect("given up");
-        Userspace::start(config, silent()).map(drop).expect_err("refused").to_string()
+        network::start(config, silent()).map(drop).expect_err("refused").to_string()
     });
     assert!(error.contains("lacks CAP_NET_RAW;") && error.contains("run it as root"), "{error}");
 }
@@ -491,7 +514,7 @@ fn a_panic_of_the_owner_fails_closed_too() {
     let config = config(state_dir.clone());
     let owner = std::panic::catch_unwind(AssertUnwindSafe(|| {
         inside(network.space(0), move || {
-            let mut plane = Userspace::start(config, silent()).expect("it starts");
+            let (mut plane, _floor) = network::start(config, silent()).expect("it starts");
             plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
             panic!("as a bug would");
         })
@@ -515,7 +538,8 @@ fn a_panic_of_the_owner_fails_closed_too() {
 #[ignore = "started by another test"]
 fn victim() {
     let Some(state_dir) = std::env::var_os("USP_VICTIM") else { return };
-    let mut plane = Userspace::start(config(state_dir.into()), silent()).expect("it starts");
+    let started = network::start(config(state_dir.into()), silent());
+    let (mut plane, _floor) = started.expect("it starts");
     plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
     println!("ready");
     loop {

@@ -1,12 +1,14 @@
 //! Three namespaces: a gateway on each side, and a bridge between them that hears everything.
 
+use esp::plane::PlaneError;
+use floor::Floor;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use testkit::capture::{Kind, classify};
 use testkit::space::Space;
@@ -201,6 +203,14 @@ fn is_fragment(frame: &[u8]) -> bool {
     }
 }
 
+/// Starts a plane on a floor of its own, which has no filter.
+pub fn start(config: Config, hooks: Hooks) -> Result<(Userspace, Floor), PlaneError> {
+    let mut floor = Floor::start(&config.floor(), &Arc::default())?;
+    let plane = Userspace::start(&floor, config, hooks)?;
+    floor.forget_left_filter();
+    Ok((plane, floor))
+}
+
 /// A plane, and the thread in its namespace that owns it.
 pub struct Gateway {
     orders: Option<mpsc::Sender<Order>>,
@@ -213,7 +223,7 @@ impl Gateway {
     pub fn start(space: &Space, config: Config, hooks: Hooks) -> Self {
         let (orders, given) = mpsc::channel::<Order>();
         let thread = spawn(space, move || {
-            let mut plane = Userspace::start(config, hooks).expect("the plane starts");
+            let (mut plane, _floor) = start(config, hooks).expect("the plane starts");
             let (end, ended) = rustix::pipe::pipe().expect("a pipe");
             let receivers = plane.ike_receivers();
             let listener = std::thread::spawn(move || listen(receivers, &end));

@@ -144,7 +144,7 @@ impl Esp {
         }
     }
 
-    /// The userspace plane, without a filter.
+    /// The userspace plane.
     pub(super) fn userspace(&self) -> userspace::Settings {
         userspace::Settings {
             device: self.device.clone(),

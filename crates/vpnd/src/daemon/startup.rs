@@ -170,7 +170,7 @@ async fn serve(
 
     let of_ike = ike::Config { families: families.at_start(), ..config.ike() };
     let mut host = config.host();
-    host.userspace.filter = Arc::new(filter);
+    host.filter = Arc::new(filter);
     let mut builder = Gateway::builder(Arc::clone(&policy))
         .ike(of_ike)
         .host(host)

@@ -1,0 +1,164 @@
+//! The part of a gateway on its host that does not depend on the planes of its tunnels: the record of changes, the
+//! filter, and the port of ESP in UDP.
+
+use crate::filter::{self, Enforcement};
+use crate::port::{Port, PortSettings};
+use crate::refusal::{plane_error, refused};
+use esp::filter::{Filter, FilterCounts};
+use esp::plane::{FilterWork, PlaneError};
+use host::journal::{DeviceLock, Journal, SharedJournal};
+use rustix::thread::CapabilitySet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The settings of a gateway on its host that hold for all planes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the TUN device.
+    pub device: String,
+    /// Directory of the record of what was changed on the host.
+    pub state_dir: PathBuf,
+    /// Routing table for the tunnels' routes; no other program may use it.
+    pub table: u32,
+    /// Priority of the routing rule that leads to the table. Routing rules for bypassed traffic come before it.
+    pub rule_priority: u32,
+    /// The port of ESP in UDP, and the mark of the gateway's own packets.
+    pub port: PortSettings,
+}
+
+/// The record of changes, the filter and the port of one gateway. Dropping this undoes all changes on record, unless
+/// [`Floor::block_on_drop`] says otherwise. The planes are to be dropped before.
+pub struct Floor {
+    // In the order in which they end.
+    port: Arc<Port>,
+    enforcement: Enforcement,
+    journal: SharedJournal,
+}
+
+impl Floor {
+    /// The lock on a device, which keeps every other process from it.
+    ///
+    /// # Errors
+    /// If a capability is missing, or another process uses the device.
+    pub fn lock(state_dir: &Path, device: &str) -> Result<DeviceLock, PlaneError> {
+        check_capabilities()?;
+        DeviceLock::require(state_dir, device).map_err(plane_error)
+    }
+
+    /// Takes the lock on the device, puts the filter in force, and opens the port, in the network namespace of the
+    /// calling thread. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Self::lock) and [`start_locked`](Self::start_locked).
+    pub fn start(settings: &Settings, filter: &Arc<Filter>) -> Result<Self, PlaneError> {
+        Self::start_locked(Self::lock(&settings.state_dir, &settings.device)?, settings, filter)
+    }
+
+    /// As [`start`](Self::start), with a lock that was taken before.
+    ///
+    /// # Errors
+    /// If another process uses the routing table or the port, or the system refuses something.
+    pub fn start_locked(
+        lock: DeviceLock,
+        settings: &Settings,
+        filter: &Arc<Filter>,
+    ) -> Result<Self, PlaneError> {
+        let mut journal = Journal::open(lock).map_err(plane_error)?;
+        journal.claim(&settings.state_dir, settings.table).map_err(plane_error)?;
+        // Before anything else: blocked traffic is blocked from the first moment on.
+        let of_filter = filter::Settings {
+            device: settings.device.clone(),
+            mark: settings.port.mark,
+            natt_port: settings.port.number,
+            beside_kernel: settings.port.beside_kernel,
+            priority: settings.rule_priority.saturating_sub(1),
+        };
+        let enforcement = Enforcement::start(of_filter, filter, &mut journal)?;
+        let port = Arc::new(Port::open(settings.port)?);
+        Ok(Self { port, enforcement, journal: SharedJournal::new(journal) })
+    }
+
+    /// The planes have started: a filter that a crashed gateway left is replaced or gone.
+    pub fn forget_left_filter(&mut self) {
+        self.journal.lock().forget_left_filter();
+    }
+
+    /// The port of ESP in UDP.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// The record of changes to the host.
+    pub fn journal(&self) -> &SharedJournal {
+        &self.journal
+    }
+
+    /// The filter in force.
+    pub fn filter(&self) -> &Arc<Filter> {
+        self.enforcement.filter()
+    }
+
+    /// Begins to replace the filter: [`Enforcement::begin`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn begin_filter(&mut self, filter: &Arc<Filter>) -> Result<FilterWork, PlaneError> {
+        self.enforcement.begin(filter, &mut self.journal.lock())
+    }
+
+    /// Ends the change of the filter that has begun: [`Enforcement::finish`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn finish_filter(
+        &mut self,
+        outcome: Result<(), PlaneError>,
+    ) -> Result<Arc<Filter>, PlaneError> {
+        self.enforcement.finish(outcome)
+    }
+
+    /// The work that puts the filter's table back: [`Enforcement::table_restoration`].
+    pub fn table_restoration(&mut self) -> Option<FilterWork> {
+        self.enforcement.table_restoration()
+    }
+
+    /// Puts the routing rules for bypassed traffic back.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn restore_routing_rules(&mut self) -> Result<(), PlaneError> {
+        self.enforcement.restore_routing_rules(&mut self.journal.lock())
+    }
+
+    /// Reads the filter's counters, on any thread.
+    pub fn filter_counter_reader(&self) -> impl FnOnce() -> FilterCounts + Send + use<> {
+        self.enforcement.counter_reader()
+    }
+
+    /// Says whether everything on record stays on the host when this is dropped, as if the process had been killed:
+    /// until the next start with the same device cleans up. At first it does not.
+    pub fn block_on_drop(&mut self, blocked: bool) {
+        self.journal.lock().keep_on_drop(blocked);
+    }
+}
+
+/// Makes sure that this process may do what the planes must.
+fn check_capabilities() -> Result<(), PlaneError> {
+    let held = rustix::thread::capabilities(None)
+        .map_err(|e| refused("reading this process's capabilities".into(), &e.into()))?
+        .effective;
+    let needed =
+        [(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"), (CapabilitySet::NET_RAW, "CAP_NET_RAW")];
+    let missing: Vec<&str> =
+        needed.iter().filter(|(c, _)| !held.contains(*c)).map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(PlaneError::System {
+        what: "starting the userspace plane".to_owned(),
+        why: format!(
+            "this process lacks {}; run it as root, or grant them (AmbientCapabilities= in a systemd unit)",
+            missing.join(" and ")
+        ),
+    })
+}
