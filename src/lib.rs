@@ -24,7 +24,7 @@
 //! let loaded = policy::xml::read("policy.xml", &text)?;
 //!
 //! let mut host = vpn::HostSettings::default();
-//! (host.userspace.device, host.userspace.table) = ("vpn1".to_owned(), 4501);
+//! (host.floor.device, host.floor.table) = ("vpn1".to_owned(), 4501);
 //! let builder = vpn::Gateway::builder(loaded.policy).host(host);
 //! let mut events = builder.subscribe();
 //! let gateway = builder.start().await?;
@@ -127,6 +127,7 @@ pub use planes::{GuardSettings, OffloadSettings, PlaneSettings};
 pub use crypto;
 pub use diagnosis;
 pub use esp;
+pub use floor;
 pub use ike;
 pub use net;
 pub use policy;

@@ -117,21 +117,21 @@ impl Planes {
     /// If a plane that is wanted by name cannot be started. A guard that was in force before stays.
     pub fn start(
         config: Config,
+        floor: floor::Config,
         userspace: userspace::Config,
         hooks: userspace::Hooks,
         defined: &[Rule],
         by_hand: &[Rule],
     ) -> Result<Self, PlaneError> {
         // Before the guard: that of a gateway which runs on the device is not to be replaced.
-        let settings = &userspace.settings;
-        let lock = Floor::lock(&settings.state_dir, &settings.device)?;
-        let watch = TableWatch::start(&settings.device, Arc::clone(&hooks.notice));
+        let lock = Floor::lock(&floor.settings)?;
+        let watch = TableWatch::start(&floor.settings.device, Arc::clone(&hooks.notice));
         let on_loss = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
         let drops = log_drops(Arc::clone(&hooks.notice));
         let rules = defined.iter().chain(by_hand).cloned();
-        let definition = definition_of(&config, settings, userspace.natt_port, rules);
+        let definition = definition_of(&config, &floor, rules);
         let holder = Holder::Gateway { logs: drops.is_some() };
-        let guard = definition.start(&settings.state_dir, holder, on_loss)?;
+        let guard = definition.start(&floor.settings.state_dir, holder, on_loss)?;
         if config.guard.required {
             guard.in_force()?;
         }
@@ -142,9 +142,9 @@ impl Planes {
             true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks, &guard)?,
             false => None,
         };
-        let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
+        let floor = floor::Config { beside_kernel: kernel.is_some(), ..floor };
         let notice: Arc<dyn Fn(Notice) + Send + Sync> = Arc::clone(&hooks.notice);
-        let mut floor = Floor::start_locked(lock, &userspace.floor(), &config.filter)?;
+        let mut floor = Floor::start_locked(lock, floor, &config.filter)?;
         let planes = Self::of(Userspace::start(&floor, userspace, hooks)?, kernel, config);
         floor.forget_left_filter();
         Ok(Self {
@@ -293,14 +293,13 @@ fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
 /// Everything that the guard of these rules follows from, with these settings.
 pub(crate) fn definition_of(
     config: &Config,
-    userspace: &userspace::Settings,
-    natt_port: u16,
+    floor: &floor::Config,
     rules: impl Iterator<Item = Rule>,
 ) -> Definition {
     let surroundings = Surroundings {
-        device: userspace.device.clone(),
-        mark: userspace.mark,
-        natt_port,
+        device: floor.settings.device.clone(),
+        mark: floor.settings.mark,
+        natt_port: floor.natt_port,
         inbound: config.guard.inbound,
         kernel: config.wants_kernel(),
     };

@@ -24,13 +24,15 @@ use userspace::{self, Hooks, IkeReceiver};
 /// Two gateways in one network namespace need different devices and tables.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// The TUN device, its routes, and the networks between the peers. Device, state directory and mark are those of
-    /// guard and filter, too. Default: [`userspace::Settings::default`].
+    /// The device, the routing, the mark and the record of changes, which all planes, guard and filter share. Default:
+    /// [`floor::Settings::default`].
+    pub floor: floor::Settings,
+    /// The plane of this process, and the networks between the peers. Default: [`userspace::Settings::default`].
     pub userspace: userspace::Settings,
     /// The guard against cleartext.
     pub guard: GuardSettings,
-    /// The filter for traffic that belongs to no tunnel. It can be replaced while the gateway runs: [`Gateway::filter`].
-    /// Default: such traffic is left alone.
+    /// The filter for traffic that belongs to no tunnel. It can be replaced while the gateway runs:
+    /// [`Gateway::filter`]. Default: such traffic is left alone.
     pub filter: Arc<Filter>,
     /// The crypto provider of each cipher. The choice can be changed while the gateway runs: [`Gateway::crypto`].
     pub crypto: CryptoChoice,
@@ -47,6 +49,7 @@ pub struct HostSettings {
 impl Default for HostSettings {
     fn default() -> Self {
         Self {
+            floor: floor::Settings::default(),
             userspace: userspace::Settings::default(),
             guard: GuardSettings::default(),
             filter: Arc::default(),
@@ -63,7 +66,7 @@ impl Default for HostSettings {
 impl HostSettings {
     /// Refuses values with which a start or an end would change what belongs to others, or leave it without a guard.
     fn check(&self) -> Result<(), StartError> {
-        let userspace::Settings { device, table, mark, .. } = &self.userspace;
+        let floor::Settings { device, table, mark, .. } = &self.floor;
         let (setting, value, why) = match (table, mark) {
             _ if device.contains('"') => (
                 "device",
@@ -120,10 +123,10 @@ impl Builder<HostSettings> {
 }
 
 fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, StartError> {
-    let HostSettings { userspace, guard, filter, crypto, workers, planes, manual, on_drop } =
+    let HostSettings { floor, userspace, guard, filter, crypto, workers, planes, manual, on_drop } =
         settings;
     let planes = planes::Config::new(planes, guard, filter);
-    let mark = userspace.mark;
+    let mark = floor.mark;
     let blocked = Arc::new(AtomicBool::new(false));
     let handles = Handles {
         workers: Workers::new(workers),
@@ -132,17 +135,20 @@ fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, Star
         planes: planes.report.clone(),
         manual: manual.clone(),
         blocked: Arc::clone(&blocked),
-        findings: FindingsFrom::Host(TunnelDevice::new(userspace.device.clone(), mark)),
+        findings: FindingsFrom::Host(TunnelDevice::new(floor.device.clone(), mark)),
         listener: None,
     };
     let crypto = Arc::clone(&handles.crypto);
     let engine = EngineSettings { ike: ike::Config { crypto, ..engine.ike }, ..engine };
-    let config = userspace::Config {
-        settings: userspace,
+    let floor = floor::Config {
+        settings: floor,
         natt_port: engine.ike.natt_port,
+        ..floor::Config::default()
+    };
+    let userspace = userspace::Config {
+        settings: userspace,
         crypto: Arc::clone(&handles.crypto),
         workers: handles.workers.clone(),
-        ..userspace::Config::default()
     };
     let (inlet, inputs) = driver::inlet();
     let hearing = inlet.clone();
@@ -160,7 +166,7 @@ fn start(engine: EngineSettings, settings: HostSettings) -> Result<Gateway, Star
     // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
     let sockets = driver::Sockets::open(mark)?;
     let defined = planes::rules_of(&engine.policy);
-    let mut plane = Planes::start(planes, config, hooks, &defined, &by_hand(&manual))?;
+    let mut plane = Planes::start(planes, floor, userspace, hooks, &defined, &by_hand(&manual))?;
     manual.install(&mut plane)?;
     let sender = plane.userspace().ike_sender();
     let mut listeners =
@@ -221,12 +227,13 @@ impl Builder<HostSettings> {
         engine.policy.validate().map_err(InvalidSettings::from)?;
         settings.check()?;
         let natt_port = engine.natt_port.unwrap_or(engine.ike.natt_port);
-        let HostSettings { userspace, guard, filter, planes, manual, .. } = settings;
+        let HostSettings { floor, guard, filter, planes, manual, .. } = settings;
         let rules = planes::rules_of(&engine.policy).into_iter().chain(by_hand(&manual));
         let file = guard.file.clone();
         let planes = planes::Config::new(planes, guard, filter);
-        let definition = planes::definition_of(&planes, &userspace, natt_port, rules);
-        Ok((definition, userspace.state_dir, file))
+        let floor = floor::Config { settings: floor, natt_port, ..floor::Config::default() };
+        let definition = planes::definition_of(&planes, &floor, rules);
+        Ok((definition, floor.settings.state_dir, file))
     }
 }
 

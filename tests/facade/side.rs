@@ -8,7 +8,7 @@ use testkit::policies;
 use testkit::space::Space;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
-use vpn::userspace::Settings;
+use vpn::floor::Settings;
 use vpn::{Builder as GatewayBuilder, Gateway, HostSettings, StartError};
 
 /// The name of the tunnel in the samples, and of its phase 2 tunnel.
@@ -54,8 +54,8 @@ impl Side {
     /// The settings of its gateway on the host: the record of its changes has a directory of its own.
     pub fn host(&self) -> HostSettings {
         let state_dir = self.directory.path().to_owned();
-        let userspace = Settings { state_dir, ..Settings::default() };
-        HostSettings { userspace, ..HostSettings::default() }
+        let floor = Settings { state_dir, ..Settings::default() };
+        HostSettings { floor, ..HostSettings::default() }
     }
 
     /// Does something in its runtime, and in its namespace.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Once};
 use testkit::{FILTERED, test};
 use tokio::runtime::Builder;
-use vpn::userspace::Settings;
+use vpn::floor::Settings;
 use vpn::{Closed, GatewayError, HostSettings, StartError};
 
 pub fn trials() -> Vec<Trial> {
@@ -122,13 +122,13 @@ fn without_reports<T>(work: impl FnOnce() -> T) -> T {
 fn harmful() {
     let [left, _right] = Side::pair();
     let before = left.space.state();
-    for (userspace, setting) in [
-        (Settings { table: 0, ..left.host().userspace }, "table"),
-        (Settings { table: 254, ..left.host().userspace }, "table"),
-        (Settings { device: "vpn\"0".to_owned(), ..left.host().userspace }, "device"),
-        (Settings { mark: 0, ..left.host().userspace }, "mark"),
+    for (floor, setting) in [
+        (Settings { table: 0, ..left.host().floor }, "table"),
+        (Settings { table: 254, ..left.host().floor }, "table"),
+        (Settings { device: "vpn\"0".to_owned(), ..left.host().floor }, "device"),
+        (Settings { mark: 0, ..left.host().floor }, "mark"),
     ] {
-        let host = HostSettings { userspace, ..left.host() };
+        let host = HostSettings { floor, ..left.host() };
         match left.start(left.builder().host(host)) {
             Err(StartError::Setting { setting: refused, .. }) => assert_eq!(refused, setting),
             other => panic!("{other:?}"),
@@ -140,14 +140,14 @@ fn harmful() {
 fn settings() {
     let [left, _right] = Side::pair();
     let mut host = left.host();
-    host.userspace = Settings {
+    host.floor = Settings {
         device: "tunnel7".to_owned(),
-        mtu: Some(1300),
         mark: 0x77,
         table: 4777,
         rule_priority: 777,
-        ..host.userspace
+        ..host.floor
     };
+    host.userspace.mtu = Some(1300);
     host.guard.inbound = false;
     let gateway = left.start(left.builder().host(host)).expect("started");
     let rules = left.space.ip("rule");

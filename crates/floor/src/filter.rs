@@ -6,6 +6,7 @@
 //! Bypassed traffic is led past the device by routing rules, not by marks, so that its source address is chosen for the
 //! route it takes. The table also stays in force after a failed start.
 
+use crate::config::{Config, Settings};
 use crate::refusal::{plane_error, refused};
 use crate::turns::Turns;
 use esp::filter::{
@@ -24,21 +25,6 @@ use std::sync::Arc;
 
 /// The most routing rules that one filter may need: a range that is no prefix takes several.
 const MAX_EXCEPTIONS: usize = 4096;
-
-/// The properties of the gateway that decide which packets are its own.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The device whose packets are those of tunnels.
-    pub device: String,
-    /// The mark of the gateway's own packets.
-    pub mark: u32,
-    /// The port of ESP in UDP.
-    pub natt_port: u16,
-    /// The kernel protects packets, too.
-    pub beside_kernel: bool,
-    /// Priority of the routing rules for bypassed traffic; that of the tunnels' follows.
-    pub priority: u32,
-}
 
 /// The filter in force.
 pub struct Enforcement {
@@ -62,11 +48,14 @@ struct Change {
 /// The settings that the table depends on, with its name.
 struct Host {
     table: String,
-    device: String,
-    mark: u32,
-    natt_port: u16,
-    /// The kernel protects packets, too.
-    beside_kernel: bool,
+    config: Arc<Config>,
+}
+
+impl Host {
+    fn of(config: &Arc<Config>) -> Self {
+        let table = nft::table("filter", &config.settings.device);
+        Self { table, config: Arc::clone(config) }
+    }
 }
 
 impl Enforcement {
@@ -75,17 +64,16 @@ impl Enforcement {
     /// # Errors
     /// If the filter takes too many routing rules, the program `nft` is missing, or the system refuses something.
     pub fn start(
-        settings: Settings,
+        config: &Arc<Config>,
         filter: &Arc<Filter>,
         journal: &mut Journal,
     ) -> Result<Self, PlaneError> {
-        let Settings { device, mark, natt_port, beside_kernel, priority } = settings;
-        let table = nft::table("filter", &device);
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         let mut enforcement = Self {
             netlink,
-            host: Arc::new(Host { table, device, mark, natt_port, beside_kernel }),
-            priority,
+            host: Arc::new(Host::of(config)),
+            // That of the tunnels' rule follows.
+            priority: config.settings.rule_priority.saturating_sub(1),
             filter: Arc::default(),
             installed: false,
             exceptions: Vec::new(),
@@ -290,7 +278,7 @@ fn rule_counter(place: usize) -> String {
 
 /// The whole table, in place of the former.
 fn script(host: &Host, filter: &Filter, counts: &FilterCounts) -> Commands {
-    let Host { device, mark, natt_port, .. } = host;
+    let Config { settings: Settings { device, mark, .. }, natt_port, .. } = &*host.config;
     let always = Rule::always(Statement::Jump(ALWAYS));
     let Verdicts { opened, protected, denied } = Verdicts::of(host, filter);
     let by_device =
@@ -361,17 +349,20 @@ struct Verdicts {
 
 impl Verdicts {
     fn of(host: &Host, filter: &Filter) -> Self {
-        let by_kernel =
-            [Match::ToBeProtected, Match::Protocol(&ESP_AND_AH), Match::UdpFrom(&[host.natt_port])]
-                .map(|packet| packet.then(Statement::Accept));
+        let by_kernel = [
+            Match::ToBeProtected,
+            Match::Protocol(&ESP_AND_AH),
+            Match::UdpFrom(&[host.config.natt_port]),
+        ]
+        .map(|packet| packet.then(Statement::Accept));
         let defaults = [(Family::V4, filter.ipv4, DENIED[0]), (Family::V6, filter.ipv6, DENIED[1])];
         let denied = defaults.into_iter().filter(|(_, action, _)| *action == DefaultAction::Deny);
         let denied = denied.map(|(family, _, counter)| {
             Match::Family(family).then(Statement::Count(counter)).then(Statement::Drop)
         });
         Self {
-            opened: host.beside_kernel.then(|| Match::Opened.then(Statement::Accept)),
-            protected: if host.beside_kernel { by_kernel.into() } else { Vec::new() },
+            opened: host.config.beside_kernel.then(|| Match::Opened.then(Statement::Accept)),
+            protected: if host.config.beside_kernel { by_kernel.into() } else { Vec::new() },
             denied: denied.collect(),
         }
     }

@@ -1,34 +1,20 @@
 //! The part of a gateway on its host that does not depend on the planes of its tunnels: the record of changes, the
 //! filter, and the port of ESP in UDP.
 
-use crate::filter::{self, Enforcement};
-use crate::port::{Port, PortSettings};
+use crate::config::{Config, Settings};
+use crate::filter::Enforcement;
+use crate::port::Port;
 use crate::refusal::{plane_error, refused};
 use esp::filter::{Filter, FilterCounts};
 use esp::plane::{FilterWork, PlaneError};
 use host::journal::{DeviceLock, Journal, SharedJournal};
 use rustix::thread::CapabilitySet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The settings of a gateway on its host that hold for all planes.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Name of the TUN device.
-    pub device: String,
-    /// Directory of the record of what was changed on the host.
-    pub state_dir: PathBuf,
-    /// Routing table for the tunnels' routes; no other program may use it.
-    pub table: u32,
-    /// Priority of the routing rule that leads to the table. Routing rules for bypassed traffic come before it.
-    pub rule_priority: u32,
-    /// The port of ESP in UDP, and the mark of the gateway's own packets.
-    pub port: PortSettings,
-}
 
 /// The record of changes, the filter and the port of one gateway. Dropping this undoes all changes on record, unless
 /// [`Floor::block_on_drop`] says otherwise. The planes are to be dropped before.
 pub struct Floor {
+    config: Arc<Config>,
     // In the order in which they end.
     port: Arc<Port>,
     enforcement: Enforcement,
@@ -36,13 +22,13 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// The lock on a device, which keeps every other process from it.
+    /// The lock on the device, which keeps every other process from it.
     ///
     /// # Errors
     /// If a capability is missing, or another process uses the device.
-    pub fn lock(state_dir: &Path, device: &str) -> Result<DeviceLock, PlaneError> {
+    pub fn lock(settings: &Settings) -> Result<DeviceLock, PlaneError> {
         check_capabilities()?;
-        DeviceLock::require(state_dir, device).map_err(plane_error)
+        DeviceLock::require(&settings.state_dir, &settings.device).map_err(plane_error)
     }
 
     /// Takes the lock on the device, puts the filter in force, and opens the port, in the network namespace of the
@@ -50,8 +36,8 @@ impl Floor {
     ///
     /// # Errors
     /// Those of [`lock`](Self::lock) and [`start_locked`](Self::start_locked).
-    pub fn start(settings: &Settings, filter: &Arc<Filter>) -> Result<Self, PlaneError> {
-        Self::start_locked(Self::lock(&settings.state_dir, &settings.device)?, settings, filter)
+    pub fn start(config: Config, filter: &Arc<Filter>) -> Result<Self, PlaneError> {
+        Self::start_locked(Self::lock(&config.settings)?, config, filter)
     }
 
     /// As [`start`](Self::start), with a lock that was taken before.
@@ -60,27 +46,27 @@ impl Floor {
     /// If another process uses the routing table or the port, or the system refuses something.
     pub fn start_locked(
         lock: DeviceLock,
-        settings: &Settings,
+        config: Config,
         filter: &Arc<Filter>,
     ) -> Result<Self, PlaneError> {
         let mut journal = Journal::open(lock).map_err(plane_error)?;
-        journal.claim(&settings.state_dir, settings.table).map_err(plane_error)?;
+        let Settings { state_dir, table, .. } = &config.settings;
+        journal.claim(state_dir, *table).map_err(plane_error)?;
+        let config = Arc::new(config);
         // Before anything else: blocked traffic is blocked from the first moment on.
-        let of_filter = filter::Settings {
-            device: settings.device.clone(),
-            mark: settings.port.mark,
-            natt_port: settings.port.number,
-            beside_kernel: settings.port.beside_kernel,
-            priority: settings.rule_priority.saturating_sub(1),
-        };
-        let enforcement = Enforcement::start(of_filter, filter, &mut journal)?;
-        let port = Arc::new(Port::open(settings.port)?);
-        Ok(Self { port, enforcement, journal: SharedJournal::new(journal) })
+        let enforcement = Enforcement::start(&config, filter, &mut journal)?;
+        let port = Arc::new(Port::open(&config)?);
+        Ok(Self { config, port, enforcement, journal: SharedJournal::new(journal) })
     }
 
     /// The planes have started: a filter that a crashed gateway left is replaced or gone.
     pub fn forget_left_filter(&mut self) {
         self.journal.lock().forget_left_filter();
+    }
+
+    /// The settings that hold for all planes.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
     }
 
     /// The port of ESP in UDP.

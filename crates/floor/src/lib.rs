@@ -21,26 +21,13 @@
 //!
 //! ```no_run
 //! use esp::filter::{DefaultAction, Filter};
-//! use floor::port::PortSettings;
-//! use floor::{Floor, Settings};
+//! use floor::{Config, Floor, Settings};
 //! use std::sync::Arc;
 //!
-//! let port = PortSettings {
-//!     number: 4500,
-//!     mark: 0x0076_706e,
-//!     beside_kernel: false,
-//!     udp_segmentation: true,
-//!     udp_gro: true,
-//! };
-//! let settings = Settings {
-//!     device: "vpn0".to_owned(),
-//!     state_dir: "/run/vpnd".into(),
-//!     table: 4500,
-//!     rule_priority: 4500,
-//!     port,
-//! };
+//! let settings = Settings { device: "vpn1".to_owned(), table: 4501, ..Settings::default() };
+//! let config = Config { settings, ..Config::default() };
 //! let denied = Arc::new(Filter { ipv4: DefaultAction::Deny, ..Filter::default() });
-//! let floor = Floor::start(&settings, &denied)?;
+//! let floor = Floor::start(config, &denied)?;
 //! assert_eq!(floor.filter(), &denied);
 //! # Ok::<(), esp::plane::PlaneError>(())
 //! ```
@@ -53,6 +40,7 @@
 //! | Which packets pass the guard in any case? | `guard/tables.rs` |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
 //! | In which order do filter and port start and end? | `floor.rs` |
+//! | What are the settings and their defaults? | `config.rs`, `kernel_offload.rs` |
 //! | Which socket receives a datagram on the port of ESP in UDP? | `port.rs`, `port/steering.rs` |
 //! | Where are ESP, IKE and keepalives told apart, and routers heard? | `port/arriving.rs`, `port/ike.rs`, `port/routers.rs` |
 //! | Which options has a socket, and where is the DF bit set? | `port/open.rs` |
@@ -65,15 +53,19 @@
 
 #![deny(unsafe_code)]
 
+mod config;
 pub mod datagrams;
 pub mod filter;
 mod floor;
 pub mod flow;
 pub mod guard;
+mod kernel_offload;
 pub mod port;
 mod refusal;
 mod sync;
 mod turns;
 
-pub use floor::{Floor, Settings};
+pub use config::{Config, DEFAULT_DEVICE, DEFAULT_STATE_DIR, Settings};
+pub use floor::Floor;
+pub use kernel_offload::KernelOffload;
 pub use refusal::{plane_error, refused};

@@ -22,7 +22,9 @@ pub use ike::{IkeReceiver, IkeSender};
 pub use open::{for_families, let_fragment, marked};
 pub use strays::Strays;
 
+use crate::config::Config;
 use crate::datagrams::{Arena, Outgoing, set_option};
+use crate::kernel_offload::KernelOffload;
 use crate::refusal::refused;
 use esp::plane::PlaneError;
 use host::decapsulate;
@@ -36,21 +38,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// The settings of a port.
-#[derive(Clone, Copy, Debug)]
-pub struct PortSettings {
-    /// The number of the port.
-    pub number: u16,
-    /// The mark of the gateway's own packets.
-    pub mark: u32,
-    /// The kernel protects packets, too: it takes ESP with all SPIs but those that a plane [claims](Port::claim).
-    pub beside_kernel: bool,
-    /// The kernel segments sent datagrams (UDP_SEGMENT), if it can.
-    pub udp_segmentation: bool,
-    /// The kernel may hand over datagrams of one flow together (UDP_GRO), if it can.
-    pub udp_gro: bool,
-}
 
 /// The port of ESP in UDP. Sockets of a family that the host lacks are absent.
 pub struct Port {
@@ -81,8 +68,9 @@ impl Port {
     ///
     /// # Errors
     /// If another program has the port, or the system refuses something.
-    pub fn open(settings: PortSettings) -> Result<Self, PlaneError> {
-        let PortSettings { number, mark, beside_kernel, udp_segmentation, udp_gro } = settings;
+    pub fn open(config: &Config) -> Result<Self, PlaneError> {
+        let Config { settings, natt_port: number, beside_kernel } = config;
+        let (number, mark, beside_kernel) = (*number, settings.mark, *beside_kernel);
         let name = format!("UDP port {number}");
         let first = for_families(&name, |family| {
             let socket = udp(family, number, mark, false)?;
@@ -103,8 +91,8 @@ impl Port {
             first,
             kernel: kernel.transpose()?,
             steering: Mutex::new(Steering { joined: 1, own: BTreeSet::new() }),
-            segments: AtomicBool::new(udp_segmentation),
-            receives_runs: udp_gro,
+            segments: AtomicBool::new(settings.uses(KernelOffload::UdpSegmentation)),
+            receives_runs: settings.uses(KernelOffload::UdpGro),
             unsent: AtomicU64::new(0),
         };
         for socket in port.first.iter().flatten() {

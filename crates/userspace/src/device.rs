@@ -1,14 +1,13 @@
 //! The plane's parts on the host while there are rules: the device with its first queue pair, and routes.
 
 use super::config::Config;
-use super::kernel_offload::KernelOffload;
 use super::queue_pair::QueuePair;
 use super::receivers::Receivers;
 use super::tun::Tun;
 use super::tun_routes::{RoutingNumbers, TunRoutes};
 use super::worker::Shared;
 use esp::plane::PlaneError;
-use floor::{plane_error, refused};
+use floor::{KernelOffload, plane_error, refused};
 use host::journal::Journal;
 use host::netlink::Netlink;
 use std::io;
@@ -48,28 +47,25 @@ impl AddAssign for Lost {
 impl Device {
     /// Creates the device and its routing table, and has the workers serve it.
     pub(super) fn start(
+        host: &floor::Settings,
         config: &Config,
         mtu: u16,
         receivers: &mut Receivers,
         shared: &Arc<Shared>,
         journal: &mut Journal,
     ) -> Result<Self, PlaneError> {
-        let Config { settings, workers, .. } = config;
-        let device = &settings.device;
+        let device = &host.device;
         // Another plane may have begun to use the table since this one has started.
-        journal.claim(&settings.state_dir, settings.table).map_err(plane_error)?;
+        journal.claim(&host.state_dir, host.table).map_err(plane_error)?;
         let raw = receivers.raw()?;
-        let tun = Tun::create(device, !settings.without.contains(&KernelOffload::DeviceOffload))?;
+        let tun = Tun::create(device, host.uses(KernelOffload::DeviceOffload))?;
         let (netlink, index) =
             configure(device, mtu).map_err(|e| refused(format!("setting up {device}"), &e))?;
-        let numbers = RoutingNumbers {
-            mark: settings.mark,
-            table: settings.table,
-            priority: settings.rule_priority,
-        };
+        let numbers =
+            RoutingNumbers { mark: host.mark, table: host.table, priority: host.rule_priority };
         let routing = TunRoutes::start(netlink, index, numbers, journal)?;
         let queue_pair = Arc::new(QueuePair::first(tun, receivers.port(), &raw)?);
-        workers.attach(device, Arc::clone(shared), Arc::clone(&queue_pair))?;
+        config.workers.attach(device, Arc::clone(shared), Arc::clone(&queue_pair))?;
         shared.tun_writer.set_queue_pair(&queue_pair);
         Ok(Self { routing, _queue_pair: queue_pair })
     }

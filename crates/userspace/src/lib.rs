@@ -21,15 +21,15 @@
 //!
 //! # Changes on the host
 //!
-//! All of these are undone at shutdown. If the kernel protects packets too ([`Config::beside_kernel`]), they exist only
-//! while there is a rule. The nftables table that drops cleartext, the filter and the port of ESP in UDP are not this
-//! crate's, but those of `floor` (`crates/floor/src/guard.rs`, `crates/floor/src/floor.rs`):
+//! All of these are undone at shutdown. If the kernel protects packets too ([`floor::Config::beside_kernel`]), they
+//! exist only while there is a rule. The nftables table that drops cleartext, the filter and the port of ESP in UDP are
+//! not this crate's, but those of `floor` (`crates/floor/src/guard.rs`, `crates/floor/src/floor.rs`):
 //!
-//! - a TUN device ([`Settings::device`]) without addresses;
-//! - a routing table ([`Settings::table`]) with a route to the device for the remote side of every rule, and a blackhole
-//!   behind each;
-//! - one rule per family that sends everything without the mark ([`Settings::mark`]) through that table. Packets of the
-//!   plane itself carry the mark, and so must IKE's sockets;
+//! - a TUN device ([`floor::Settings::device`]) without addresses;
+//! - a routing table ([`floor::Settings::table`]) with a route to the device for the remote side of every rule, and a
+//!   blackhole behind each;
+//! - one rule per family that sends everything without the mark ([`floor::Settings::mark`]) through that table. Packets
+//!   of the plane itself carry the mark, and so must IKE's sockets;
 //! - loose reverse path filtering on an interface where strict would drop a peer's packets.
 //!
 //! When the process is killed, the kernel removes the TUN device at once, and with it the routes that lead to the
@@ -58,7 +58,7 @@
 //!     ike: Arc::new(|_datagram| println!("an IKE message")),
 //! };
 //! let config = Config { workers: workers.clone(), ..Config::default() };
-//! let floor = Floor::start(&config.floor(), &Arc::default())?;
+//! let floor = Floor::start(floor::Config::default(), &Arc::default())?;
 //! let mut plane = Userspace::start(&floor, config, hooks)?;
 //! // Rules and SAs are added through `esp::plane::DataPlane`; the first SA starts the workers.
 //! for (reason, packets) in plane.counters() {
@@ -71,14 +71,13 @@
 //! Settings have the names that configurations use:
 //!
 //! ```
+//! use userspace::Wait;
 //! use userspace::workers::{Schedule, Settings};
-//! use userspace::{KernelOffload, Wait};
 //!
 //! let schedule: Schedule = "pipeline".parse()?;
 //! let settings = Settings { schedule, wait: "poll".parse()?, ..Settings::default() };
 //! assert_eq!((settings.schedule, settings.wait), (Schedule::Pipeline, Wait::Poll));
 //! assert!(settings.number() >= 2);
-//! assert_eq!(KernelOffload::UdpGro.name(), "udp-gro");
 //! # Ok::<(), String>(())
 //! ```
 //!
@@ -105,7 +104,6 @@ mod crypto_engine;
 mod device;
 mod event_fd;
 mod hooks;
-mod kernel_offload;
 mod order;
 mod outer;
 mod pipeline;
@@ -130,11 +128,10 @@ mod watched;
 mod worker;
 pub mod workers;
 
-pub use config::{Config, DEFAULT_DEVICE, DEFAULT_STATE_DIR, Settings};
+pub use config::{Config, Settings};
 pub use crypto_engine::{CryptoEngineWork, Requests};
 pub use floor::port::{IkeDatagram, IkeReceiver, IkeSender};
 pub use hooks::Hooks;
-pub use kernel_offload::KernelOffload;
 pub use plane::{Userspace, explanation};
 pub use stage::{Flow, Stage};
 pub use waiting::Wait;

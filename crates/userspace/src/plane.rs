@@ -53,6 +53,8 @@ pub struct Userspace {
     shared: Arc<Shared>,
     receivers: Receivers,
     datapath: Datapath,
+    /// The settings of device and routing.
+    host: Arc<floor::Config>,
     config: Config,
     mtu: u16,
     ledger: Ledger<(), SaForm>,
@@ -77,7 +79,7 @@ impl fmt::Debug for Userspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Userspace")
             .field("rules", &self.ledger.rules().count())
-            .field("device", &self.config.settings.device)
+            .field("device", &self.host.settings.device)
             .field("mtu", &self.mtu)
             .finish_non_exhaustive()
     }
@@ -88,20 +90,20 @@ impl Userspace {
     /// come with the first rule and go with the last. Until rules are added no traffic is touched, and no thread runs
     /// before the first SA, or the first rule that waits for a packet.
     ///
-    /// The calling thread's network namespace is the plane's, and that of `floor`, which has started with the same
-    /// settings ([`Config::floor`]) and ends after the plane. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+    /// The calling thread's network namespace is the plane's, and that of `floor`, which ends after the plane. Needs
+    /// CAP_NET_ADMIN and CAP_NET_RAW.
     ///
     /// # Errors
     /// If the system refuses something.
     pub fn start(floor: &Floor, config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
-        let settings = &config.settings;
-        let receivers = Receivers::on(Arc::clone(floor.port()), settings.mark);
+        let (host, settings) = (Arc::clone(floor.config()), &config.settings);
+        let receivers = Receivers::on(Arc::clone(floor.port()), host.settings.mark);
         // The commonest suite, in UDP over IPv4; SAs that need more lower it.
         let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
         let derived = inner_mtu(settings.outer.mtu().into(), suite, Mode::Tunnel, udp, false);
         let mtu = settings.mtu.unwrap_or_else(|| device_mtu(derived));
 
-        let shared = Arc::new(share(&config, hooks)?);
+        let shared = Arc::new(share(&host, &config, hooks)?);
         let datapath = shared.datapath.clone();
         datapath.set_device_mtu(mtu.into());
         datapath.clone().set_filter(Arc::clone(floor.filter()))?;
@@ -111,6 +113,7 @@ impl Userspace {
             shared,
             receivers,
             datapath,
+            host,
             config,
             mtu,
             ledger: Ledger::default(),
@@ -119,7 +122,7 @@ impl Userspace {
             replaced_at: None,
             fault: None,
         };
-        if !plane.config.beside_kernel {
+        if !plane.host.beside_kernel {
             plane.appear()?;
         }
         Ok(plane)
@@ -143,7 +146,7 @@ impl Userspace {
 
     /// The mark for every socket whose packets must not enter a tunnel.
     pub fn mark(&self) -> u32 {
-        self.config.settings.mark
+        self.host.settings.mark
     }
 
     /// MTU of the device.
@@ -184,14 +187,14 @@ impl Drop for Userspace {
 }
 
 /// The datapath, and what workers share.
-fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
+fn share(host: &floor::Config, config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
     let release = Release::new().map_err(|e| refused("making an event descriptor".into(), &e))?;
     let release = Arc::new(release);
     let on_release: Arc<dyn Fn() + Send + Sync> = {
         let release = Arc::clone(&release);
         Arc::new(move || release.want())
     };
-    let wayfinder = Wayfinder::new(config.settings.mark)
+    let wayfinder = Wayfinder::new(host.settings.mark)
         .map_err(|e| refused("opening a socket that asks for MTUs".into(), &e))?;
     let tun_writer = Arc::new(TunWriter::default());
     let on_answer: Inward = {
@@ -202,7 +205,7 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
         crypto: Arc::clone(&config.crypto),
         outer: config.settings.outer,
         system_mtu: Some(Arc::new(move |peer| wayfinder.mtu(peer))),
-        natt_port: config.natt_port,
+        natt_port: host.natt_port,
         mss_clamp: config.settings.mss_clamp,
         on_notice: Some(Arc::clone(&hooks.notice)),
         on_answer: Some(on_answer),

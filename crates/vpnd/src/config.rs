@@ -304,6 +304,7 @@ impl Config {
     /// The data planes, and their traces on the host.
     pub fn host(&self) -> HostSettings {
         HostSettings {
+            floor: self.esp.floor(),
             userspace: self.esp.userspace(),
             filter: Arc::new(self.filter.filter()),
             guard: GuardSettings {

@@ -160,12 +160,13 @@ impl Pair {
             theirs.run(move || listen(address)).expect("a free port")
         });
         let state = tempfile::tempdir().expect("a temporary directory");
-        let mut config = userspace::Config::default();
+        let mut config = floor::Config::default();
         config.settings.state_dir = state.path().to_owned();
         let hooks = userspace::Hooks { notice: Arc::new(|_| ()), ike: Arc::new(|_| ()) };
         let start = move || {
-            let floor = Floor::start(&config.floor(), &Arc::default())?;
-            Ok::<_, PlaneError>((Userspace::start(&floor, config, hooks)?, floor))
+            let floor = Floor::start(config, &Arc::default())?;
+            let plane = Userspace::start(&floor, userspace::Config::default(), hooks)?;
+            Ok::<_, PlaneError>((plane, floor))
         };
         let plane = ours.run(start).expect("a plane");
         let kernel = (by != By::Hand).then(|| {

@@ -41,13 +41,7 @@ fn each_chain_has_the_rules_of_its_way() {
     assert_eq!(texts(&[Direction::Out]), [first(out)]);
     assert_eq!(texts(&[Direction::Out, Direction::In]), [first(out), first(into), second]);
 
-    let host = Host {
-        table: "t".to_owned(),
-        device: "vpn0".to_owned(),
-        mark: 0x76,
-        natt_port: 4500,
-        beside_kernel: false,
-    };
+    let host = host("vpn0", 0x76, 4500, false);
     let counts = FilterCounts {
         rules: vec![Tally { packets: 3, bytes: 180 }, Tally::default()],
         ..FilterCounts::default()
@@ -80,6 +74,11 @@ fn counters_are_read() {
     assert_eq!(read_counters(text), BTreeMap::from([("rule_1", tally)]));
 }
 
+fn host(device: &str, mark: u32, natt_port: u16, beside_kernel: bool) -> Host {
+    let settings = Settings { device: device.to_owned(), mark, ..Settings::default() };
+    Host::of(&Arc::new(Config { settings, natt_port, beside_kernel }))
+}
+
 fn selector(start: &str, end: &str, protocol: u8, ports: (u16, u16)) -> Selector {
     let (start, end) = (start.parse().expect("address"), end.parse().expect("address"));
     let addresses = AddressRange::new(start, end).expect("range");
@@ -110,13 +109,6 @@ fn sample_rules() -> Vec<FilterRule> {
 /// `UPDATE_EXPECTED=1` writes the files, for review.
 #[test]
 fn the_tables_are_as_expected() {
-    let host = |device: &str, mark, natt_port, beside_kernel| Host {
-        table: nft::table("filter", device),
-        device: device.to_owned(),
-        mark,
-        natt_port,
-        beside_kernel,
-    };
     let filter = |rules, ipv4, ipv6| Filter { rules, ipv4, ipv6 };
     let (permit, deny) = (DefaultAction::Permit, DefaultAction::Deny);
     let none = Tally::default;

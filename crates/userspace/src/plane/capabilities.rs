@@ -84,7 +84,7 @@ impl Userspace {
             restored.device = true;
         }
         let Some(device) = &mut self.device else { return Ok(restored) };
-        let name = &self.config.settings.device;
+        let name = &self.host.settings.device;
         let fault = |e| refused(format!("restoring the routes to the tunnel device {name}"), &e);
         (restored.rules, restored.routes) = device.routing.restore_routes().map_err(fault)?;
         Ok(restored)
@@ -156,7 +156,7 @@ impl Filtering for Userspace {
             [(&mut trace.leaving, Direction::Out), (&mut trace.arriving, Direction::In)]
         {
             let by_tunnel = matches!(one_way.decided_by, DecidedBy::Tunnel { .. });
-            let always = Always::of(packet, way, self.config.natt_port);
+            let always = Always::of(packet, way, self.host.natt_port);
             if let Some(always) = always.filter(|a| !(by_tunnel && a.yields_to_tunnels())) {
                 one_way.decided_by = DecidedBy::Always(always);
                 one_way.sas.clear();

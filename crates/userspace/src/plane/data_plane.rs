@@ -147,8 +147,9 @@ impl Userspace {
         if self.device.is_some() {
             return Ok(());
         }
-        let Self { config, mtu, receivers, shared, journal, ledger, .. } = self;
-        let device = Device::start(config, *mtu, receivers, shared, &mut journal.lock());
+        let Self { host, config, mtu, receivers, shared, journal, ledger, .. } = self;
+        let device =
+            Device::start(&host.settings, config, *mtu, receivers, shared, &mut journal.lock());
         self.device = Some(device.inspect_err(|_| {
             config.workers.detach();
             match ledger.rules().next().is_none() {
@@ -169,7 +170,7 @@ impl Userspace {
         if self.shared.failed.load(Ordering::SeqCst) {
             return Ok(true);
         }
-        let name = &self.config.settings.device;
+        let name = &self.host.settings.device;
         match &mut self.device {
             Some(device) => device
                 .routing
@@ -185,7 +186,7 @@ impl Userspace {
         let now = Instant::now();
         if self.replaced_at.is_some_and(|at| now.saturating_duration_since(at) < REPLACED_EVERY) {
             return Err(PlaneError::System {
-                what: format!("reading from {}", self.config.settings.device),
+                what: format!("reading from {}", self.host.settings.device),
                 why: "the device has failed twice in a second".to_owned(),
             });
         }
@@ -227,7 +228,7 @@ impl Userspace {
     fn sync_workers(&mut self) -> Result<(), PlaneError> {
         if self.ledger.sas().next().is_none() && !self.ledger.rules().any(|entry| entry.rule.trap) {
             self.config.workers.rest();
-            if self.config.beside_kernel && self.ledger.rules().next().is_none() {
+            if self.host.beside_kernel && self.ledger.rules().next().is_none() {
                 self.receivers.release_raw();
                 match self.device.take() {
                     Some(device) => self.lost += device.end(&self.config, &mut self.journal.lock()),

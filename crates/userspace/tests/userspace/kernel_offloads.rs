@@ -2,8 +2,9 @@
 
 use crate::network::{Gateway, Network, PATIENCE, ping, tcp_echo, udp, udp_echo};
 use crate::schedules::working;
-use crate::{Agreement, Side, TUNNEL, config, connect, silent};
+use crate::{Agreement, Side, TUNNEL, connect, setup, silent};
 use esp::plane::DataPlane;
+use floor::KernelOffload;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::UdpSocket;
@@ -11,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 use testkit::until;
 use userspace::workers::Workers;
-use userspace::{Flow, KernelOffload, Stage};
+use userspace::{Flow, Stage};
 
 /// Octets of the longest frame of Ethernet.
 const FRAME: usize = 1514;
@@ -38,10 +39,10 @@ fn everything_passes_without_what_the_kernel_offers() {
         let workers = [Workers::default(), Workers::default()];
         let gateways = [Side::A, Side::B].map(|side| {
             let side_is = side as usize;
-            let mut config = config(network.state_dir(side_is));
-            config.settings.without = BTreeSet::from_iter(without[side_is].iter().copied());
-            config.workers = workers[side_is].clone();
-            let gateway = Gateway::start(network.space(side_is), config, silent());
+            let mut setup = setup(network.state_dir(side_is));
+            setup.floor.settings.without = BTreeSet::from_iter(without[side_is].iter().copied());
+            setup.plane.workers = workers[side_is].clone();
+            let gateway = Gateway::start(network.space(side_is), setup, silent());
             gateway.with(move |plane| plane.add_rule(TUNNEL.rule(side)).expect("a rule"));
             gateway
         });

@@ -16,8 +16,10 @@ use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, Notice, OutboundSa, Path, Rule, RuleId, SaId, Spi,
     TrafficSelectors,
 };
-use floor::Floor;
-use network::{Gateway, MARKER, Network, PATIENCE, inside, ping, tcp_echo, udp_arrives, udp_echo};
+use floor::{Floor, Settings};
+use network::{
+    Gateway, MARKER, Network, PATIENCE, Setup, inside, ping, tcp_echo, udp_arrives, udp_echo,
+};
 use policy::{AddressRange, Integrity, KeyBits, Mode, Secret, Selector};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +28,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use userspace::{Config, Hooks, IkeDatagram, Settings, Userspace};
+use userspace::{Config, Hooks, IkeDatagram, Userspace};
 
 const GCM: Suite = Suite::AesGcm16(KeyBits::B128);
 const CBC: Suite = Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128);
@@ -141,8 +143,10 @@ const TUNNEL: Agreement = Agreement {
     inner_v6: false,
 };
 
-fn config(state_dir: PathBuf) -> Config {
-    Config { settings: Settings { state_dir, ..Settings::default() }, ..Config::default() }
+fn setup(state_dir: PathBuf) -> Setup {
+    let settings = Settings { state_dir, ..Settings::default() };
+    let floor = floor::Config { settings, ..floor::Config::default() };
+    Setup { floor, plane: Config::default() }
 }
 
 fn silent() -> Hooks {
@@ -159,8 +163,8 @@ fn gateways(network: &Network, agreement: Agreement) -> [Gateway; 2] {
 }
 
 fn gateway(network: &Network, side: Side, hooks: Hooks) -> Gateway {
-    let config = config(network.state_dir(side as usize));
-    Gateway::start(network.space(side as usize), config, hooks)
+    let setup = setup(network.state_dir(side as usize));
+    Gateway::start(network.space(side as usize), setup, hooks)
 }
 
 /// A start after a crash, without rules: the leftovers of the crash are gone then.
@@ -420,19 +424,21 @@ fn a_device_and_a_table_have_one_owner() {
     let _gateway = gateway(&network, Side::A, silent());
     let device = network.device(0);
     assert!(device.contains("qlen 1000"), "{device}");
-    let refused = |config: Config| {
-        inside(network.space(0), move || match network::start(config, silent()) {
+    let refused = |setup: Setup| {
+        inside(network.space(0), move || match network::start(setup, silent()) {
             Ok(_) => panic!("a second plane starts"),
             Err(error) => error.to_string(),
         })
     };
-    let error = refused(config(state_dir.clone()));
+    let error = refused(setup(state_dir.clone()));
     assert!(error.contains("another process uses the device"), "{error}");
-    let mut other = config(state_dir);
-    other.settings.device = "vpn1".to_owned();
+    let mut other = setup(state_dir);
+    other.floor.settings.device = "vpn1".to_owned();
     let error = refused(other.clone());
     assert!(error.contains("choose another table"), "{error}");
-    (other.settings.table, other.settings.rule_priority, other.natt_port) = (4501, 4501, 4501);
+    other.floor.natt_port = 4501;
+    let settings = &mut other.floor.settings;
+    (settings.table, settings.rule_priority) = (4501, 4501);
     let before = network.snapshots();
     let second = Gateway::start(network.space(0), other, silent());
     drop(second);
@@ -442,11 +448,11 @@ fn a_device_and_a_table_have_one_owner() {
 #[test]
 fn the_filter_outlives_the_plane() {
     let Some(network) = Network::make() else { return };
-    let (before, config) = (network.snapshots(), config(network.state_dir(0)));
+    let (before, setup) = (network.snapshots(), setup(network.state_dir(0)));
     let (plane, floor) = inside(network.space(0), move || {
         let denied = Filter { ipv6: DefaultAction::Deny, ..Filter::default() };
-        let floor = Floor::start(&config.floor(), &Arc::new(denied)).expect("it starts");
-        let mut plane = Userspace::start(&floor, config, silent()).expect("it starts");
+        let floor = Floor::start(setup.floor, &Arc::new(denied)).expect("it starts");
+        let mut plane = Userspace::start(&floor, setup.plane, silent()).expect("it starts");
         plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
         (plane, floor)
     });
@@ -464,13 +470,13 @@ fn the_filter_outlives_the_plane() {
 fn a_missing_capability_is_named() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let Some(network) = Network::make() else { return };
-    let config = config(network.state_dir(0));
+    let setup = setup(network.state_dir(0));
     let error = inside(network.space(0), move || {
         let mut held = capabilities(None).expect("readable");
         held.effective.remove(CapabilitySet::NET_RAW);
         // A thread's own affair, and this thread ends here.
         set_capabilities(None, held).expect("given up");
-        network::start(config, silent()).map(drop).expect_err("refused").to_string()
+        network::start(setup, silent()).map(drop).expect_err("refused").to_string()
     });
     assert!(error.contains("lacks CAP_NET_RAW;") && error.contains("run it as root"), "{error}");
 }
@@ -511,10 +517,10 @@ fn a_panic_of_the_owner_fails_closed_too() {
     let Some(network) = Network::make() else { return };
     let state_dir = network.state_dir(0);
     let before = network.snapshots();
-    let config = config(state_dir.clone());
+    let setup = setup(state_dir.clone());
     let owner = std::panic::catch_unwind(AssertUnwindSafe(|| {
         inside(network.space(0), move || {
-            let (mut plane, _floor) = network::start(config, silent()).expect("it starts");
+            let (_floor, mut plane) = network::start(setup, silent()).expect("it starts");
             plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
             panic!("as a bug would");
         })
@@ -538,8 +544,8 @@ fn a_panic_of_the_owner_fails_closed_too() {
 #[ignore = "started by another test"]
 fn victim() {
     let Some(state_dir) = std::env::var_os("USP_VICTIM") else { return };
-    let started = network::start(config(state_dir.into()), silent());
-    let (mut plane, _floor) = started.expect("it starts");
+    let started = network::start(setup(state_dir.into()), silent());
+    let (_floor, mut plane) = started.expect("it starts");
     plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
     println!("ready");
     loop {

@@ -203,12 +203,19 @@ fn is_fragment(frame: &[u8]) -> bool {
     }
 }
 
-/// Starts a plane on a floor of its own, which has no filter.
-pub fn start(config: Config, hooks: Hooks) -> Result<(Userspace, Floor), PlaneError> {
-    let mut floor = Floor::start(&config.floor(), &Arc::default())?;
-    let plane = Userspace::start(&floor, config, hooks)?;
+/// The settings of a plane, and of its floor.
+#[derive(Clone)]
+pub struct Setup {
+    pub floor: floor::Config,
+    pub plane: Config,
+}
+
+/// Starts a plane on a floor of its own, which has no filter. Bound in this order, the plane is dropped first.
+pub fn start(setup: Setup, hooks: Hooks) -> Result<(Floor, Userspace), PlaneError> {
+    let mut floor = Floor::start(setup.floor, &Arc::default())?;
+    let plane = Userspace::start(&floor, setup.plane, hooks)?;
     floor.forget_left_filter();
-    Ok((plane, floor))
+    Ok((floor, plane))
 }
 
 /// A plane, and the thread in its namespace that owns it.
@@ -220,10 +227,10 @@ pub struct Gateway {
 type Order = Box<dyn FnOnce(&mut Userspace) + Send>;
 
 impl Gateway {
-    pub fn start(space: &Space, config: Config, hooks: Hooks) -> Self {
+    pub fn start(space: &Space, setup: Setup, hooks: Hooks) -> Self {
         let (orders, given) = mpsc::channel::<Order>();
         let thread = spawn(space, move || {
-            let (mut plane, _floor) = start(config, hooks).expect("the plane starts");
+            let (_floor, mut plane) = start(setup, hooks).expect("the plane starts");
             let (end, ended) = rustix::pipe::pipe().expect("a pipe");
             let receivers = plane.ike_receivers();
             let listener = std::thread::spawn(move || listen(receivers, &end));

@@ -1,7 +1,7 @@
 //! Workers of both schedules: order within a flow, changes while packets pass, and rest while there is nothing to do.
 
 use crate::network::{Gateway, Network, PATIENCE, inside, tcp_echo, udp, udp_echo};
-use crate::{Agreement, RULE, Side, TUNNEL, config, connect, silent};
+use crate::{Agreement, RULE, Side, TUNNEL, connect, setup, silent};
 use esp::plane::{DataPlane, Encapsulation, Rule, SaId};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -36,9 +36,9 @@ fn all_changes() -> [Change; 6] {
 pub fn working(network: &Network, form: Agreement) -> ([Gateway; 2], [Workers; 2]) {
     let workers = [Workers::new(Settings::default()), Workers::new(Settings::default())];
     let gateways = [Side::A, Side::B].map(|side| {
-        let workers = workers[side as usize].clone();
-        let config = userspace::Config { workers, ..config(network.state_dir(side as usize)) };
-        let gateway = Gateway::start(network.space(side as usize), config, silent());
+        let mut setup = setup(network.state_dir(side as usize));
+        setup.plane.workers = workers[side as usize].clone();
+        let gateway = Gateway::start(network.space(side as usize), setup, silent());
         gateway.with(move |plane| plane.add_rule(form.rule(side)).expect("the rule is added"));
         gateway
     });
@@ -238,9 +238,10 @@ fn every_schedule_carries_every_form() {
 fn no_thread_runs_while_there_is_nothing_to_protect() {
     let Some(network) = Network::make() else { return };
     let workers = Workers::new(Settings::default());
-    let mut config = userspace::Config { workers: workers.clone(), ..config(network.state_dir(0)) };
-    config.settings.device = "idle0".to_owned();
-    let gateway = Gateway::start(network.space(0), config, silent());
+    let mut setup = setup(network.state_dir(0));
+    setup.plane.workers = workers.clone();
+    setup.floor.settings.device = "idle0".to_owned();
+    let gateway = Gateway::start(network.space(0), setup, silent());
     let rule = Rule { trap: false, ..TUNNEL.rule(Side::A) };
     gateway.with(move |plane| plane.add_rule(rule).expect("the rule is added"));
     assert_eq!(threads("idle0-").len(), 0);

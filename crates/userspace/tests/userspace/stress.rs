@@ -3,7 +3,7 @@
 //! `STRESS_SECONDS=600 cargo test --release -p vpn-userspace --test userspace stress -- --ignored --nocapture`.
 
 use crate::network::{Gateway, Network, inside, udp};
-use crate::{Agreement, GCM, Side, TUNNEL, config, silent};
+use crate::{Agreement, GCM, Side, TUNNEL, setup, silent};
 use esp::plane::{DataPlane, InboundSa, OutboundSa, Path, SaId, Spi};
 use policy::Secret;
 use std::collections::BTreeMap;
@@ -30,9 +30,9 @@ fn stress() {
     let Some(network) = Network::make() else { return };
     let workers = [Workers::new(Settings::default()), Workers::new(Settings::default())];
     let gateways = [Side::A, Side::B].map(|side| {
-        let workers = workers[side as usize].clone();
-        let config = userspace::Config { workers, ..config(network.state_dir(side as usize)) };
-        let gateway = Gateway::start(network.space(side as usize), config, silent());
+        let mut setup = setup(network.state_dir(side as usize));
+        setup.plane.workers = workers[side as usize].clone();
+        let gateway = Gateway::start(network.space(side as usize), setup, silent());
         gateway.with(move |plane| plane.add_rule(TUNNEL.rule(side)).expect("the rule is added"));
         gateway
     });

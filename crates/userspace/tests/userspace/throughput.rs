@@ -1,12 +1,12 @@
 //! How much TCP the plane carries, by iperf3; for optimised builds, and to be read rather than to pass or fail.
 
 use crate::network::{Gateway, Network, udp};
-use crate::{Side, TUNNEL, config, connect, gateways, silent};
+use crate::{Side, TUNNEL, connect, gateways, setup, silent};
 use esp::plane::{DataPlane, Encapsulation};
 use std::process::Command;
 use testkit::process::Printing;
+use userspace::Stage;
 use userspace::workers::{Change, Count, Schedule, Settings, Workers};
-use userspace::{Config, Stage};
 
 /// Of one measurement.
 const SECONDS: &str = "4";
@@ -70,12 +70,11 @@ fn engine_sizes() {
     let workers = Workers::new(Settings::default());
     let form = TUNNEL;
     let gateways = [Side::A, Side::B].map(|side| {
-        let workers = match side {
-            Side::A => workers.clone(),
-            Side::B => Workers::default(),
-        };
-        let config = Config { workers, ..config(network.state_dir(side as usize)) };
-        let gateway = Gateway::start(network.space(side as usize), config, silent());
+        let mut setup = setup(network.state_dir(side as usize));
+        if side == Side::A {
+            setup.plane.workers = workers.clone();
+        }
+        let gateway = Gateway::start(network.space(side as usize), setup, silent());
         gateway.with(move |plane| plane.add_rule(form.rule(side)).expect("the rule is added"));
         gateway
     });

@@ -3,13 +3,14 @@
 use super::workers;
 use ::control::protocol::DEFAULT_STORE;
 use ::esp::path_mtu::{self, Outer};
+use floor::{DEFAULT_DEVICE, DEFAULT_STATE_DIR, KernelOffload};
 use serde::Deserialize;
 use settings::{Judged, Named, Span, Times, word};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use userspace::Wait;
 use userspace::workers::{Affinity, Count, Schedule, Settings};
-use userspace::{DEFAULT_DEVICE, DEFAULT_STATE_DIR, KernelOffload, Wait};
 use vpn::GuardSettings;
 use vpn::planes::Choice;
 use xfrm::placement::{self, Wanted};
@@ -144,17 +145,24 @@ impl Esp {
         }
     }
 
+    /// The settings that hold for all planes.
+    pub(super) fn floor(&self) -> floor::Settings {
+        floor::Settings {
+            device: self.device.clone(),
+            state_dir: self.state_dir.clone(),
+            without: self.without.clone(),
+            ..floor::Settings::default()
+        }
+    }
+
     /// The userspace plane.
     pub(super) fn userspace(&self) -> userspace::Settings {
         userspace::Settings {
-            device: self.device.clone(),
             outer: Outer {
                 mtu: Some(self.outer_mtu),
                 df: self.df.into(),
                 learned_for: self.path_mtu_lifetime.0,
             },
-            state_dir: self.state_dir.clone(),
-            without: self.without.clone(),
             ..userspace::Settings::default()
         }
     }

@@ -1,12 +1,12 @@
 //! The values of `[esp]` that say how packets are carried: how they are read and written.
 
+use floor::KernelOffload;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, de::Unexpected};
 use settings::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use userspace::KernelOffload;
 use userspace::workers::{Affinity, Count};
 
 /// Reads a value by its name.

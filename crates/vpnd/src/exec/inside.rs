@@ -22,7 +22,7 @@ use std::process::{Command, ExitCode};
 use userspace::tun_of_another::Device;
 
 /// The device of the command.
-const NAME: &str = userspace::DEFAULT_DEVICE;
+const NAME: &str = floor::DEFAULT_DEVICE;
 /// Its MTU: with it, packets of every suite fit into 1500 octets, also between IPv6 addresses.
 const MTU: u16 = 1380;
 /// The table of routes that is always looked up (ip-route(8): main).
