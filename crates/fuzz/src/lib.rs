@@ -7,7 +7,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs` |
+//! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs`, `frozen.rs` |
 //! | How is a target added? | a file here, a line in `TARGETS`, `fuzz/fuzz_targets/`, `fuzz/Cargo.toml` |
 //! | How does the target `engine` forge messages? | `engine/forger.rs`, `engine/certificates.rs` |
 //! | How do octets become decisions? | `octets.rs` |
@@ -17,11 +17,13 @@
 mod control;
 mod engine;
 mod esp_inbound;
+mod frozen;
 mod octets;
 mod policy_xml;
 mod wire;
 
 pub use self::control::control;
+pub use self::frozen::frozen;
 pub use engine::engine;
 pub use esp_inbound::esp_inbound;
 pub use policy_xml::policy_xml;
@@ -37,4 +39,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("esp_inbound", esp_inbound),
     ("policy_xml", policy_xml),
     ("control", control),
+    ("frozen", frozen),
 ];
