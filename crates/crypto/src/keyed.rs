@@ -49,6 +49,11 @@ impl Keyed {
         &*self.first
     }
 
+    /// The key, for a successor that goes on with the SA.
+    pub fn key(&self) -> &Secret {
+        &self.key
+    }
+
     /// The suite.
     #[inline]
     pub fn suite(&self) -> Suite {

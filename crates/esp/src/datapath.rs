@@ -17,12 +17,13 @@ use early::Early;
 use paths::{Retry, Surroundings};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod data_plane;
 mod early;
+pub mod frozen;
 mod paths;
 mod sender;
 mod settings;
@@ -60,6 +61,8 @@ struct Shared {
     /// Octets of the longest packet that the device takes.
     device_mtu: AtomicUsize,
     surroundings: Surroundings,
+    /// No SA seals or takes a packet. It changes while `installed` is locked; packets ask their SA instead.
+    frozen: AtomicBool,
     /// Every SA by name. Its lock makes changes happen one at a time; packets never take it.
     installed: Mutex<BTreeMap<SaId, Installed>>,
     /// Rules with kept packets that an SA has arrived for.
@@ -124,6 +127,7 @@ impl Datapath {
             families,
             device_mtu: AtomicUsize::new(usize::MAX),
             surroundings: Surroundings::new(),
+            frozen: AtomicBool::new(false),
             installed: Mutex::default(),
             releasable: Mutex::default(),
             notices: Mutex::default(),
@@ -234,6 +238,9 @@ impl Datapath {
     /// Protects the packets that were kept for SAs which have arrived since.
     pub fn flush_held(&self, now: Instant, queue: &mut SendQueue) {
         let shared = &*self.0;
+        if shared.frozen.load(Relaxed) {
+            return;
+        }
         let since_epoch = shared.since_epoch(now);
         // A statement of its own, so that the lock is free again: protecting a packet may need it.
         let releasable = std::mem::take(&mut *lock(&shared.releasable));
@@ -408,6 +415,10 @@ impl Shared {
         gso: Gso,
     ) -> Result<(), Discard> {
         let Entry { rule, service } = entry;
+        if self.frozen.load(Relaxed) {
+            // The process that goes on has copies of those that are kept.
+            return Err(Discard::Frozen);
+        }
         if !rule.trap {
             service.count_unserved();
             return Err(Discard::NoSa);
@@ -455,6 +466,9 @@ impl Shared {
     #[cold]
     fn keep(&self, datagram: &[u8], arrival: &Arrival) -> Result<Option<Found>, Discard> {
         let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
+        if self.frozen.load(Relaxed) {
+            return Err(Discard::Frozen);
+        }
         if self.early.keep(Spi(u32::from_be_bytes(*spi)), datagram, arrival) {
             return Ok(None);
         }

@@ -67,6 +67,8 @@ discards! {
         OutboundFamilyOff = "outbound_family_off",
         /// Outbound: the SA has used up its sequence numbers or its volume.
         OutboundExhausted = "outbound_exhausted",
+        /// This process has frozen its SAs, for another one to go on with them, and was given a packet all the same.
+        Frozen = "frozen",
         /// Outbound: longer than the path to the peer carries; its sender was told so (RFC 4301 §8.2.1).
         TooBig = "too_big",
         /// Outbound: the same, but its sender was not told, because it may not be or others were told just before.
@@ -129,6 +131,15 @@ impl Counters {
     pub(crate) fn count(&self, discard: Discard) -> Discard {
         self.0[discard as usize].fetch_add(1, Ordering::Relaxed);
         discard
+    }
+
+    /// Counts packets that another process has dropped. Names that are not known here are left out.
+    pub(crate) fn go_on(&self, counted: &BTreeMap<String, u64>) {
+        for (discard, counter) in Discard::ALL.iter().zip(&self.0) {
+            if let Some(packets) = counted.get(discard.name()) {
+                counter.fetch_add(*packets, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(crate) fn table(&self) -> BTreeMap<&'static str, u64> {

@@ -103,6 +103,12 @@ impl FamilySwitch {
         self.off.store(ipv4 | ipv6, Relaxed);
     }
 
+    /// The families that are on.
+    pub(crate) fn get(&self) -> Families {
+        let off = self.off.load(Relaxed);
+        Families { ipv4: off & Self::IPV4 == 0, ipv6: off & Self::IPV6 == 0 }
+    }
+
     /// Returns `true` if packets of this family may not pass by an SA between addresses of the family of `outer`.
     #[inline]
     pub(crate) fn blocks(&self, ipv6: bool, outer: IpAddr) -> bool {

@@ -16,6 +16,7 @@
 
 mod ah;
 mod ahead;
+pub mod frozen;
 mod unwrap;
 
 pub(crate) use ahead::Ahead;
@@ -83,8 +84,8 @@ struct State {
     next_move: Duration,
     told_soft: bool,
     told_hard: bool,
-    /// It takes nothing any more.
-    closed: bool,
+    /// It takes nothing, for this reason: it is gone, or frozen.
+    refuses: Option<Discard>,
 }
 
 impl Inbound {
@@ -118,7 +119,7 @@ impl Inbound {
                 next_move: Duration::ZERO,
                 told_soft: false,
                 told_hard: false,
-                closed: false,
+                refuses: None,
             }),
             refused: AtomicU64::new(0),
         })
@@ -175,7 +176,7 @@ impl Inbound {
 
     /// Takes no more packets, also from those who have found it before: its [`usage`](Self::usage) is final.
     pub(crate) fn close(&self) {
-        self.state().closed = true;
+        self.state().refuses = Some(Discard::UnknownSpi);
     }
 
     /// Takes packets in their order from now on; nobody else can until [`Receiving::finish`].
@@ -204,8 +205,8 @@ impl Inbound {
     /// The whole sequence number, which may be new, of a packet that carries its low half.
     #[inline]
     fn number(&self, state: &State, low: u32) -> Result<u64, Discard> {
-        if state.closed {
-            return Err(Discard::UnknownSpi);
+        if let Some(discard) = state.refuses {
+            return Err(discard);
         }
         let sequence = if self.esn { state.window.infer(low) } else { u64::from(low) };
         state.window.check(sequence)?;
@@ -298,10 +299,10 @@ impl Inbound {
     }
 
     /// Counts a packet that was refused. A dummy is not: the peer sent it to be thrown away; nor is what comes to an SA
-    /// that is gone.
+    /// that is gone or frozen.
     #[inline]
     fn refuse(&self, discard: Discard) {
-        if !matches!(discard, Discard::Dummy | Discard::UnknownSpi) {
+        if !matches!(discard, Discard::Dummy | Discard::UnknownSpi | Discard::Frozen) {
             self.refused.fetch_add(1, Relaxed);
         }
     }

@@ -71,6 +71,10 @@ fn main() -> ExitCode {
             "a sequence that is closed has counted every number it has given",
             closed_and_counted,
         ),
+        model(
+            "a number that is claimed while a sequence is frozen is known, and comes once",
+            frozen_and_known,
+        ),
         model("of two packets with one number one passes", replayed_once),
         model("batches settle as a whole or not at all", settled_once),
         model("a packet that comes while its SA is added is opened, once", early_packet),
@@ -116,6 +120,35 @@ fn closed_and_counted() {
     let claimed: u64 = others.into_iter().map(|other| other.join().expect("no panic")).sum();
     assert_eq!((given, used), (claimed, 7 + claimed));
     assert_eq!(sequence.given(), given, "none follows");
+    assert_eq!(sequence.claim(1, 100), Err(NoNumber::Closed));
+}
+
+/// A worker that does not know of it, and a process that goes on elsewhere behind the last number, or here.
+fn frozen_and_known() {
+    let sequence = Arc::new(Sequence::after(7));
+    let others = [1, 2].map(|count| {
+        let sequence = Arc::clone(&sequence);
+        thread::spawn(move || match sequence.claim(count, 100) {
+            Ok(first) => first + count - 1,
+            Err(why) => {
+                assert_eq!(why, NoNumber::Frozen);
+                0
+            }
+        })
+    });
+    sequence.freeze();
+    let used = sequence.used();
+    let highest = others.into_iter().map(|other| other.join().expect("no panic")).max();
+    assert!(highest.is_some_and(|highest| highest.max(7) == used), "{highest:?} {used}");
+    assert_eq!(sequence.claim(1, 100), Err(NoNumber::Frozen));
+    sequence.freeze();
+    assert_eq!(sequence.used(), used);
+    sequence.thaw();
+    assert_eq!(sequence.claim(1, 100), Ok(used + 1));
+    sequence.freeze();
+    sequence.close();
+    assert_eq!((sequence.used(), sequence.given()), (used + 1, used + 1 - 7));
+    sequence.thaw();
     assert_eq!(sequence.claim(1, 100), Err(NoNumber::Closed));
 }
 

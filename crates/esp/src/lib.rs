@@ -104,7 +104,7 @@
 //! | How long may a packet be? | `path_mtu.rs`, `encap.rs`, `outbound/fit_to_mtu.rs`, `fragment.rs`, `icmp.rs` |
 //! | Where are headers of IP packets read, written and summed? | `header.rs`, `ip.rs`, `ip/` |
 //! | Why is a packet dropped, and what would become of one? | `discard.rs`; `trace.rs`, `datapath/trace.rs` |
-//! | How is an SA without IKE installed? | `manual.rs` |
+//! | How does an SA come without IKE, and from another process? | `manual.rs`; `datapath/frozen.rs`, `inbound/frozen.rs`, `outbound/frozen.rs` |
 
 #![deny(unsafe_code)]
 

@@ -15,6 +15,7 @@
 mod ah;
 mod cut;
 mod fit_to_mtu;
+pub mod frozen;
 
 use crate::discard::Discard;
 use crate::encap::{PathLimits, Room, alignment, clamp_mss};
@@ -180,7 +181,10 @@ impl Outbound {
     /// Counts a packet that was refused. A fragment in transport mode is not counted here: the datapath keeps it for
     /// reassembly.
     fn refuse(&self, unsent: Unsent) {
-        if !matches!(unsent, Unsent::Gone | Unsent::Refused(Discard::TransportFragment)) {
+        if !matches!(
+            unsent,
+            Unsent::Gone | Unsent::Refused(Discard::TransportFragment | Discard::Frozen)
+        ) {
             self.refused.fetch_add(1, Relaxed);
         }
     }
@@ -292,6 +296,7 @@ impl Outbound {
         let first = match self.sequence.claim(count, if volume_left { allowed } else { 0 }) {
             Ok(first) => first,
             Err(NoNumber::Closed) => return Err(Unsent::Gone),
+            Err(NoNumber::Frozen) => return Err(Discard::Frozen.into()),
             Err(NoNumber::Exhausted) => {
                 // A limit that may be raised ends nothing.
                 if !volume_left || allowed == last {

@@ -119,13 +119,23 @@ struct Path {
 }
 
 /// A path carries less than is configured.
-#[derive(Clone, Copy, Debug)]
-struct Bound {
-    mtu: usize,
-    /// The time at which the system is asked again.
-    until: Duration,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Octets of the longest packet that it carries.
+    pub mtu: usize,
+    /// The time at which the system is asked again, since the epoch of the datapath.
+    pub until: Duration,
     /// The MTU comes from an ICMP message, not from the system.
-    learned: bool,
+    pub learned: bool,
+}
+
+/// The path to a peer, as another process goes on with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrozenPath {
+    /// The peer.
+    pub peer: IpAddr,
+    /// What is known of the path; `None`: it carries what is configured.
+    pub bound: Option<Bound>,
 }
 
 impl Paths {
@@ -225,6 +235,27 @@ impl Paths {
             }
         }
         changed
+    }
+
+    /// The paths to all peers.
+    pub(crate) fn frozen(&self) -> Vec<FrozenPath> {
+        self.0.iter().map(|(peer, path)| FrozenPath { peer: *peer, bound: path.bound }).collect()
+    }
+
+    /// Goes on with a path; no SA goes to the peer yet. Returns `false` if no network can have said that.
+    pub(crate) fn go_on(&mut self, FrozenPath { peer, bound }: FrozenPath) -> bool {
+        if bound.is_some_and(|bound| bound.mtu == 0 || bound.learned && bound.mtu < floor(peer)) {
+            return false;
+        }
+        let changes = Bucket::new(CHANGES, CHANGES_EVERY);
+        let path = Path { sas: BTreeSet::new(), spis: BTreeSet::new(), bound, changes };
+        self.0.insert(peer, path);
+        true
+    }
+
+    /// Forgets the paths that no SA has come to.
+    pub(crate) fn forget_unused(&mut self) {
+        self.0.retain(|_, path| !path.sas.is_empty());
     }
 
     /// The time of the next check of a path.

@@ -22,7 +22,65 @@ pub(crate) struct Window {
     blocks: Box<[u64]>,
 }
 
+/// The sequence numbers that an SA has received, as another process needs them to refuse replays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Sequence numbers that the window spans; 0 turns the check off.
+    pub size: u32,
+    /// The highest number received.
+    pub top: u64,
+    /// One bit per number of the window, from the lowest number of each block on. The first block is that of the lowest
+    /// number in the window, the last one that of `top`; bits of other numbers are 0. Empty if nothing was received, or
+    /// without a check.
+    pub blocks: Vec<u64>,
+}
+
 impl Window {
+    /// The numbers received.
+    pub(crate) fn received(&self) -> Received {
+        let blocks = match self.span() {
+            Some((bottom, top)) => (bottom / BITS..=top / BITS)
+                .map(|block| self.blocks[self.index(block)] & within(block, bottom, top))
+                .collect(),
+            None => Vec::new(),
+        };
+        // `new` has bounded it.
+        Received { size: self.size as u32, top: self.top, blocks }
+    }
+
+    /// A window that refuses these numbers; `None` if they are not what [`received`](Self::received) can return.
+    pub(crate) fn of(received: &Received) -> Option<Self> {
+        let Received { size, top, blocks } = received;
+        if *size > MAX_WINDOW {
+            return None;
+        }
+        let mut window = Self { top: *top, ..Self::new(*size) };
+        let Some((bottom, top)) = window.span() else {
+            return blocks.is_empty().then_some(window);
+        };
+        let numbers = bottom / BITS..=top / BITS;
+        if blocks.len() as u64 != numbers.end() - numbers.start() + 1 {
+            return None;
+        }
+        if *numbers.end() > 0 {
+            window.complete();
+        }
+        for (block, bits) in numbers.zip(blocks) {
+            if bits & !within(block, bottom, top) != 0 {
+                return None;
+            }
+            *window.block(block) |= bits;
+        }
+        let (block, bit) = window.place(top);
+        (window.blocks[block] & bit != 0).then_some(window)
+    }
+
+    /// The lowest and the highest number of which there are bits. The lowest is not below 1, the first number of an SA.
+    fn span(&self) -> Option<(u64, u64)> {
+        let below = self.size.checked_sub(1)?;
+        (self.top > 0).then(|| (self.top.saturating_sub(below).max(1), self.top))
+    }
+
     pub(crate) fn new(size: u32) -> Self {
         let size = u64::from(size.min(MAX_WINDOW));
         Self { size, top: 0, blocks: vec![0; usize::from(size > 0)].into() }
@@ -123,13 +181,16 @@ impl Window {
     }
 
     fn block(&mut self, number: u64) -> &mut u64 {
-        let at = number & (self.blocks.len() as u64 - 1);
-        &mut self.blocks[at as usize]
+        let at = self.index(number);
+        &mut self.blocks[at]
+    }
+
+    fn index(&self, block: u64) -> usize {
+        (block & (self.blocks.len() as u64 - 1)) as usize
     }
 
     fn place(&self, sequence: u64) -> (usize, u64) {
-        let block = (sequence / BITS) & (self.blocks.len() as u64 - 1);
-        (block as usize, 1 << (sequence % BITS))
+        (self.index(sequence / BITS), 1 << (sequence % BITS))
     }
 }
 
@@ -137,6 +198,13 @@ impl Window {
 #[inline]
 fn up_to(number: u64) -> u64 {
     u64::MAX >> (BITS - 1 - number % BITS)
+}
+
+/// The bits of a block that are those of the numbers from `bottom` to `top`.
+fn within(block: u64, bottom: u64, top: u64) -> u64 {
+    let from = if block == bottom / BITS { u64::MAX << (bottom % BITS) } else { u64::MAX };
+    let to = if block == top / BITS { up_to(top) } else { u64::MAX };
+    from & to
 }
 
 #[cfg(test)]
@@ -186,6 +254,29 @@ mod tests {
     }
 
     #[test]
+    fn received_numbers_are_refused_where_a_bit_or_a_block_is_wrong() {
+        let mut window = Window::new(64);
+        for number in [90, 100, 101] {
+            window.commit(number).expect("new");
+        }
+        let right = window.received();
+        assert_eq!(right.blocks.len(), 2);
+        assert_eq!(Window::of(&right), Some(window));
+        let wrong = |change: fn(&mut Received)| {
+            let mut received = right.clone();
+            change(&mut received);
+            Window::of(&received)
+        };
+        assert_eq!(wrong(|r| r.size = MAX_WINDOW + 1), None);
+        assert_eq!(wrong(|r| r.blocks.truncate(1)), None);
+        assert_eq!(wrong(|r| r.blocks.push(0)), None);
+        assert_eq!(wrong(|r| r.blocks[0] |= 1), None, "number 0 is below the window");
+        assert_eq!(wrong(|r| r.blocks[1] |= 1 << 63), None, "number 127 is above the highest");
+        assert_eq!(wrong(|r| r.blocks[1] = 0), None, "the highest number was not received");
+        assert_eq!(wrong(|r| r.top = 0), None);
+    }
+
+    #[test]
     fn without_a_window_everything_passes() {
         let mut window = Window::new(0);
         assert_eq!(window.commit(7), Ok(true));
@@ -231,6 +322,42 @@ mod tests {
                 } else {
                     prop_assert_eq!(&window, &before);
                 }
+            }
+        }
+
+        /// A window that another process makes of the numbers refuses and takes every number as the first one does.
+        #[test]
+        fn a_window_made_of_what_was_received_is_as_the_first(
+            size in prop_oneof![Just(0u32), Just(1), Just(32), Just(63), Just(64), Just(65), Just(100), Just(1024), Just(MAX_WINDOW)],
+            start in prop_oneof![Just(0u64), Just(62), Just(4000), Just(0xffff_ff00), Just((1 << 40) - 5)],
+            steps in proptest::collection::vec(0..300u64, 0..200),
+        ) {
+            let mut window = Window::new(size);
+            for step in &steps {
+                let _ = window.commit((start + step).max(1));
+            }
+            let received = window.received();
+            let mut copy = Window::of(&received).expect("it is one that was exported");
+            prop_assert_eq!(copy.received(), received);
+            for number in (start.saturating_sub(1100)..start + 600).filter(|number| *number > 0) {
+                prop_assert_eq!(copy.check(number), window.check(number), "{}", number);
+            }
+            for step in steps.iter().rev().map(|step| start + 2 * step + 1) {
+                prop_assert_eq!(copy.infer(step as u32), window.infer(step as u32));
+                prop_assert_eq!(copy.commit(step), window.commit(step), "{}", step);
+            }
+        }
+
+        /// Whatever the numbers are: they are refused, or are those of the window that is made of them.
+        #[test]
+        fn numbers_that_no_window_has_are_refused(
+            size in 0..200u32,
+            top in prop_oneof![0..400u64, Just(u64::MAX)],
+            blocks in proptest::collection::vec(prop_oneof![any::<u64>(), Just(0), Just(u64::MAX)], 0..6),
+        ) {
+            let received = Received { size, top, blocks };
+            if let Some(window) = Window::of(&received) {
+                prop_assert_eq!(window.received(), received);
             }
         }
 

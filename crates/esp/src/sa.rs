@@ -66,7 +66,7 @@ pub struct Path {
 }
 
 /// The outer fields with which an ESP packet arrived.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Between which addresses, and how.
     pub path: Path,

@@ -20,15 +20,19 @@ pub(crate) fn high(sequence: u64) -> u32 {
 
 /// Gives every number once, however many threads ask, and how many it has given is known exactly once it is closed.
 pub(crate) struct Sequence {
-    /// The last number that somebody has; [`CLOSED`] once there are no more.
+    /// The last number that somebody has; [`CLOSED`] once there are no more, [`FROZEN`] while there are none.
     used: AtomicU64,
-    /// The value of `used` before the first number was given, and when it was closed.
+    /// The value of `used` before the first number was given, and when it was closed or frozen.
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
 /// No number, because the highest that can be the last is below.
 const CLOSED: u64 = u64::MAX;
+
+/// No number for now: another process may go on with the SA. It is above [`Sequence::HIGHEST`], as [`CLOSED`] is, so
+/// that a claim meets it without a look of its own.
+const FROZEN: u64 = CLOSED - 1;
 
 /// The reason why there is no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub(crate) enum NoNumber {
     Exhausted,
     /// There never will be one again.
     Closed,
+    /// There is none until it is thawed.
+    Frozen,
 }
 
 impl Sequence {
@@ -63,6 +69,7 @@ impl Sequence {
         match claimed {
             Ok(used) => Ok(used + 1),
             Err(CLOSED) => Err(NoNumber::Closed),
+            Err(FROZEN) => Err(NoNumber::Frozen),
             Err(_) => Err(NoNumber::Exhausted),
         }
     }
@@ -70,13 +77,36 @@ impl Sequence {
     /// Gives no more numbers. A thread that finds it closed sees what was done before. To be called once, and not while
     /// others ask what was given.
     pub(crate) fn close(&self) {
-        self.ended.store(self.used.swap(CLOSED, AcqRel), Release);
+        match self.used.swap(CLOSED, AcqRel) {
+            // `ended` has the number since then.
+            FROZEN => {}
+            used => self.ended.store(used, Release),
+        }
+    }
+
+    /// Gives no more numbers until it is [thawed](Self::thaw). Afterwards, [`used`](Self::used) is the last number that
+    /// anybody has or will have. Not to be called while others ask what was given.
+    pub(crate) fn freeze(&self) {
+        let frozen = self.used.fetch_update(AcqRel, Acquire, |used| {
+            let is_open = used < FROZEN;
+            is_open.then_some(FROZEN)
+        });
+        if let Ok(used) = frozen {
+            self.ended.store(used, Release);
+        }
+    }
+
+    /// Gives numbers again, from the one behind the last.
+    pub(crate) fn thaw(&self) {
+        let used = self.ended.load(Acquire);
+        // One that is closed, or gives numbers, stays as it is.
+        let _ = self.used.compare_exchange(FROZEN, used, Release, Relaxed);
     }
 
     /// The last number that somebody has.
     pub(crate) fn used(&self) -> u64 {
         match self.used.load(Acquire) {
-            CLOSED => self.ended.load(Acquire),
+            CLOSED | FROZEN => self.ended.load(Acquire),
             used => used,
         }
     }
@@ -88,7 +118,16 @@ impl Sequence {
 
     /// Goes on after `used`; nobody may have asked for a number yet.
     pub(crate) fn reset(&self, used: u64) {
-        self.begun.store(used, Relaxed);
-        self.used.store(used, Relaxed);
+        self.go_on(used, used);
+    }
+
+    /// Goes on after `used`, as if the numbers behind `begun` had been given here; nobody may have asked for a number
+    /// yet. A frozen one stays frozen.
+    pub(crate) fn go_on(&self, begun: u64, used: u64) {
+        self.begun.store(begun, Relaxed);
+        self.ended.store(used, Relaxed);
+        if self.used.load(Relaxed) != FROZEN {
+            self.used.store(used, Relaxed);
+        }
     }
 }

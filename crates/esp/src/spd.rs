@@ -8,6 +8,7 @@ mod held;
 
 pub use flows::Lookups;
 pub(crate) use flows::{AHEAD, Flow, Flows};
+pub use held::HeldPacket;
 
 use crate::discard::Discard;
 use crate::families::FamilySwitch;
@@ -18,7 +19,7 @@ use crate::outbound::Outbound;
 use crate::plane::{Rule, RuleId, SaId, TrafficSelectors};
 use arc_swap::ArcSwap;
 use finder::Finder;
-use held::{Held, HeldPacket};
+use held::Held;
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -79,6 +80,17 @@ pub(crate) struct Service {
     next_acquire: AtomicU64,
     /// Packets of the rule that were dropped because no SA served them.
     unserved: AtomicU64,
+}
+
+/// The state of a rule beside its SAs. Times are since the epoch of the datapath.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrozenService {
+    /// Packets that wait for an SA, in their order.
+    pub held: Vec<HeldPacket>,
+    /// The time of the next possible request for an SA.
+    pub next_acquire: Duration,
+    /// Packets that were dropped because no SA served them.
+    pub unserved: u64,
 }
 
 impl Spd {
@@ -220,6 +232,11 @@ impl Spd {
         found
     }
 
+    /// Every rule, in order.
+    pub(crate) fn entries(&self) -> Vec<Arc<Entry>> {
+        self.by_id().values().cloned().collect()
+    }
+
     fn by_id(&self) -> MutexGuard<'_, BTreeMap<RuleId, Arc<Entry>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,6 +278,23 @@ impl Service {
         let now = now.as_nanos() as u64;
         let next = now + ACQUIRE_EVERY.as_nanos() as u64;
         self.next_acquire.fetch_update(Relaxed, Relaxed, |due| (due <= now).then_some(next)).is_ok()
+    }
+
+    /// The state of the rule that is none of its SAs, with copies of the packets that wait.
+    pub(crate) fn frozen(&self) -> FrozenService {
+        FrozenService {
+            held: self.held.packets(),
+            next_acquire: Duration::from_nanos(self.next_acquire.load(Relaxed)),
+            unserved: self.unserved.load(Relaxed),
+        }
+    }
+
+    /// Goes on where another process has frozen the rule.
+    pub(crate) fn go_on(&self, frozen: FrozenService) {
+        let FrozenService { held, next_acquire, unserved } = frozen;
+        self.held.go_on(held);
+        self.next_acquire.store(next_acquire.as_nanos() as u64, Relaxed);
+        self.unserved.store(unserved, Relaxed);
     }
 
     /// Keeps a copy of a packet. Those kept too long make room, each counted by `count`.

@@ -1,6 +1,6 @@
 //! The datapath as key management sees it: rules and SAs are added, changed and removed.
 
-use super::{Datapath, Installed, lock};
+use super::{Datapath, Installed, Shared, lock};
 use crate::discard::Discard;
 use crate::families::Families;
 use crate::filter::{Filter, FilterCounts, FilterStatus};
@@ -13,6 +13,7 @@ use crate::plane::{
     Usage,
 };
 use crate::sequence::Sequence;
+use crate::spd::Service;
 use crate::trace::Trace;
 use crypto::{CipherError, Suite};
 use policy::Mode;
@@ -70,12 +71,17 @@ impl DataPlane for Datapath {
             shared.leave_path(&path, id, None);
             no_cipher(spi, error)
         })?;
+        let frozen = shared.frozen.load(Relaxed);
+        if frozen {
+            sa.freeze();
+        }
         let sa = Arc::new(sa);
         sad.insert(Arc::clone(&sa));
         installed.insert(id, Installed::Inbound(Arc::clone(&sa)));
         drop(installed);
         // Nobody has announced one that is keyed by hand.
         match (sa.suite.is_ah(), id.is_manual()) {
+            (false, false) if frozen => {}
             (false, false) => shared.open_early(&sa),
             // ESP with the SPI of an SA for AH is no packet of this SA.
             (true, false) => self.expect_no_sa(spi),
@@ -87,27 +93,12 @@ impl DataPlane for Datapath {
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
-        name_is_free(&installed, sa.id)?;
-        spi_is_lawful(sa.id, sa.spi)?;
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
-        may_travel(sa.suite, &sa.path)?;
-        let (id, spi, path, standby) = (sa.id, sa.spi, sa.path, sa.standby);
-        let transports = sa.mode == Mode::Transport;
-        let provider = shared.settings.crypto.provider(sa.suite);
-        shared.spd.enable_port_matching(&sa.selectors);
-        shared.enter_path(&path, id, Some(spi));
-        let sa = Outbound::new(sa, provider, shared.room(&path)).map_err(|error| {
-            shared.leave_path(&path, id, Some(spi));
-            no_cipher(spi, error)
-        })?;
-        let sa = Arc::new(sa);
-        if transports {
-            shared.count_transports(|count| _ = count.fetch_add(1, Relaxed));
-        }
+        let standby = sa.standby;
+        let sa = shared.install_outbound(&mut installed, sa, &service)?;
         if !standby {
             shared.serve(&service, &sa);
         }
-        installed.insert(id, Installed::Outbound { sa, service });
         Ok(())
     }
 
@@ -207,6 +198,39 @@ impl Datapath {
             Installed::Outbound { sa, .. } => Some(Arc::clone(sa)),
             Installed::Inbound(_) => None,
         }
+    }
+}
+
+impl Shared {
+    /// Adds an SA that sends, in standby whatever it says, to those of a rule.
+    pub(super) fn install_outbound(
+        &self,
+        installed: &mut BTreeMap<SaId, Installed>,
+        sa: OutboundSa,
+        service: &Arc<Service>,
+    ) -> Result<Arc<Outbound>, PlaneError> {
+        name_is_free(installed, sa.id)?;
+        spi_is_lawful(sa.id, sa.spi)?;
+        may_travel(sa.suite, &sa.path)?;
+        let (id, spi, path) = (sa.id, sa.spi, sa.path);
+        let transports = sa.mode == Mode::Transport;
+        let provider = self.settings.crypto.provider(sa.suite);
+        self.spd.enable_port_matching(&sa.selectors);
+        self.enter_path(&path, id, Some(spi));
+        let sa = Outbound::new(sa, provider, self.room(&path)).map_err(|error| {
+            self.leave_path(&path, id, Some(spi));
+            no_cipher(spi, error)
+        })?;
+        if self.frozen.load(Relaxed) {
+            sa.freeze();
+        }
+        let sa = Arc::new(sa);
+        if transports {
+            self.count_transports(|count| _ = count.fetch_add(1, Relaxed));
+        }
+        let service = Arc::clone(service);
+        installed.insert(id, Installed::Outbound { sa: Arc::clone(&sa), service });
+        Ok(sa)
     }
 }
 

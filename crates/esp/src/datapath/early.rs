@@ -40,9 +40,23 @@ struct Expected {
 }
 
 /// A packet from its SPI on, and how it came.
-pub(crate) struct Kept {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The packet.
     pub octets: Vec<u8>,
+    /// The outer fields with which it came.
     pub arrival: Arrival,
+}
+
+/// An SPI for which an SA is to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpectedSpi {
+    /// The SPI.
+    pub spi: Spi,
+    /// The peer who may send with it.
+    pub peer: IpAddr,
+    /// Packets that came before the SA, in their order.
+    pub packets: Vec<Kept>,
 }
 
 impl Early {
@@ -85,6 +99,20 @@ impl Early {
         state.octets -= packets.iter().map(|kept| kept.octets.len()).sum::<usize>();
         self.count.store(state.expected.len(), Release);
         packets
+    }
+
+    /// Copies of all SPIs and packets, in the order of the SPIs.
+    pub fn expected(&self) -> Vec<ExpectedSpi> {
+        let state = self.state();
+        let mut expected: Vec<ExpectedSpi> = (state.expected.iter())
+            .map(|(spi, expected)| ExpectedSpi {
+                spi: *spi,
+                peer: expected.peer,
+                packets: expected.packets.clone(),
+            })
+            .collect();
+        expected.sort_by_key(|expected| expected.spi);
+        expected
     }
 
     fn state(&self) -> impl DerefMut<Target = State> + '_ {

@@ -9,8 +9,8 @@ use crate::encap::Room;
 use crate::gso::{Gso, Segmentation};
 use crate::header::{Fragment, Header};
 use crate::icmp;
-use crate::path_mtu::{Outer, Paths, TooBig};
-use crate::plane::{Path, SaId, Spi};
+use crate::path_mtu::{FrozenPath, Outer, Paths, TooBig};
+use crate::plane::{Path, PlaneError, SaId, Spi};
 use crate::rate::Bucket;
 use crate::reassembly::Reassembly;
 use crate::spd::Verdict;
@@ -156,6 +156,36 @@ impl Shared {
 
     pub(super) fn leave_path(&self, path: &Path, sa: SaId, spi: Option<Spi>) {
         lock(&self.surroundings.paths).leave(path.remote.ip(), sa, spi);
+    }
+
+    /// The paths to all peers.
+    pub(super) fn frozen_paths(&self) -> Vec<FrozenPath> {
+        lock(&self.surroundings.paths).frozen()
+    }
+
+    /// Goes on with paths; no SA is there yet.
+    ///
+    /// # Errors
+    /// If no network can have said that of a path.
+    pub(super) fn go_on_with_paths(&self, frozen: Vec<FrozenPath>) -> Result<(), PlaneError> {
+        let mut paths = lock(&self.surroundings.paths);
+        for path in frozen {
+            if !paths.go_on(path) {
+                return Err(PlaneError::System {
+                    what: format!("going on with the path to {}", path.peer),
+                    why: "its MTU is none that a path can have".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// All SAs have come to their paths.
+    pub(super) fn settle_paths(&self) {
+        let mut paths = lock(&self.surroundings.paths);
+        paths.forget_unused();
+        let next = paths.next_age().map_or(u64::MAX, nanos);
+        self.surroundings.next_age.store(next, Relaxed);
     }
 
     pub(super) fn count_transports(&self, change: impl FnOnce(&AtomicUsize)) {

@@ -24,6 +24,7 @@ mod fit_to_mtu;
 mod flows;
 mod foreign;
 mod fragments;
+mod frozen;
 mod hostile;
 mod limits;
 mod look_up;

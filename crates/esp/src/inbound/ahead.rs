@@ -82,8 +82,8 @@ impl Inbound {
             numbers.push(*sequence);
             octets += outcome.unwrap_or(0) as u64;
         }
-        let closed = receiving.state.closed;
-        if closed
+        let refuses = receiving.state.refuses.is_some();
+        if refuses
             || !receiving.state.window.takes(numbers)
             || self.limits.hard_bytes.is_some_and(|hard| receiving.state.bytes + octets >= hard)
         {

@@ -26,10 +26,14 @@ struct Queue {
 }
 
 /// A packet that waits for an SA.
-pub(crate) struct HeldPacket {
-    since: Duration,
-    pub(crate) octets: Vec<u8>,
-    pub(crate) gso: Gso,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldPacket {
+    /// The time since which it waits, from the epoch of the datapath on.
+    pub since: Duration,
+    /// The packet.
+    pub octets: Vec<u8>,
+    /// The work that is left in it.
+    pub gso: Gso,
 }
 
 impl HeldPacket {
@@ -52,11 +56,10 @@ impl Held {
             queue.pop();
             count(Discard::HoldExpired);
         }
-        if queue.packets.len() == HELD_PACKETS || queue.octets + packet.len() > HELD_OCTETS {
+        if !queue.has_room(packet) {
             return Err(Discard::HoldFull);
         }
-        queue.octets += packet.len();
-        queue.packets.push_back(HeldPacket { since: now, octets: packet.to_vec(), gso });
+        queue.push(HeldPacket { since: now, octets: packet.to_vec(), gso });
         Ok(())
     }
 
@@ -70,12 +73,36 @@ impl Held {
         self.queue().pop()
     }
 
+    /// Copies of the packets, in their order.
+    pub(crate) fn packets(&self) -> Vec<HeldPacket> {
+        self.queue().packets.iter().cloned().collect()
+    }
+
+    /// Keeps packets that another process has kept, as far as there is room.
+    pub(crate) fn go_on(&self, packets: Vec<HeldPacket>) {
+        let mut queue = self.queue();
+        for packet in packets {
+            if queue.has_room(&packet.octets) {
+                queue.push(packet);
+            }
+        }
+    }
+
     fn queue(&self) -> impl DerefMut<Target = Queue> + '_ {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Queue {
+    fn has_room(&self, packet: &[u8]) -> bool {
+        self.packets.len() < HELD_PACKETS && self.octets + packet.len() <= HELD_OCTETS
+    }
+
+    fn push(&mut self, packet: HeldPacket) {
+        self.octets += packet.octets.len();
+        self.packets.push_back(packet);
+    }
+
     fn pop(&mut self) -> Option<HeldPacket> {
         let packet = self.packets.pop_front()?;
         self.octets -= packet.octets.len();
