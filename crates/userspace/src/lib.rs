@@ -86,6 +86,7 @@
 //! | question | file |
 //! |---|---|
 //! | Which thread takes which step of a packet? | `worker.rs` (run to completion); `pipeline/`, `order.rs` |
+//! | How do the workers stop without a loss, and go on? | `workers/frozen.rs` |
 //! | How many workers are there, where do they run, and how do they wait? | `workers/`, `sched_policy.rs`, `watched.rs` |
 //! | Who makes the device, and which routes lead to it? | `device.rs`, `tun.rs`, `tun_routes.rs` |
 //! | Which sockets are there, and what do they take? | `receivers.rs`, `raw_sockets.rs`, `socket.rs`, `queue_pair.rs`, `socket_filter.rs` |

@@ -10,6 +10,7 @@ use super::strays::OfReceivers;
 use super::under_way::UnderWay;
 use super::worker::{Shared, TunWriter};
 use crypto::Suite;
+use esp::datapath::frozen::FrozenDatapath;
 use esp::datapath::{Datapath, Inward, Settings};
 use esp::discard::Discard;
 use esp::encap::inner_mtu;
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 mod capabilities;
 mod data_plane;
@@ -152,6 +153,29 @@ impl Userspace {
     /// MTU of the device.
     pub fn mtu(&self) -> u16 {
         self.mtu
+    }
+
+    /// Stops carrying packets, and returns what another process needs to go on with the rules and SAs. Packets that come
+    /// wait in the device and the sockets. Nothing is changed on the host.
+    ///
+    /// The plane still follows key management, but seals and takes nothing until it is [thawed](Self::thaw). Another
+    /// call returns the present state.
+    ///
+    /// # Errors
+    /// If a worker is stuck, which is waited for no longer than `limit`. The plane then goes on.
+    pub fn freeze(&mut self, limit: Duration) -> Result<FrozenDatapath, PlaneError> {
+        self.config.workers.freeze(limit)?;
+        Ok(self.datapath.freeze(Instant::now()))
+    }
+
+    /// Goes on where it was frozen. No other process may do so.
+    ///
+    /// # Errors
+    /// If the system refuses a thread: no traffic passes then.
+    pub fn thaw(&mut self) -> Result<(), PlaneError> {
+        // First the datapath: packets that come to a frozen one are lost.
+        self.datapath.thaw();
+        self.config.workers.thaw()
     }
 
     /// The dropped packets by reason: those of [`Datapath::counters`], and those that [`explanation`] knows.

@@ -4,6 +4,7 @@
 //! There are none while no SA is up and no rule waits for a packet: the sockets then take nothing, and what the device
 //! holds when work begins is dropped as packets without an SA are.
 
+mod frozen;
 mod plane;
 mod report;
 mod settings;
@@ -21,6 +22,7 @@ use super::worker::{self, Shared, WorkerConfig};
 use esp::datapath::{Lookups, SaLookups};
 use esp::plane::PlaneError;
 use floor::refused;
+use frozen::Frozen;
 use host::namespace::Namespace;
 use plane::Plane;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -40,6 +42,8 @@ struct State {
     settings: Settings,
     plane: Option<Plane>,
     team: Option<Team>,
+    /// There is no team, whatever there is to do.
+    frozen: Option<Frozen>,
     engine: Arc<CryptoEngine>,
     engine_is_on: bool,
     /// The counters of teams that are gone.
@@ -73,6 +77,7 @@ impl Workers {
             settings,
             plane: None,
             team: None,
+            frozen: None,
             engine: Arc::new(CryptoEngine::new(0)),
             engine_is_on: false,
             past: Default::default(),
@@ -207,11 +212,16 @@ impl Workers {
         let mut state = self.lock();
         state.disband();
         state.plane = None;
+        state.frozen = None;
     }
 
     /// Has them begin, if they have not.
     pub(super) fn begin(&self) -> Result<(), PlaneError> {
         let mut state = self.lock();
+        if let Some(frozen) = &mut state.frozen {
+            frozen.works = true;
+            return Ok(());
+        }
         if state.team.is_some() {
             return Ok(());
         }
@@ -228,27 +238,22 @@ impl Workers {
     /// Has them rest until they are to [begin](Self::begin).
     pub(super) fn rest(&self) {
         let mut state = self.lock();
+        if let Some(frozen) = &mut state.frozen {
+            frozen.works = false;
+            return;
+        }
         if state.team.is_none() {
             return;
         }
         state.disband();
-        let Some(plane) = &mut state.plane else { return };
-        plane.close();
-        // Packets that wait in queue pairs that go must not be lost without being counted.
-        let going = plane.queue_pairs.iter().skip(1).cloned().collect();
-        if let Err(error) = state.drain(going) {
-            tracing::debug!(%error, "the packets that waited in the queue pairs are lost");
-        }
-        if let Some(plane) = &mut state.plane {
-            plane.narrow();
-        }
+        state.close();
     }
 
     /// Drops and counts the packets that wait in the device while nobody reads it: no SA is up that could carry them,
     /// and no tunnel waits for a packet.
     pub(super) fn discard_unread(&self) {
         let state = self.lock();
-        if let (None, Some(plane)) = (&state.team, &state.plane)
+        if let (None, None, Some(plane)) = (&state.team, &state.frozen, &state.plane)
             && let Err(error) = plane.discard_unread()
         {
             tracing::debug!(%error, "the packets that wait in the device are not counted");
@@ -258,7 +263,7 @@ impl Workers {
     /// Datagrams that full sockets had no room for, and those that came while no SA was up.
     pub(super) fn lost(&self) -> (u64, u64) {
         let mut state = self.lock();
-        let open = state.team.is_some();
+        let open = state.takes_packets();
         state.plane.as_mut().map_or((0, 0), |plane| {
             plane.account(open);
             (plane.unreceived, plane.declined)
@@ -334,6 +339,20 @@ impl State {
             .map_err(|error| refused("emptying the queue pairs".to_owned(), &error))?;
         self.retire(&stats);
         Ok(())
+    }
+
+    /// Takes nothing any more; nobody works.
+    fn close(&mut self) {
+        let Some(plane) = &mut self.plane else { return };
+        plane.close();
+        // Packets that wait in queue pairs that go must not be lost without being counted.
+        let going = plane.queue_pairs.iter().skip(1).cloned().collect();
+        if let Err(error) = self.drain(going) {
+            tracing::debug!(%error, "the packets that waited in the queue pairs are lost");
+        }
+        if let Some(plane) = &mut self.plane {
+            plane.narrow();
+        }
     }
 
     /// Keeps what somebody has counted who counts no more.

@@ -110,7 +110,7 @@ impl State {
         for (_, more) in threads.iter().flat_map(|t| &t.stages).filter(|(of, _)| *of == stage) {
             flow += *more;
         }
-        let open = self.team.is_some();
+        let open = self.takes_packets();
         let pipeline = self.team.as_ref().and_then(|team| team.pipeline.as_ref());
         let pipeline = pipeline.map(|pipeline| pipeline.depth());
         let Some(plane) = &mut self.plane else {

@@ -4,6 +4,7 @@
 //! Needs root, `/dev/net/tun`, `ip`, `nft` and `ping`; without them the tests say why they do nothing, or fail where
 //! `VPN_TEST_REQUIRE=all`.
 
+mod frozen;
 mod kernel_offloads;
 mod network;
 mod schedules;

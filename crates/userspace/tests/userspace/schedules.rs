@@ -21,7 +21,7 @@ const COMPLETION: Schedule = Schedule::RunToCompletion;
 const PIPELINE: Schedule = Schedule::Pipeline;
 
 /// Every schedule, with one worker and with several, and every way to wait.
-fn all_changes() -> [Change; 6] {
+pub fn all_changes() -> [Change; 6] {
     [
         change(COMPLETION, 1, Wait::Adaptive),
         change(COMPLETION, 3, Wait::Event),
@@ -46,7 +46,7 @@ pub fn working(network: &Network, form: Agreement) -> ([Gateway; 2], [Workers; 2
     (gateways, workers)
 }
 
-fn lost(gateways: &[Gateway; 2]) -> Vec<String> {
+pub fn lost(gateways: &[Gateway; 2]) -> Vec<String> {
     let counters = gateways.iter().flat_map(|gateway| gateway.with(|plane| plane.counters()));
     counters
         .filter(|(_, count)| *count > 0)
@@ -56,22 +56,22 @@ fn lost(gateways: &[Gateway; 2]) -> Vec<String> {
 
 /// Numbered datagrams through the tunnel, of which only so many are on their way at a time: nothing may be lost, and
 /// nothing overtaken.
-struct Numbered {
+pub struct Numbered {
     from: UdpSocket,
     to: UdpSocket,
-    sent: u32,
+    pub sent: u32,
     received: u32,
 }
 
 impl Numbered {
-    fn new(network: &Network, from: Side) -> Self {
+    pub fn new(network: &Network, from: Side) -> Self {
         let bound = |side: Side| udp(network.space(side as usize), side.inner(false));
         let (from, to) = (bound(from), bound(from.other()));
         from.connect(to.local_addr().expect("bound")).expect("connected");
         Self { from, to, sent: 0, received: 0 }
     }
 
-    fn send(&mut self, count: u32) {
+    pub fn send(&mut self, count: u32) {
         for _ in 0..count {
             let mut datagram = [0; 1000];
             datagram[..4].copy_from_slice(&self.sent.to_be_bytes());
@@ -82,7 +82,7 @@ impl Numbered {
         }
     }
 
-    fn receive(&mut self, what: &str) {
+    pub fn receive(&mut self, what: &str) {
         let mut buffer = [0; 2048];
         while self.received < self.sent {
             let length = self.to.recv(&mut buffer).unwrap_or_else(|error| {
