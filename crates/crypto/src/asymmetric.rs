@@ -84,9 +84,16 @@ impl AgreementKey {
     }
 
     /// Takes a private key: a number in network order, of X25519 the 32 octets of RFC 7748. `None` if it is none of the
-    /// curve. A key exchange needs a fresh one ([`generate`](Self::generate)); this is for published values.
+    /// curve. A key exchange needs a fresh one ([`generate`](Self::generate)); this is for published values, and for a
+    /// key exchange that another process has begun.
     pub fn from_private_value(curve: Curve, octets: &[u8]) -> Option<Self> {
         library::AgreementKey::from_private_value(curve, octets).map(Self)
+    }
+
+    /// The private key, as [`from_private_value`](Self::from_private_value) takes it: for a process that goes on with the
+    /// key exchange.
+    pub fn private_value(&self) -> Secret {
+        self.0.private_value()
     }
 
     /// The public key: an uncompressed point in SEC 1 (an octet 4, x, y), of X25519 the 32 octets of RFC 7748.
@@ -120,12 +127,21 @@ impl DecapsulationKey {
     }
 
     /// Takes a decapsulation key as FIPS 203 §7.1 writes it; `None` if it is none (§7.3). A key exchange needs a fresh
-    /// one ([`generate`](Self::generate)); this is for published values.
+    /// one ([`generate`](Self::generate)); this is for published values, and for a key exchange that another process has
+    /// begun. With some libraries, such a key does not know its encapsulation key.
     pub fn from_octets(set: MlKem, octets: &[u8]) -> Option<Self> {
         library::DecapsulationKey::from_octets(set, octets).map(Self)
     }
 
+    /// The key, as [`from_octets`](Self::from_octets) takes it: for a process that goes on with the key exchange.
+    pub fn octets(&self) -> Secret {
+        self.0.octets()
+    }
+
     /// The key with which the other side encapsulates a secret.
+    ///
+    /// # Panics
+    /// If the key was made of octets, and the library does not keep it then.
     pub fn encapsulation_key(&self) -> Vec<u8> {
         self.0.encapsulation_key()
     }

@@ -2,7 +2,7 @@
 
 use super::{Curve, Hash, MlKem, Scheme};
 use aws_lc_rs::agreement::{self, UnparsedPublicKey};
-use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::encoding::{AsBigEndian, AsDer, Curve25519SeedBin, EcPrivateKeyBin};
 use aws_lc_rs::kem::{self, Ciphertext, EncapsulationKey};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -32,6 +32,17 @@ impl AgreementKey {
 
     pub(super) fn from_private_value(curve: Curve, octets: &[u8]) -> Option<Self> {
         agreement::PrivateKey::from_private_key(ecdh(curve), octets).ok().map(Self)
+    }
+
+    pub(super) fn private_value(&self) -> Secret {
+        // AWS-LC wipes its copies.
+        let octets = match self.0.algorithm() == &agreement::X25519 {
+            true => AsBigEndian::<Curve25519SeedBin<'_>>::as_be_bytes(&self.0)
+                .map(|seed| seed.as_ref().to_vec()),
+            false => AsBigEndian::<EcPrivateKeyBin<'_>>::as_be_bytes(&self.0)
+                .map(|number| number.as_ref().to_vec()),
+        };
+        Secret::new(octets.expect("a private key has a private value"))
     }
 
     pub(super) fn public_key(&self) -> Vec<u8> {
@@ -64,6 +75,11 @@ impl DecapsulationKey {
 
     pub(super) fn from_octets(set: MlKem, octets: &[u8]) -> Option<Self> {
         kem::DecapsulationKey::new(algorithm(set), octets).ok().map(Self)
+    }
+
+    pub(super) fn octets(&self) -> Secret {
+        let octets = self.0.key_bytes().expect("a decapsulation key has octets");
+        Secret::new(octets.as_ref().to_vec())
     }
 
     pub(super) fn encapsulation_key(&self) -> Vec<u8> {

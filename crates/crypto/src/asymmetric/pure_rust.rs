@@ -62,6 +62,15 @@ impl AgreementKey {
         })
     }
 
+    pub(super) fn private_value(&self) -> Secret {
+        Secret::new(match self {
+            Self::P256(key) => Zeroizing::new(key.to_bytes()).to_vec(),
+            Self::P384(key) => Zeroizing::new(key.to_bytes()).to_vec(),
+            Self::P521(key) => Zeroizing::new(key.to_bytes()).to_vec(),
+            Self::X25519(key) => key.as_bytes().to_vec(),
+        })
+    }
+
     pub(super) fn public_key(&self) -> Vec<u8> {
         match self {
             Self::P256(key) => key.public_key().to_sec1_bytes().into_vec(),
@@ -125,6 +134,16 @@ impl DecapsulationKey {
                 let key = ml_kem::DecapsulationKey::from_expanded(octets.try_into().ok()?).ok()?;
                 Self::MlKem1024(Box::new(key))
             }
+        })
+    }
+
+    #[expect(deprecated, reason = "the form of FIPS 203 is that of both libraries")]
+    pub(super) fn octets(&self) -> Secret {
+        use ml_kem::ExpandedKeyEncoding;
+        Secret::new(match self {
+            Self::MlKem512(key) => Zeroizing::new(key.to_expanded_bytes()).to_vec(),
+            Self::MlKem768(key) => Zeroizing::new(key.to_expanded_bytes()).to_vec(),
+            Self::MlKem1024(key) => Zeroizing::new(key.to_expanded_bytes()).to_vec(),
         })
     }
 

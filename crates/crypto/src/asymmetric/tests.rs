@@ -18,6 +18,36 @@ fn both_agree_on_a_secret() {
 }
 
 #[test]
+fn either_goes_on_with_the_private_key_of_the_other() {
+    for curve in CURVES {
+        let peer = aws_lc::AgreementKey::generate(curve).public_key();
+        let (one, other) =
+            (aws_lc::AgreementKey::generate(curve), pure_rust::AgreementKey::generate(curve));
+        let [first, second] = [one.private_value(), other.private_value()];
+        let moved = pure_rust::AgreementKey::from_private_value(curve, first.expose());
+        let moved = moved.expect("it is of the curve").agree(&peer).expect("a point");
+        assert_eq!(moved.expose(), one.agree(&peer).expect("a point").expose(), "{curve:?}");
+        let moved = aws_lc::AgreementKey::from_private_value(curve, second.expose());
+        let moved = moved.expect("it is of the curve").agree(&peer).expect("a point");
+        assert_eq!(moved.expose(), other.agree(&peer).expect("a point").expose(), "{curve:?}");
+    }
+    for set in [MlKem::MlKem512, MlKem::MlKem768, MlKem::MlKem1024] {
+        let one = aws_lc::DecapsulationKey::generate(set);
+        let (ciphertext, secret) =
+            pure_rust::encapsulate(set, &one.encapsulation_key()).expect("a key");
+        let moved = pure_rust::DecapsulationKey::from_octets(set, one.octets().expose());
+        let moved = moved.expect("it is a key").decapsulate(&ciphertext).expect("its length");
+        assert_eq!(moved.expose(), secret.expose());
+        let other = pure_rust::DecapsulationKey::generate(set);
+        let (ciphertext, secret) =
+            aws_lc::encapsulate(set, &other.encapsulation_key()).expect("a key");
+        let moved = aws_lc::DecapsulationKey::from_octets(set, other.octets().expose());
+        let moved = moved.expect("it is a key").decapsulate(&ciphertext).expect("its length");
+        assert_eq!(moved.expose(), secret.expose());
+    }
+}
+
+#[test]
 fn neither_takes_a_point_off_its_curve_or_of_another_length() {
     for curve in CURVES {
         let (one, other) =
