@@ -1,5 +1,7 @@
 //! Limits on the cost of strangers: half-open IKE SAs are counted, cookies demanded (RFC 7296 §2.6).
 
+mod frozen;
+
 use crate::config::Config;
 use crate::crypto::prf::{self, prf};
 use crate::crypto::rng::Rng;

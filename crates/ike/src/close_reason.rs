@@ -1,5 +1,7 @@
 //! Reasons for the end of an IKE SA or Child SA.
 
+mod frozen;
+
 use crate::wire::registry::NotifyType;
 use std::fmt;
 

@@ -84,6 +84,14 @@ impl Context<'_> {
 pub(crate) struct Spis(BTreeSet<Spi>);
 
 impl Spis {
+    pub fn of(spis: BTreeSet<Spi>) -> Self {
+        Self(spis)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Spi> {
+        self.0.iter().copied()
+    }
+
     /// An SPI that no SA of this side has.
     pub fn allocate(&mut self, rng: &mut Rng) -> Spi {
         loop {

@@ -1,6 +1,7 @@
 //! All IKE SAs of a gateway, without sockets, clocks or threads.
 
 mod families;
+mod frozen;
 mod lifecycle;
 mod overview;
 mod preparation;
@@ -17,6 +18,7 @@ mod succession;
 mod target;
 mod unprotected;
 
+pub use frozen::{NotNow, ThawError};
 pub use overview::Inventory;
 pub use target::{Startable, Target};
 

@@ -59,7 +59,7 @@
 //! | Where is an exchange asked, answered, concluded? | `exchange/`, one file each; `dispatch.rs` calls them |
 //! | Which of two crossing exchanges goes on? | `collision.rs`, whose head names the functions; `sa/lowest_nonce.rs` |
 //! | How is a session timed, moved, renewed and ended? | `session/`; its wishes are `task.rs` and `effect.rs` |
-//! | What is true of one IKE SA or Child SA: states, window, path, keys, fragments? | `sa.rs`, `sa/` |
+//! | What is true of one IKE SA or Child SA: states, window, path, keys, fragments? How does a successor in another process take all over? | `sa.rs`, `sa/`; `engine/frozen.rs` |
 //! | Which tunnel does a request mean? | `policy_index.rs`, `exchange/child_sa/`, `rules.rs` |
 //! | Where are algorithms offered and chosen, and selectors narrowed? | `negotiation/` |
 //! | How are certificates, keys and revocation proved and checked? | `proof/` |
@@ -113,6 +113,7 @@ pub mod event;
 mod exchange;
 pub mod failure;
 pub mod families;
+mod frozen;
 mod impossible;
 pub mod key_log;
 pub mod negotiation;
@@ -133,6 +134,7 @@ mod session_id;
 pub mod status;
 mod strangers;
 mod task;
+mod thawing;
 pub mod unreachable;
 mod upkeep;
 pub mod wire;
@@ -141,7 +143,7 @@ pub use close_reason::CloseReason;
 pub use config::{Config, Encap, InvalidConfig, InvalidSettings, InvalidValue, RestartAction};
 pub use datagram::{Datagram, Transmit};
 pub use deadlines::Deadline;
-pub use engine::{CommandError, Engine, Inventory, Output, Startable, Target};
+pub use engine::{CommandError, Engine, Inventory, NotNow, Output, Startable, Target, ThawError};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};
 pub use sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};

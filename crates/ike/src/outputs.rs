@@ -1,5 +1,7 @@
 //! Everything the engine hands out: datagrams, events, jobs and counters.
 
+mod frozen;
+
 use crate::close_reason::CloseReason;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::{Deadline, after};

@@ -1,5 +1,7 @@
 //! The IKE daemon at the other end, as its Vendor ID names it (RFC 7296 §3.12).
 
+mod frozen;
+
 use crate::wire::payload::Payload;
 use std::collections::BTreeMap;
 use std::fmt;

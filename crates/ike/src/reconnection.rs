@@ -1,6 +1,8 @@
 //! The phase 2 tunnels that are to come back, and those that are not to: attempts with growing pauses, and the will of
 //! the operator.
 
+mod frozen;
+
 use crate::crypto::rng::Rng;
 use crate::deadlines::after;
 use crate::effect::Lost;

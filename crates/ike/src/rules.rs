@@ -1,5 +1,7 @@
 //! The rules in the plane, by the phase 2 tunnel that each stands for and the other way round.
 
+mod frozen;
+
 use esp::plane::{RuleId, TrafficSelectors};
 use policy::shadow::Traffic;
 use policy::{

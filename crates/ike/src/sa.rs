@@ -6,6 +6,7 @@ pub(crate) mod answered;
 pub(crate) mod attempt;
 pub(crate) mod child;
 pub(crate) mod follow_up;
+mod frozen;
 pub(crate) mod int_auth;
 pub(crate) mod keys;
 pub(crate) mod lowest_nonce;

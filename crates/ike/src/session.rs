@@ -9,6 +9,7 @@ mod aging;
 mod carrier;
 mod children;
 mod ending;
+mod frozen;
 mod ike_sas;
 mod liveness;
 mod outcome;
@@ -295,6 +296,14 @@ impl Session {
     /// Inbound SAs that still receive although their Child SA is gone.
     pub fn lingering(&self) -> usize {
         self.lingering.len()
+    }
+
+    /// Inbound SPIs that were offered in requests of ours on its IKE SAs in use.
+    pub fn spis_asked_with(&self) -> impl Iterator<Item = Spi> {
+        self.sas.iter().filter_map(|sa| match &sa.state.active {
+            Some(Active::Child(pending)) => Some(pending.spi_in),
+            _ => None,
+        })
     }
 
     /// Inbound SPIs of Child SAs that are being asked for.

@@ -3,6 +3,7 @@
 //!
 //! A new group needs its value with its row in `crates/algorithms/src/group.rs`, and its arithmetic here.
 
+mod frozen;
 mod modp;
 #[cfg(test)]
 mod tests;

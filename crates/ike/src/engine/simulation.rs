@@ -16,6 +16,12 @@ impl<P: DataPlane> Engine<P> {
         self.rng.begin_nonces_with(octet);
     }
 
+    /// Draws the random numbers from now on that another engine would have drawn: with it, an engine that was thawed
+    /// behaves as the one that was frozen. A daemon never does that.
+    pub fn draw_as(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.rng, &mut other.rng);
+    }
+
     /// Reads a message (no fragment) that is for an IKE SA of this engine, without handling it.
     pub fn overhear(&mut self, octets: &[u8]) -> Option<(Header, Vec<Payload>)> {
         let header = Header::parse(octets).ok()?;

@@ -1,5 +1,7 @@
 //! The exchange of ours in flight on an established IKE SA, with everything that its conclusion needs.
 
+mod frozen;
+
 use super::child::RekeyForm;
 use super::follow_up::FollowUp;
 use super::keys::Base;

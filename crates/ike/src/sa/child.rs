@@ -1,5 +1,7 @@
 //! A Child SA and its two halves in the data plane.
 
+mod frozen;
+
 use crate::context::Context;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;

@@ -1,5 +1,7 @@
 //! SK_* and KEYMAT (RFC 7296 §2.14, §2.17, §2.18).
 
+mod frozen;
+
 use crate::crypto::prf::{self, output_len, prf, prf_of_nonces, prf_plus};
 use crate::crypto::rng::Rng;
 use crate::crypto::tally::{self, Operation};

@@ -5,7 +5,7 @@ use super::keys::Nonces;
 /// The lower of the two nonces that made an SA, as far as it takes to compare it: nonces have 16 random octets and more
 /// (RFC 7296 §2.10), and compare octet by octet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LowestNonce([u8; 16]);
+pub(crate) struct LowestNonce(pub [u8; 16]);
 
 impl LowestNonce {
     pub fn of(nonces: Nonces<'_>) -> Self {

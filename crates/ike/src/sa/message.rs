@@ -45,8 +45,18 @@ impl Message {
         }
     }
 
+    /// A message that was made before: its datagrams, and the source of smaller ones.
+    pub fn of_parts(datagrams: Vec<Vec<u8>>, source: Option<(Header, Content)>) -> Self {
+        Self { datagrams, source: source.map(Box::new) }
+    }
+
     pub fn datagrams(&self) -> &[Vec<u8>] {
         &self.datagrams
+    }
+
+    /// The source of smaller datagrams, if the peer takes fragments.
+    pub fn source(&self) -> Option<&(Header, Content)> {
+        self.source.as_deref()
     }
 
     /// The same message in smaller datagrams, and the size of IP datagrams for which that is; `None` if there is no

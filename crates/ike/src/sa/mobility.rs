@@ -28,15 +28,16 @@ pub(crate) struct Mobility {
     /// The last choice of addresses by routes: a path found by trying is not given up before this changes.
     pub chosen: Option<(IpAddr, IpAddr)>,
     /// Until the peer has shown that it receives at its new address. In a place of its own: there seldom is one.
-    doubt: Option<Box<Doubt>>,
+    pub doubt: Option<Box<Doubt>>,
 }
 
+/// What holds until the peer has shown that it receives at its new address.
 #[derive(Debug)]
-struct Doubt {
+pub(crate) struct Doubt {
     /// The path that Child SAs keep to.
-    verified: Path,
+    pub verified: Path,
     /// Where the peer was before, and where else the request came from that moved it: one of them may have been a copy.
-    alternatives: Vec<Path>,
+    pub alternatives: Vec<Path>,
 }
 
 /// The peer's NAT_DETECTION_DESTINATION_IP: a hash of our address as it sees it, and of these SPIs.

@@ -1,5 +1,7 @@
 //! Putting the peer's fragments together (RFC 7383 §2.6).
 
+mod frozen;
+
 use super::keys::Keys;
 use super::path::Path;
 use crate::deadlines::after;

@@ -1,5 +1,7 @@
 //! Message numbering, retransmission and the kept answer, window size 1 (RFC 7296 §2.1 to §2.3).
 
+mod frozen;
+
 use super::message::Message;
 use super::reassembly::Reassembly;
 use crate::config::Config;
@@ -67,7 +69,7 @@ pub(crate) struct Postponed {
 pub(crate) enum Until {
     /// When the data plane is prepared for the traffic that the peer names. The rule of this phase 2 tunnel stays as
     /// long as this is there.
-    Prepared(#[expect(dead_code, reason = "it is held")] Arc<ChildTunnel>),
+    Prepared(Arc<ChildTunnel>),
     /// When the peer has answered the Delete of a Child SA that this side has replaced.
     Deleted,
     Time(Instant),

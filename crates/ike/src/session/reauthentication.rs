@@ -30,14 +30,14 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Reauthentication {
     /// When this side begins a successor.
-    at: Option<Instant>,
+    pub(super) at: Option<Instant>,
     /// When this side gives up the session: nobody has proved again by then who the sides are.
-    by: Option<Instant>,
+    pub(super) by: Option<Instant>,
     /// The session whose Child SAs it takes over; that is deleted once all of them are there.
-    succeeds: Option<SessionId>,
+    pub(super) succeeds: Option<SessionId>,
     /// The peer began it beside another session. Until the peer is known to have them, its Child SAs leave sending to
     /// those of the other one: when to ask the peer next.
-    relieves_at: Option<Instant>,
+    pub(super) relieves_at: Option<Instant>,
 }
 
 impl Session {

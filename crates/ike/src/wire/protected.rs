@@ -38,9 +38,22 @@ impl Content {
     /// Writes the payloads that a message is to have.
     pub fn of(header: &Header, payloads: &[Payload]) -> Self {
         note("sending", header, payloads);
+        Self::written(payloads)
+    }
+
+    /// Payloads as they are written, in no message.
+    pub(crate) fn written(payloads: &[Payload]) -> Self {
         let mut octets = Zeroizing::new(Vec::new());
         write_payloads(payloads, &mut octets);
         Self { first: first_kind(payloads), octets }
+    }
+
+    /// Reads payloads that are in no message.
+    ///
+    /// # Errors
+    /// If they are malformed.
+    pub(crate) fn payloads(&self) -> Result<Vec<Payload>, WireError> {
+        read_payloads(self.first, &self.octets)
     }
 
     /// Reads the payloads of a message that is complete.

@@ -153,6 +153,12 @@ impl Exponent {
         Self::of(group, octets)
     }
 
+    /// The octets of an exponent in network order.
+    pub(super) fn octets(&self) -> Secret {
+        let whole = Zeroizing::new(to_octets(&*self.value));
+        Secret::new(whole[whole.len() - self.bits as usize / 8..].to_vec())
+    }
+
     /// Takes an exponent as octets in network order, as many as a fresh one has.
     pub(super) fn of(group: &dyn Modp, octets: &[u8]) -> Self {
         assert_eq!(octets.len(), group.exponent_len(), "octets of an exponent");

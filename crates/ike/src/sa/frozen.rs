@@ -1,0 +1,67 @@
+//! An IKE SA in use in a frozen engine.
+
+use super::active::Active;
+use super::keys::Keys;
+use super::window::Window;
+use super::{Established, IkeSa, Phase};
+use crate::frozen::values::{number_of_originator, originator};
+use crate::thawing::Thawing;
+use crate::wire::header::IkeSpi;
+use ::frozen::{Clock, Field, Reader, Unthawable, Writer};
+
+const LOCAL_SPI: Field = Field::new(1);
+const REMOTE_SPI: Field = Field::new(2);
+const ORIGINATOR: Field = Field::new(3);
+const WINDOW: Field = Field::new(4);
+const KEYS: Field = Field::new(5);
+const ACTIVE: Field = Field::new(6);
+const SUPERSEDED: Field = Field::new(7);
+const UNPROVEN: Field = Field::new(8);
+const REKEY_AT: Field = Field::new(9);
+const EXPIRE_AT: Field = Field::new(10);
+
+impl IkeSa {
+    /// Returns `true` if it has an additional key exchange under way, which cannot be frozen yet.
+    pub fn follows_up(&self) -> bool {
+        !self.state.awaited.is_empty() || self.state.active.as_ref().is_some_and(Active::follows_up)
+    }
+
+    pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock) {
+        let Self { local_spi, remote_spi, originator, window, state } = self;
+        // Follow-ups of the peer that are awaited are not frozen.
+        let Established { keys, active, awaited: _, phase, unproven, rekey_at, expire_at } = state;
+        to.number(LOCAL_SPI, local_spi.0);
+        to.number(REMOTE_SPI, remote_spi.0);
+        to.number(ORIGINATOR, number_of_originator(*originator));
+        to.record(WINDOW, |to| window.freeze(to, clock));
+        to.record(KEYS, |to| keys.freeze(to));
+        let active = active.as_ref();
+        to.record_if_any(ACTIVE, active, |to, active| active.freeze(to));
+        to.flag(SUPERSEDED, *phase == Phase::Superseded);
+        to.flag(UNPROVEN, *unproven);
+        to.moment(REKEY_AT, clock, *rekey_at);
+        to.moment(EXPIRE_AT, clock, *expire_at);
+    }
+
+    pub fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
+        let (local_spi, remote_spi) =
+            (IkeSpi(from.some_number(LOCAL_SPI)?), IkeSpi(from.number(REMOTE_SPI)?));
+        let originator = originator(&mut from, ORIGINATOR)?;
+        let window = Window::thaw(from.record(WINDOW, "a window")?, cx)?;
+        let keys = Keys::thaw(from.record(KEYS, "an IKE SA's keys")?, cx)?;
+        let active = from.record_if_any(ACTIVE, "an exchange")?;
+        let active = active.map(|from| Active::thaw(from, cx)).transpose()?;
+        // A request in flight and the knowledge of its purpose go together.
+        if active.is_some() == window.is_free() {
+            return Err(from.invalid(ACTIVE));
+        }
+        let phase = if from.flag(SUPERSEDED)? { Phase::Superseded } else { Phase::Serving };
+        let unproven = from.flag(UNPROVEN)?;
+        let rekey_at = from.moment(REKEY_AT, &cx.clock)?;
+        let expire_at = from.moment(EXPIRE_AT, &cx.clock)?;
+        from.end()?;
+        let awaited = Vec::new();
+        let state = Established { keys, active, awaited, phase, unproven, rekey_at, expire_at };
+        Ok(Self { local_spi, remote_spi, originator, window, state })
+    }
+}
