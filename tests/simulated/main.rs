@@ -24,6 +24,7 @@ mod failure;
 mod families;
 mod forgery;
 mod fragmentation;
+mod frozen;
 mod generic;
 mod handover;
 mod hostile;

@@ -12,6 +12,7 @@ use crate::nat::Nat;
 use crate::recorder::Recorder;
 use crate::traffic::{Flow, FlowId};
 use esp::datapath::{Datapath, Settings};
+use frozen::Frozen;
 use ike::event::{Event, EventKind};
 use ike::status::IkeStatus;
 use ike::wire::header::Header;
@@ -362,6 +363,29 @@ impl World {
         self.tell_addresses(host);
     }
 
+    /// Freezes a host's engine, and has the engine that is thawed from it go on around the same plane, with the random
+    /// numbers that the former one would have drawn. Returns `false` if the engine cannot be frozen at the moment. The
+    /// ladder tells nothing of it.
+    ///
+    /// # Panics
+    /// If the engine cannot be thawed, or is another one then.
+    pub fn refreeze(&mut self, host: HostId) -> bool {
+        let now = self.instant();
+        let Some(frozen) = freeze(&self.hosts[host.0].engine, now) else { return false };
+        let received = Frozen::of_octets(frozen.octets().to_vec()).expect("it was frozen just now");
+        let from = received.read("an engine").expect("its head was read just now");
+        let Host { engine, policy, config, trust, .. } = &mut self.hosts[host.0];
+        let before = engine.inventory();
+        let plane = std::mem::take(engine.plane());
+        let (policy, seed) = (Arc::clone(policy), [0; 32]);
+        let thawed = Engine::thaw(from, policy, config.clone(), plane, seed, now);
+        let mut former = std::mem::replace(engine, thawed.expect("it was frozen just now"));
+        engine.draw_as(&mut former);
+        engine.replace_trust(Arc::clone(trust));
+        assert_eq!(engine.inventory(), before, "the thawed engine has other tables");
+        true
+    }
+
     /// Has a host's nonces begin with this octet from now on: of crossing exchanges the one with the lowest nonce
     /// loses.
     pub fn begin_nonces_with(&mut self, host: HostId, octet: Option<u8>) {
@@ -514,6 +538,12 @@ impl World {
             None => {}
         }
     }
+}
+
+fn freeze(engine: &Engine<Recorder>, now: Instant) -> Option<Frozen> {
+    let mut outcome = Ok(());
+    let frozen = Frozen::write(|to| outcome = engine.freeze(now, to));
+    outcome.ok().map(|()| frozen)
 }
 
 /// There is no other way to an instant; only differences from it mean anything.
