@@ -3,8 +3,8 @@
 
 use frozen::{Frozen, Unthawable};
 use ike::{Config, Engine, ThawError};
-use policy::{Group, KeyBits, Pfs, Policy};
-use sim::host::{esp_offer, lifetime};
+use policy::{AdditionalKe, Group, IkeProposal, KeyBits, Pfs, Policy};
+use sim::host::{esp_offer, ike_offer, lifetime};
 use sim::{Conditions, HostId, Recorder, Side, Site, World};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,21 +39,28 @@ struct Scenario {
     /// Messages that are lost, in 1,000.
     loss: u32,
     pfs: bool,
+    /// Additional key exchanges follow each first one.
+    additional: bool,
     children: u8,
 }
 
 /// A tunnel comes up, is rekeyed by both sides for minutes, loses its peer for a while, and ends. Returns the ladder,
 /// and how often an engine was frozen.
 fn history(seed: u64, scenario: Scenario, who: Who) -> (String, u32) {
-    let Scenario { encrypts, loss, pfs, children } = scenario;
-    let group = vec![Group::Curve25519];
+    let Scenario { encrypts, loss, pfs, additional, children } = scenario;
+    let group = Group::Curve25519;
+    let methods =
+        [Group::MlKem768, Group::Ecp256].map(|method| AdditionalKe::required(vec![method]));
+    let additional = if additional { methods.to_vec() } else { Vec::new() };
+    let ike = vec![IkeProposal { additional: additional.clone(), ..ike_offer(&[group]) }];
     let pfs = match pfs {
-        true => Pfs { offer: group.clone(), accept: group, ..Pfs::default() },
+        true => Pfs { offer: vec![group], accept: vec![group], additional, ..Pfs::default() },
         false => Site::default().pfs,
     };
     let short = lifetime(Duration::from_secs(50));
     let site = Site {
         children,
+        ike,
         pfs,
         esp: vec![esp_offer(KeyBits::B128, short)],
         lifetime: lifetime(Duration::from_secs(90)),
@@ -98,13 +105,15 @@ fn history(seed: u64, scenario: Scenario, who: Who) -> (String, u32) {
 
 #[test]
 fn a_history_is_the_same_whichever_engines_are_frozen_after_each_happening() {
-    let plain = Scenario { encrypts: false, loss: 0, pfs: false, children: 2 };
+    let plain = Scenario { encrypts: false, loss: 0, pfs: false, additional: false, children: 2 };
     for (seed, scenario) in [
         (1, plain),
         (2, Scenario { loss: 200, ..plain }),
         (3, Scenario { loss: 300, pfs: true, ..plain }),
         (4, Scenario { encrypts: true, pfs: true, ..plain }),
         (5, Scenario { loss: 100, children: 20, ..plain }),
+        (6, Scenario { pfs: true, additional: true, ..plain }),
+        (7, Scenario { loss: 200, pfs: true, additional: true, ..plain }),
     ] {
         let (expected, _) = history(seed, scenario, Who::None);
         for who in [Who::Left, Who::Right, Who::Both] {

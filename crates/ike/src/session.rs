@@ -298,11 +298,14 @@ impl Session {
         self.lingering.len()
     }
 
-    /// Inbound SPIs that were offered in requests of ours on its IKE SAs in use.
-    pub fn spis_asked_with(&self) -> impl Iterator<Item = Spi> {
-        self.sas.iter().filter_map(|sa| match &sa.state.active {
-            Some(Active::Child(pending)) => Some(pending.spi_in),
-            _ => None,
+    /// Inbound SPIs that were offered on its IKE SAs in use, in requests of ours and in answers that others follow.
+    pub fn spis_on_offer(&self) -> impl Iterator<Item = Spi> {
+        self.sas.iter().flat_map(|sa| {
+            let asked = match &sa.state.active {
+                Some(Active::Child(pending)) => Some(pending.spi_in),
+                _ => None,
+            };
+            asked.into_iter().chain(sa.state.awaited.iter().filter_map(Awaited::spi_in))
         })
     }
 

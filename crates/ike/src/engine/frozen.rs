@@ -260,7 +260,7 @@ impl<P: DataPlane> Engine<P> {
     fn release_unknown(&mut self, mut offered: BTreeSet<Spi>) {
         for (_, session) in self.sessions.iter() {
             let children = session.children().iter().map(|child| child.spi_in);
-            let known = children.chain(session.lingering_spis()).chain(session.spis_asked_with());
+            let known = children.chain(session.lingering_spis()).chain(session.spis_on_offer());
             known.for_each(|spi| _ = offered.remove(&spi));
         }
         for spi in offered {

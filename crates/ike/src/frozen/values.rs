@@ -78,6 +78,21 @@ pub(crate) fn secret(from: &mut Reader<'_>, field: Field) -> Thawed<Secret> {
     Ok(Secret::new(from.octets(field)?.to_vec()))
 }
 
+/// Secrets, one record each.
+pub(crate) fn write_secrets(to: &mut Writer<'_>, at: Field, secrets: &[Secret]) {
+    to.list(at, secrets, |to, secret| to.octets(field(1), secret.expose()));
+}
+
+pub(crate) fn secrets(from: &mut Reader<'_>, at: Field) -> Thawed<Vec<Secret>> {
+    let all = from.list(at, "a secret")?;
+    all.map(|mut from| {
+        let secret = secret(&mut from, field(1))?;
+        from.end()?;
+        Ok(secret)
+    })
+    .collect()
+}
+
 // ---- algorithms
 
 /// A cipher by its transform: its number, and the length of its key in bits, or 0 (RFC 7296 §3.3.2, §3.3.5).
@@ -114,7 +129,7 @@ pub(crate) fn group_of(number: u64) -> Option<Group> {
 }
 
 /// By transform type; 0 where there is none.
-fn write_additional(to: &mut Writer<'_>, at: Field, additional: Additional) {
+pub(crate) fn write_additional(to: &mut Writer<'_>, at: Field, additional: Additional) {
     let Additional(methods) = additional;
     if methods.iter().any(Option::is_some) {
         let numbers = methods.map(|method| method.map_or(0, |method| method.row().number));
@@ -122,7 +137,7 @@ fn write_additional(to: &mut Writer<'_>, at: Field, additional: Additional) {
     }
 }
 
-fn additional(from: &mut Reader<'_>, at: Field) -> Thawed<Additional> {
+pub(crate) fn additional(from: &mut Reader<'_>, at: Field) -> Thawed<Additional> {
     let octets = from.octets(at)?;
     let mut additional = Additional::default();
     let (numbers, rest) = octets.as_chunks::<2>();

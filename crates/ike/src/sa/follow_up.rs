@@ -1,5 +1,7 @@
 //! Additional key exchanges behind CREATE_CHILD_SA (RFC 9370 §2.2.4), as each side keeps them between its exchanges.
 
+mod frozen;
+
 use super::child::AskedFor;
 use super::keys::{Base, Nonces};
 use crate::crypto::key_exchange::PrivateKey;

@@ -1,6 +1,7 @@
 //! An IKE SA in use in a frozen engine.
 
 use super::active::Active;
+use super::follow_up::Awaited;
 use super::keys::Keys;
 use super::window::Window;
 use super::{Established, IkeSa, Phase};
@@ -19,17 +20,12 @@ const SUPERSEDED: Field = Field::new(7);
 const UNPROVEN: Field = Field::new(8);
 const REKEY_AT: Field = Field::new(9);
 const EXPIRE_AT: Field = Field::new(10);
+const AWAITED: Field = Field::new(11);
 
 impl IkeSa {
-    /// Returns `true` if it has an additional key exchange under way, which cannot be frozen yet.
-    pub fn follows_up(&self) -> bool {
-        !self.state.awaited.is_empty() || self.state.active.as_ref().is_some_and(Active::follows_up)
-    }
-
     pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock) {
         let Self { local_spi, remote_spi, originator, window, state } = self;
-        // Follow-ups of the peer that are awaited are not frozen.
-        let Established { keys, active, awaited: _, phase, unproven, rekey_at, expire_at } = state;
+        let Established { keys, active, awaited, phase, unproven, rekey_at, expire_at } = state;
         to.number(LOCAL_SPI, local_spi.0);
         to.number(REMOTE_SPI, remote_spi.0);
         to.number(ORIGINATOR, number_of_originator(*originator));
@@ -41,6 +37,7 @@ impl IkeSa {
         to.flag(UNPROVEN, *unproven);
         to.moment(REKEY_AT, clock, *rekey_at);
         to.moment(EXPIRE_AT, clock, *expire_at);
+        to.list(AWAITED, awaited, |to, awaited| awaited.freeze(to, clock));
     }
 
     pub fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
@@ -59,8 +56,10 @@ impl IkeSa {
         let unproven = from.flag(UNPROVEN)?;
         let rekey_at = from.moment(REKEY_AT, &cx.clock)?;
         let expire_at = from.moment(EXPIRE_AT, &cx.clock)?;
+        let awaited = from.list(AWAITED, "an awaited key exchange")?;
+        let awaited =
+            awaited.map(|from| Awaited::thaw(from, cx)).collect::<Result<_, Unthawable>>()?;
         from.end()?;
-        let awaited = Vec::new();
         let state = Established { keys, active, awaited, phase, unproven, rekey_at, expire_at };
         Ok(Self { local_spi, remote_spi, originator, window, state })
     }

@@ -63,8 +63,7 @@ impl Session {
         if self.attempt.is_some() {
             return Some("an IKE SA is being set up");
         }
-        let follows_up = self.sas.iter().any(IkeSa::follows_up);
-        follows_up.then_some("an additional key exchange is under way")
+        None
     }
 
     pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {

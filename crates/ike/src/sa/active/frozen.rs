@@ -4,6 +4,7 @@ use super::{Active, ChildRival, IkeRival, PendingAddresses, PendingChild, Pendin
 use crate::crypto::key_exchange::PrivateKey;
 use crate::frozen::values::{meaning, spis, write_spis};
 use crate::sa::child::RekeyForm;
+use crate::sa::follow_up::FollowUp;
 use crate::sa::keys::Base;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::thawing::Thawing;
@@ -33,21 +34,14 @@ const UNWANTED: Field = Field::new(10);
 const RIVAL: Field = Field::new(11);
 const RIVAL_NONCE: Field = Field::new(12);
 const DELETED: Field = Field::new(13);
+/// Of a request that is answered, whose additional key exchanges are under way.
+const FOLLOW_UP: Field = Field::new(14);
 
 const PURPOSE: Field = Field::new(1);
 const MOVES: Field = Field::new(2);
 const COOKIE: Field = Field::new(3);
 
 impl Active {
-    /// Returns `true` if it has an additional key exchange under way, which cannot be frozen yet.
-    pub fn follows_up(&self) -> bool {
-        match self {
-            Self::Child(pending) => pending.follow_up.is_some(),
-            Self::Rekey(pending) => pending.follow_up.is_some(),
-            _ => false,
-        }
-    }
-
     pub fn freeze(&self, to: &mut Writer<'_>) {
         match self {
             Self::Child(pending) => to.record(CHILD, |to| pending.freeze(to)),
@@ -101,7 +95,6 @@ fn spi_record(mut from: Reader<'_>) -> Result<Vec<Spi>, Unthawable> {
 
 impl PendingChild {
     fn freeze(&self, to: &mut Writer<'_>) {
-        // One with a follow-up is not frozen.
         let Self {
             tunnel,
             proposals,
@@ -111,7 +104,7 @@ impl PendingChild {
             nonce,
             key_exchange,
             base,
-            follow_up: _,
+            follow_up,
             restarts,
             unwanted,
             rival,
@@ -133,6 +126,7 @@ impl PendingChild {
             to.octets(RIVAL_NONCE, &lowest_nonce.0);
         }
         write_spis(to, DELETED, deleted.iter().copied());
+        to.record_if_any(FOLLOW_UP, follow_up.as_deref(), |to, next| next.freeze(to));
     }
 
     fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
@@ -154,6 +148,7 @@ impl PendingChild {
             }
         };
         let deleted = spis(&mut from, DELETED)?;
+        let follow_up = follow_up(&mut from)?;
         from.end()?;
         Ok(Self {
             tunnel,
@@ -164,7 +159,7 @@ impl PendingChild {
             nonce,
             key_exchange: key_exchange.map(PrivateKey::thaw).transpose()?,
             base: base.map(Base::thaw).transpose()?,
-            follow_up: None,
+            follow_up,
             restarts,
             unwanted,
             rival,
@@ -188,8 +183,7 @@ fn at_places(tunnel: &ChildTunnel, places: &[u8]) -> Option<Vec<ChildProposal>> 
 
 impl PendingRekey {
     fn freeze(&self, to: &mut Writer<'_>) {
-        // One with a follow-up is not frozen.
-        let Self { spi, nonce, key_exchange, base, follow_up: _, restarts, rival } = self;
+        let Self { spi, nonce, key_exchange, base, follow_up, restarts, rival } = self;
         to.number(SPI, spi.0);
         to.octets(NONCE, nonce);
         to.record(KEY_EXCHANGE, |to| key_exchange.freeze(to));
@@ -199,6 +193,7 @@ impl PendingRekey {
             to.number_if_any(RIVAL, Some(sa.0));
             to.octets(RIVAL_NONCE, &lowest_nonce.0);
         }
+        to.record_if_any(FOLLOW_UP, follow_up.as_deref(), |to, next| next.freeze(to));
     }
 
     fn thaw(mut from: Reader<'_>) -> Result<Self, Unthawable> {
@@ -214,9 +209,15 @@ impl PendingRekey {
                 Some(IkeRival { sa: IkeSpi(sa), lowest_nonce })
             }
         };
+        let follow_up = follow_up(&mut from)?;
         from.end()?;
-        Ok(Self { spi, nonce, key_exchange, base, follow_up: None, restarts, rival })
+        Ok(Self { spi, nonce, key_exchange, base, follow_up, restarts, rival })
     }
+}
+
+fn follow_up(from: &mut Reader<'_>) -> Result<Option<Box<FollowUp>>, Unthawable> {
+    let follow_up = from.record_if_any(FOLLOW_UP, "an additional key exchange")?;
+    Ok(follow_up.map(FollowUp::thaw).transpose()?.map(Box::new))
 }
 
 impl PendingAddresses {
