@@ -1,11 +1,18 @@
 //! Engines that are frozen and thawed again while something is under way. The histories are those of engines that go on
 //! as they are: message by message, event by event.
 
+use crate::{calm, certificates};
 use frozen::{Frozen, Unthawable};
-use ike::{Config, Engine, ThawError};
-use policy::{AdditionalKe, Group, IkeProposal, KeyBits, Pfs, Policy};
+use ike::wire::header::Header;
+use ike::wire::registry::ExchangeType;
+use ike::{Config, Engine, NotDrained, ThawError};
+use policy::{AdditionalKe, Group, IkeProposal, KeyBits, KeyKind, Pfs, Policy, Ppk, Secret};
+use sim::certificates::{Authority, Wallet};
 use sim::host::{esp_offer, ike_offer, lifetime};
+use sim::invariant::assert_agreement;
+use sim::link::Content;
 use sim::{Conditions, HostId, Recorder, Side, Site, World};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,9 +51,8 @@ struct Scenario {
     children: u8,
 }
 
-/// A tunnel comes up, is rekeyed by both sides for minutes, loses its peer for a while, and ends. Returns the ladder,
-/// and how often an engine was frozen.
-fn history(seed: u64, scenario: Scenario, who: Who) -> (String, u32) {
+/// A tunnel comes up, is rekeyed by both sides for minutes, loses its peer for a while, and ends. Returns the ladder.
+fn history(seed: u64, scenario: Scenario, who: Who) -> String {
     let Scenario { encrypts, loss, pfs, additional, children } = scenario;
     let group = Group::Curve25519;
     let methods =
@@ -76,31 +82,25 @@ fn history(seed: u64, scenario: Scenario, who: Who) -> (String, u32) {
         false => World::of_site(seed, &site, &config),
     };
     let hosts = who.hosts(left, right);
-    let mut times = 0;
-    let mut run = |world: &mut World, time: Duration| {
-        let until = world.now() + time;
-        while world.step(until) {
-            times += hosts.iter().map(|host| u32::from(world.refreeze(*host))).sum::<u32>();
-        }
-    };
+    hosts.into_iter().for_each(|host| world.refreeze_always(host));
     for n in 0..children {
         world.connect(left, &sim::host::child_name(n));
     }
-    run(&mut world, 2 * SECOND);
+    world.run_for(2 * SECOND);
     world.set_conditions(Conditions { loss, ..Conditions::default() });
-    run(&mut world, 100 * SECOND);
+    world.run_for(100 * SECOND);
     world.rekey(right, Site::TUNNEL);
     world.rekey(left, &sim::host::child_name(0));
-    run(&mut world, 100 * SECOND);
+    world.run_for(100 * SECOND);
     world.disconnect(right, &sim::host::child_name(children - 1));
-    run(&mut world, 30 * SECOND);
+    world.run_for(30 * SECOND);
     world.connect(right, &sim::host::child_name(children - 1));
-    run(&mut world, END - 232 * SECOND);
+    world.run_for(END - 232 * SECOND);
     world.set_conditions(Conditions::default());
-    run(&mut world, 60 * SECOND);
+    world.run_for(60 * SECOND);
     world.stop(left);
-    run(&mut world, 60 * SECOND);
-    (world.ladder().to_string(), times)
+    world.run_for(60 * SECOND);
+    world.ladder().to_string()
 }
 
 #[test]
@@ -115,17 +115,44 @@ fn a_history_is_the_same_whichever_engines_are_frozen_after_each_happening() {
         (6, Scenario { pfs: true, additional: true, ..plain }),
         (7, Scenario { loss: 200, pfs: true, additional: true, ..plain }),
     ] {
-        let (expected, _) = history(seed, scenario, Who::None);
+        let expected = history(seed, scenario, Who::None);
         for who in [Who::Left, Who::Right, Who::Both] {
-            let (found, times) = history(seed, scenario, who);
-            assert!(times > 100, "{scenario:?} has few happenings: {times}");
+            let found = history(seed, scenario, who);
             assert_same(&expected, &found, &format!("{scenario:?}, frozen: {who:?}"));
         }
     }
 }
 
+/// RFC 5282 §4: an AEAD is broken by one IV that comes twice.
+#[test]
+fn no_iv_comes_twice_with_a_key() {
+    let site = Site::default();
+    assert!(site.ike.iter().all(|p| p.integrity.is_empty()), "AEAD");
+    let config = Config { liveness_interval: Some(SECOND), ..Config::default() };
+    let (mut world, left, right) = World::of_site(1, &site, &config);
+    [left, right].into_iter().for_each(|host| world.refreeze_always(host));
+    world.tap();
+    world.set_conditions(Conditions { loss: 100, ..Conditions::default() });
+    world.connect(left, Site::TUNNEL);
+    world.run_for(60 * SECOND);
+    let mut datagrams: BTreeMap<_, Vec<u8>> = BTreeMap::new();
+    for parcel in world.take_tapped() {
+        let Content::Ike(octets) = parcel.content else { continue };
+        let header = Header::parse(&octets).expect("an engine's message has a header");
+        if header.exchange == ExchangeType::IKE_SA_INIT {
+            continue;
+        }
+        // Behind the headers of the message and of SK.
+        let iv: [u8; 8] = octets[32..40].try_into().expect("it has 8 octets");
+        let key = (header.initiator_spi.0, header.from_initiator);
+        let before = datagrams.entry((key, iv)).or_insert_with(|| octets.clone());
+        assert_eq!(*before, octets, "another message has this IV: {iv:x?}");
+    }
+    assert!(datagrams.len() > 50, "{} messages were protected", datagrams.len());
+}
+
 /// Two ladders are the same; otherwise the first rows that differ are shown.
-fn assert_same(expected: &str, found: &str, of: &str) {
+pub fn assert_same(expected: &str, found: &str, of: &str) {
     let mut rows = expected.lines().zip(found.lines()).enumerate();
     if let Some((row, (expected, found))) = rows.find(|(_, (expected, found))| expected != found) {
         panic!("{of}: row {row} is\n{found}\nand without freezing\n{expected}");
@@ -158,19 +185,70 @@ fn thaw(
     let frozen = Frozen::of_octets(octets.to_vec())?;
     let (policy, plane) = (Arc::clone(policy), Recorder::default());
     let from = frozen.read("an engine")?;
-    Engine::thaw(from, policy, Config::default(), plane, [7; 32], frozen_at)
+    Engine::thaw(from, policy, Arc::default(), Config::default(), plane, [7; 32], frozen_at)
 }
 
 #[test]
-fn an_engine_is_not_frozen_while_an_ike_sa_is_set_up() {
-    let (mut world, left, right) = World::of_site(1, &Site::default(), &Config::default());
-    assert!(world.refreeze(left), "nothing is under way");
+fn an_engine_is_not_frozen_while_outputs_wait() {
+    let (mut world, left, _) = World::of_site(1, &Site::default(), &Config::default());
+    world.command(left, "connect, and freeze before anything is sent", |engine, now| {
+        engine.connect(now, Site::TUNNEL).expect("the policy has the tunnel");
+        let mut outcome = Ok(());
+        let frozen = Frozen::write(|to| outcome = engine.freeze(now, to));
+        assert_eq!(outcome, Err(NotDrained));
+        assert_eq!(frozen.octets(), Frozen::write(|_| {}).octets(), "nothing is written");
+    });
+}
+
+/// A tunnel comes up with certificates, and perhaps a PPK in the proofs. Each job of one gateway waits for a while, in
+/// which its engine is frozen and thawed, or not. Returns the ladder, and the number of jobs.
+fn history_of_work(
+    worker: Side,
+    ppk: Option<Ppk>,
+    ppk_is_shared: bool,
+    refreezes: bool,
+) -> (String, u32) {
+    let root = Authority::root("root", KeyKind::Ed25519);
+    let site = Site { ppk, ..certificates::site() };
+    let config = Config { ppk_before_auth: false, ..calm() };
+    let (mut world, left, right) = World::of_site(1, &site, &config);
+    for (host, name, has_ppk) in [(left, "left", true), (right, "right", ppk_is_shared)] {
+        let ppk = ("a".to_owned(), Secret::new(vec![1; 32]));
+        let ppks = Some(ppk).filter(|_| has_ppk).into_iter().collect();
+        let wallet = Wallet { ppks, ..certificates::side(&root, KeyKind::Ed25519, name) };
+        world.trust(host, wallet.trust());
+    }
+    let worker = if worker == Side::Left { left } else { right };
+    world.hold_jobs(worker);
     world.connect(left, Site::TUNNEL);
-    assert!(!world.refreeze(left), "it has begun an IKE SA");
-    assert!(world.run_until(SECOND, |world| world.host(right).engine.inventory().half_open > 0));
-    assert!(!world.refreeze(right), "it has a half-open IKE SA");
-    world.run_for(SECOND);
-    assert!(world.refreeze(left) && world.refreeze(right));
+    let mut jobs = 0;
+    loop {
+        world.run_for(SECOND);
+        if refreezes {
+            world.refreeze(worker);
+        }
+        if !world.release_first_job(worker) {
+            break;
+        }
+        jobs += 1;
+    }
+    assert_agreement(&mut world, left, right, &site);
+    (world.ladder().to_string(), jobs)
+}
+
+#[test]
+fn work_with_certificates_is_handed_out_once_more() {
+    let optional = || Some(Ppk::optional(vec!["a".to_owned()]));
+    for (ppk, ppk_is_shared, of_left) in
+        [(None, false, 2), (optional(), true, 3), (optional(), false, 3)]
+    {
+        for (worker, expected_jobs) in [(Side::Left, of_left), (Side::Right, 1)] {
+            let [(expected, jobs), (found, again)] = [false, true]
+                .map(|refreezes| history_of_work(worker, ppk.clone(), ppk_is_shared, refreezes));
+            assert_eq!((jobs, again), (expected_jobs, expected_jobs), "{worker:?} {ppk:?}");
+            assert_same(&expected, &found, &format!("{worker:?}, {ppk:?}, {ppk_is_shared}"));
+        }
+    }
 }
 
 #[test]
@@ -188,28 +266,46 @@ fn another_policy_than_that_of_the_frozen_engine_is_refused() {
     assert_eq!(thaw(frozen.octets(), &without, now).err(), Some(ThawError::Frozen(refusal)));
 }
 
+/// Engines of both gateways at rest, and while the tunnel comes up: with an attempt, and with a half-open IKE SA.
+fn moments() -> Vec<(World, HostId, Side)> {
+    let site = Site { children: 2, ..Site::default() };
+    let mut moments = Vec::new();
+    for (side, time) in [(Side::Left, 2000), (Side::Left, 0), (Side::Left, 25), (Side::Right, 15)] {
+        let (mut world, left, right) = World::of_site(51, &site, &Config::default());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(Duration::from_millis(time));
+        moments.push((world, if side == Side::Left { left } else { right }, side));
+    }
+    let attempts = moments.iter().map(|(world, host, _)| world.host(*host).engine.inventory());
+    let attempts: Vec<_> = attempts.map(|held| (held.ike_sas, held.half_open)).collect();
+    assert_eq!(attempts, [(1, 0), (1, 0), (1, 0), (0, 1)]);
+    moments
+}
+
 #[test]
 fn a_frozen_engine_that_was_changed_is_refused_or_has_sound_tables() {
-    let (mut world, left, site) = at_rest();
-    let (policy, now) = (site.policy(Side::Left), world.instant());
-    let whole = freeze(&world, left).octets().to_vec();
-    let sound = world.host(left).engine.inventory();
-    let mut thawed = 0;
-    for at in 0..whole.len() {
-        for bit in [0x01, 0x80] {
-            let mut changed = whole.clone();
-            changed[at] ^= bit;
-            if let Ok(mut engine) = thaw(&changed, &policy, now) {
-                thawed += 1;
-                let found = engine.inventory();
-                assert_eq!(found.child_sas, sound.child_sas, "octet {at}");
-                let _ = engine.status(now);
+    let site = Site { children: 2, ..Site::default() };
+    for (mut world, host, side) in moments() {
+        let (policy, now) = (site.policy(side), world.instant());
+        let whole = freeze(&world, host).octets().to_vec();
+        let sound = world.host(host).engine.inventory();
+        let mut thawed = 0;
+        for at in 0..whole.len() {
+            for bit in [0x01, 0x80] {
+                let mut changed = whole.clone();
+                changed[at] ^= bit;
+                if let Ok(mut engine) = thaw(&changed, &policy, now) {
+                    thawed += 1;
+                    let found = engine.inventory();
+                    assert_eq!(found.child_sas, sound.child_sas, "octet {at}");
+                    let _ = engine.status(now);
+                }
             }
         }
+        assert!(thawed > 0, "keys and times may have any value");
+        for len in 0..whole.len() {
+            assert!(thaw(&whole[..len], &policy, now).is_err(), "{len} octets");
+        }
+        world.refreeze(host);
     }
-    assert!(thawed > 0, "keys and times may have any value");
-    for len in 0..whole.len() {
-        assert!(thaw(&whole[..len], &policy, now).is_err(), "{len} octets");
-    }
-    assert!(world.refreeze(left), "freezing has changed nothing");
 }

@@ -7,6 +7,7 @@ mod action;
 mod plan;
 mod verdict;
 
+use crate::frozen::assert_same;
 use crate::{SETTLED, assert_settled};
 use action::{History, Step};
 use ike::Config;
@@ -35,17 +36,17 @@ fn seeds(debug: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn rekeys_of_both_kinds_from_both_sides_on_bad_links() {
-    each_seed(seeds(200), crossing_rekeys);
+    each_seed(seeds(200), |seed| crossing_rekeys(seed, Engines::Stay));
 }
 
 #[test]
 fn the_ends_agree_in_the_end_whatever_happens() {
-    each_seed(seeds(150), anything);
+    each_seed(seeds(150), |seed| anything(seed, Engines::Stay));
 }
 
 #[test]
 fn the_ends_agree_beside_additional_key_exchanges_reauthentication_and_families() {
-    each_seed(seeds(150), anything_and_more);
+    each_seed(seeds(150), |seed| anything_and_more(seed, Engines::Stay));
 }
 
 /// Each of these worlds once ended wrong. `delete.rs` and `collisions/child_create.rs` have the causes, message by
@@ -53,7 +54,7 @@ fn the_ends_agree_beside_additional_key_exchanges_reauthentication_and_families(
 #[test]
 fn worlds_that_once_ended_wrong() {
     for seed in [283_147, 316_225] {
-        drop(anything(seed));
+        drop(anything(seed, Engines::Stay));
     }
 }
 
@@ -65,29 +66,29 @@ fn script(seed: u64) -> (plan::Plan, Vec<Step>) {
     (plan, steps)
 }
 
-fn anything(seed: u64) -> World {
+fn anything(seed: u64, engines: Engines) -> World {
     let (plan, steps) = script(seed);
-    happens(seed, plan, steps)
+    happens(seed, plan, steps, engines)
 }
 
 /// The same world with what the worlds of [`anything`] do not have.
-fn anything_and_more(seed: u64) -> World {
+fn anything_and_more(seed: u64, engines: Engines) -> World {
     let (mut plan, mut steps) = script(seed);
     let mut chance = Chance::new(!seed, u64::MAX);
     plan.draw_more(&mut chance);
     action::draw_more(&mut chance, &plan, &mut steps);
-    happens(seed, plan, steps)
+    happens(seed, plan, steps, engines)
 }
 
-fn happens(seed: u64, plan: plan::Plan, steps: Vec<Step>) -> World {
+fn happens(seed: u64, plan: plan::Plan, steps: Vec<Step>, engines: Engines) -> World {
     let told = Told { plan: &plan, steps: &steps, seed };
-    if let Ok(history) = play(seed, &plan, &steps) {
+    if let Ok(history) = play(seed, &plan, &steps, engines) {
         return history.world;
     }
     drop(told);
-    let fewer = without_the_needless(seed, &plan, steps.clone());
+    let fewer = without_the_needless(seed, &plan, steps.clone(), engines);
     let _told = Told { plan: &plan, steps: &fewer, seed };
-    match play(seed, &plan, &fewer) {
+    match play(seed, &plan, &fewer, engines) {
         Ok(_) => unreachable!("the same history ends alike"),
         Err((_world, found)) => panic!("wrong in the end:\n  {}", found.join("\n  ")),
     }
@@ -95,8 +96,14 @@ fn happens(seed: u64, plan: plan::Plan, steps: Vec<Step>) -> World {
 
 /// Plays a history to its end.
 #[expect(clippy::result_large_err, reason = "the failed world is what has the ladder")]
-fn play(seed: u64, plan: &plan::Plan, steps: &[Step]) -> Result<History, (World, Vec<String>)> {
+fn play(
+    seed: u64,
+    plan: &plan::Plan,
+    steps: &[Step],
+    engines: Engines,
+) -> Result<History, (World, Vec<String>)> {
     let mut history = History::new(seed, plan.clone());
+    engines.apply(&mut history.world, &history.hosts);
     for step in steps {
         if let Err(found) = history.step(step) {
             return Err((history.world, found));
@@ -107,12 +114,17 @@ fn play(seed: u64, plan: &plan::Plan, steps: &[Step]) -> Result<History, (World,
 }
 
 /// Leaves out one step after the other as long as something is still wrong in the end.
-fn without_the_needless(seed: u64, plan: &plan::Plan, mut steps: Vec<Step>) -> Vec<Step> {
+fn without_the_needless(
+    seed: u64,
+    plan: &plan::Plan,
+    mut steps: Vec<Step>,
+    engines: Engines,
+) -> Vec<Step> {
     let mut index = steps.len();
     while index > 0 {
         index -= 1;
         let left_out = steps.remove(index);
-        if play(seed, plan, &steps).is_ok() {
+        if play(seed, plan, &steps, engines).is_ok() {
             steps.insert(index, left_out);
         }
     }
@@ -144,10 +156,40 @@ impl Drop for Told<'_> {
 fn the_same_seed_makes_the_same_history() {
     for world in [crossing_rekeys, anything, anything_and_more] {
         for seed in 0..10 {
-            let [one, two] = [0, 1].map(|_| world(seed).ladder().clone());
+            let [one, two] = [0, 1].map(|_| world(seed, Engines::Stay).ladder().clone());
             assert!(one == two, "seed {seed} made two histories:\n{one}\n{two}");
         }
     }
+}
+
+/// The engines of a world's gateways.
+#[derive(Clone, Copy)]
+enum Engines {
+    /// They go on as they are.
+    Stay,
+    /// Each is frozen and thawed after each happening.
+    Refreeze,
+}
+
+impl Engines {
+    fn apply(self, world: &mut World, hosts: &[HostId]) {
+        match self {
+            Self::Stay => {}
+            Self::Refreeze => hosts.iter().for_each(|host| world.refreeze_always(*host)),
+        }
+    }
+}
+
+#[test]
+fn the_history_is_the_same_whichever_engine_goes_on() {
+    each_seed(seeds(12), |seed| {
+        for world in [crossing_rekeys, anything, anything_and_more] {
+            let expected = world(seed, Engines::Stay).ladder().to_string();
+            let refrozen = world(seed, Engines::Refreeze);
+            assert_same(&expected, &refrozen.ladder().to_string(), &format!("seed {seed}"));
+        }
+        World::new(seed)
+    });
 }
 
 /// Runs a world per seed, on as many threads as there are processors.
@@ -204,7 +246,7 @@ fn random_site(chance: &mut Chance) -> Site {
     site
 }
 
-fn crossing_rekeys(seed: u64) -> World {
+fn crossing_rekeys(seed: u64, engines: Engines) -> World {
     let mut chance = Chance::new(seed, u64::MAX);
     let (ppk, both_have) = random_ppk(&mut chance);
     let site = Site { ppk, ..random_site(&mut chance) };
@@ -216,6 +258,7 @@ fn crossing_rekeys(seed: u64) -> World {
     };
     let (mut world, left, right) = World::of_site(seed, &site, &config);
     let hosts = [left, right];
+    engines.apply(&mut world, &hosts);
     let ppks = BTreeMap::from([("k".to_owned(), Secret::new(vec![7; 32]))]);
     let wallet = Wallet { ppks, ..Wallet::default() };
     world.trust(left, wallet.trust());

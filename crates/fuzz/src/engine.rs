@@ -228,13 +228,14 @@ impl Play {
         Some(())
     }
 
-    /// A new policy, a restart, a stop.
+    /// A new policy, a restart, a stop, a successor process.
     fn upheaval(&mut self, input: &mut Octets<'_>) -> Option<()> {
         let at = input.below(2)?;
         let (host, side) = (self.hosts[at], [Side::Left, Side::Right][at]);
         match input.u8()? % 8 {
             0 => self.world.restart(host),
             1 => self.world.stop(host),
+            7 => self.world.refreeze(host),
             n => {
                 let mut site = self.site.clone();
                 match n {
@@ -245,9 +246,7 @@ impl Play {
                     _ => {}
                 }
                 let policy = if n == 6 { Arc::default() } else { site.policy(side) };
-                self.world
-                    .command(host, "policy", |e, now| e.replace_policy(now, policy))
-                    .expect("a valid policy");
+                self.world.replace_policy(host, policy);
             }
         }
         Some(())

@@ -18,7 +18,7 @@ mod succession;
 mod target;
 mod unprotected;
 
-pub use frozen::{NotNow, ThawError};
+pub use frozen::{NotDrained, ThawError};
 pub use overview::Inventory;
 pub use target::{Startable, Target};
 

@@ -143,7 +143,9 @@ pub use close_reason::CloseReason;
 pub use config::{Config, Encap, InvalidConfig, InvalidSettings, InvalidValue, RestartAction};
 pub use datagram::{Datagram, Transmit};
 pub use deadlines::Deadline;
-pub use engine::{CommandError, Engine, Inventory, NotNow, Output, Startable, Target, ThawError};
+pub use engine::{
+    CommandError, Engine, Inventory, NotDrained, Output, Startable, Target, ThawError,
+};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};
 pub use sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};

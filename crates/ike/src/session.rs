@@ -298,15 +298,17 @@ impl Session {
         self.lingering.len()
     }
 
-    /// Inbound SPIs that were offered on its IKE SAs in use, in requests of ours and in answers that others follow.
+    /// Inbound SPIs that are on offer: in requests of ours, and in answers that others follow.
     pub fn spis_on_offer(&self) -> impl Iterator<Item = Spi> {
-        self.sas.iter().flat_map(|sa| {
+        let first = self.attempt.as_ref().and_then(Attempt::spi_in);
+        let others = self.sas.iter().flat_map(|sa| {
             let asked = match &sa.state.active {
                 Some(Active::Child(pending)) => Some(pending.spi_in),
                 _ => None,
             };
             asked.into_iter().chain(sa.state.awaited.iter().filter_map(Awaited::spi_in))
-        })
+        });
+        first.into_iter().chain(others)
     }
 
     /// Inbound SPIs of Child SAs that are being asked for.

@@ -1,11 +1,12 @@
 //! Initiators that have not proved yet who they are: their half-open IKE SAs, and the limits on them.
 
+mod frozen;
+
 use crate::admission::{Admission, Admissions, Origin, Request};
 use crate::config::Config;
 use crate::crypto::rng::Rng;
 use crate::exchange::half_open::{HalfOpen, Init};
 use crate::wire::header::IkeSpi;
-use ::frozen::{Clock, Reader, Unthawable, Writer};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
@@ -22,16 +23,6 @@ impl Strangers {
     pub fn new(rng: &mut Rng) -> Self {
         let (half_open, by_init) = (BTreeMap::new(), HashMap::new());
         Self { half_open, by_init, admissions: Admissions::new(rng) }
-    }
-
-    /// Writes the limits. Half-open IKE SAs are not frozen.
-    pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock) {
-        self.admissions.freeze(to, clock);
-    }
-
-    pub fn thaw(from: Reader<'_>, clock: &Clock) -> Result<Self, Unthawable> {
-        let (half_open, by_init) = (BTreeMap::new(), HashMap::new());
-        Ok(Self { half_open, by_init, admissions: Admissions::thaw(from, clock)? })
     }
 
     // ---- looking

@@ -54,6 +54,8 @@ pub struct World {
     last_ike: Duration,
     encrypts: bool,
     dead: BTreeSet<IpAddr>,
+    /// The hosts whose engines are frozen and thawed after each happening.
+    refreezes: BTreeSet<HostId>,
 }
 
 enum Happening {
@@ -85,6 +87,7 @@ impl World {
             last_ike: Duration::ZERO,
             encrypts: false,
             dead: BTreeSet::new(),
+            refreezes: BTreeSet::new(),
         }
     }
 
@@ -231,6 +234,7 @@ impl World {
             }
             _ => self.happen(),
         }
+        self.refreeze_some();
         true
     }
 
@@ -317,6 +321,7 @@ impl World {
         let now = self.instant();
         let result = command(&mut self.hosts[host.0].engine, now);
         self.drain(host);
+        self.refreeze_some();
         result
     }
 
@@ -363,27 +368,38 @@ impl World {
         self.tell_addresses(host);
     }
 
+    /// Freezes and thaws the engine of a host after each happening from now on.
+    pub fn refreeze_always(&mut self, host: HostId) {
+        self.refreezes.insert(host);
+    }
+
+    fn refreeze_some(&mut self) {
+        self.refreezes.clone().into_iter().for_each(|host| self.refreeze(host));
+    }
+
     /// Freezes a host's engine, and has the engine that is thawed from it go on around the same plane, with the random
-    /// numbers that the former one would have drawn. Returns `false` if the engine cannot be frozen at the moment. The
-    /// ladder tells nothing of it.
+    /// numbers that the former one would have drawn. Work with certificates that was kept waiting is given up; the
+    /// thawed engine hands it out again. The ladder tells nothing of it.
     ///
     /// # Panics
     /// If the engine cannot be thawed, or is another one then.
-    pub fn refreeze(&mut self, host: HostId) -> bool {
+    pub fn refreeze(&mut self, host: HostId) {
         let now = self.instant();
-        let Some(frozen) = freeze(&self.hosts[host.0].engine, now) else { return false };
+        let frozen = freeze(&self.hosts[host.0].engine, now);
         let received = Frozen::of_octets(frozen.octets().to_vec()).expect("it was frozen just now");
         let from = received.read("an engine").expect("its head was read just now");
-        let Host { engine, policy, config, trust, .. } = &mut self.hosts[host.0];
+        let Host { engine, policy, config, trust, held_jobs, .. } = &mut self.hosts[host.0];
         let before = engine.inventory();
         let plane = std::mem::take(engine.plane());
-        let (policy, seed) = (Arc::clone(policy), [0; 32]);
-        let thawed = Engine::thaw(from, policy, config.clone(), plane, seed, now);
+        let (policy, trust) = (Arc::clone(policy), Arc::clone(trust));
+        let thawed = Engine::thaw(from, policy, trust, config.clone(), plane, [0; 32], now);
         let mut former = std::mem::replace(engine, thawed.expect("it was frozen just now"));
         engine.draw_as(&mut former);
-        engine.replace_trust(Arc::clone(trust));
         assert_eq!(engine.inventory(), before, "the thawed engine has other tables");
-        true
+        if let Some(held) = held_jobs {
+            held.clear();
+        }
+        self.drain(host);
     }
 
     /// Has a host's nonces begin with this octet from now on: of crossing exchanges the one with the lowest nonce
@@ -540,10 +556,11 @@ impl World {
     }
 }
 
-fn freeze(engine: &Engine<Recorder>, now: Instant) -> Option<Frozen> {
+fn freeze(engine: &Engine<Recorder>, now: Instant) -> Frozen {
     let mut outcome = Ok(());
     let frozen = Frozen::write(|to| outcome = engine.freeze(now, to));
-    outcome.ok().map(|()| frozen)
+    outcome.expect("a world hands all outputs out before anything else happens");
+    frozen
 }
 
 /// There is no other way to an instant; only differences from it mean anything.

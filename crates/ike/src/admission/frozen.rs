@@ -1,7 +1,7 @@
 //! The limits on strangers in a frozen engine: cookies of the predecessor stay good.
 
 use super::{Admissions, Origin};
-use crate::frozen::values::{meaning, secret};
+use crate::frozen::values::secret;
 use ::frozen::{Clock, Field, Reader, Unthawable, Writer};
 use std::net::IpAddr;
 
@@ -12,9 +12,11 @@ const RENEW_AT: Field = Field::new(4);
 const WASTED: Field = Field::new(5);
 
 const UNTIL: Field = Field::new(1);
-const KIND: Field = Field::new(2);
-const ADDRESS: Field = Field::new(3);
-const PREFIX: Field = Field::new(4);
+const ORIGIN: Field = Field::new(2);
+
+const KIND: Field = Field::new(1);
+const ADDRESS: Field = Field::new(2);
+const PREFIX: Field = Field::new(3);
 
 impl Admissions {
     pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock) {
@@ -27,17 +29,7 @@ impl Admissions {
         to.moment_if_any(RENEW_AT, clock, *renew_at);
         to.list(WASTED, wasted, |to, (until, origin)| {
             to.moment(UNTIL, clock, *until);
-            match *origin {
-                Origin::Named(address) => to.address(ADDRESS, address),
-                Origin::V4(address) => {
-                    to.number(KIND, 1_u8);
-                    to.address(ADDRESS, address.into());
-                }
-                Origin::V6(prefix) => {
-                    to.number(KIND, 2_u8);
-                    to.number(PREFIX, prefix);
-                }
-            }
+            to.record(ORIGIN, |to| origin.freeze(to));
         });
     }
 
@@ -57,21 +49,43 @@ impl Admissions {
         };
         for mut from in from.list(WASTED, "work for a stranger")? {
             let until = from.moment(UNTIL, clock)?;
-            let kind: u8 = meaning(&mut from, KIND, |kind| u8::try_from(kind).ok())?;
-            let address = from.address_if_any(ADDRESS)?;
-            let prefix = from.number(PREFIX)?;
-            let origin = match (kind, address) {
-                (0, Some(address)) => Origin::Named(address),
-                (1, Some(IpAddr::V4(address))) => Origin::V4(address),
-                (2, None) => Origin::V6(prefix),
-                _ => return Err(from.invalid(KIND)),
-            };
+            let origin = Origin::thaw(from.record(ORIGIN, "an origin")?)?;
             from.end()?;
             admissions.enter(origin);
             admissions.wasted.push_back((until, origin));
         }
         from.end()?;
         Ok(admissions)
+    }
+}
+
+impl Origin {
+    pub fn freeze(self, to: &mut Writer<'_>) {
+        match self {
+            Self::Named(address) => to.address(ADDRESS, address),
+            Self::V4(address) => {
+                to.number(KIND, 1_u8);
+                to.address(ADDRESS, address.into());
+            }
+            Self::V6(prefix) => {
+                to.number(KIND, 2_u8);
+                to.number(PREFIX, prefix);
+            }
+        }
+    }
+
+    pub fn thaw(mut from: Reader<'_>) -> Result<Self, Unthawable> {
+        let kind: u8 = from.number(KIND)?;
+        let address = from.address_if_any(ADDRESS)?;
+        let prefix = from.number(PREFIX)?;
+        let origin = match (kind, address) {
+            (0, Some(address)) => Self::Named(address),
+            (1, Some(IpAddr::V4(address))) => Self::V4(address),
+            (2, None) => Self::V6(prefix),
+            _ => return Err(from.invalid(KIND)),
+        };
+        from.end()?;
+        Ok(origin)
     }
 }
 

@@ -4,8 +4,9 @@
 //! and asks nothing of the data plane but to forget SPIs on offer: the plane that is passed in has the rules and the SAs
 //! already, under the same names.
 //!
-//! The key log, the certificates and the time between two looks at the host are not part of it: the successor sets them
-//! as at any start. The seed of random numbers is a fresh one.
+//! The key log and the time between two looks at the host are not part of it: the successor sets them as at any start.
+//! The seed of random numbers is a fresh one. Work with certificates that the predecessor has handed out is handed out
+//! once more.
 
 use super::Engine;
 use crate::config::{Config, InvalidConfig};
@@ -13,9 +14,11 @@ use crate::contacts::Contacts;
 use crate::context::Spis;
 use crate::crypto::rng::Rng;
 use crate::deadlines::{Deadline, Deadlines, Waiter};
+use crate::exchange::auth::{self, responder};
 use crate::frozen::values::{addresses, spis, write_addresses, write_spis};
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
+use crate::proof::trust::Trust;
 use crate::reconnection::Reconnection;
 use crate::rules::Rules;
 use crate::session::Session;
@@ -43,7 +46,7 @@ const REDUNDANT: Field = Field::new(8);
 const STOPPING: Field = Field::new(9);
 const ADDRESSES: Field = Field::new(10);
 const OUTPUTS: Field = Field::new(11);
-const ADMISSIONS: Field = Field::new(12);
+const STRANGERS: Field = Field::new(12);
 const IPV4_OFF: Field = Field::new(13);
 const IPV6_OFF: Field = Field::new(14);
 
@@ -53,14 +56,12 @@ const SESSION: Field = Field::new(2);
 const NAME: Field = Field::new(1);
 const AT: Field = Field::new(2);
 
-/// The engine cannot be frozen at the moment, but will be before long.
+/// An engine cannot be frozen while outputs wait: [`Engine::poll`] hands them out.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not at the moment: {why}")]
-pub struct NotNow {
-    why: &'static str,
-}
+#[error("outputs of the engine wait to be handed out")]
+pub struct NotDrained;
 
-policy::readable_debug!(NotNow);
+policy::readable_debug!(NotDrained);
 
 /// An engine cannot be thawed.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,10 +86,10 @@ impl<P: DataPlane> Engine<P> {
     /// [`Output::Wait`]: crate::Output::Wait
     ///
     /// # Errors
-    /// While something is under way that cannot be frozen. Nothing is written then.
-    pub fn freeze(&self, now: Instant, to: &mut Writer<'_>) -> Result<(), NotNow> {
-        if let Some(why) = self.unfreezable() {
-            return Err(NotNow { why });
+    /// If outputs wait. Nothing is written then.
+    pub fn freeze(&self, now: Instant, to: &mut Writer<'_>) -> Result<(), NotDrained> {
+        if self.out.are_waiting() {
+            return Err(NotDrained);
         }
         let clock = &Clock::new(now);
         // Every field is named, so that a new one cannot be forgotten here.
@@ -140,26 +141,18 @@ impl<P: DataPlane> Engine<P> {
         to.flag(STOPPING, *stopping);
         write_addresses(to, ADDRESSES, addresses);
         to.record(OUTPUTS, |to| out.freeze(to, clock));
-        to.record(ADMISSIONS, |to| strangers.freeze(to, clock));
+        to.record(STRANGERS, |to| strangers.freeze(to, clock, policy));
         to.flag(IPV4_OFF, !config.families.ipv4);
         to.flag(IPV6_OFF, !config.families.ipv6);
         Ok(())
     }
 
-    /// The reason why the engine cannot be frozen at the moment.
-    fn unfreezable(&self) -> Option<&'static str> {
-        if self.out.are_waiting() {
-            return Some("outputs wait to be handed out");
-        }
-        if self.strangers.len() > 0 {
-            return Some("an IKE SA is half-open");
-        }
-        self.sessions.iter().find_map(|(_, session)| session.unfreezable())
-    }
-
     /// Makes the engine that a record describes. `plane` has the rules and the SAs of the frozen engine, `policy` is the
     /// one under which it was frozen ([`Engine::replace_policy`] takes another one afterwards), and `frozen_at` the
     /// moment of freezing by the present clock. The families of addresses are those of the frozen engine.
+    ///
+    /// The caller then goes on as at any start: [`Engine::handle_addresses`], [`Engine::restore`], and
+    /// [`Notice::Prepared`](esp::plane::Notice::Prepared), which the predecessor may have taken last.
     ///
     /// # Errors
     /// As [`Engine::new`], and if the record cannot be read or does not fit the policy. The plane is as it was then, but
@@ -167,6 +160,7 @@ impl<P: DataPlane> Engine<P> {
     pub fn thaw(
         mut from: Reader<'_>,
         policy: Arc<Policy>,
+        trust: Arc<Trust>,
         config: Config,
         plane: P,
         seed: [u8; 32],
@@ -210,12 +204,12 @@ impl<P: DataPlane> Engine<P> {
         let stopping = from.flag(STOPPING)?;
         let addresses = addresses(&mut from, ADDRESSES)?;
         let out = Outputs::thaw(from.record(OUTPUTS, "the outputs")?, &clock)?;
-        let strangers = Strangers::thaw(from.record(ADMISSIONS, "the admission")?, &clock)?;
+        let strangers = Strangers::thaw(from.record(STRANGERS, "strangers")?, cx)?;
         let families = Families { ipv4: !from.flag(IPV4_OFF)?, ipv6: !from.flag(IPV6_OFF)? };
         from.end()?;
         let mut engine = Self {
             policy,
-            trust: Arc::default(),
+            trust,
             config: Config { families, ..config },
             plane,
             rng: Rng::from_seed(seed),
@@ -235,14 +229,19 @@ impl<P: DataPlane> Engine<P> {
         };
         sessions.into_iter().for_each(|(id, session)| engine.take_thawed(id, session));
         engine.deadlines.set(Waiter::FinalAnswers, engine.out.next_final_answer());
+        for half in engine.strangers.iter() {
+            let waiter = Waiter::HalfOpen(half.begun.local_spi);
+            engine.deadlines.set(waiter, Some(half.deadline()));
+        }
         engine.release_unknown(offered);
+        engine.hand_jobs_out_again(frozen_at);
         Ok(engine)
     }
 
     /// Gives a thawed session its place, and enters what leads to it.
     fn take_thawed(&mut self, id: SessionId, session: Box<Session>) {
         self.sessions.enter(id, &session);
-        for sa in session.sas() {
+        for sa in session.each_sa() {
             self.sessions.enter_spi(id, sa.local_spi);
         }
         for child in session.children().iter() {
@@ -254,6 +253,21 @@ impl<P: DataPlane> Engine<P> {
         }
         self.deadlines.set(Waiter::Session(id), session.deadline(&self.config));
         self.sessions.store(id, session);
+    }
+
+    /// Has the work with certificates done once more that the predecessor has begun.
+    fn hand_jobs_out_again(&mut self, now: Instant) {
+        for id in self.sessions.ids() {
+            let Some(session) = self.sessions.take(id) else { continue };
+            auth::work_again(&session, &mut self.cx(now));
+            self.sessions.store(id, session);
+        }
+        let at_work: Vec<_> = self.strangers.iter().map(|half| half.begun.local_spi).collect();
+        for spi in at_work {
+            let Some(half) = self.strangers.take(spi) else { continue };
+            responder::work_again(&mut self.cx(now), &half);
+            self.strangers.keep(half);
+        }
     }
 
     /// Forgets SPIs that were offered in exchanges that are not part of a frozen engine.

@@ -195,6 +195,32 @@ pub(crate) fn conclude(
     }
 }
 
+/// Hands the job out on which an attempt waits: the process that had it is gone.
+pub(crate) fn work_again(session: &Session, cx: &mut Context<'_>) {
+    let Some(Attempt::Auth(sa)) = session.attempt() else { return };
+    let (tunnel, auth) = (session.tunnel(), &sa.state);
+    let next_id = sa.window.next_id();
+    let (claim, signing) = match &auth.stage {
+        attempt::Stage::Asked => return,
+        attempt::Stage::Proving { mixed, .. } => {
+            // Behind the proof with the PPK comes the one without it.
+            let plain = &auth.handshake.proof_keys;
+            let keys = if mixed.is_some() { plain } else { auth.proof_keys() };
+            match prove_to_responder(tunnel, &auth.keys, &auth.handshake, next_id, keys) {
+                Ok(Proving::Signing(signing)) => (None, Some(signing)),
+                _ => (None, None),
+            }
+        }
+        attempt::Stage::Checking { payloads, .. } => {
+            (check(cx, tunnel, auth, next_id - 1, payloads).ok().flatten(), None)
+        }
+    };
+    // Without one, the session no longer is what it was when the job began. It is given up in time.
+    if claim.is_some() || signing.is_some() {
+        proving::hand_out(cx, sa.local_spi, claim, signing);
+    }
+}
+
 /// Goes on with what came of a job.
 pub(crate) fn resume(
     session: &mut Session,

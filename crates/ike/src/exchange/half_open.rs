@@ -1,5 +1,7 @@
 //! A responder between its answer to IKE_SA_INIT and the peer's proof: the states of a half-open IKE SA.
 
+mod frozen;
+
 use crate::context::Context;
 use crate::crypto::tally;
 use crate::datagram::Datagram;

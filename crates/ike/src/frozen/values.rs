@@ -78,6 +78,10 @@ pub(crate) fn secret(from: &mut Reader<'_>, field: Field) -> Thawed<Secret> {
     Ok(Secret::new(from.octets(field)?.to_vec()))
 }
 
+pub(crate) fn secret_if_any(from: &mut Reader<'_>, field: Field) -> Thawed<Option<Secret>> {
+    Ok(from.octets_if_any(field)?.map(|octets| Secret::new(octets.to_vec())))
+}
+
 /// Secrets, one record each.
 pub(crate) fn write_secrets(to: &mut Writer<'_>, at: Field, secrets: &[Secret]) {
     to.list(at, secrets, |to, secret| to.octets(field(1), secret.expose()));
@@ -438,6 +442,12 @@ pub(crate) fn write_payloads(to: &mut Writer<'_>, payloads: &[Payload]) {
 pub(crate) fn payloads(from: &mut Reader<'_>, at: Field) -> Thawed<Vec<Payload>> {
     let content = content(from.record(at, "payloads")?)?;
     content.payloads().map_err(|_| from.invalid(at))
+}
+
+/// The same, if they are there.
+pub(crate) fn payloads_if_any(from: &mut Reader<'_>, at: Field) -> Thawed<Option<Vec<Payload>>> {
+    let Some(inside) = from.record_if_any(at, "payloads")? else { return Ok(None) };
+    content(inside)?.payloads().map(Some).map_err(|_| from.invalid(at))
 }
 
 /// Datagrams, SPIs and other octets, one record each.

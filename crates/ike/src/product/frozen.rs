@@ -7,34 +7,47 @@ use ::frozen::{Field, Reader, Unthawable, Writer};
 const PRODUCTS: Field = Field::new(1);
 
 const TUNNEL: Field = Field::new(1);
-const KIND: Field = Field::new(2);
-const VERSION: Field = Field::new(3);
+const PRODUCT: Field = Field::new(2);
+
+const KIND: Field = Field::new(1);
+const VERSION: Field = Field::new(2);
 
 impl Products {
     pub fn freeze(&self, to: &mut Writer<'_>) {
-        to.list(PRODUCTS, &self.0, |to, (tunnel, Product { kind, version })| {
+        to.list(PRODUCTS, &self.0, |to, (tunnel, product)| {
             to.text(TUNNEL, tunnel);
-            to.number(KIND, kind.number());
-            to.octets_if_any(VERSION, version.as_ref().map(String::as_bytes));
+            to.record(PRODUCT, |to| product.freeze(to));
         });
     }
 
     pub fn thaw(mut from: Reader<'_>) -> Result<Self, Unthawable> {
         let products = from.list(PRODUCTS, "a peer's product")?.map(|mut from| {
             let tunnel = from.text(TUNNEL)?.to_owned();
-            let kind = meaning(&mut from, KIND, ProductKind::of_number)?;
-            let version = match from.octets_if_any(VERSION)? {
-                None => None,
-                Some(octets) => {
-                    Some(std::str::from_utf8(octets).map_err(|_| from.invalid(VERSION))?)
-                }
-            };
+            let product = Product::thaw(from.record(PRODUCT, "a product")?)?;
             from.end()?;
-            Ok((tunnel, Product { kind, version: version.map(str::to_owned) }))
+            Ok((tunnel, product))
         });
         let products = products.collect::<Result<_, Unthawable>>()?;
         from.end()?;
         Ok(Self(products))
+    }
+}
+
+impl Product {
+    pub(crate) fn freeze(&self, to: &mut Writer<'_>) {
+        let Self { kind, version } = self;
+        to.number(KIND, kind.number());
+        to.octets_if_any(VERSION, version.as_ref().map(String::as_bytes));
+    }
+
+    pub(crate) fn thaw(mut from: Reader<'_>) -> Result<Self, Unthawable> {
+        let kind = meaning(&mut from, KIND, ProductKind::of_number)?;
+        let version = match from.octets_if_any(VERSION)? {
+            None => None,
+            Some(octets) => Some(std::str::from_utf8(octets).map_err(|_| from.invalid(VERSION))?),
+        };
+        from.end()?;
+        Ok(Self { kind, version: version.map(str::to_owned) })
     }
 }
 

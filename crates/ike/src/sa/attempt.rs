@@ -1,5 +1,7 @@
 //! The IKE SA that this side sets up for a session, until both sides have proved who they are.
 
+mod frozen;
+
 use super::int_auth::IntAuth;
 use super::keys::{Keys, Mixed, Nonces, PpkUse, ProofKeys};
 use super::{IkeSa, Keyed, State};

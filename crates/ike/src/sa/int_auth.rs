@@ -9,7 +9,7 @@ use policy::{Prf, Secret};
 /// IntAuth_i and IntAuth_r of the exchanges so far.
 #[derive(Default)]
 pub(crate) struct IntAuth {
-    sums: Option<(Secret, Secret)>,
+    pub sums: Option<(Secret, Secret)>,
 }
 
 /// One message of an IKE_INTERMEDIATE exchange: the message itself or its fragment 1, and its payloads.

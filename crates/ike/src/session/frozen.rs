@@ -5,29 +5,26 @@ use super::{Children, Ending, Life, Outcome, Reauthentication, Session, Tasks};
 use crate::close_reason::CloseReason;
 use crate::effect::Lingering;
 use crate::frozen::values::{
-    addresses, header_spis, identity, meaning, number_of_originator, originator, packet, path,
-    texts, usage, write_addresses, write_header_spis, write_identity, write_packet, write_path,
-    write_texts, write_usage,
+    addresses, header_spis, meaning, number_of_originator, originator, packet, path, texts, usage,
+    write_addresses, write_header_spis, write_packet, write_path, write_texts, write_usage,
 };
 use crate::policy_index::PolicyIndex;
 use crate::sa::IkeSa;
+use crate::sa::attempt::Attempt;
 use crate::sa::child::ChildSa;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::mobility::{Doubt, Mobility, SeenAs};
 use crate::session_id::SessionId;
 use crate::task::Task;
-use crate::thawing::Thawing;
+use crate::thawing::{Thawing, write_tunnel};
 use crate::wire::header::IkeSpi;
 use ::frozen::{Clock, Field, Reader, Unthawable, Writer};
 use esp::plane::{SaId, Spi};
-use policy::{Credential, Endpoint, IkeTunnel, Secret};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+/// One that is not the policy's any more closes.
 const TUNNEL: Field = Field::new(1);
-/// Of a session whose tunnel is not the policy's any more: it closes.
-const FORMER_LOCAL: Field = Field::new(2);
-const FORMER_REMOTE: Field = Field::new(3);
+const ATTEMPT: Field = Field::new(2);
 const PATH: Field = Field::new(4);
 const MOBILITY: Field = Field::new(5);
 const REAUTHENTICATE_AT: Field = Field::new(6);
@@ -58,14 +55,6 @@ const FAILED: Field = Field::new(30);
 const RECONNECT: Field = Field::new(31);
 
 impl Session {
-    /// The reason why the session cannot be frozen at the moment.
-    pub fn unfreezable(&self) -> Option<&'static str> {
-        if self.attempt.is_some() {
-            return Some("an IKE SA is being set up");
-        }
-        None
-    }
-
     pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
         let Self {
             tunnel,
@@ -73,8 +62,7 @@ impl Session {
             mobility,
             reauthentication,
             reported,
-            // A session that has one is not frozen.
-            attempt: _,
+            attempt,
             sas,
             current,
             children,
@@ -99,11 +87,8 @@ impl Session {
         let Liveness { last_heard, keepalive_at, .. } = liveness;
         // Of a session that is over.
         let Outcome { ending, lost: _, failed, reconnect } = outcome;
-        to.text(TUNNEL, &tunnel.name);
-        if !policy.has(tunnel) {
-            to.record(FORMER_LOCAL, |to| write_identity(to, &tunnel.local.identity));
-            to.record(FORMER_REMOTE, |to| write_identity(to, &tunnel.remote.identity));
-        }
+        to.record(TUNNEL, |to| write_tunnel(to, tunnel, policy));
+        to.record_if_any(ATTEMPT, attempt.as_ref(), |to, attempt| attempt.freeze(to, clock));
         to.record(PATH, |to| write_path(to, path));
         to.record(MOBILITY, |to| write_mobility(to, mobility));
         to.moment_if_any(REAUTHENTICATE_AT, clock, *at);
@@ -144,14 +129,10 @@ impl Session {
 
     pub fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
         let clock = &cx.clock;
-        let name = from.text(TUNNEL)?;
-        let former = from.record_if_any(FORMER_LOCAL, "an identity")?;
-        let peer = from.record(FORMER_REMOTE, "an identity")?;
+        let tunnel = cx.tunnel(from.record(TUNNEL, "a tunnel")?)?;
+        let attempt = from.record_if_any(ATTEMPT, "an attempt")?;
+        let attempt = attempt.map(|from| Attempt::thaw(from, cx)).transpose()?;
         let path = path(from.record(PATH, "a path")?)?;
-        let tunnel = match former {
-            None => cx.policy.tunnel(name).cloned().ok_or_else(|| from.invalid(TUNNEL))?,
-            Some(local) => Arc::new(former_tunnel(name, identity(local)?, identity(peer)?)),
-        };
         let mobility = mobility(from.record(MOBILITY, "a session's mobility")?)?;
         let reauthentication = Reauthentication {
             at: from.moment_if_any(REAUTHENTICATE_AT, clock)?,
@@ -163,7 +144,12 @@ impl Session {
         let sas = from.list(SAS, "an IKE SA")?.map(|from| IkeSa::thaw(from, cx));
         let sas: Vec<IkeSa> = sas.collect::<Result<_, Unthawable>>()?;
         let current = IkeSpi(from.number(CURRENT)?);
-        if !sas.iter().any(|sa| sa.local_spi == current) {
+        // An attempt stands alone: it becomes the first IKE SA in use.
+        let is_there = match &attempt {
+            Some(attempt) => sas.is_empty() && attempt.sa().local_spi == current,
+            None => sas.iter().any(|sa| sa.local_spi == current),
+        };
+        if !is_there {
             return Err(from.invalid(CURRENT));
         }
         let mut children = Children::default();
@@ -218,7 +204,7 @@ impl Session {
             mobility,
             reauthentication,
             reported,
-            attempt: None,
+            attempt,
             sas,
             current,
             children,
@@ -243,13 +229,6 @@ impl Session {
     pub fn lingering_spis(&self) -> impl Iterator<Item = Spi> {
         self.lingering.iter().map(|lingering| lingering.spi)
     }
-}
-
-/// As much of a tunnel as a session needs to close. It authenticates nobody any more.
-fn former_tunnel(name: &str, local: policy::Identity, remote: policy::Identity) -> IkeTunnel {
-    let end = |identity| Endpoint { address: None, identity };
-    let nothing = Credential::PresharedKey(Secret::new(Vec::new()));
-    IkeTunnel::new(name, end(local), end(remote), nothing)
 }
 
 // ---- parts

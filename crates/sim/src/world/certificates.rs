@@ -45,6 +45,20 @@ impl World {
         number
     }
 
+    /// Does the first piece of the work that was kept waiting; the rest, and what comes of the first, waits on. Returns
+    /// `false` if no work waits.
+    pub fn release_first_job(&mut self, host: HostId) -> bool {
+        let mut held = self.hosts[host.0].held_jobs.take().unwrap_or_default();
+        let first = (!held.is_empty()).then(|| held.remove(0));
+        let is_there = first.is_some();
+        if let Some(job) = first {
+            self.take_job(host, job);
+        }
+        self.hosts[host.0].held_jobs = Some(held);
+        self.drain(host);
+        is_there
+    }
+
     pub(super) fn take_job(&mut self, host: HostId, job: Job) {
         if let Some(held) = &mut self.hosts[host.0].held_jobs {
             return held.push(job);

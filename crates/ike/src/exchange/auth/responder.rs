@@ -19,7 +19,7 @@ use crate::originator::Originator;
 use crate::proof::{Claim, Proved, SignedOctets};
 use crate::rejection::Rejection;
 use crate::sa::IkeSa;
-use crate::sa::keys::{Mixed, PpkUse};
+use crate::sa::keys::{Mixed, PpkUse, ProofKeys};
 use crate::sa::message::Message;
 use crate::sa::path::Path;
 use crate::sa::window::Window;
@@ -126,6 +126,36 @@ pub(crate) fn answer(
             cx.out.bug("proof and claim follow from the same credential");
             Answer::waits(begun, Stage::Waiting(unproven))
         }
+    }
+}
+
+/// Hands the job out on which a half-open IKE SA waits: the process that had it is gone.
+pub(crate) fn work_again(cx: &mut Context<'_>, half: &HalfOpen) {
+    let HalfOpen { begun, stage: Stage::Checking(unproven, checking) } = half else { return };
+    let Checking { tunnel, payloads, request } = &**checking;
+    let auth_id = request.reply.message_id;
+    let parts = Parts::of(payloads);
+    // Where both sides have named PPKs, but share none, the proof without one was taken.
+    let waived = unproven.ppk == PpkUse::InProofs && begun.keys.ppk.is_none();
+    let without = parts.notify(NotifyType::NO_PPK_AUTH).filter(|_| waived);
+    let said = payloads.iter().find_map(|payload| match payload {
+        Payload::Auth { method, data } => Some((*method, without.map_or(data, |n| &n.data))),
+        _ => None,
+    });
+    let id = payloads.iter().find_map(|payload| match payload {
+        Payload::IdInitiator(id) => Some((id, id.identity()?)),
+        _ => None,
+    });
+    let (Some((method, data)), Some((id, identity))) = (said, id) else { return };
+    let intermediate = unproven.int_auth.octets(auth_id);
+    let octets = initiator_signs(begun, unproven, id, &unproven.proof_keys, &intermediate);
+    let said = Said { identity, method, data, payloads };
+    let claim = proving::check(cx, tunnel, begun.keys.suite.prf, octets, said);
+    // Otherwise the tunnel no longer is what it was when the job began. The request is refused in time.
+    if let (Ok(Some(claim)), Ok(Proving::Signing(signing))) =
+        (claim, prove(begun, unproven, tunnel, auth_id))
+    {
+        proving::hand_out(cx, begun.local_spi, Some(claim), Some(signing));
     }
 }
 
@@ -303,19 +333,32 @@ fn authenticate(
         ppk::Use::Mixed(mixed) => (Some(mixed), proof.as_slice()),
         ppk::Use::Waived(without) => (None, without),
     };
-    let octets = SignedOctets {
-        message: &begun.request,
-        nonce: &unproven.responder_nonce,
-        sk_p: &mixed.as_ref().map_or(&unproven.proof_keys, |m| &m.proof_keys).initiator,
-        id,
-        by: begun.keys.prf_provider(),
-        intermediate: &unproven.int_auth.octets(auth_id),
-    };
+    let intermediate = unproven.int_auth.octets(auth_id);
+    let proof_keys = mixed.as_ref().map_or(&unproven.proof_keys, |mixed| &mixed.proof_keys);
+    let octets = initiator_signs(begun, unproven, id, proof_keys, &intermediate);
     let said = Said { identity, method, data: proof, payloads };
     let id = mixed.as_ref().map(|mixed| mixed.base.ppk.id.as_str());
     let claim = proving::check(cx, tunnel, begun.keys.suite.prf, octets, said)
         .map_err(|failure| Rejection::unproven(ppk::name_it(failure, id)))?;
     Ok(Authentic { tunnel: Arc::clone(tunnel), claim, mixed })
+}
+
+/// The octets that an initiator proves itself with.
+fn initiator_signs<'a>(
+    begun: &'a Begun,
+    unproven: &'a Unproven,
+    id: &'a Identification,
+    proof_keys: &'a ProofKeys,
+    intermediate: &'a [u8],
+) -> SignedOctets<'a> {
+    SignedOctets {
+        message: &begun.request,
+        nonce: &unproven.responder_nonce,
+        sk_p: &proof_keys.initiator,
+        id,
+        by: begun.keys.prf_provider(),
+        intermediate,
+    }
 }
 
 /// The path of the peer's messages from its IKE_AUTH request on.

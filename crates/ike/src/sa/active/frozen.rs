@@ -131,8 +131,7 @@ impl PendingChild {
 
     fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
         let tunnel = cx.child(&mut from, TUNNEL)?;
-        let proposals = from.octets(PROPOSALS)?;
-        let proposals = at_places(&tunnel, proposals).ok_or_else(|| from.invalid(PROPOSALS))?;
+        let proposals = at_places(&tunnel, from.octets(PROPOSALS)?);
         let rekeys = from.number_if_any(REKEYS)?.map(Spi);
         let form = meaning(&mut from, FORM, RekeyForm::of_number)?;
         let spi_in = Spi(from.some_number(SPI)?);
@@ -174,11 +173,10 @@ fn places(tunnel: &ChildTunnel, proposals: &[ChildProposal]) -> Vec<u8> {
     places.filter_map(|place| u16::try_from(place).ok()).flat_map(u16::to_be_bytes).collect()
 }
 
-fn at_places(tunnel: &ChildTunnel, places: &[u8]) -> Option<Vec<ChildProposal>> {
-    let (places, rest) = places.as_chunks();
-    let of =
-        |place: &[u8; 2]| tunnel.proposals.get(usize::from(u16::from_be_bytes(*place))).cloned();
-    if rest.is_empty() { places.iter().map(of).collect() } else { None }
+/// A tunnel that was taken down meanwhile has none left.
+fn at_places(tunnel: &ChildTunnel, places: &[u8]) -> Vec<ChildProposal> {
+    let places = places.as_chunks().0.iter().map(|place| usize::from(u16::from_be_bytes(*place)));
+    places.filter_map(|place| tunnel.proposals.get(place).cloned()).collect()
 }
 
 impl PendingRekey {
