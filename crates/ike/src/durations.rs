@@ -1,5 +1,7 @@
 //! The times that exchanges take: from a request of this side until its answer.
 
+mod frozen;
+
 use std::time::Duration;
 
 /// Upper bounds of the buckets of durations, in seconds: from a peer in the same rack to one that answers the last

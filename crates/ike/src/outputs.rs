@@ -29,6 +29,8 @@ const FINAL_ANSWERS: usize = 1024;
 /// The number of refusals that are sent to strangers in a second.
 const REFUSALS: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
+/// The counter of [`Outputs::bug`].
+const BUG: &str = "bug";
 /// A stranger is warned of once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// The number of strangers that are remembered, so that the operator is told of each only once in a while.
@@ -124,7 +126,7 @@ impl Outputs {
         debug_assert!(false, "{why}");
         let place = std::panic::Location::caller();
         tracing::error!(%place, why, "a bug of this program: please report it");
-        *self.discards.entry("bug").or_default() += 1;
+        *self.discards.entry(BUG).or_default() += 1;
     }
 
     pub fn event(&mut self, tunnel: &str, child: Option<&str>, kind: EventKind) {

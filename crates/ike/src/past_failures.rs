@@ -1,8 +1,10 @@
 //! Recent failures, a bounded number of each kind. Attempts of strangers are kept apart, so that nobody without proof
 //! can push out what is known.
 
+mod frozen;
+
 use crate::datagram::Datagram;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Facts, Failure, FailureKind};
 use crate::status::PastFailure;
 use esp::plane::Spi;
 use policy::IkeTunnel;
@@ -29,6 +31,10 @@ pub(crate) struct Failures {
 
 struct Past {
     failure: Failure,
+    /// A Child SA that is up could not be renewed.
+    of_renewal: bool,
+    /// No tunnel is between the addresses.
+    of_no_tunnel: bool,
     at: Instant,
     times: u32,
     /// Where it failed; `None`: where the tunnel's peer is.
@@ -118,10 +124,8 @@ impl Failures {
     /// The tunnel is up. Only a renewal shows that the two sides agree about renewals.
     pub fn overcome(&mut self, now: Instant, name: &str, by: Success) {
         let past = self.by_name.get_mut(name).into_iter().flatten();
-        past.filter(|past| {
-            past.overcome.is_none() && (by == Success::Renewal || !past.failure.is_of_renewal())
-        })
-        .for_each(|p| p.overcome = Some(now));
+        past.filter(|past| past.overcome.is_none() && (by == Success::Renewal || !past.of_renewal))
+            .for_each(|p| p.overcome = Some(now));
     }
 
     /// The policy or the certificates were loaded again: what failed before may have been mended.
@@ -162,9 +166,8 @@ impl Failures {
 
     /// Refusals of strangers that may have meant this phase 1 tunnel, or that no tunnel fits; the last one first.
     pub fn of_strangers(&self, now: Instant, tunnel: &IkeTunnel) -> Vec<PastFailure> {
-        let strangers = self.strangers.iter().rev().filter(|(_, p)| {
-            p.may_mean(tunnel) || matches!(*p.failure.facts, crate::failure::Facts::Addresses(_))
-        });
+        let strangers =
+            self.strangers.iter().rev().filter(|(_, p)| p.may_mean(tunnel) || p.of_no_tunnel);
         strangers.take(KEPT).map(|(_, p)| p.told(now)).collect()
     }
 }
@@ -176,7 +179,10 @@ impl Past {
         times: u32,
         met: Option<(SocketAddr, SocketAddr)>,
     ) -> Self {
-        Self { failure, at, times, met, overcome: None, outdated: None }
+        // A failure of a predecessor process has its facts in words only.
+        let of_renewal = failure.is_of_renewal();
+        let of_no_tunnel = matches!(*failure.facts, Facts::Addresses(_));
+        Self { failure, of_renewal, of_no_tunnel, at, times, met, overcome: None, outdated: None }
     }
 
     fn is_current(&self) -> bool {

@@ -183,12 +183,12 @@ impl Failure {
 
 impl FailureKind {
     /// Its number in a frozen engine: its place among all, from 1. A new kind gets the last place.
-    fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         let place = Self::ALL.iter().position(|kind| *kind == self);
         place.map_or(0, |place| place as u64 + 1)
     }
 
-    fn of_number(number: u64) -> Option<Self> {
+    pub(crate) fn of_number(number: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
     }
 }
