@@ -22,7 +22,7 @@
 use host::lock::FileLock;
 use host::replace::{Step, replace_by};
 use host::writers::{Changeable, check_file, check_mode};
-use policy::xml::{Definitions, Diagnostics, Loaded, MAX_FILE_LEN, Options};
+use policy::xml::{Diagnostics, Loaded, MAX_FILE_LEN, Options};
 use policy::{Bindings, Database};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
@@ -227,12 +227,7 @@ impl Store {
     /// The policy that these objects are, with places as in the file if they were committed.
     fn load(&self, database: &Database) -> Result<Loaded, StoreError> {
         if database.is_empty() {
-            let policy = policy::Policy::default();
-            return Ok(Loaded {
-                policy,
-                warnings: Vec::new(),
-                definitions: Definitions::default(),
-            });
+            return Ok(Loaded::default());
         }
         let options = Options { bindings: Some(&self.bindings), ..Options::default() };
         let name = self.path().display().to_string();

@@ -53,7 +53,7 @@ fn a_stored_policy_is_there_after_a_restart() {
     assert!(store.database().is_empty());
     let loaded = commit(&mut store, site());
     assert_eq!(loaded.policy, policy::xml::read("left.xml", SITE).expect("valid").policy);
-    assert_eq!(loaded.definitions.of("site")[0].element, "IKETunnel");
+    assert_eq!(loaded.definitions.of("site").next().expect("it is defined").element, "IKETunnel");
     assert_eq!(loaded.definitions.file(), store.path().display().to_string());
     drop(store);
     let mut store = open(&path);

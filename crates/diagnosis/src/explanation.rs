@@ -87,12 +87,12 @@ pub struct Element {
 impl Element {
     /// The elements that define a phase 1 tunnel or a phase 2 tunnel.
     pub fn of(tunnel: &str, definitions: &Definitions) -> Vec<Self> {
-        let definitions_of_tunnel = definitions.of(tunnel).iter();
+        let definitions_of_tunnel = definitions.of(tunnel);
         definitions_of_tunnel
             .map(|definition| Self {
                 kind: definition.element.clone(),
                 name: definition.name.clone(),
-                file: definitions.file().to_owned(),
+                file: definition.file.to_string(),
                 line: definition.line,
             })
             .collect()

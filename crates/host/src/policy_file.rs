@@ -1,10 +1,14 @@
-//! The policy as a file: who may have written it, who may read it, what is in it.
+//! The policy as a file, or as a directory of files: who may have written it, who may read it, what is in it.
+
+mod directory;
+
+pub use directory::{MAX_FILES, MAX_TOTAL_SIZE, Texts};
 
 use crate::writers::{Changeable, check_file};
-use policy::xml::{Definitions, Diagnostic, Diagnostics, Loaded, Options};
+use policy::xml::{Definitions, Diagnostic, Diagnostics, Loaded, Options, Text};
 use policy::{Bindings, Policy};
 use rustix::fs::OFlags;
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -57,6 +61,25 @@ pub enum PolicyFileError {
     /// It is no file.
     #[error("the policy {} is a directory; name an AIX_VPN XML file", .0.display())]
     Directory(PathBuf),
+    /// It is a directory without a policy. One whose files are away for a moment must not end all tunnels.
+    #[error(
+        "the policy directory {} has no file whose name ends in .xml\n  to run without tunnels, put one there that \
+         holds <AIX_VPN Version=\"2.1\"/>",
+        .0.display()
+    )]
+    Empty(PathBuf),
+    /// It is a directory with too much in it.
+    #[error(
+        "the policy directory {} has more than {MAX_FILES} files, or more than {MAX_TOTAL_SIZE} octets in them",
+        .0.display()
+    )]
+    DirectoryTooLarge(PathBuf),
+    /// Others replace its files at this moment.
+    #[error(
+        "the policy directory {} changed whenever it was read\n  try again when the program that writes it has ended",
+        .0.display()
+    )]
+    Changing(PathBuf),
     /// It is a pipe, a device or the like.
     #[error("the policy {} is no regular file; name the AIX_VPN XML file itself", .0.display())]
     Irregular(PathBuf),
@@ -102,7 +125,14 @@ pub struct PolicyText {
     pub warning: Option<String>,
 }
 
-/// Reads a policy file.
+impl PolicyText {
+    /// The text with the name of its file.
+    pub fn text(&self) -> Text<'_> {
+        Text { name: &self.name, text: &self.text }
+    }
+}
+
+/// Reads a policy file, or a directory of policy files.
 ///
 /// # Errors
 /// As [`PolicyFileError`], all errors of a file at once.
@@ -110,7 +140,7 @@ pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
     read_with(path, false, &Bindings::default())
 }
 
-/// Reads a policy file; with `lenient` elements and attributes of unknown names are warned of instead of refused.
+/// Reads a policy file, or a directory of policy files; with `lenient` elements and attributes of unknown names are warned of instead of refused.
 /// `bindings`: the marks and interfaces that its tunnels will have.
 ///
 /// # Errors
@@ -120,12 +150,28 @@ pub fn read_with(
     lenient: bool,
     bindings: &Bindings,
 ) -> Result<PolicyFile, PolicyFileError> {
-    let PolicyText { name, text, warning } = text(path)?;
+    let Texts { files, ignored } = texts(path)?;
     let options = Options { lenient, bindings: Some(bindings), ..Options::default() };
-    let loaded = policy::xml::read_with(&name, &text, &options);
+    let texts: Vec<Text<'_>> = files.iter().map(PolicyText::text).collect();
+    let loaded = policy::xml::read_all(&texts, &options);
     let mut file = PolicyFile::from(loaded.map_err(PolicyFileError::Invalid)?);
-    file.warnings.extend(warning.filter(|_| !file.policy.tunnels.is_empty()));
+    file.warnings.extend(ignored);
+    if !file.policy.tunnels.is_empty() {
+        file.warnings.extend(files.into_iter().filter_map(|file| file.warning));
+    }
     Ok(file)
+}
+
+/// Reads the text of a policy file, or the texts of a directory of policy files.
+///
+/// # Errors
+/// As [`PolicyFileError`].
+pub fn texts(path: &Path) -> Result<Texts, PolicyFileError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => directory::texts(path, &metadata),
+        // If it cannot be read, the reader says so.
+        _ => Ok(Texts { files: vec![text(path)?], ignored: None }),
+    }
 }
 
 /// Reads the text of a policy file; `-` is standard input.
@@ -133,11 +179,19 @@ pub fn read_with(
 /// # Errors
 /// As [`PolicyFileError`].
 pub fn text(path: &Path) -> Result<PolicyText, PolicyFileError> {
-    let name = path.display().to_string();
     if path == Path::new("-") {
         let text = octets(path, 0, io::stdin().lock())?;
         return Ok(PolicyText { name: "standard input".to_owned(), text, warning: None });
     }
+    file_text(path, check_file)
+}
+
+/// Reads the text of a policy file; `check` finds others who may change it.
+fn file_text(
+    path: &Path,
+    check: fn(&Path, &Metadata) -> Result<(), Changeable>,
+) -> Result<PolicyText, PolicyFileError> {
+    let name = path.display().to_string();
     // Nobody may be there to write into a pipe: opening it is not to wait for that.
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     let opened = File::options().read(true).custom_flags(nonblocking).open(path);
@@ -150,7 +204,7 @@ pub fn text(path: &Path) -> Result<PolicyText, PolicyFileError> {
     if !metadata.is_file() {
         return Err(PolicyFileError::Irregular(path.to_owned()));
     }
-    check_file(path, &metadata)
+    check(path, &metadata)
         .map_err(|problem| PolicyFileError::Changeable { path: path.to_owned(), problem })?;
     let size = usize::try_from(metadata.len().min(MAX_SIZE)).unwrap_or(0);
     let text = octets(path, size, file)?;
@@ -230,7 +284,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path();
         let error = |text: &[u8]| read(&file(path, text, 0o600)).expect_err("no policy");
-        assert!(matches!(read(path), Err(PolicyFileError::Directory(_))));
+        assert!(matches!(text(path), Err(PolicyFileError::Directory(_))));
         let pipe = path.join("pipe");
         mkfifoat(CWD, &pipe, Mode::RUSR).expect("pipes can be made");
         assert!(matches!(read(&pipe), Err(PolicyFileError::Irregular(_))));
@@ -240,7 +294,7 @@ mod tests {
             error(&vec![b' '; policy::xml::MAX_FILE_LEN + 1]),
             PolicyFileError::TooLarge(_)
         ));
-        let text = error(b"<AIX_VPN Version=\"2.1\"><IKETunel/></AIX_VPN>").to_string();
-        assert!(text.contains("policy.xml:1:") && text.contains("IKETunnel"), "{text}");
+        let told = error(b"<AIX_VPN Version=\"2.1\"><IKETunel/></AIX_VPN>").to_string();
+        assert!(told.contains("policy.xml:1:") && told.contains("IKETunnel"), "{told}");
     }
 }

@@ -64,7 +64,7 @@
 //! | Which traffic has a tunnel, and which has none? | `selector.rs`, `shadow.rs`, `binding.rs`, `traffic_index.rs` |
 //! | Which elements and attributes has AIX_VPN? | `xml/schema.rs`, `xml/conformance.rs` |
 //! | How does an element become a value, and what if an attribute is left out? | `xml/lower/`, one file per element |
-//! | How is text read, and a mistake shown? | `xml/parse.rs`, `xml/source.rs`, `xml/report.rs` |
+//! | How is text read, and a mistake shown? | `xml/parse.rs`, `xml/texts.rs`, `xml/source.rs`, `xml/report.rs` |
 //! | On which line is a tunnel defined? | `xml/definitions.rs` |
 //! | How is a policy written, or mirrored? | `xml/of_policy.rs` with the elements of `xml/elements.rs`, `xml/write.rs`, `xml/dtd.rs`, `xml/mirror.rs` |
 //! | How does the policy store keep objects and their references? | `database.rs`, `database/` |

@@ -20,6 +20,7 @@ pub(crate) mod parse;
 pub(crate) mod report;
 pub(crate) mod schema;
 pub(crate) mod source;
+mod texts;
 pub(crate) mod write;
 
 pub use definitions::{Definition, Definitions};
@@ -30,14 +31,16 @@ pub use node::Node;
 pub use of_policy::Unwritable;
 pub use options::{Advice, Algorithm, FindKey, Options};
 pub use parse::MAX_FILE_LEN;
+pub use texts::{MAX_TEXTS_LEN, Text};
 pub use write::write;
 
 use crate::Policy;
+use lower::Limits;
 use report::Report;
-use source::Source;
+pub(crate) use texts::{Gathered, gather};
 
 /// A policy read from a file, with warnings for its author.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// The policy.
     pub policy: Policy,
@@ -75,19 +78,45 @@ pub fn read_with(
     text: &str,
     options: &Options<'_>,
 ) -> Result<Loaded, Diagnostics> {
-    let mut source = Source::new(file_name, text);
-    let mut report = Report::default();
-    let mut root = parse::parse(&mut source, &mut report);
-    if let Some(root) = root.as_mut().filter(|_| options.lenient) {
-        conformance::leave_out_unknown(root, &mut report);
+    read_all(&[Text { name: file_name, text }], options)
+}
+
+/// Reads several texts as one policy, as the files of a directory: an object of one text may refer to objects of the
+/// others. The order of the texts is part of the order of the tunnels, which decides between tunnels with common
+/// traffic.
+///
+/// ```
+/// use policy::xml::{Options, Text, read_all};
+///
+/// let common = "<AIX_VPN Version='2.1'>
+///   <IPSecProposal IPSec_ProposalName='gcm'>
+///     <IPSecESPProtocol ESP_Encryption='ESP_AES256_GCM_16'/>
+///   </IPSecProposal>
+/// </AIX_VPN>";
+/// let other = common.replace("'gcm'", "'other'").replace("AES256", "AES265");
+/// let texts = [Text { name: "00-common.xml", text: common }, Text { name: "site.xml", text: &other }];
+/// let errors = read_all(&texts, &Options::default()).unwrap_err();
+/// let error = errors.errors().next().unwrap();
+/// assert_eq!((&*error.file, error.line), ("site.xml", 3));
+/// ```
+///
+/// # Errors
+/// All errors of all texts, up to a limit, in the order of the texts. No text is an empty policy.
+pub fn read_all(texts: &[Text<'_>], options: &Options<'_>) -> Result<Loaded, Diagnostics> {
+    if texts.is_empty() {
+        return Ok(Loaded::default());
     }
-    let policy =
-        root.as_ref().and_then(|root| lower::lower(root, source.is_whole(), options, &mut report));
+    let mut report = Report::default();
+    let Gathered { sources, root } = gather(texts, options.lenient, &mut report);
+    let limits = Limits::of(texts.len());
+    let policy = root
+        .as_ref()
+        .and_then(|root| lower::lower(root, sources.is_whole(), limits, options, &mut report));
     match policy.zip(root) {
         Some((policy, root)) if !report.has_errors() => {
-            let definitions = Definitions::of_document(&root, &source);
-            Ok(Loaded { policy, warnings: report.into_warnings(&source), definitions })
+            let definitions = Definitions::of_document(&root, &sources);
+            Ok(Loaded { policy, warnings: report.into_warnings(&sources), definitions })
         }
-        _ => Err(report.into_diagnostics(&source)),
+        _ => Err(report.into_diagnostics(&sources)),
     }
 }

@@ -38,7 +38,7 @@ pub enum Format {
 /// Checks a policy file and prints a description of it, as vpnd check does
 #[derive(Debug, Args)]
 pub struct PolicyCheck {
-    /// AIX_VPN XML policy; - is standard input
+    /// AIX_VPN XML policy, or a directory of such files; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Configuration file of vpnd with the paths of the certificates; none: the built-in defaults

@@ -17,6 +17,9 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 /// Lines of the log that an error has.
 const LAST: usize = 40;
 
+/// The directory of policy files.
+const DIRECTORY: &str = "policy.d";
+
 /// A daemon: the files that it reads and writes, and the process while it runs. Dropping it kills the process. Where a
 /// test fails, its log is printed.
 pub struct Daemon {
@@ -29,8 +32,8 @@ pub struct Daemon {
     arguments: Vec<OsString>,
     /// The environment of its process, beside that of this process.
     pub environment: Vec<(&'static str, OsString)>,
-    /// It runs the policy file rather than its policy store.
-    has_policy_file: bool,
+    /// The policy file, or the directory of policy files, that it runs; `None`: its policy store.
+    policy: Option<&'static str>,
 }
 
 impl Daemon {
@@ -45,7 +48,7 @@ impl Daemon {
             program: vpnd(),
             arguments: Vec::new(),
             environment: Vec::new(),
-            has_policy_file: true,
+            policy: Some("policy.xml"),
         }
     }
 
@@ -108,15 +111,26 @@ impl Daemon {
     /// Has later processes run a policy store, which is empty, instead of the policy file.
     pub fn use_store(&mut self) {
         self.configure(&format!("[policy]\ndirectory = {:?}\n", self.path("store")));
-        self.has_policy_file = false;
+        self.policy = None;
+    }
+
+    /// Has later processes run a directory of policy files, which is empty, instead of the policy file.
+    pub fn use_directory(&mut self) {
+        fs::create_dir_all(self.path(DIRECTORY)).expect("writable");
+        self.policy = Some(DIRECTORY);
+    }
+
+    /// Writes a file of the directory of [`use_directory`](Self::use_directory), which nobody else may read.
+    pub fn write_policy_of(&self, name: &str, text: &str) {
+        write_secret(&self.path(DIRECTORY).join(name), text);
     }
 
     /// The `vpnd start` of this daemon.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["start", "--exit-with-parent"]).args(&self.arguments);
-        if self.has_policy_file {
-            command.arg("--policy").arg(self.path("policy.xml"));
+        if let Some(policy) = self.policy {
+            command.arg("--policy").arg(self.path(policy));
         }
         command
             .arg("--config")

@@ -112,7 +112,9 @@ impl StartupError {
     /// Returns `true` if the text of a file is wrong, so that another attempt ends the same. A file that is not there, or a
     /// policy store that another process has, may be another thing a moment later.
     fn is_in_a_text(&self) -> bool {
-        use PolicyFileError::{Changeable, Invalid, Irregular, NotUtf8, TooLarge};
+        use PolicyFileError::{
+            Changeable, DirectoryTooLarge, Invalid, Irregular, NotUtf8, TooLarge,
+        };
         use vpn::store::StoreError;
         match self {
             Self::Config(error) => matches!(
@@ -131,7 +133,12 @@ impl StartupError {
             Self::Policy(SourceError::Refused(_)) => true,
             Self::Policy(SourceError::File(error)) => matches!(
                 error,
-                Irregular(_) | TooLarge(_) | NotUtf8 { .. } | Changeable { .. } | Invalid(_)
+                Irregular(_)
+                    | TooLarge(_)
+                    | DirectoryTooLarge(_)
+                    | NotUtf8 { .. }
+                    | Changeable { .. }
+                    | Invalid(_)
             ),
             _ => false,
         }

@@ -6,10 +6,11 @@ use crate::Bindings;
 use crate::wording::{did_you_mean, quoted};
 use crate::xml::diagnostic::Span;
 use crate::xml::element::Element;
+use crate::xml::lower::Limits;
 use crate::xml::report::Report;
 use crate::xml::source::Source;
 use crate::xml::{
-    Diagnostic, Diagnostics, Node, Options, conformance, lower, mirror, parse, write,
+    Diagnostic, Diagnostics, Gathered, Node, Options, Text, gather, lower, mirror, parse, write,
 };
 
 /// Options for putting a file.
@@ -28,31 +29,25 @@ pub struct PutOptions<'a> {
 /// The file name in diagnostics of stored objects, with lines as in the text that [`write()`] makes of them.
 const STORED: &str = "policy store";
 
-/// All objects after a file has been put, with the warnings about the file.
+/// All objects after files have been put, with the warnings about the files.
 pub(crate) struct Merged {
     pub objects: Vec<Object>,
-    /// Those of the file, in its order.
+    /// Those of the files, in their order.
     pub put: Vec<Object>,
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Puts the objects of a file among others. With the name of a phase 1 tunnel, only that tunnel and the objects that it
+/// Puts the objects of files among others. With the name of a phase 1 tunnel, only that tunnel and the objects that it
 /// needs are put.
 pub(crate) fn merge(
-    file_name: &str,
-    text: &str,
+    texts: &[Text<'_>],
     stored: &[Object],
     options: &PutOptions<'_>,
     tunnel: Option<&str>,
 ) -> Result<Merged, Diagnostics> {
-    let mut source = Source::new(file_name, text);
     let mut report = Report::default();
-    let Some(mut root) = parse::parse(&mut source, &mut report) else {
-        return Err(report.into_diagnostics(&source));
-    };
-    if options.lenient {
-        conformance::leave_out_unknown(&mut root, &mut report);
-    }
+    let Gathered { mut sources, root } = gather(texts, options.lenient, &mut report);
+    let Some(mut root) = root else { return Err(report.into_diagnostics(&sources)) };
     if let Some(tunnel) = tunnel {
         keep(&mut root, tunnel, &mut report);
     }
@@ -64,20 +59,20 @@ pub(crate) fn merge(
     let stored_text = write(stored.iter().map(Object::node));
     let mut behind = Source::new(STORED, &stored_text);
     let mut others = parse::parse(&mut behind, &mut report).map_or_else(Vec::new, |r| r.children);
-    others.iter_mut().for_each(|other| other.shift(source.extent()));
-    let whole = source.is_whole() && behind.is_whole();
+    others.iter_mut().for_each(|other| other.shift(sources.extent()));
+    sources.push(behind);
     root.children = among(others, stored, root.children, &put, |element, object| {
         if !options.force {
             exists(element, object, &mut report);
         }
     });
     let of_reading = Options { bindings: options.bindings, ..Options::default() };
-    let policy = lower::lower(&root, whole, &of_reading, &mut report);
-    let source = source.followed_by(behind);
+    let (whole, limits) = (sources.is_whole(), Limits::of(texts.len()));
+    let policy = lower::lower(&root, whole, limits, &of_reading, &mut report);
     if policy.is_none() || report.has_errors() {
-        return Err(report.into_diagnostics(&source));
+        return Err(report.into_diagnostics(&sources));
     }
-    let mut warnings = report.into_warnings(&source);
+    let mut warnings = report.into_warnings(&sources);
     // Warnings about stored objects were given when these were put.
     warnings.retain(|warning| warning.file != STORED);
     Ok(Merged { objects: objects(&root.children), put, warnings })

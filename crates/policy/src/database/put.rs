@@ -3,7 +3,7 @@
 use super::contents::Database;
 use super::merge::{Merged, PutOptions, merge};
 use super::object::Object;
-use crate::xml::{Diagnostic, Diagnostics};
+use crate::xml::{Diagnostic, Diagnostics, Text};
 use std::fmt;
 
 /// A database after a file has been put.
@@ -85,8 +85,19 @@ impl Database {
         text: &str,
         options: &PutOptions<'_>,
     ) -> Result<Put, Diagnostics> {
-        let Merged { objects, put, warnings } =
-            merge(file_name, text, &self.objects, options, None)?;
+        self.put_all(&[Text { name: file_name, text }], options)
+    }
+
+    /// Puts the objects of several files, as [`Database::put`] does with those of one: all of them, or none.
+    ///
+    /// # Errors
+    /// As [`Database::put`], of all files.
+    pub fn put_all(
+        &self,
+        texts: &[Text<'_>],
+        options: &PutOptions<'_>,
+    ) -> Result<Put, Diagnostics> {
+        let Merged { objects, put, warnings } = merge(texts, &self.objects, options, None)?;
         let changes = put.iter().map(|object| self.change(object)).collect();
         Ok(Put { database: Self { objects }, changes, warnings })
     }
@@ -125,6 +136,7 @@ pub struct Mirrored {
 /// keys, whose policies differ.
 pub fn mirror(file_name: &str, text: &str, tunnel: Option<&str>) -> Result<Mirrored, Diagnostics> {
     let options = PutOptions { swap: true, ..PutOptions::default() };
-    let Merged { objects, warnings, .. } = merge(file_name, text, &[], &options, tunnel)?;
+    let texts = [Text { name: file_name, text }];
+    let Merged { objects, warnings, .. } = merge(&texts, &[], &options, tunnel)?;
     Ok(Mirrored { database: Database { objects }, warnings })
 }

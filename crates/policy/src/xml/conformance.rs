@@ -5,8 +5,22 @@ use super::report::Report;
 use super::schema::{self, Kind};
 use crate::wording::{did_you_mean, listed, nearest};
 
-/// Reports unknown, misplaced and missing names in an element and all below it.
-pub(crate) fn check(element: &Element<'_>, report: &mut Report) {
+/// Reports unknown, misplaced and missing names in all elements below an element.
+pub(crate) fn check_children(element: &Element<'_>, report: &mut Report) {
+    let Some(kind) = schema::kind(element.name) else { return };
+    for child in &element.children {
+        if kind.children.contains(&child.name) {
+            check_tag(child, report);
+            check_children(child, report);
+            continue;
+        }
+        let (message, help) = unknown_child(kind, child.name);
+        report.error(child.span(), message, help);
+    }
+}
+
+/// Reports unknown and missing attributes of an element.
+pub(crate) fn check_tag(element: &Element<'_>, report: &mut Report) {
     let Some(kind) = schema::kind(element.name) else { return };
     let mut misspelt = false;
     for attribute in unknown_attributes(kind, element) {
@@ -21,14 +35,6 @@ pub(crate) fn check(element: &Element<'_>, report: &mut Report) {
             let message = format!("{} lacks the attribute {name}", kind.name);
             report.error(element.span(), message, format!("add {name}=\"…\""));
         }
-    }
-    for child in &element.children {
-        if kind.children.contains(&child.name) {
-            check(child, report);
-            continue;
-        }
-        let (message, help) = unknown_child(kind, child.name);
-        report.error(child.span(), message, help);
     }
 }
 

@@ -35,27 +35,48 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::Table;
 
-/// Tunnels of both phases that a file may make, groups multiplied.
-const MAX_TUNNELS: usize = 40_000;
+/// Limits on a policy: groups and lists let a short text make many tunnels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Tunnels of both phases, groups multiplied.
+    tunnels: usize,
+    /// Offers of all tunnels: each is copied to every tunnel that refers to it.
+    offers: usize,
+}
 
-/// Offers of all tunnels: each is copied to every tunnel that refers to it.
-const MAX_OFFERS: usize = 200_000;
+impl Limits {
+    /// The limits on a policy that is read from so many texts.
+    pub fn of(texts: usize) -> Self {
+        match texts {
+            0 | 1 => Self { tunnels: 40_000, offers: 200_000 },
+            _ => Self { tunnels: 200_000, offers: 1_000_000 },
+        }
+    }
+}
 
-/// Makes a policy of the root element; `None` if that is none. With `whole` false some tags were not understood, so
-/// nothing is called missing that might stand in them.
-pub(crate) fn lower(
-    root: &Element<'_>,
-    whole: bool,
-    options: &Options<'_>,
-    report: &mut Report,
-) -> Option<Policy> {
+/// Checks the root element of a text against the vocabulary. Returns `true` if it is that of a policy.
+pub(crate) fn check_root(root: &Element<'_>, report: &mut Report) -> bool {
     if root.name != "AIX_VPN" {
         let message = format!("the root element is {}, not AIX_VPN", root.name);
         report.error(root.span(), message, "a policy is one <AIX_VPN Version=\"2.1\">…</AIX_VPN>");
-        return None;
+        return false;
     }
-    conformance::check(root, report);
+    conformance::check_tag(root, report);
     check_version(root, report);
+    additional::check_namespace(root, report);
+    true
+}
+
+/// Makes a policy of the objects in a root element that [`check_root`] has found to be one; `None` after an error. With
+/// `whole` false some tags were not understood, so nothing is called missing that might stand in them.
+pub(crate) fn lower(
+    root: &Element<'_>,
+    whole: bool,
+    limits: Limits,
+    options: &Options<'_>,
+    report: &mut Report,
+) -> Option<Policy> {
+    conformance::check_children(root, report);
     ikev1::check_main_mode(root, report);
     let ikev1 = Ikev1::of(root);
     let misspelt =
@@ -63,7 +84,6 @@ pub(crate) fn lower(
     let padded = BTreeMap::new();
     let mut cx = Context { report, options, ikev1, misspelt, peers_of_groups: 0, padded };
 
-    additional::check_namespace(&mut cx, root);
     let keys = key::keys(&mut cx, root);
     let groups = group::groups(&mut cx, root);
     let offers = offer::offers(&mut cx, root);
@@ -101,7 +121,7 @@ pub(crate) fn lower(
         let message = "not every tunnel of the file was understood";
         cx.report.error(root.span(), message, "please report this file, with its keys replaced");
     }
-    check_size(&mut cx, &tunnels);
+    check_size(&mut cx, limits, &tunnels);
     if cx.report.has_errors() {
         return None;
     }
@@ -160,16 +180,16 @@ fn refuse(
 }
 
 /// Limits the number of tunnels and proposals, which a small file can make large by groups and lists.
-fn check_size(cx: &mut Context<'_>, tunnels: &Table<Draft>) {
+fn check_size(cx: &mut Context<'_>, limits: Limits, tunnels: &Table<Draft>) {
     let (mut made, mut offers) = (0, 0);
     for draft in tunnels.in_order() {
         made += draft.weight();
         let of_children: usize = draft.children.iter().map(|c| c.tunnel.proposals.len()).sum();
         let peers = draft.peers.as_ref().map_or(1, Vec::len);
         offers += peers * (draft.tunnel.proposals.len() + of_children);
-        let (what, most) = match (made > MAX_TUNNELS, offers > MAX_OFFERS) {
-            (true, _) => ("tunnels", MAX_TUNNELS),
-            (_, true) => ("proposals", MAX_OFFERS),
+        let (what, most) = match (made > limits.tunnels, offers > limits.offers) {
+            (true, _) => ("tunnels", limits.tunnels),
+            (_, true) => ("proposals", limits.offers),
             _ => continue,
         };
         let message = format!("the tunnels up to this one come to more than {most} {what}");

@@ -1,7 +1,7 @@
 //! Collects findings while a file is read, and quotes its lines at the end.
 
 use super::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
-use super::source::Source;
+use super::source::Sources;
 
 /// Errors, and warnings, after which further ones are only counted.
 const MAX_FINDINGS: usize = 50;
@@ -11,8 +11,24 @@ struct Finding {
     span: Span,
     message: String,
     /// Another place that the message ends with.
-    about: Option<Span>,
+    about: Option<About>,
     help: Option<String>,
+}
+
+/// Another place that a message is about.
+enum About {
+    /// The line is part of the message.
+    Line(Span),
+    /// An object of the same name, which is told if it is in another file.
+    Namesake(Span),
+}
+
+impl About {
+    fn span(&mut self) -> &mut Span {
+        match self {
+            Self::Line(span) | Self::Namesake(span) => span,
+        }
+    }
 }
 
 /// Collects findings; lines of the file are quoted only at the end, when it is known what of them may be shown.
@@ -40,7 +56,18 @@ impl Report {
         about: Span,
         help: impl Into<String>,
     ) {
-        self.add_about(Severity::Warning, span, message, Some(about), help);
+        self.add_about(Severity::Warning, span, message, Some(About::Line(about)), help);
+    }
+
+    /// Adds an error about an object that has the name of another one.
+    pub fn error_of_namesake(
+        &mut self,
+        span: Span,
+        message: String,
+        first: Span,
+        help: impl Into<String>,
+    ) {
+        self.add_about(Severity::Error, span, message, Some(About::Namesake(first)), help);
     }
 
     pub fn add(
@@ -58,17 +85,37 @@ impl Report {
         severity: Severity,
         span: Span,
         message: String,
-        about: Option<Span>,
+        about: Option<About>,
         help: impl Into<String>,
     ) {
-        let count = match severity {
+        let help = Some(help.into()).filter(|help| !help.is_empty());
+        self.keep(Finding { severity, span, message, about, help });
+    }
+
+    /// Adds the findings about a text that is read behind others, and that begins at the offset `begin`.
+    pub fn append(&mut self, later: Self, begin: usize) {
+        let kept = [Severity::Error, Severity::Warning]
+            .map(|severity| later.findings.iter().filter(|f| f.severity == severity).count());
+        for mut finding in later.findings {
+            let about = finding.about.as_mut().map(About::span);
+            for span in std::iter::once(&mut finding.span).chain(about) {
+                span.range = span.range.start + begin..span.range.end + begin;
+            }
+            self.keep(finding);
+        }
+        // The others of the text were only counted.
+        self.errors += later.errors - kept[0];
+        self.warnings += later.warnings - kept[1];
+    }
+
+    fn keep(&mut self, finding: Finding) {
+        let count = match finding.severity {
             Severity::Error => &mut self.errors,
             Severity::Warning => &mut self.warnings,
         };
         *count += 1;
         if *count <= MAX_FINDINGS {
-            let help = Some(help.into()).filter(|help| !help.is_empty());
-            self.findings.push(Finding { severity, span, message, about, help });
+            self.findings.push(finding);
         }
     }
 
@@ -86,14 +133,14 @@ impl Report {
         self.errors > MAX_FINDINGS
     }
 
-    pub fn into_diagnostics(self, source: &Source<'_>) -> Diagnostics {
+    pub fn into_diagnostics(self, sources: &Sources<'_>) -> Diagnostics {
         let omitted = self.errors + self.warnings - self.findings.len();
-        Diagnostics { findings: self.render(source), omitted }
+        Diagnostics { findings: self.render(sources), omitted }
     }
 
-    pub fn into_warnings(self, source: &Source<'_>) -> Vec<Diagnostic> {
+    pub fn into_warnings(self, sources: &Sources<'_>) -> Vec<Diagnostic> {
         let omitted = self.warnings - self.findings.len();
-        let mut warnings = self.render(source);
+        let mut warnings = self.render(sources);
         if omitted > 0
             && let Some(mut last) = warnings.last().cloned()
         {
@@ -104,22 +151,30 @@ impl Report {
         warnings
     }
 
-    fn render(mut self, source: &Source<'_>) -> Vec<Diagnostic> {
+    fn render(mut self, sources: &Sources<'_>) -> Vec<Diagnostic> {
         self.findings.sort_by_key(|finding| finding.span.range.start);
         self.findings
             .into_iter()
-            .map(|Finding { severity, span, mut message, about, help }| {
-                if let Some(place) = about {
-                    let (within, range) = source.part(&place.range);
-                    let (line, _) = within.locate(range.start);
-                    message.push_str(&format!(", line {line}"));
+            .filter_map(|Finding { severity, span, mut message, about, help }| {
+                let (source, range) = sources.part(&span.range)?;
+                if let Some(mut about) = about
+                    && let Some((within, line)) = sources.place(&about.span().range)
+                {
+                    let file = within.file_name();
+                    message.push_str(&match (about, file == source.file_name()) {
+                        (About::Line(_), true) => format!(", line {line}"),
+                        (About::Line(_), false) => format!(", line {line} of {file}"),
+                        (About::Namesake(_), true) => String::new(),
+                        (About::Namesake(_), false) => {
+                            format!("; the first is in line {line} of {file}")
+                        }
+                    });
                 }
-                let (source, range) = source.part(&span.range);
                 let (line, column) = source.locate(range.start);
                 let excerpt = source.excerpt(&range);
-                Diagnostic {
+                Some(Diagnostic {
                     severity,
-                    file: source.file_name().to_owned(),
+                    file: source.file_name().to_string(),
                     line,
                     column,
                     element: span.element,
@@ -130,7 +185,7 @@ impl Report {
                     source: excerpt.text,
                     caret: excerpt.caret,
                     width: excerpt.width,
-                }
+                })
             })
             .collect()
     }

@@ -1,6 +1,7 @@
 //! The text of a file: lines and columns of offsets, and the parts that may be shown.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Characters of a quoted line before and after the range that it is quoted for.
 const BEFORE: usize = 80;
@@ -8,14 +9,53 @@ const AFTER: usize = 100;
 
 /// A file's text. Nothing of it is shown before the reader has recognised it as free of secrets.
 pub(crate) struct Source<'t> {
-    file_name: String,
+    file_name: Arc<str>,
     text: &'t str,
     line_starts: Vec<usize>,
     /// The parts that may be shown: ascending, disjoint.
     visible: Vec<Range<usize>>,
     whole: bool,
-    /// A text that is read as the continuation of this one: its offsets begin after those of this one.
-    next: Option<Box<Source<'t>>>,
+}
+
+/// Texts that are read as one. The offsets of each text begin behind those of the text before it.
+#[derive(Default)]
+pub(crate) struct Sources<'t> {
+    /// Each with the offset at which it begins, ascending.
+    texts: Vec<(usize, Source<'t>)>,
+    extent: usize,
+}
+
+impl<'t> Sources<'t> {
+    /// The offset at which the next text begins.
+    pub fn extent(&self) -> usize {
+        self.extent
+    }
+
+    /// Puts a text behind the others.
+    pub fn push(&mut self, source: Source<'t>) {
+        let begin = self.extent;
+        // One more, so that the end of a text is not the beginning of the next one.
+        self.extent += source.text.len() + 1;
+        self.texts.push((begin, source));
+    }
+
+    /// Returns `true` if every tag of every text was understood.
+    pub fn is_whole(&self) -> bool {
+        self.texts.iter().all(|(_, source)| source.whole)
+    }
+
+    /// The text in which a range lies, and the range in that text; `None` if there is no text.
+    pub fn part(&self, range: &Range<usize>) -> Option<(&Source<'t>, Range<usize>)> {
+        let after = self.texts.partition_point(|(begin, _)| *begin <= range.start);
+        let (begin, source) = self.texts.get(after.checked_sub(1)?)?;
+        Some((source, range.start - begin..range.end - begin))
+    }
+
+    /// The name and the line of the place at which a range begins.
+    pub fn place(&self, range: &Range<usize>) -> Option<(&Source<'t>, usize)> {
+        let (source, range) = self.part(range)?;
+        Some((source, source.locate(range.start).0))
+    }
 }
 
 /// A line as it is shown beneath a message, with the range that is underlined.
@@ -33,37 +73,10 @@ impl<'t> Source<'t> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let line_starts =
             std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self {
-            file_name: file_name.to_owned(),
-            text,
-            line_starts,
-            visible: Vec::new(),
-            whole: true,
-            next: None,
-        }
+        Self { file_name: file_name.into(), text, line_starts, visible: Vec::new(), whole: true }
     }
 
-    /// The offset at which a text begins that continues this one.
-    pub fn extent(&self) -> usize {
-        self.text.len() + 1
-    }
-
-    /// Puts another text behind this one.
-    pub fn followed_by(self, next: Self) -> Self {
-        Self { next: Some(Box::new(next)), ..self }
-    }
-
-    /// The text in which a range lies, and the range in that text.
-    pub fn part(&self, range: &Range<usize>) -> (&Self, Range<usize>) {
-        match &self.next {
-            Some(next) if range.start >= self.extent() => {
-                next.part(&(range.start - self.extent()..range.end - self.extent()))
-            }
-            _ => (self, range.clone()),
-        }
-    }
-
-    pub fn file_name(&self) -> &str {
+    pub fn file_name(&self) -> &Arc<str> {
         &self.file_name
     }
 
@@ -71,11 +84,7 @@ impl<'t> Source<'t> {
         self.text
     }
 
-    /// Returns `true` if every tag was understood; otherwise an object that seems to be missing may stand in the rest.
-    pub fn is_whole(&self) -> bool {
-        self.whole
-    }
-
+    /// Notes that a tag was not understood: an object that seems to be missing may stand in it.
     pub fn set_partial(&mut self) {
         self.whole = false;
     }

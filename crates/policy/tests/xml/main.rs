@@ -5,5 +5,6 @@ mod additional;
 mod broken;
 mod database;
 mod hostile;
+mod texts;
 mod vocabulary;
 mod written;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 #[derive(Serialize)]
 struct Report<'a> {
-    file: String,
+    file: &'a str,
     valid: bool,
     tunnels: usize,
     omitted: usize,
@@ -27,6 +27,9 @@ struct Finding<'a> {
 
 #[derive(Serialize)]
 struct Place<'a> {
+    /// The file of a policy that is a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
     line: usize,
     column: usize,
     length: usize,
@@ -44,6 +47,8 @@ pub(super) fn json(
     remarks: &[String],
 ) -> String {
     let refusal = read.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let name = file.display().to_string();
+    let finding = |diagnostic| finding(diagnostic, file);
     let (tunnels, omitted, mut findings): (_, _, Vec<Finding<'_>>) = match read {
         Ok(read) => {
             // The others are about the file itself.
@@ -58,8 +63,7 @@ pub(super) fn json(
         Err(_) => (0, 0, vec![Finding { severity: "error", ..warning(&refusal) }]),
     };
     findings.extend(remarks.iter().map(|text| warning(text)));
-    let file = file.display().to_string();
-    let report = Report { file, valid: read.is_ok(), tunnels, omitted, findings };
+    let report = Report { file: &name, valid: read.is_ok(), tunnels, omitted, findings };
     let text = serde_json::to_string_pretty(&report).expect("only strings and numbers");
     text + "\n"
 }
@@ -68,7 +72,10 @@ fn warning(message: &str) -> Finding<'_> {
     Finding { severity: "warning", message, help: None, place: None }
 }
 
-fn finding(diagnostic: &Diagnostic) -> Finding<'_> {
+/// A finding about a place; `policy`: the policy that was to be checked.
+fn finding<'a>(diagnostic: &'a Diagnostic, policy: &Path) -> Finding<'a> {
+    let path = Path::new(&diagnostic.file);
+    let is_of_directory = path != policy && path.starts_with(policy);
     Finding {
         severity: match diagnostic.severity {
             Severity::Error => "error",
@@ -77,6 +84,7 @@ fn finding(diagnostic: &Diagnostic) -> Finding<'_> {
         message: &diagnostic.message,
         help: diagnostic.help.as_deref(),
         place: Some(Place {
+            file: Some(&*diagnostic.file).filter(|_| is_of_directory),
             line: diagnostic.line,
             column: diagnostic.column,
             length: diagnostic.width,

@@ -39,7 +39,7 @@ Examples:
 The systemd unit vpn-guard.service runs vpnd guard --watch. A policy that changes while vpnd runs changes the guard, too. \
 After a change while vpnd does not run, call vpnd guard again.")]
 pub struct Guard {
-    /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes
+    /// AIX_VPN XML policy file, or a directory of such files; default: the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Configuration file; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]

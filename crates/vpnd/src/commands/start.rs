@@ -13,6 +13,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   sudo vpnd start --policy /etc/vpnd/policy.xml
+  sudo vpnd start --policy /etc/vpnd/policy.d   all files there whose names end in .xml, as one policy
   sudo vpnd start --policy site.xml --config vpnd.toml --log-format json
   sudo vpnd start                         run from the policy store in /var/lib/vpnd
 
@@ -31,7 +32,7 @@ Exit status:
   2   wrong arguments
   78  the text of the configuration or of the policy has an error; systemd then does not restart vpnd")]
 pub struct Start {
-    /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes
+    /// AIX_VPN XML policy file, or a directory of such files; default: the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Configuration file; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]

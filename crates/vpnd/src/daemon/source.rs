@@ -26,9 +26,9 @@ pub enum SourceError {
 /// The source from which the daemon reads its policy at the start and at each reload.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A file that somebody else writes.
+    /// A file that somebody else writes, or a directory of such files.
     File {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// Unknown names in it cause a warning, not an error.
         lenient: bool,
@@ -40,7 +40,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The policy file of the command line, or else the policy store of the configuration, which is opened.
+    /// The policy file or directory of the command line, or else the policy store of the configuration, which is opened.
     ///
     /// # Errors
     /// As [`Source::open_store`].

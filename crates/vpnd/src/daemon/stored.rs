@@ -9,20 +9,23 @@ use control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, Refusal, Refu
 use host::policy_file::{self, PolicyFile};
 use policy::Database;
 use policy::database::PutOptions;
+use policy::xml::Text;
 use std::sync::Arc;
 use tracing::{info, warn};
 
 impl Daemon {
-    /// The stored objects, or those of the policy file if the daemon runs from one.
+    /// The stored objects, or those of the policy files if the daemon runs from such.
     pub(super) async fn get_policy(&self, wanted: GetPolicy) -> Result<PolicyText, Refusal> {
         let source = self.source.clone();
         blocking(move || match source {
             Source::Store(store) => get(lock(&store).database(), &wanted),
             Source::File { path, lenient, .. } => {
-                let file = policy_file::text(&path)
+                let texts = policy_file::texts(&path)
                     .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
                 let options = PutOptions { lenient, ..PutOptions::default() };
-                let put = Database::default().put(&file.name, &file.text, &options);
+                let texts: Vec<Text<'_>> =
+                    texts.files.iter().map(policy_file::PolicyText::text).collect();
+                let put = Database::default().put_all(&texts, &options);
                 let put =
                     put.map_err(|errors| Refusal::new(RefusalCode::BadPolicy, errors.to_string()))?;
                 get(&put.database, &wanted)

@@ -16,10 +16,11 @@ pub(super) fn judge(file: &PolicyFile, config: &Config) -> Vec<Told> {
     let remarks = of_kernel.filter_map(|child| {
         let traffic = TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() };
         let why = Flow::leaving(&traffic).err()?;
-        let place = file.definitions.of(&child.name).first();
-        let line = place.map(|place| format!(":{}", place.line)).unwrap_or_default();
-        let file = file.definitions.file();
-        let text = format!("{file}{line}: error: phase 2 tunnel {}: {why}", child.name);
+        let place = match file.definitions.of(&child.name).next() {
+            Some(defined) => format!("{}:{}", defined.file, defined.line),
+            None => file.definitions.file().to_owned(),
+        };
+        let text = format!("{place}: error: phase 2 tunnel {}: {why}", child.name);
         let cure =
             "change the ranges, or set dataplane = \"auto\" or \"userspace\" for it in vpnd.toml";
         Some(Told::of_tunnels(&[&child.name], text).with_cure(cure))

@@ -70,7 +70,7 @@ fn window<'l>(lifetimes: impl IntoIterator<Item = &'l Lifetime>) -> Option<Respo
 }
 
 fn protection(definitions: &Definitions, tunnel: &str, element: &str) -> Option<String> {
-    let definition = definitions.of(tunnel).iter().find(|definition| definition.element == element);
+    let definition = definitions.of(tunnel).find(|definition| definition.element == element);
     definition.map(|definition| definition.name.clone())
 }
 

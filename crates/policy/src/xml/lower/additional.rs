@@ -4,23 +4,24 @@ use super::context::Context;
 use crate::validate::rules;
 use crate::wording::quoted;
 use crate::xml::element::{Attribute, Element};
+use crate::xml::report::Report;
 use crate::xml::schema::{ADDITIONAL_KE, NAMESPACE};
 use crate::{AdditionalKe, Group};
 
 /// Checks that the document declares the prefix of this project's vocabulary if it uses it.
-pub(super) fn check_namespace(cx: &mut Context<'_>, root: &Element<'_>) {
+pub(super) fn check_namespace(root: &Element<'_>, report: &mut Report) {
     let (name, uri) = NAMESPACE;
     if let Some(attribute) = root.attribute(name) {
         if attribute.value.as_str() != uri {
             let message = format!("{name} is {}", quoted(&attribute.value));
-            cx.report.error(attribute.span(root), message, format!("write {name}=\"{uri}\""));
+            report.error(attribute.span(root), message, format!("write {name}=\"{uri}\""));
         }
         return;
     }
     if let Some((element, attribute)) = prefixed(root) {
         let message = format!("the prefix of {} is not declared", attribute.name);
         let help = format!("write <AIX_VPN Version=\"2.1\" {name}=\"{uri}\">");
-        cx.report.error(attribute.span(element), message, help);
+        report.error(attribute.span(element), message, help);
     }
 }
 

@@ -51,9 +51,11 @@ impl<T> Table<T> {
             return;
         };
         let span = attribute.span(element);
-        if self.by_name.contains_key(&name) {
+        if let Some(first) = self.by_name.get(&name) {
             let message = format!("a second {} named {}", self.kind, quoted(&name));
-            return cx.report.error(span, message, "rename or remove one of the two");
+            let first = self.entries[*first].span.clone();
+            let help = "rename or remove one of the two";
+            return cx.report.error_of_namesake(span, message, first, help);
         }
         self.by_name.insert(name.clone(), self.entries.len());
         self.entries.push(Entry { name, span, used: Cell::new(false), value });

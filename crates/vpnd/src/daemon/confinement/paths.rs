@@ -27,7 +27,8 @@ impl Paths {
     /// that do not exist yet.
     pub fn of(options: &Options, config: &Config) -> Self {
         let mut paths = Self::default();
-        let files = options.policy.iter().chain(&options.config);
+        options.policy.iter().for_each(|policy| paths.read_all(policy));
+        let files = options.config.iter();
         for file in files.chain(config.sa.iter().flat_map(|sa| sa.key_files())) {
             paths.read_beside(file);
         }
@@ -165,6 +166,10 @@ mod tests {
         assert_eq!(paths.remarks().count(), 0);
         assert_eq!((paths.write, paths.sockets), (write.to_vec(), vec![socket]));
         assert!(root.join("state").is_dir() && root.join("run").is_dir());
+        let options = Options { policy: Some(root.join("certs")), ..options };
+        let of_directory = Paths::of(&options, &config);
+        assert!(of_directory.read.contains(&root.join("certs")), "the policy is a directory");
+        assert!(of_directory.read.contains(&root.join("archive")), "and has a link");
         let shared = Paths { read: vec!["/etc".into()], ..Paths::default() };
         assert_eq!(shared.remarks().count(), 1);
     }
