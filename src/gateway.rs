@@ -23,7 +23,7 @@ use ike::proof::trust::Trust;
 use ike::status::{IkeStatus, State};
 use policy::Policy;
 use policy::xml::Definitions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -218,11 +218,12 @@ impl Gateway {
             FindingsFrom::Given(findings) => return Ok(given(findings, tunnel)),
             FindingsFrom::Host(device) => device.clone(),
         };
-        let placed = self.handles.placement.sas();
-        let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
-        let bindings = self.handles.planes.bindings(children.map(|child| child.name.as_str()));
+        let children: BTreeSet<&str> = tunnel.children.iter().map(|child| &*child.name).collect();
+        let placed = self.handles.placement.sas_of(|tunnel| children.contains(tunnel));
+        let placed: BTreeSet<&str> = placed.iter().map(|sa| &*sa.tunnel).collect();
+        let bindings = self.handles.planes.bindings();
         let subjects = findings::subjects(tunnel, (policy, &bindings), &device.name, |child| {
-            placed.iter().any(|sa| sa.tunnel == child)
+            placed.contains(child)
         });
         if subjects.is_empty() {
             return Ok(Vec::new());

@@ -301,6 +301,11 @@ impl<'a> OffloadView<'a> {
         self.handles.placement.sas()
     }
 
+    /// Those of the phase 2 tunnels for whose names `of` returns `true`.
+    pub fn sas_of(&self, of: impl Fn(&str) -> bool) -> Vec<Placed> {
+        self.handles.placement.sas_of(of)
+    }
+
     /// Puts back what other programs have removed from the kernel's plane, and moves SAs to where they are wanted.
     ///
     /// # Errors

@@ -289,10 +289,9 @@ impl Report {
         self.lock().bindings.of(tunnel)
     }
 
-    /// The same of each of these tunnels.
-    pub(crate) fn bindings<'a>(&self, tunnels: impl Iterator<Item = &'a str>) -> Bindings {
-        let reported = self.lock();
-        tunnels.map(|tunnel| (tunnel.to_owned(), reported.bindings.of(tunnel))).collect()
+    /// The same of all tunnels.
+    pub(crate) fn bindings(&self) -> Bindings {
+        self.lock().bindings.clone()
     }
 
     /// Records the remote network of a rule that has no route, if there is one. Returns `true` if that is news.

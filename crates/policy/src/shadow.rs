@@ -5,7 +5,9 @@
 //! count, too ([`Bindings`]).
 
 use crate::selector::covered;
-use crate::{AddressRange, Binding, Bindings, ChildTunnel, Policy, Selector, TrafficIndex};
+use crate::{
+    AddressRange, Binding, Bindings, ChildTunnel, IkeTunnel, Policy, Selector, TrafficIndex,
+};
 
 /// The comparisons that are made at most: a policy of many tunnels between the same addresses is not worth more.
 const MOST_COMPARISONS: usize = 10_000_000;
@@ -81,6 +83,29 @@ pub fn shadowed(policy: &Policy, bindings: &Bindings) -> Vec<Shadowed> {
     found
 }
 
+/// The earlier phase 2 tunnel that takes all packets of a phase 2 tunnel, each with the phase 1 tunnel that carries it.
+/// As [`shadowed`] finds it, without an index of all tunnels.
+pub fn shadower<'p>(
+    policy: &'p Policy,
+    bindings: &Bindings,
+    child: &str,
+) -> Option<[Carried<'p>; 2]> {
+    let all = || policy.tunnels.iter().flat_map(|t| t.children.iter().map(move |c| (&**t, &**c)));
+    let (carrier, child) = all().find(|(_, other)| other.name == child)?;
+    let traffic = Traffic::of(child, bindings.of(&child.name));
+    let mut earlier = all().take_while(|(_, other)| !std::ptr::eq(*other, child));
+    // The addresses first: the binding has to be looked up.
+    let by = earlier.find(|(_, other)| {
+        covered(traffic.local, &other.local)
+            && covered(traffic.remote, &other.remote)
+            && bindings.of(&other.name).includes(traffic.binding)
+    })?;
+    Some([(carrier, child), by])
+}
+
+/// A phase 2 tunnel, behind the phase 1 tunnel that carries it.
+pub type Carried<'p> = (&'p IkeTunnel, &'p ChildTunnel);
+
 fn first(selectors: &[Selector]) -> impl Iterator<Item = AddressRange> {
     selectors.first().map(|s| AddressRange::from(s.addresses.start())).into_iter()
 }
@@ -88,7 +113,7 @@ fn first(selectors: &[Selector]) -> impl Iterator<Item = AddressRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Credential, Endpoint, IkeTunnel, PortRange, Secret};
+    use crate::{Credential, Endpoint, PortRange, Secret};
     use proptest::prelude::*;
     use std::net::IpAddr;
     use std::sync::Arc;
@@ -177,6 +202,14 @@ mod tests {
                 .collect();
             let found = shadowed(&policy(children.clone()), &bindings);
             prop_assert_eq!(found.iter().map(|s| s.child).collect::<Vec<_>>(), searched);
+            let policy = policy(children.clone());
+            for (number, child) in children.iter().enumerate() {
+                let one = found.iter().find(|shadowed| shadowed.child == number);
+                let of_one = shadower(&policy, &bindings, &child.name);
+                let named = of_one.map(|[(_, child), (_, by)]| [child.name.clone(), by.name.clone()]);
+                let expected = one.map(|s| [s.child, s.by].map(|at| children[at].name.clone()));
+                prop_assert_eq!(named, expected);
+            }
             for Shadowed { child, by } in found {
                 prop_assert!(by < child && covers(&children[by], &children[child]));
             }

@@ -55,6 +55,7 @@ pub mod demo;
 pub mod exec;
 pub mod families;
 pub mod filter;
+mod in_force;
 pub mod in_process;
 pub mod install;
 mod kept;

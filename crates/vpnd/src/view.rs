@@ -13,7 +13,7 @@ mod remark;
 mod tunnel;
 mod workers;
 
-pub use definition::describe;
+pub(crate) use definition::describe;
 pub use event::{event_name, happening, missed};
 pub use filter::{default_action, filter};
 pub use finding::findings;

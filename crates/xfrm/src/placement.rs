@@ -329,7 +329,12 @@ impl Placement {
 
     /// The offload of every SA.
     pub fn sas(&self) -> Vec<Placed> {
-        self.lock().ledger.sas().cloned().collect()
+        self.sas_of(|_| true)
+    }
+
+    /// The offload of the SAs of the tunnels for whose names `of` returns `true`.
+    pub fn sas_of(&self, of: impl Fn(&str) -> bool) -> Vec<Placed> {
+        self.lock().ledger.sas().filter(|sa| of(&sa.tunnel)).cloned().collect()
     }
 
     /// Returns `true` if the card that an SA was put into is there, as the device of this number, and offloads.

@@ -2,8 +2,9 @@
 
 use super::finding::{Finding, FindingKind};
 use super::subject::Subject;
-use policy::shadow::{Traffic, shadowed as shadowed_children};
-use policy::{Bindings, ChildTunnel, IkeTunnel, Policy};
+use policy::shadow::{Carried, Traffic, shadowed as shadowed_children, shadower};
+use policy::{Bindings, Policy};
+use std::collections::BTreeMap;
 
 /// The phase 2 tunnel that takes the packets of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,23 +19,37 @@ pub(crate) struct Shadow {
 
 /// Notes which of these phase 2 tunnels no packet takes. `bindings`: of all phase 2 tunnels, as they are now.
 pub(super) fn find(subjects: &mut [Subject], policy: &Policy, bindings: &Bindings) {
+    // One tunnel is not worth an index of all tunnels. A phase 1 tunnel with very many of them is.
+    if let [subject] = subjects {
+        if let Some(pair) = shadower(policy, bindings, &subject.child) {
+            note(subject, pair, bindings);
+        }
+        return;
+    }
     let found = shadowed_children(policy, bindings);
     if found.is_empty() {
         return;
     }
-    let children: Vec<(&IkeTunnel, &ChildTunnel)> =
+    let children: Vec<Carried<'_>> =
         policy.tunnels.iter().flat_map(|t| t.children.iter().map(|c| (&**t, &**c))).collect();
+    let mut by_name: BTreeMap<String, &mut Subject> =
+        subjects.iter_mut().map(|subject| (subject.child.clone(), subject)).collect();
     for pair in found {
-        let ((own, child), (carrier, by)) = (children[pair.child], children[pair.by]);
-        let Some(subject) = subjects.iter_mut().find(|s| s.child == child.name) else { continue };
-        let [wanted, taken] = [child, by].map(|child| Traffic::of(child, bindings.of(&child.name)));
-        subject.shadowed_by = Some(Shadow {
-            child: by.name.clone(),
-            same: wanted.covers(&taken),
-            carriers: (own.name != carrier.name)
-                .then(|| [&own.name, &carrier.name].map(Clone::clone)),
-        });
+        let [own, by] = [pair.child, pair.by].map(|at| children[at]);
+        if let Some(subject) = by_name.get_mut(&own.1.name) {
+            note(subject, [own, by], bindings);
+        }
     }
+}
+
+fn note(subject: &mut Subject, pair: [Carried<'_>; 2], bindings: &Bindings) {
+    let [(own, child), (carrier, by)] = pair;
+    let [wanted, taken] = [child, by].map(|child| Traffic::of(child, bindings.of(&child.name)));
+    subject.shadowed_by = Some(Shadow {
+        child: by.name.clone(),
+        same: wanted.covers(&taken),
+        carriers: (own.name != carrier.name).then(|| [&own.name, &carrier.name].map(Clone::clone)),
+    });
 }
 
 /// No packet takes the tunnel.

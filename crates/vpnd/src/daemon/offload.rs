@@ -5,7 +5,7 @@ use super::refusal::refusal;
 use crate::view;
 use control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
 use host::Devices;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tracing::info;
 use zeroize::Zeroizing;
 
@@ -16,7 +16,9 @@ impl Daemon {
 
     /// Says of tunnels' SAs where the kernel has them.
     pub(super) fn place(&self, tunnels: &mut [Tunnel]) {
-        let sas = self.gateway().offload().sas();
+        let children = tunnels.iter().flat_map(|tunnel| &tunnel.children);
+        let names: BTreeSet<&str> = children.map(|child| &*child.name).collect();
+        let sas = self.gateway().offload().sas_of(|tunnel| names.contains(tunnel));
         if sas.is_empty() {
             return;
         }

@@ -10,6 +10,7 @@ use crate::config::{Config, FilterSection, Found, OnStop};
 use crate::crypto::tunables::Tunables;
 use crate::families::FamilySettings;
 use crate::filter::FilterSettings;
+use crate::in_force::InForce;
 use control::protocol::{Command, ConfinementInfo, Refusal, Reply};
 use policy::Policy;
 use policy::xml::Definitions;
@@ -26,7 +27,7 @@ pub struct Daemon {
     pub(super) source: Source,
     pub(super) certificates: Arc<Keeper>,
     /// The policy in force, and where it is defined.
-    pub(super) in_force: std::sync::Mutex<(Arc<Policy>, Definitions)>,
+    in_force: std::sync::Mutex<Arc<InForce>>,
     pub(super) numbers: Numbers,
     pub(super) levels: LevelControl,
     pub(super) crypto: Tunables,
@@ -155,7 +156,9 @@ impl Daemon {
     }
 
     pub(super) fn keep_in_force(&self, policy: Arc<Policy>, definitions: Definitions) {
-        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, definitions);
+        let in_force = Arc::new(InForce::new(policy, definitions));
+        self.numbers.admit(&in_force);
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = in_force;
     }
 
     /// Notes the section `[filter]` that a reload has put in force.
@@ -170,7 +173,12 @@ impl Daemon {
     }
 
     pub(super) fn current(&self) -> Arc<Policy> {
-        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner).0)
+        Arc::clone(self.in_force().policy())
+    }
+
+    /// The policy in force, with its index.
+    pub(super) fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

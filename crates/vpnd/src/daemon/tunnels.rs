@@ -7,7 +7,6 @@ use crate::why::explain;
 use control::protocol::{Activation, Explanation, Refusal, Tunnel};
 use ike::CommandError;
 use ike::status::IkeStatus;
-use std::sync::PoisonError;
 use std::time::{Duration, SystemTime};
 use vpn::findings::Finding;
 use vpn::{GatewayError, Selection};
@@ -33,8 +32,7 @@ impl Daemon {
         });
         let mut tunnels: Vec<Tunnel> = tunnels.collect();
         self.place(&mut tunnels);
-        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        view::describe(&mut tunnels, &in_force.0, &in_force.1);
+        view::describe(&mut tunnels, &self.in_force());
         tunnels
     }
 
@@ -42,9 +40,10 @@ impl Daemon {
     /// findings about its traffic.
     pub(super) async fn status(&self, name: &str) -> Result<Tunnel, Refusal> {
         let Some(status) = self.gateway.tunnel(name).status().await.map_err(refusal)? else {
-            return Err(unknown_tunnel(name, &self.tunnels().await?));
+            return Err(self.unknown(name));
         };
         let mut tunnel = self.seen(std::slice::from_ref(&status));
+        // Those of the policy have one. A peer may have asked for others.
         if !self.numbers.apply_known(&mut tunnel) {
             self.tunnels().await?;
             self.numbers.apply_known(&mut tunnel);
@@ -64,12 +63,12 @@ impl Daemon {
     /// Explains a phase 1 tunnel, or a phase 2 tunnel alone. The knowledge of the packet filter may be as old as `age`.
     pub(super) async fn why(&self, name: &str, age: Duration) -> Result<Explanation, Refusal> {
         let Some(tunnel) = self.gateway.tunnel(name).status().await.map_err(refusal)? else {
-            return Err(unknown_tunnel(name, &self.tunnels().await?));
+            return Err(self.unknown(name));
         };
         let only = (tunnel.name != name).then_some(name);
         let findings = self.findings(&tunnel, age).await?;
-        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut explanation = explain(&tunnel, only, &in_force.1, SystemTime::now());
+        let in_force = self.in_force();
+        let mut explanation = explain(&tunnel, only, in_force.definitions(), SystemTime::now());
         for child in &mut explanation.children {
             child.findings = view::findings(&findings, &child.name);
         }
@@ -77,8 +76,7 @@ impl Daemon {
     }
 
     pub(super) async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {
-        let activations =
-            self.known(self.gateway.tunnels().activate(selection(names)).await).await?;
+        let activations = self.known(self.gateway.tunnels().activate(selection(names)).await)?;
         Ok(activations.into_iter().map(view::activation).collect())
     }
 
@@ -86,8 +84,7 @@ impl Daemon {
         &self,
         names: Vec<String>,
     ) -> Result<Vec<Activation>, Refusal> {
-        let begun =
-            self.known(self.gateway.tunnels().start_activate(selection(names)).await).await?;
+        let begun = self.known(self.gateway.tunnels().start_activate(selection(names)).await)?;
         let shown = begun.into_iter().map(|begun| Activation {
             name: begun.name,
             up: begun.up,
@@ -97,15 +94,15 @@ impl Daemon {
     }
 
     pub(super) async fn start_deactivate(&self, name: &str) -> Result<(), Refusal> {
-        self.known(self.gateway.tunnel(name).start_deactivate().await).await
+        self.known(self.gateway.tunnel(name).start_deactivate().await)
     }
 
     pub(super) async fn deactivate(&self, name: &str) -> Result<(), Refusal> {
-        self.known(self.gateway.tunnel(name).deactivate().await).await
+        self.known(self.gateway.tunnel(name).deactivate().await)
     }
 
     pub(super) async fn rekey(&self, name: &str) -> Result<(), Refusal> {
-        self.known(self.gateway.tunnel(name).rekey().await).await
+        self.known(self.gateway.tunnel(name).rekey().await)
     }
 
     pub(super) async fn list(&self, all: bool) -> Result<Vec<Tunnel>, Refusal> {
@@ -115,28 +112,29 @@ impl Daemon {
     }
 
     /// The gateway's result. If it does not know a tunnel's name, the refusal names a similar one.
-    async fn known<T>(&self, outcome: Result<T, GatewayError>) -> Result<T, Refusal> {
+    fn known<T>(&self, outcome: Result<T, GatewayError>) -> Result<T, Refusal> {
         match outcome {
             Err(GatewayError::Command(CommandError::NoSuchTunnel(name, _))) => {
-                Err(unknown_tunnel(&name, &self.tunnels().await?))
+                Err(self.unknown(&name))
             }
             outcome => outcome.map_err(refusal),
         }
     }
 
+    /// The refusal of a name that no tunnel has.
+    fn unknown(&self, name: &str) -> Refusal {
+        unknown_tunnel(name, self.in_force().names())
+    }
+
     /// Refuses names that no tunnel has, for commands that the gateway does not see.
     pub(super) async fn know(&self, names: &[String]) -> Result<(), Refusal> {
-        if names.is_empty() {
-            return Ok(());
+        let in_force = self.in_force();
+        for name in names.iter().filter(|name| !in_force.has(name)) {
+            // A peer may have asked for it.
+            let status = self.gateway.tunnel(name).status().await.map_err(refusal)?;
+            status.ok_or_else(|| self.unknown(name))?;
         }
-        let tunnels = self.tunnels().await?;
-        let unknown = names.iter().find(|name| {
-            !tunnels.iter().any(|tunnel| tunnel.name == **name || has_child(tunnel, name))
-        });
-        match unknown {
-            Some(name) => Err(unknown_tunnel(name, &tunnels)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -146,8 +144,4 @@ fn selection(names: Vec<String>) -> Selection {
         true => Selection::All,
         false => Selection::Named(names),
     }
-}
-
-fn has_child(tunnel: &Tunnel, name: &str) -> bool {
-    tunnel.children.iter().any(|child| child.name == name)
 }

@@ -1,23 +1,20 @@
 //! The settings that the policy has for a tunnel.
 
+use crate::in_force::InForce;
 use control::protocol::{ChildPolicy, ResponderWindow, Tunnel, TunnelPolicy};
 use policy::xml::Definitions;
-use policy::{ChildTunnel, Credential, IkeTunnel, Lifetime, LifetimeBounds, Policy};
-use std::collections::BTreeMap;
+use policy::{ChildTunnel, Credential, IkeTunnel, Lifetime, LifetimeBounds};
 use std::time::Duration;
 
 /// Adds the policy's settings to each tunnel and its children.
-pub fn describe(tunnels: &mut [Tunnel], policy: &Policy, definitions: &Definitions) {
-    let by_name: BTreeMap<&str, &IkeTunnel> =
-        policy.tunnels.iter().map(|tunnel| (tunnel.name.as_str(), tunnel.as_ref())).collect();
+pub(crate) fn describe(tunnels: &mut [Tunnel], in_force: &InForce) {
+    let definitions = in_force.definitions();
     for tunnel in tunnels {
-        let Some(defined) = by_name.get(tunnel.name.as_str()) else { continue };
+        let Some(defined) = in_force.tunnel(&tunnel.name) else { continue };
         tunnel.policy = Some(tunnel_policy(defined, definitions));
-        let children: BTreeMap<&str, &ChildTunnel> =
-            defined.children.iter().map(|child| (child.name.as_str(), child.as_ref())).collect();
         for child in &mut tunnel.children {
-            let definition = children.get(child.name.as_str());
-            child.policy = definition.map(|defined| child_policy(defined, definitions));
+            let defined = in_force.child(&child.name);
+            child.policy = defined.map(|defined| child_policy(defined, definitions));
         }
     }
 }

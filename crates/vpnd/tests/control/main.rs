@@ -7,6 +7,7 @@ mod completions;
 mod health;
 mod metrics;
 mod offline;
+mod one_tunnel;
 mod policy_store;
 mod protocol;
 mod running;

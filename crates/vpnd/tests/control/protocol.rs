@@ -46,14 +46,16 @@ impl Fixture {
         let policy = directory.path().join("policy.xml");
         write_private(&policy, SAMPLE);
         let read = host::policy_file::read(&policy).expect("the sample is valid");
-        let memory = MemoryGateway::new(Arc::new(read.policy));
+        let in_force = Arc::new(read.policy);
+        let memory = MemoryGateway::new(Arc::clone(&in_force));
         let keeper = Arc::new(Keeper::new(certificates(directory.path())));
         let daemon = Daemon::new(
             memory.gateway().clone(),
             policy,
             keeper,
             daemon::start_log(&Log::default()),
-        );
+        )
+        .with_policy(in_force, read.definitions);
         let thread = running::start(daemon, directory.path().join("control.sock"));
         Self { directory, memory, thread: Some(thread) }
     }
