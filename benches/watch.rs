@@ -8,29 +8,22 @@
 //! through one of the tunnels.
 
 use benchkit::policy::Site;
+use benchkit::{Reading, Watcher};
 use control::client::Client;
 use control::protocol::Command;
 use lab::statistics::percentile;
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{JoinHandle, sleep, spawn};
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 use testkit::gateway::{Gateway, PATIENT};
 use testkit::{GATEWAYS, missing};
 
 /// Between two readings: a text is told again for a second.
 const PAUSE: Duration = Duration::from_millis(1_500);
-/// Between two questions of a watcher.
-const OFTEN: Duration = Duration::from_millis(1);
 /// An echo that is not there by then is lost.
 const LOST: Duration = Duration::from_secs(2);
-/// A gateway with very many tunnels needs so long at most.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// The address on the left, and the first one on the right; each tunnel has the next one.
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
@@ -123,56 +116,6 @@ fn shares<const N: usize>(times: Vec<Duration>, shares: [f64; N]) -> [String; N]
     let mut times: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
     times.sort_by(f64::total_cmp);
     shares.map(|share| percentile(&times, share).map_or("-".into(), |ms| format!("{ms:.2} ms")))
-}
-
-/// An answer of the endpoint.
-struct Reading {
-    begin: Instant,
-    end: Instant,
-    octets: usize,
-}
-
-impl Reading {
-    fn of(socket: &Path, path: &str) -> Self {
-        let begin = Instant::now();
-        let mut stream = UnixStream::connect(socket).expect("the endpoint listens");
-        stream.set_read_timeout(Some(LIMIT)).expect("a time");
-        let request = format!("GET {path} HTTP/1.0\r\nHost: vpnd\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it is taken");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("text");
-        assert!(text.starts_with("HTTP/1.0 200 "), "{path}: {text}");
-        Self { begin, end: Instant::now(), octets: text.len() }
-    }
-}
-
-/// Asks again and again, and keeps the time of each question and until its answer.
-struct Watcher {
-    over: Arc<AtomicBool>,
-    asking: JoinHandle<Vec<(Instant, Duration)>>,
-}
-
-impl Watcher {
-    fn begin(mut ask: impl FnMut() + Send + 'static) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&over);
-        let asking = spawn(move || {
-            let mut answers = Vec::new();
-            while !ends.load(Ordering::Relaxed) {
-                let begin = Instant::now();
-                ask();
-                answers.push((begin, begin.elapsed()));
-                sleep(OFTEN);
-            }
-            answers
-        });
-        Self { over, asking }
-    }
-
-    fn end(self) -> Vec<(Instant, Duration)> {
-        self.over.store(true, Ordering::Relaxed);
-        self.asking.join().expect("no panic")
-    }
 }
 
 /// A command that the engine answers.

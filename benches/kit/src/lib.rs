@@ -16,15 +16,18 @@
 //! | Which policies do gateways with very many tunnels have? | `policy.rs` |
 //! | What is a key of WireGuard? | `wireguard.rs` |
 //! | How much processor time has a process used? | `usage.rs` |
+//! | How long does a daemon take to answer, also while something else happens? | `watching.rs` |
 #![forbid(unsafe_code)]
 
 mod hosts;
 mod installed;
 pub mod policy;
 mod usage;
+mod watching;
 mod wireguard;
 
 pub use hosts::{Host, Placement, Wire, ip, lay};
 pub use installed::{missing, program};
 pub use usage::{time, times, used};
+pub use watching::{Reading, Watcher};
 pub use wireguard::Keys;
