@@ -1,6 +1,7 @@
 //! Compares two policies tunnel by tunnel, and says what happens to the SAs that are up.
 
 use crate::{ChildTunnel, IkeTunnel, Policy};
+use std::collections::HashMap;
 use std::fmt;
 
 /// The difference that a new policy makes to one tunnel.
@@ -65,15 +66,19 @@ impl Policy {
     /// first, each phase 1 tunnel before its phase 2 tunnels.
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
+        let [old_by_name, new_by_name] =
+            [self, new].map(|policy| by_name(&policy.tunnels, |t| &t.name));
         for after in &new.tunnels {
-            let before = self.tunnel(&after.name);
+            let before = old_by_name.get(&*after.name).copied();
             let (effect, fields) = match before {
                 None => (Effect::Added, Vec::new()),
                 Some(before) => before.difference(after),
             };
             changes.push(Change { tunnel: after.name.clone(), child: None, fields, effect });
+            let children_before = before.map_or(&[][..], |t| t.children.as_slice());
+            let children_of = by_name(children_before, |c| &c.name);
             for child in &after.children {
-                let was = before.and_then(|t| t.children.iter().find(|c| c.name == child.name));
+                let was = children_of.get(&*child.name);
                 let (own, fields) = match was {
                     None => (Effect::Added, Vec::new()),
                     Some(was) => was.difference(child),
@@ -87,16 +92,25 @@ impl Policy {
                 let name = Some(child.name.clone());
                 changes.push(Change { tunnel: after.name.clone(), child: name, fields, effect });
             }
-            let gone = before.into_iter().flat_map(|t| &t.children);
-            let gone = gone.filter(|c| after.children.iter().all(|a| a.name != c.name));
+            let present = by_name(&after.children, |c| &c.name);
+            let gone = children_before.iter().filter(|c| !present.contains_key(&*c.name));
             changes.extend(gone.map(|c| removed(after, Some(c))));
         }
-        for before in self.tunnels.iter().filter(|t| new.tunnel(&t.name).is_none()) {
+        for before in self.tunnels.iter().filter(|t| !new_by_name.contains_key(&*t.name)) {
             changes.push(removed(before, None));
             changes.extend(before.children.iter().map(|c| removed(before, Some(c))));
         }
         changes
     }
+}
+
+/// Values by their names; of those with the same name, the first one.
+fn by_name<T>(values: &[T], name: impl Fn(&T) -> &String) -> HashMap<&str, &T> {
+    let mut found = HashMap::with_capacity(values.len());
+    for value in values {
+        found.entry(&**name(value)).or_insert(value);
+    }
+    found
 }
 
 fn removed(tunnel: &IkeTunnel, child: Option<&std::sync::Arc<ChildTunnel>>) -> Change {
@@ -175,6 +189,9 @@ impl ChildTunnel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     const SAMPLE: &str = include_str!("../../../tests/policies/site/left.xml");
 
@@ -224,6 +241,72 @@ mod tests {
             effects,
             [("site", 1, Effect::Reestablished), ("site_lan", 0, Effect::Reestablished)]
         );
+    }
+
+    /// As [`Policy::changes`], by searches.
+    fn searched(old: &Policy, new: &Policy) -> Vec<(String, Option<String>, Effect)> {
+        let mut found = Vec::new();
+        for after in &new.tunnels {
+            let before = old.tunnel(&after.name);
+            let effect = before.map_or(Effect::Added, |before| before.difference(after).0);
+            found.push((after.name.clone(), None, effect));
+            for child in &after.children {
+                let was = before.and_then(|t| t.children.iter().find(|c| c.name == child.name));
+                let own = was.map_or(Effect::Added, |was| was.difference(child).0);
+                let effect = match (effect, own) {
+                    (Effect::Reestablished, own) if own != Effect::Added => effect,
+                    _ => own,
+                };
+                found.push((after.name.clone(), Some(child.name.clone()), effect));
+            }
+            for child in before.into_iter().flat_map(|t| &t.children) {
+                if after.children.iter().all(|a| a.name != child.name) {
+                    found.push((after.name.clone(), Some(child.name.clone()), Effect::Removed));
+                }
+            }
+        }
+        for before in old.tunnels.iter().filter(|t| new.tunnel(&t.name).is_none()) {
+            found.push((before.name.clone(), None, Effect::Removed));
+            let children = before.children.iter();
+            found.extend(
+                children
+                    .map(|child| (before.name.clone(), Some(child.name.clone()), Effect::Removed)),
+            );
+        }
+        found
+    }
+
+    /// Tunnels of these numbers, with phase 2 tunnels of these, some of them with another lifetime.
+    fn numbered(tunnels: &BTreeMap<u8, BTreeMap<u8, bool>>) -> Policy {
+        let sample = read(SAMPLE);
+        let tunnels = tunnels.iter().map(|(number, children)| {
+            let mut tunnel = (*sample.tunnels[0]).clone();
+            let child = (*tunnel.children[0]).clone();
+            tunnel.name = format!("site{number}");
+            let named = children.iter().map(|(number, on_demand)| {
+                let (name, on_demand) = (format!("net{number}"), *on_demand);
+                Arc::new(ChildTunnel { name, on_demand, ..child.clone() })
+            });
+            tunnel.children = named.collect();
+            Arc::new(tunnel)
+        });
+        Policy { tunnels: tunnels.collect() }
+    }
+
+    proptest! {
+        /// The maps find what searches find.
+        #[test]
+        fn changes_are_those_that_a_search_finds(
+            policies in prop::array::uniform2(prop::collection::btree_map(
+                0..6_u8, prop::collection::btree_map(0..6_u8, any::<bool>(), 0..6), 0..6,
+            )),
+        ) {
+            let [old, new] = policies.each_ref().map(numbered);
+            let changes = old.changes(&new);
+            let found: Vec<_> =
+                changes.into_iter().map(|c| (c.tunnel, c.child, c.effect)).collect();
+            prop_assert_eq!(found, searched(&old, &new));
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@
 
 mod contents;
 mod merge;
+mod names;
 mod object;
 mod put;
 mod references;

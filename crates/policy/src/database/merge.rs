@@ -1,5 +1,6 @@
 //! A file's objects among those of a database, checked as one policy.
 
+use super::names::Names;
 use super::object::{Kind, Object};
 use super::references::of_tunnel;
 use crate::Bindings;
@@ -109,8 +110,9 @@ fn among<'t>(
 ) -> Vec<Element<'t>> {
     let mut free: Vec<bool> = vec![true; others.len()];
     let mut added = Vec::new();
+    let names = Names::of(stored);
     for (element, object) in elements.into_iter().zip(put) {
-        let at = stored.iter().position(|other| other.has_name_of(object));
+        let at = names.place(object);
         if at.is_some() {
             taken(&element, object);
         }

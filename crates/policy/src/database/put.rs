@@ -2,6 +2,7 @@
 
 use super::contents::Database;
 use super::merge::{Merged, PutOptions, merge};
+use super::names::Names;
 use super::object::Object;
 use crate::xml::{Diagnostic, Diagnostics, Text};
 use std::fmt;
@@ -98,12 +99,13 @@ impl Database {
         options: &PutOptions<'_>,
     ) -> Result<Put, Diagnostics> {
         let Merged { objects, put, warnings } = merge(texts, &self.objects, options, None)?;
-        let changes = put.iter().map(|object| self.change(object)).collect();
+        let names = Names::of(&self.objects);
+        let changes = put.iter().map(|object| self.change(object, &names)).collect();
         Ok(Put { database: Self { objects }, changes, warnings })
     }
 
-    fn change(&self, object: &Object) -> Change {
-        let before = self.objects.iter().find(|other| other.has_name_of(object));
+    fn change(&self, object: &Object, names: &Names<'_>) -> Change {
+        let before = names.place(object).map(|place| &self.objects[place]);
         let differences = before.map_or_else(Vec::new, |b| b.node().differences(object.node()));
         let effect = match before {
             None => Effect::Added,
