@@ -2,9 +2,10 @@
 
 use super::contents::Database;
 use super::object::{Kind, Object};
-use super::references;
+use super::references::References;
 use crate::wording::nearest;
 use crate::xml::{self, Diagnostics, Node};
+use std::collections::BTreeSet;
 use zeroize::Zeroizing;
 
 /// A choice of objects.
@@ -76,7 +77,7 @@ impl Database {
     ) -> Result<Vec<&Object>, DatabaseError> {
         let mut meant = self.meant(selection)?;
         if recursive {
-            meant = references::closure(&self.objects, &meant);
+            meant = References::between(&self.objects).closure(&meant);
         }
         Ok(meant.into_iter().map(|at| &self.objects[at]).collect())
     }
@@ -104,19 +105,13 @@ impl Database {
     /// # Errors
     /// Returns an error if there are none, if others refer to them, or if the rest would be no policy.
     pub fn delete(&self, selection: &Selection) -> Result<Self, DatabaseError> {
-        let going = self.meant(selection)?;
+        let going: BTreeSet<usize> = self.meant(selection)?.into_iter().collect();
         if going.is_empty() {
             return Err(self.missing(selection));
         }
-        for at in &going {
-            let by: Vec<String> = references::to(&self.objects, *at)
-                .into_iter()
-                .filter(|by| !going.contains(by))
-                .map(|by| self.objects[by].to_string())
-                .collect();
-            if !by.is_empty() {
-                return Err(DatabaseError::InUse { object: self.objects[*at].to_string(), by });
-            }
+        if let Some((at, by)) = References::between(&self.objects).to(&going).pop_first() {
+            let by = by.into_iter().map(|by| self.objects[by].to_string()).collect();
+            return Err(DatabaseError::InUse { object: self.objects[at].to_string(), by });
         }
         let mut at = 0..;
         let mut rest = self.clone();

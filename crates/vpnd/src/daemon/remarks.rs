@@ -11,6 +11,7 @@ use esp::families::Families;
 use esp::filter::Filter;
 use ike::failure::facts::Unsendable;
 use policy::Policy;
+use std::collections::HashSet;
 use vpn::Gateway;
 
 impl Daemon {
@@ -52,11 +53,12 @@ impl Daemon {
 pub(super) async fn lacking(gateway: &Gateway, policy: &Policy) -> Vec<(String, Unsendable)> {
     // A gateway that has ended already says so itself.
     let mut lacking = gateway.tunnels().lacking().await.unwrap_or_default();
-    lacking.retain(|(name, _)| {
-        let starts = policy
-            .tunnel(name)
-            .is_some_and(|t| t.auto_start || t.children.iter().any(|child| child.auto_start));
-        !starts
-    });
+    let starting = policy
+        .tunnels
+        .iter()
+        .filter(|t| t.auto_start || t.children.iter().any(|child| child.auto_start))
+        .map(|t| &*t.name);
+    let starting: HashSet<&str> = starting.collect();
+    lacking.retain(|(name, _)| !starting.contains(&**name));
     lacking
 }
