@@ -15,6 +15,7 @@ use control::protocol::{
 };
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::Maintenance;
+use ike::status::{State, StatusPage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +24,11 @@ use vpn::planes::{Found, KernelUse};
 
 impl Daemon {
     pub(super) async fn overview(&self) -> Result<Overview, Refusal> {
-        let tunnels = self.tunnels().await?;
+        let [tunnels, children] = self.count().await?;
         let counters = self.gateway().counters().await.map_err(refusal)?;
         let [ike_discarded, esp_discarded] = ["ike.", "esp."].map(|layer| {
             counters.iter().filter(|(name, _)| name.starts_with(layer)).map(|(_, n)| n).sum()
         });
-        let children = tunnels.iter().flat_map(|tunnel| &tunnel.children);
-        let children = Fleet {
-            defined: children.clone().count(),
-            up: children.filter(|child| child.is_up()).count(),
-        };
         let filter = self.gateway().filter().status().await.map_err(refusal)?;
         let config = &self.started_with.config;
         let in_force = filter.as_ref().map(|status| Arc::clone(&status.filter)).unwrap_or_default();
@@ -49,10 +45,7 @@ impl Daemon {
             policy: self.source.to_string(),
             log_level: Some(self.levels.current()),
             configuration: self.started_with.file.as_ref().map(|file| file.display().to_string()),
-            tunnels: Fleet {
-                defined: tunnels.len(),
-                up: tunnels.iter().filter(|tunnel| tunnel.is_up()).count(),
-            },
+            tunnels,
             children,
             warnings,
             planes: planes(&found, &config.esp.device),
@@ -80,6 +73,13 @@ impl Daemon {
             esp_discarded,
             keys_exported_to: self.keys_exported_to.as_ref().map(|d| d.display().to_string()),
         })
+    }
+
+    /// Counts phase 1 and phase 2 tunnels, one page after the other, and keeps none of them.
+    async fn count(&self) -> Result<[Fleet; 2], Refusal> {
+        let mut count = Count::default();
+        self.gateway().tunnels().each_page(|page| count.take(page)).await.map_err(refusal)?;
+        Ok([count.tunnels, count.children])
     }
 
     /// The state of the guard; `None` where it cannot be told. `nft` may take long to answer.
@@ -270,6 +270,37 @@ impl Daemon {
     }
 }
 
+/// Tunnels of both phases, so far.
+#[derive(Default)]
+struct Count {
+    tunnels: Fleet,
+    children: Fleet,
+    /// The phase 1 tunnel at the end of the last page. The next page may begin with the rest of it.
+    last: String,
+}
+
+impl Count {
+    /// Counts the tunnels of a page, or begins again.
+    fn take(&mut self, page: Option<StatusPage>) {
+        let Some(page) = page else {
+            *self = Self::default();
+            return;
+        };
+        for tunnel in page.tunnels {
+            if self.tunnels.defined == 0 || tunnel.name != self.last {
+                add(&mut self.tunnels, tunnel.state);
+            }
+            tunnel.children.iter().for_each(|child| add(&mut self.children, child.state));
+            self.last = tunnel.name;
+        }
+    }
+}
+
+fn add(fleet: &mut Fleet, state: State) {
+    fleet.defined += 1;
+    fleet.up += usize::from(state.is_up());
+}
+
 /// The data planes in use: the kernel's if it is wanted and usable, then userspace if a tunnel is there or the
 /// kernel is not used.
 fn planes(found: &Found, device: &str) -> Vec<PlaneInfo> {
@@ -286,4 +317,37 @@ fn planes(found: &Found, device: &str) -> Vec<PlaneInfo> {
     let remark = (!missing.is_empty()).then(|| format!("this kernel lacks {}", missing.join(", ")));
     let xfrm = PlaneInfo { kind: "xfrm".to_owned(), device: String::new(), remark };
     [xfrm].into_iter().chain(found.userspace.then_some(userspace)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ike::status::{ChildStatus, IkeStatus};
+    use policy::Mode;
+
+    fn tunnel(name: &str, state: State, children: &[State]) -> IkeStatus {
+        let mut tunnel = IkeStatus::new(name);
+        tunnel.state = state;
+        let child = |state: &State| {
+            let mut child = ChildStatus::new("net", Mode::Tunnel);
+            child.state = *state;
+            child
+        };
+        tunnel.children = children.iter().map(child).collect();
+        tunnel
+    }
+
+    #[test]
+    fn a_tunnel_on_two_pages_is_counted_once() {
+        use State::{Blocked, Down, Established, Rekeying};
+        let mut count = Count::default();
+        let page = |tunnels| Some(StatusPage { tunnels, next: None });
+        count.take(page(vec![tunnel("gone", Down, &[Down])]));
+        // The policy has been replaced.
+        count.take(None);
+        count.take(page(vec![tunnel("a", Down, &[]), tunnel("b", Rekeying, &[Established, Down])]));
+        count.take(page(vec![tunnel("b", Rekeying, &[Blocked]), tunnel("c", Established, &[])]));
+        assert_eq!(count.tunnels, Fleet { defined: 3, up: 2 });
+        assert_eq!(count.children, Fleet { defined: 3, up: 1 });
+    }
 }
