@@ -5,115 +5,21 @@
 //! state. Its owner holds a lock on it for as long as it runs; a file whose lock can be had is left over from a process
 //! that did not get to clean up.
 
-use crate::lock::open_locked;
-use crate::netlink::{Family, MarkRule, Netlink};
-use crate::nft;
+mod change;
+
+pub use change::Change;
+
+use crate::lock::{open_locked, succeed_to};
+use crate::netlink::Netlink;
 use crate::system::{SystemError, refused};
 use rustix::fs::{FlockOperation, flock};
-use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::mem;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The directory of the settings that the plane changes.
-const SETTINGS: &str = "/proc/sys/net/";
-
-/// Something that was changed on the host. A new kind needs its line in the file (`Display`, `parse`) and its `undo`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Routes in a table.
-    Table(u32),
-    /// The rules of both families that lead to it.
-    Rules {
-        /// Packets with this mark skip the rules.
-        mark: u32,
-        /// The table they lead to.
-        table: u32,
-        /// Their place among the rules.
-        priority: u32,
-    },
-    /// A kernel setting.
-    Sysctl {
-        /// Its file below `/proc/sys/net`.
-        path: PathBuf,
-        /// The value it had.
-        previous: String,
-        /// The value it was given.
-        set: String,
-    },
-    /// The table of nftables that filters; it stays after a crash until another takes its place.
-    Filter(String),
-    /// Routing rules of this priority, which lead some traffic past the tunnels.
-    Exceptions(u32),
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Table(table) => write!(f, "table {table}"),
-            Self::Rules { mark, table, priority } => write!(f, "rules {mark} {table} {priority}"),
-            Self::Sysctl { path, previous, set } => {
-                write!(f, "sysctl {previous} {set} {}", path.display())
-            }
-            Self::Filter(name) => write!(f, "filter {name}"),
-            Self::Exceptions(priority) => write!(f, "exceptions {priority}"),
-        }
-    }
-}
-
-impl Change {
-    fn parse(line: &str) -> Option<Self> {
-        let (kind, rest) = line.split_once(' ')?;
-        match kind {
-            "table" => Some(Self::Table(rest.parse().ok()?)),
-            "filter" => Some(Self::Filter(rest.to_owned())),
-            "exceptions" => Some(Self::Exceptions(rest.parse().ok()?)),
-            "rules" => {
-                let mut numbers = rest.split(' ').map(|number| number.parse().ok());
-                let (mark, table) = (numbers.next()??, numbers.next()??);
-                Some(Self::Rules { mark, table, priority: numbers.next()?? })
-            }
-            "sysctl" => {
-                let mut parts = rest.splitn(3, ' ');
-                let (previous, set, path) = (parts.next()?, parts.next()?, parts.next()?);
-                // Root undoes the changes: a record can name settings of the network and no other file.
-                let setting = path.starts_with(SETTINGS) && !path.split('/').any(|p| p == "..");
-                setting.then(|| Self::Sysctl {
-                    previous: previous.to_owned(),
-                    set: set.to_owned(),
-                    path: path.into(),
-                })
-            }
-            _ => None,
-        }
-    }
-
-    fn undo(&self, netlink: &mut Netlink) -> io::Result<()> {
-        match self {
-            Self::Rules { mark, table, priority } => Family::BOTH.iter().try_for_each(|&family| {
-                let (mark, table, priority) = (*mark, *table, *priority);
-                netlink.delete_rule(&MarkRule { family, mark, table, priority })
-            }),
-            Self::Table(table) => {
-                Family::BOTH.iter().try_for_each(|&family| netlink.flush(family, *table))
-            }
-            Self::Sysctl { path, previous, set } => match fs::read_to_string(path) {
-                // A value that was changed since then stays.
-                Ok(now) if now.trim() == set => fs::write(path, previous),
-                Ok(_) => Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-                Err(e) => Err(e),
-            },
-            Self::Filter(name) => nft::remove(name),
-            Self::Exceptions(priority) => Family::BOTH
-                .iter()
-                .try_for_each(|&family| netlink.remove_exceptions(family, *priority)),
-        }
-    }
-}
 
 /// The lock on a device. Its holder runs the device's plane, or cleans up after one that has ended.
 pub struct DeviceLock {
@@ -134,6 +40,22 @@ impl DeviceLock {
         let suffix = suffix("plane")?;
         let path = state_dir.join(format!("{device}{suffix}"));
         let file = locked(&path).map_err(|e| not_opened(&path, &e))?;
+        Ok(file.map(|file| Self { file, path, suffix }))
+    }
+
+    /// Takes over the lock of another process, which has sent the descriptor of its [journal](Journal). `None` if it is no
+    /// lock on this device.
+    ///
+    /// # Errors
+    /// If the state directory or its file cannot be used.
+    pub fn succeed(
+        state_dir: &Path,
+        device: &str,
+        descriptor: OwnedFd,
+    ) -> Result<Option<Self>, SystemError> {
+        let suffix = suffix("plane")?;
+        let path = state_dir.join(format!("{device}{suffix}"));
+        let file = succeed_to(&path, descriptor).map_err(|e| not_opened(&path, &e))?;
         Ok(file.map(|file| Self { file, path, suffix }))
     }
 
@@ -203,6 +125,8 @@ pub struct Journal {
     /// if it fails.
     left: Vec<Change>,
     kept: bool,
+    /// Another process may go on with the record.
+    is_frozen: bool,
 }
 
 impl Journal {
@@ -219,8 +143,9 @@ impl Journal {
             changes: Vec::new(),
             left: Vec::new(),
             kept: false,
+            is_frozen: false,
         };
-        let left_over = read(&mut journal.file).map_err(|e| not_opened(&path, &e))?;
+        let left_over = read(&journal.file).map_err(|e| not_opened(&path, &e))?;
         // Blocked traffic stays blocked until it is known what this start wants.
         let (held, settings) =
             left_over.into_iter().partition(|change| !matches!(change, Change::Sysctl { .. }));
@@ -228,6 +153,33 @@ impl Journal {
         undo(settings, &mut journal.netlink, &path);
         journal.rewrite().map_err(|e| not_opened(&path, &e))?;
         Ok(journal)
+    }
+
+    /// The record of another process, whose changes stay in force; it is [frozen](Self::freeze).
+    ///
+    /// # Errors
+    /// If the record cannot be read.
+    pub fn succeed(lock: DeviceLock) -> Result<Self, SystemError> {
+        let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
+        let DeviceLock { file, path, suffix } = lock;
+        let changes = read(&file).map_err(|e| not_opened(&path, &e))?;
+        let left = Vec::new();
+        Ok(Self { netlink, file, path, suffix, changes, left, kept: false, is_frozen: true })
+    }
+
+    /// Dropping this leaves everything as it is from now on, for the other process that has the record.
+    pub fn freeze(&mut self) {
+        self.is_frozen = true;
+    }
+
+    /// This process goes on with the record, and no other.
+    pub fn thaw(&mut self) {
+        self.is_frozen = false;
+    }
+
+    /// The descriptor of the lock and the record, of which a successor gets a copy.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Puts a change on record; to be called before it is made.
@@ -331,7 +283,7 @@ impl Journal {
     /// Returns `true` if the changes stay as if the process had been killed: traffic stops rather than leaks, and the next
     /// start cleans up.
     fn is_kept(&self) -> bool {
-        self.kept || std::thread::panicking()
+        self.kept || self.is_frozen || std::thread::panicking()
     }
 
     /// Leaves on record what is in force. Should this process be killed meanwhile, the former record counts.
@@ -356,8 +308,8 @@ impl Journal {
                 continue;
             }
             match locked(&path) {
-                Ok(Some(mut file)) => {
-                    let changes = read(&mut file).unwrap_or_default();
+                Ok(Some(file)) => {
+                    let changes = read(&file).unwrap_or_default();
                     if changes.contains(&Change::Table(table)) || changes.is_empty() {
                         undo(changes, &mut self.netlink, &path);
                         remove(&path);
@@ -369,7 +321,7 @@ impl Journal {
                     }
                 }
                 Ok(None) => {
-                    let in_use = File::open(&path).and_then(|mut f| read(&mut f));
+                    let in_use = File::open(&path).and_then(|file| read(&file));
                     if in_use.unwrap_or_default().contains(&Change::Table(table)) {
                         return Err(SystemError {
                             what: format!("using routing table {table}"),
@@ -428,9 +380,16 @@ impl SharedJournal {
 const BEGUN: &str = "a new record";
 const COMPLETE: &str = "in place of the former";
 
-fn read(file: &mut File) -> io::Result<Vec<Change>> {
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
+/// Reads from the beginning, whatever a process that has the same open file has read or written.
+fn read(file: &File) -> io::Result<Vec<Change>> {
+    let (mut octets, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        match file.read_at(&mut part, octets.len() as u64)? {
+            0 => break,
+            more => octets.extend_from_slice(&part[..more]),
+        }
+    }
+    let text = String::from_utf8(octets).map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(changes_of(&text))
 }
 
@@ -482,23 +441,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_survive_the_file() {
-        for change in [
-            Change::Table(4500),
-            Change::Rules { mark: 7, table: 4500, priority: 100 },
-            Change::Sysctl {
-                path: "/proc/sys/net/ipv4/conf/a b/rp_filter".into(),
-                previous: "1".to_owned(),
-                set: "2".to_owned(),
-            },
-            Change::Filter("vpn_filter".to_owned()),
-            Change::Exceptions(4499),
-        ] {
-            assert_eq!(Change::parse(&change.to_string()), Some(change));
-        }
-    }
-
-    #[test]
     fn a_new_record_counts_once_it_is_complete() {
         let former = "table 1\nexceptions 2\n";
         let new = format!("{former}{BEGUN}\ntable 3\n{COMPLETE}\nexceptions 4\n");
@@ -516,23 +458,6 @@ mod tests {
     }
 
     #[test]
-    fn unknown_lines_are_ignored() {
-        for line in [
-            "",
-            "table",
-            "table x",
-            "rules 1 2",
-            "rules 1 2 x",
-            "sysctl 1 2",
-            "sysctl 1 2 /etc/passwd",
-            "sysctl 1 2 /proc/sys/net/../kernel/core_pattern",
-            "else 1",
-        ] {
-            assert_eq!(Change::parse(line), None, "{line:?}");
-        }
-    }
-
-    #[test]
     fn a_file_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {
             return;
@@ -543,6 +468,39 @@ mod tests {
         let refused = locked(&path).expect_err("refused").to_string();
         fs::remove_file(&path).expect("remove");
         assert!(refused.contains("65534"), "{refused}");
+    }
+
+    #[test]
+    fn a_record_passes_to_a_successor_with_its_lock() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let state_dir = directory.path();
+        let take = || DeviceLock::take(state_dir, "vpn7").expect("usable");
+        let mut first = Journal::open(take().expect("nobody has it")).expect("readable");
+        first.record(&Change::Table(4501)).expect("writable");
+        first.record(&Change::Exceptions(4499)).expect("writable");
+        let sent = || first.descriptor().try_clone_to_owned().expect("a descriptor");
+        let succeed = |device, descriptor| {
+            DeviceLock::succeed(state_dir, device, descriptor).expect("usable")
+        };
+        assert!(succeed("vpn8", sent()).is_none(), "another device");
+        let lock = succeed("vpn7", sent()).expect("the same");
+        let mut second = Journal::succeed(lock).expect("readable");
+        assert_eq!(second.changes, [Change::Table(4501), Change::Exceptions(4499)]);
+        // One that gives up undoes nothing.
+        let gives_up = succeed("vpn7", sent()).expect("the same");
+        drop(Journal::succeed(gives_up).expect("readable"));
+        assert!(take().is_none(), "the predecessor has it");
+        first.freeze();
+        drop(first);
+        assert!(take().is_none(), "the successor has it");
+        second.thaw();
+        second.forget(&Change::Table(4501));
+        second.rewrite().expect("writable");
+        assert_eq!(read(&second.file).expect("readable"), [Change::Exceptions(4499)]);
+        // It undoes what it has inherited; these are changes that were never made.
+        second.changes.clear();
+        drop(second);
+        assert!(take().is_some_and(|lock| !lock.has_record()));
     }
 
     #[test]

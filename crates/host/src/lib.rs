@@ -42,7 +42,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What is undone at shutdown and after a crash, and what goes to a successor? | `journal.rs`; `handover.rs`, `handover/` |
+//! | What is undone at shutdown and after a crash, and what goes to a successor? | `journal.rs`, `journal/`; `handover.rs`, `handover/` |
 //! | Where are links, routes and rules read and written? | `netlink.rs`, `netlink/`; for other crates `routes.rs` |
 //! | How are scripts for nftables made, carried out, owned and watched? | `nft.rs`, `nft/`; their tables: `crates/floor/src/filter.rs`, `crates/floor/src/guard/` |
 //! | Who notices that an address or a route of the host changes? | `addresses.rs` |

@@ -3,14 +3,22 @@
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 /// A locked file. Dropping it unlocks it, even while a child process that is being started still has a copy of its
 /// descriptor. The kernel unlocks it if the process is killed.
+///
+/// A process that is handed a copy of the descriptor has the same lock: the file is locked until both have closed it, or
+/// one of them drops this while it is not frozen.
 #[derive(Debug)]
-pub struct FileLock(File);
+pub struct FileLock {
+    file: File,
+    /// Another process may go on with the lock.
+    is_frozen: bool,
+}
 
 impl FileLock {
     /// Locks a file, which is made with mode 0600 where there is none; `None` if another owner has locked it.
@@ -19,7 +27,50 @@ impl FileLock {
     /// If the system refuses it, or the path is a symbolic link.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let locked = open_locked(path, |_| Ok(()))?;
-        Ok(locked.map(Self))
+        Ok(locked.map(|file| Self { file, is_frozen: false }))
+    }
+
+    /// The lock of another process, which has sent its descriptor; it is [frozen](Self::freeze). `None` if it is no lock
+    /// on this file.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn succeed(path: &Path, descriptor: OwnedFd) -> io::Result<Option<Self>> {
+        let file = succeed_to(path, descriptor)?;
+        Ok(file.map(|file| Self { file, is_frozen: true }))
+    }
+
+    /// Dropping this leaves the file locked from now on, for the other process that has a copy of the descriptor.
+    pub fn freeze(&mut self) {
+        self.is_frozen = true;
+    }
+
+    /// This process goes on with the lock, and no other.
+    pub fn thaw(&mut self) {
+        self.is_frozen = false;
+    }
+}
+
+impl AsFd for FileLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// The file at `path`, if `descriptor` is one of it, and has it locked.
+pub(crate) fn succeed_to(path: &Path, descriptor: OwnedFd) -> io::Result<Option<File>> {
+    let file = File::from(descriptor);
+    let ours = file.metadata()?;
+    let is_there =
+        fs::symlink_metadata(path).is_ok_and(|f| (f.dev(), f.ino()) == (ours.dev(), ours.ino()));
+    if !is_there {
+        return Ok(None);
+    }
+    // It succeeds where this very open file has the lock already, and fails where another one has.
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -89,7 +140,9 @@ pub fn await_unlocked(path: &Path) -> io::Result<()> {
 impl Drop for FileLock {
     fn drop(&mut self) {
         // The lock goes with the last descriptor in any case.
-        let _ = flock(&self.0, FlockOperation::Unlock);
+        if !self.is_frozen {
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -111,6 +164,41 @@ mod tests {
         std::fs::remove_file(&link).expect("ours");
         std::fs::remove_file(&path).expect("ours");
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_lock_passes_to_a_successor_without_a_moment_in_which_it_is_free() {
+        let name = |suffix| {
+            std::env::temp_dir().join(format!("file-lock-{}-passes{suffix}", std::process::id()))
+        };
+        let (path, other) = (name(""), name("-other"));
+        let copy = |of: &FileLock| of.as_fd().try_clone_to_owned().expect("a descriptor");
+        let mut first = FileLock::take(&path).expect("writable").expect("nobody has it");
+        let others = FileLock::take(&other).expect("writable").expect("nobody has it");
+        assert!(FileLock::succeed(&path, copy(&others)).expect("readable").is_none());
+        assert!(is_locked(&other), "it is no business of the successor");
+        let not_locked = File::open(&path).expect("readable");
+        assert!(FileLock::succeed(&path, not_locked.into()).expect("readable").is_none());
+
+        let sent = copy(&first);
+        assert!(is_locked(&path));
+        let succeed = |sent| FileLock::succeed(&path, sent).expect("readable").expect("the lock");
+        // Neither a successor that gives up, nor a predecessor that ends, unlocks it.
+        drop(succeed(copy(&first)));
+        assert!(is_locked(&path), "the predecessor has it");
+        let mut second = succeed(sent);
+        first.freeze();
+        drop(first);
+        assert!(is_locked(&path), "the successor has it");
+        second.thaw();
+        drop(second);
+        assert!(!is_locked(&path));
+        // A successor that is killed takes nothing with it.
+        let first = FileLock::take(&path).expect("writable").expect("nobody has it");
+        drop(copy(&first));
+        assert!(is_locked(&path));
+        std::fs::remove_file(&path).expect("ours");
+        std::fs::remove_file(&other).expect("ours");
     }
 
     #[test]
