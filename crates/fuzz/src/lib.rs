@@ -7,7 +7,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs`, `frozen.rs` |
+//! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs`, `frozen.rs`, `ticket.rs` |
 //! | How is a target added? | a file here, a line in `TARGETS`, `fuzz/fuzz_targets/`, `fuzz/Cargo.toml` |
 //! | How does the target `engine` forge messages? | `engine/forger.rs`, `engine/certificates.rs` |
 //! | How do octets become decisions? | `octets.rs` |
@@ -20,6 +20,7 @@ mod esp_inbound;
 mod frozen;
 mod octets;
 mod policy_xml;
+mod ticket;
 mod wire;
 
 pub use self::control::control;
@@ -27,6 +28,7 @@ pub use self::frozen::frozen;
 pub use engine::engine;
 pub use esp_inbound::esp_inbound;
 pub use policy_xml::policy_xml;
+pub use ticket::ticket;
 pub use wire::wire;
 
 /// Does something with octets, and panics where what must hold does not.
@@ -40,4 +42,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("policy_xml", policy_xml),
     ("control", control),
     ("frozen", frozen),
+    ("ticket", ticket),
 ];

@@ -64,7 +64,7 @@
 //! | Where are algorithms offered and chosen, and selectors narrowed? | `negotiation/` |
 //! | How are certificates, keys and revocation proved and checked? | `proof/` |
 //! | Where are messages read and written, and IANA's numbers named? | `wire/` |
-//! | Where are key exchange, PRFs and randomness? | `crypto/` |
+//! | Where are key exchange, PRFs and randomness? Where are tickets of resumption sealed? | `crypto/`; `ticket.rs` |
 //! | What do peer, operator and counters learn? | `rejection.rs`; `failure.rs`, `event.rs`, `status.rs`; `discard.rs` |
 //!
 //! Tests of whole sessions are in `tests/simulated/` of the repository.
@@ -135,6 +135,7 @@ pub mod status;
 mod strangers;
 mod task;
 mod thawing;
+pub mod ticket;
 pub mod unreachable;
 mod upkeep;
 pub mod wire;

@@ -112,6 +112,16 @@ impl Confirmation {
     }
 }
 
+/// The parts of an IKE SA from which a resumed one begins (RFC 5723 §5).
+pub(crate) struct Resumable {
+    pub suite: IkeSuite,
+    pub sk_d: Secret,
+    /// The last postquantum preshared key in SK_d.
+    pub ppk: Option<Arc<UsedPpk>>,
+    /// SK_d withstands a quantum computer.
+    pub quantum_safe: bool,
+}
+
 /// Nonces in the order of the exchange: initiator's, responder's.
 #[derive(Clone, Copy)]
 pub(crate) struct Nonces<'a> {
@@ -186,6 +196,33 @@ impl Keys {
         let shared = std::slice::from_ref(shared);
         let suite = (self.suite, Shield::of(self.shield.derived || method.is_quantum_safe()));
         self.renewed(suite, self.sk_d(), shared, inputs)
+    }
+
+    /// The parts from which a resumed IKE SA begins.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no exchange resumes an IKE SA yet"))]
+    pub fn resumable(&self) -> Resumable {
+        Resumable {
+            suite: self.suite,
+            sk_d: Secret::new(self.sk_d().to_vec()),
+            ppk: self.ppk.clone(),
+            quantum_safe: self.shield.derived,
+        }
+    }
+
+    /// Keys of an IKE SA that resumes another one: SKEYSEED = prf(SK_d, "Resumption" | Ni | Nr) (RFC 5723 §5.1).
+    #[cfg_attr(not(test), expect(dead_code, reason = "no exchange resumes an IKE SA yet"))]
+    pub fn resumed(
+        crypto: &Arc<CryptoProviders>,
+        old: &Resumable,
+        inputs: KeyInputs<'_>,
+    ) -> (Self, ProofKeys) {
+        let Nonces { initiator, responder } = inputs.nonces;
+        let by = prf::provider(crypto, old.suite.prf);
+        let parts = [b"Resumption".as_slice(), initiator, responder];
+        let seed = prf(by, old.suite.prf, old.sk_d.expose(), &parts);
+        let suite = (old.suite, Shield::of(old.quantum_safe));
+        let (keys, proofs) = Self::expand(crypto, suite, &seed, inputs);
+        (Self { ppk: old.ppk.clone(), ..keys }, proofs)
     }
 
     fn renewed(
@@ -444,6 +481,49 @@ mod tests {
         let count = |done: &std::collections::BTreeMap<_, u64>| done.get(&operation).copied();
         // Other tests of this process may count, too.
         assert!(count(&tally::done()) > count(&before));
+    }
+
+    /// Values of Python's hmac and hashlib.
+    #[test]
+    fn a_resumed_ike_sa_has_keys_that_another_program_computes() {
+        let expected = [
+            (
+                Prf::HmacSha2_256,
+                32,
+                "d9f3f1b7d45adeaaf316c9e8527642b9f08ea8721de596975dce42bcbab835ec",
+                "7b063e8c8d0a0d7e013050e4e91afc7729c472530f0472ddb2cdea5de66d4e68",
+            ),
+            (
+                Prf::HmacSha2_512,
+                64,
+                "7ba66649211e354c7e972f3b572ed70b984e97a29f893355347cfca6ef47ed36517fa18e311314f5ef0c55c348a68a7aa1315a24e09dee82a7df469b022e4595",
+                "7b8a8fb0c544f9ebc7cc3a9ae516d1bc6f111f053d5286ca7b7d245eee63bb5d825e9f874d28e841d4d118d38c1651bc0d7ea658a41a04eb99873ec3b70b1a8d",
+            ),
+        ];
+        for (prf, len, sk_d, sk_pi) in expected {
+            let suite =
+                IkeSuite::new(IkeEncryption::AesGcm16(KeyBits::B256), None, prf, Group::Curve25519);
+            let old = Resumable {
+                suite,
+                sk_d: Secret::new((0..len).collect()),
+                ppk: None,
+                quantum_safe: true,
+            };
+            let nonces = Nonces { initiator: &[0x11; 32], responder: &[0x22; 32] };
+            let spis = (IkeSpi(0x0102_0304_0506_0708), IkeSpi(0x1112_1314_1516_1718));
+            let of = |originator| {
+                Keys::resumed(&Arc::default(), &old, KeyInputs { nonces, spis, originator })
+            };
+            let (initiator, proofs) = of(Originator::ThisSide);
+            let hex = |digits| Secret::from_hex(digits).expect("hexadecimal digits");
+            assert_eq!(initiator.sk_d(), hex(sk_d).expose(), "{prf}");
+            assert!(proofs.initiator == hex(sk_pi), "{prf}");
+            let (responder, _) = of(Originator::Peer);
+            assert!(
+                initiator.ours() == responder.theirs() && initiator.theirs() == responder.ours()
+            );
+            assert!(responder.resumable().quantum_safe);
+        }
     }
 
     #[test]

@@ -26,24 +26,24 @@ policy::readable_debug!(WireError);
 
 /// Octets not read yet; reading past their end is an error and reads nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     rest: &'a [u8],
     what: &'static str,
 }
 
 impl<'a> Reader<'a> {
     /// Starts at the first octet; `what` names them in errors.
-    pub(super) fn new(octets: &'a [u8], what: &'static str) -> Self {
+    pub(crate) fn new(octets: &'a [u8], what: &'static str) -> Self {
         Self { rest: octets, what }
     }
 
     /// Returns `true` if everything was read.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The next `len` octets.
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], WireError> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], WireError> {
         let (taken, rest) =
             self.rest.split_at_checked(len).ok_or(WireError::Truncated(self.what))?;
         self.rest = rest;
@@ -51,7 +51,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `N` octets.
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let (taken, rest) =
             self.rest.split_first_chunk::<N>().ok_or(WireError::Truncated(self.what))?;
         self.rest = rest;
@@ -59,59 +59,59 @@ impl<'a> Reader<'a> {
     }
 
     /// One octet.
-    pub(super) fn u8(&mut self) -> Result<u8, WireError> {
+    pub(crate) fn u8(&mut self) -> Result<u8, WireError> {
         self.array().map(|[octet]| octet)
     }
 
     /// Two octets in network order.
-    pub(super) fn u16(&mut self) -> Result<u16, WireError> {
+    pub(crate) fn u16(&mut self) -> Result<u16, WireError> {
         self.array().map(u16::from_be_bytes)
     }
 
     /// Four octets in network order.
-    pub(super) fn u32(&mut self) -> Result<u32, WireError> {
+    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
         self.array().map(u32::from_be_bytes)
     }
 
     /// Eight octets in network order.
-    pub(super) fn u64(&mut self) -> Result<u64, WireError> {
+    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// The rest of a structure whose first `header` octets have been read and whose length field says `len`, header
     /// included.
-    pub(super) fn body(&mut self, len: u16, header: usize) -> Result<&'a [u8], WireError> {
+    pub(crate) fn body(&mut self, len: u16, header: usize) -> Result<&'a [u8], WireError> {
         let len = usize::from(len).checked_sub(header).ok_or(WireError::Malformed(self.what))?;
         self.take(len)
     }
 
     /// Everything not read yet.
-    pub(super) fn rest(&mut self) -> &'a [u8] {
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
     /// Checks that nothing is left over.
-    pub(super) fn finish(self) -> Result<(), WireError> {
+    pub(crate) fn finish(self) -> Result<(), WireError> {
         if self.is_empty() { Ok(()) } else { Err(WireError::Malformed(self.what)) }
     }
 }
 
 /// Where a length field of two octets will be known only once what it counts is written.
-pub(super) struct LengthField {
+pub(crate) struct LengthField {
     start: usize,
     at: usize,
 }
 
 impl LengthField {
     /// Leaves room for the length, at the end of `out`, of the structure that begins at `start`.
-    pub(super) fn reserve(out: &mut Vec<u8>, start: usize) -> Self {
+    pub(crate) fn reserve(out: &mut Vec<u8>, start: usize) -> Self {
         let at = out.len();
         out.extend_from_slice(&[0, 0]);
         Self { start, at }
     }
 
     /// Fills it in: the structure ends where `out` ends.
-    pub(super) fn fill(self, out: &mut [u8]) {
+    pub(crate) fn fill(self, out: &mut [u8]) {
         let len = u16::try_from(out.len() - self.start)
             .expect("what is sent is far smaller than 65,536 octets");
         out[self.at..self.at + 2].copy_from_slice(&len.to_be_bytes());

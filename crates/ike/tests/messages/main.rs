@@ -3,5 +3,6 @@
 
 mod fragment;
 mod kdf;
+mod ticket;
 mod wire;
 mod wire_properties;
