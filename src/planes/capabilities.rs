@@ -9,7 +9,8 @@ use esp::path_mtu::Fit;
 use esp::plane::{
     BulkRules, Capabilities, CryptoAccounting, DataPlane, EarlyPackets, FamilySwitching,
     FilterReader, FilterWork, Filtering, Maintenance, ManualKeying, Notice, PacketSummary, PathMtu,
-    PeerExceptions, PlaneError, Preparation, Restored, Resynced, Rule, RuleId, SaId, Spi,
+    PeerExceptions, PlaneError, Preparation, ReplayCounters, Restored, Resynced, Rule, RuleId,
+    SaId, Spi,
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
 use host::Routes;
@@ -29,6 +30,10 @@ impl<U: DataPlane, K: KernelPlane> Capabilities for Planes<U, K> {
     }
 
     fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
+        Some(self)
+    }
+
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
         Some(self)
     }
 
@@ -142,6 +147,12 @@ impl<U: DataPlane, K: KernelPlane> ManualKeying for Planes<U, K> {
         let last = self.plane_of(sa).ok()?.manual_keying().retire(sa)?;
         self.sas.remove(&sa);
         Some(last)
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> ReplayCounters for Planes<U, K> {
+    fn skip(&mut self, sa: SaId, count: u64) -> Result<(), PlaneError> {
+        self.plane_of(sa)?.replay_counters().skip(sa, count)
     }
 }
 

@@ -4,8 +4,8 @@ use super::*;
 use crypto::Suite;
 use esp::filter::DefaultAction;
 use esp::plane::{
-    BulkRules, Capabilities, Encapsulation, Limits, Maintenance, PacketSummary, Path, Restored,
-    Resynced, Spi, TrafficSelectors, Usage,
+    BulkRules, Capabilities, Encapsulation, Limits, Maintenance, PacketSummary, Path,
+    ReplayCounters, Restored, Resynced, Spi, TrafficSelectors, Usage,
 };
 use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, parse};
 use policy::{AddressRange, Binding, KeyBits, Mode, Secret, Selector};
@@ -78,8 +78,18 @@ impl DataPlane for Noted {
 }
 
 impl Capabilities for Noted {
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
+        Some(self)
+    }
+
     fn maintenance(&mut self) -> Option<&mut dyn Maintenance> {
         Some(self)
+    }
+}
+
+impl ReplayCounters for Noted {
+    fn skip(&mut self, sa: SaId, count: u64) -> Result<(), PlaneError> {
+        self.note(&format!("skip {count}"), sa.0)
     }
 }
 
@@ -175,6 +185,7 @@ fn a_tunnel_is_in_the_plane_that_is_chosen_and_the_other_keeps_its_place_free() 
         assert_eq!(planes.add_rules(vec![rule(2, "other"), rule(3, "third")]), []);
         planes.add_inbound(inbound(7)).expect("added");
         planes.promote(SaId(7)).expect("promoted");
+        planes.skip(SaId(7), 5).expect("skipped");
         planes.remove(SaId(7));
         planes.remove_rule(RuleId(2));
         let kernel = planes.kernel.as_mut().expect("there").take();
@@ -186,6 +197,7 @@ fn a_tunnel_is_in_the_plane_that_is_chosen_and_the_other_keeps_its_place_free() 
                 "rule 3",
                 "inbound 7",
                 "promote 7",
+                "skip 5 7",
                 "remove 7",
                 "remove rule 2"
             ]

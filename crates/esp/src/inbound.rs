@@ -179,6 +179,11 @@ impl Inbound {
         self.state().refuses = Some(Discard::UnknownSpi);
     }
 
+    /// Accepts none of the next `count` sequence numbers, and none before them.
+    pub(crate) fn skip(&self, count: u64) {
+        self.state().window.skip(count);
+    }
+
     /// Takes packets in their order from now on; nobody else can until [`Receiving::finish`].
     pub(crate) fn receive(&self) -> Receiving<'_> {
         Receiving {

@@ -66,7 +66,7 @@ pub(crate) struct Outbound {
     /// The last sequence number that it may use for now.
     allowed: AtomicU64,
     bytes: AtomicU64,
-    /// Packets that had numbers and no place any more.
+    /// Numbers without a packet: they were skipped, or their packets had no place any more.
     given_up: AtomicU64,
     refused: AtomicU64,
     /// Nanoseconds since the datapath's epoch; meaningful once a packet was protected.
@@ -395,6 +395,13 @@ impl Outbound {
     /// Goes on after that sequence number; no packet may have been protected yet.
     pub(crate) fn resume(&self, used: u64) {
         self.sequence.reset(used);
+    }
+
+    /// Uses none of the next `count` sequence numbers. Returns `false` if it is closed.
+    pub(crate) fn skip(&self, count: u64) -> bool {
+        let skipped = self.sequence.skip(count, highest(self.esn));
+        self.given_up.fetch_add(skipped.unwrap_or(0), Relaxed);
+        skipped.is_some()
     }
 
     /// Uses no sequence number above `last` until it is allowed more.

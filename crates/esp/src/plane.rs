@@ -12,7 +12,7 @@ pub use crate::traffic::{PacketSummary, Rule, RuleId, TrafficSelectors};
 pub use capabilities::{
     BulkRules, Capabilities, CryptoAccounting, EarlyPackets, FamilySwitching, FilterReader,
     FilterWork, Filtering, Maintenance, ManualKeying, PathMtu, PeerExceptions, Preparation,
-    add_rules, remove_rules,
+    ReplayCounters, add_rules, remove_rules,
 };
 pub use ledger::{Ledger, RuleEntry, SaEntry};
 

@@ -151,6 +151,15 @@ impl Window {
         newest
     }
 
+    /// Takes the next `count` numbers above the highest one as received, and all up to there.
+    pub(crate) fn skip(&mut self, count: u64) {
+        self.top = self.top.saturating_add(count);
+        if self.size > 0 {
+            self.complete();
+            self.blocks.fill(u64::MAX);
+        }
+    }
+
     /// Clears what the numbers up to the new highest one, that included, take over from the oldest.
     fn advance(&mut self, top: u64) {
         let before = std::mem::replace(&mut self.top, top);
@@ -296,6 +305,37 @@ mod tests {
         assert_eq!(window.infer(0xffff_fff0), 0xffff_fff0);
         assert_eq!(window.infer(6), 0x1_0000_0006);
         assert_eq!(window.infer(0x8000_0000), 0x1_8000_0000);
+    }
+
+    #[test]
+    fn skipped_numbers_and_all_before_them_are_as_received() {
+        for size in [1, 32, 63, 64, 65, 4096] {
+            for (top, count) in [(0, 1), (5, 0), (5, 70), (62, 1), (1000, 1 << 30), (7, u64::MAX)] {
+                let mut window = Window::new(size);
+                if top > 0 {
+                    window.commit(top).expect("new");
+                }
+                window.skip(count);
+                let highest = top.saturating_add(count);
+                for number in highest.saturating_sub(u64::from(size) + 3)..=highest {
+                    assert!(window.check(number).is_err(), "{size}: {number} of {highest}");
+                }
+                if highest == u64::MAX {
+                    continue;
+                }
+                // Each number above is new once, whatever the order.
+                for number in
+                    [highest + 3, highest + 1, highest + 2].into_iter().take(size as usize)
+                {
+                    let is_new = window.commit(number).is_ok();
+                    assert_eq!(is_new, size >= 3 || number == highest + 3, "{size}: {number}");
+                    assert!(window.commit(number).is_err(), "{size}: {number}");
+                }
+            }
+        }
+        let mut off = Window::new(0);
+        off.skip(9);
+        assert_eq!(off.check(3), Ok(()));
     }
 
     proptest! {

@@ -116,6 +116,15 @@ impl Sequence {
         self.used() - self.begun.load(Relaxed)
     }
 
+    /// Leaves out the next `count` numbers, as far as `last`. Returns how many those are; `None`: it gives no numbers.
+    pub(crate) fn skip(&self, count: u64, last: u64) -> Option<u64> {
+        let skipped = self.used.fetch_update(Relaxed, Acquire, |used| {
+            let is_open = used <= Self::HIGHEST;
+            is_open.then(|| used + count.min(last.saturating_sub(used)))
+        });
+        skipped.ok().map(|used| count.min(last.saturating_sub(used)))
+    }
+
     /// Goes on after `used`; nobody may have asked for a number yet.
     pub(crate) fn reset(&self, used: u64) {
         self.go_on(used, used);

@@ -5,7 +5,7 @@ use crate::routes::Routes;
 use esp::datapath::Datapath;
 use esp::plane::{
     Capabilities, DataPlane, EarlyPackets, Encapsulation, Filtering, InboundSa, ManualKeying,
-    OutboundSa, Path, PathMtu, PlaneError, Rule, RuleId, SaEntry, SaId, Usage,
+    OutboundSa, Path, PathMtu, PlaneError, ReplayCounters, Rule, RuleId, SaEntry, SaId, Usage,
 };
 use policy::Mode;
 use std::fmt;
@@ -124,6 +124,10 @@ impl DataPlane for InProcess {
 impl Capabilities for InProcess {
     fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
         self.datapath.manual_keying()
+    }
+
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
+        self.datapath.replay_counters()
     }
 
     fn filtering(&mut self) -> Option<&mut dyn Filtering> {

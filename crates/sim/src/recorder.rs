@@ -10,7 +10,8 @@ use esp::discard::Discard;
 use esp::gso::Gso;
 use esp::plane::{
     Capabilities, DataPlane, Encapsulation, InboundSa, Ledger, Limits, Notice, OutboundSa,
-    PacketSummary, Path, PlaneError, Rule, RuleId, SaEntry, SaId, Spi, TrafficSelectors, Usage,
+    PacketSummary, Path, PlaneError, ReplayCounters, Rule, RuleId, SaEntry, SaId, Spi,
+    TrafficSelectors, Usage,
 };
 use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
 use policy::{Binding, Bindings, Mode, Secret};
@@ -48,6 +49,8 @@ pub struct InForce {
 struct Work {
     /// The sequence numbers that came.
     seen: BTreeSet<u64>,
+    /// Up to there all count as received.
+    skipped: u64,
     /// The last sequence number that was sent.
     sequence: u64,
     usage: Usage,
@@ -105,6 +108,8 @@ pub enum Change {
     Promoted(SaId),
     /// An SA was moved.
     Relocated(SaId),
+    /// Sequence numbers of an SA were skipped: so many.
+    Skipped(SaId, u64),
     /// An SA was removed.
     Removed(SaId),
 }
@@ -134,6 +139,10 @@ enum Preparation {
     /// For these rules only. It was asked to prepare for the others, by the names of their phase 2 tunnels.
     Held { prepared: BTreeSet<RuleId>, asked: BTreeMap<RuleId, String> },
 }
+
+/// The sequence numbers of SAs: the last one that was sent, those that came, and up to where all count as received.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers(BTreeMap<SaId, (u64, BTreeSet<u64>, u64)>);
 
 impl Recorder {
     /// Makes a recorder that has a datapath do the packets' work.
@@ -273,6 +282,34 @@ impl Recorder {
         }
     }
 
+    /// The sequence numbers of all SAs. A datapath beneath keeps its own.
+    pub fn numbers(&self) -> Numbers {
+        let sas = self.ledger.sas();
+        Numbers(sas.map(|sa| (sa.id, sa.work.numbers())).collect())
+    }
+
+    /// Has SAs go back to former numbers, as on another node, which has an old record of them.
+    pub fn rewind(&mut self, numbers: &Numbers) {
+        for (id, (sequence, seen, skipped)) in &numbers.0 {
+            if let Some(sa) = self.ledger.sa_mut(*id) {
+                (sa.work.sequence, sa.work.skipped) = (*sequence, *skipped);
+                sa.work.seen.clone_from(seen);
+            }
+        }
+    }
+
+    /// Has all SAs forget the last numbers that were sent, and the highest ones that came: so many of each.
+    pub fn fall_behind(&mut self, count: u64) {
+        let ids: Vec<SaId> = self.ledger.sas().map(|sa| sa.id).collect();
+        for id in ids {
+            let Some(sa) = self.ledger.sa_mut(id) else { continue };
+            let work = &mut sa.work;
+            work.sequence = work.sequence.saturating_sub(count);
+            let forgotten = work.seen.last().map_or(0, |last| last.saturating_sub(count));
+            work.seen.retain(|number| *number <= forgotten);
+        }
+    }
+
     /// Opens a received packet and checks it against its SA; `path` is how it came.
     ///
     /// # Errors
@@ -340,6 +377,12 @@ impl Recorder {
     }
 }
 
+impl Work {
+    fn numbers(&self) -> (u64, BTreeSet<u64>, u64) {
+        (self.sequence, self.seen.clone(), self.skipped)
+    }
+}
+
 impl InForce {
     fn inbound(sa: &InboundSa) -> SaEntry<Self> {
         let InboundSa { suite, esn, mode, path, limits, .. } = *sa;
@@ -365,7 +408,7 @@ impl InForce {
         if shown != proof(&self.key, sequence, inner) {
             return Err(Refusal::Forged);
         }
-        if !self.work.seen.insert(sequence) {
+        if sequence <= self.work.skipped || !self.work.seen.insert(sequence) {
             return Err(Refusal::Replayed);
         }
         let packet = InnerPacket::decode(inner).ok_or(Refusal::Malformed)?;
@@ -457,6 +500,10 @@ impl Capabilities for Recorder {
         Some(self)
     }
 
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
+        Some(self)
+    }
+
     fn filtering(&mut self) -> Option<&mut dyn esp::plane::Filtering> {
         self.datapath.as_mut()?.filtering()
     }
@@ -474,6 +521,20 @@ impl esp::plane::Preparation for Recorder {
             asked.insert(rule.id, rule.tunnel.clone());
         }
         is_prepared
+    }
+}
+
+impl ReplayCounters for Recorder {
+    fn skip(&mut self, sa: SaId, count: u64) -> Result<(), PlaneError> {
+        if let Some(datapath) = &mut self.datapath {
+            datapath.skip(sa, count)?;
+        }
+        let work = &mut self.ledger.sa_mut(sa).ok_or(PlaneError::NoSuchSa(sa))?.work;
+        let received = work.seen.last().copied().unwrap_or(0).max(work.skipped);
+        work.skipped = received.saturating_add(count);
+        work.sequence = work.sequence.saturating_add(count);
+        self.journal.push(Change::Skipped(sa, count));
+        Ok(())
     }
 }
 

@@ -9,8 +9,8 @@ use crate::outbound::Outbound;
 use crate::path_mtu::Fit;
 use crate::plane::{
     Capabilities, DataPlane, EarlyPackets, Encapsulation, FamilySwitching, Filtering, InboundSa,
-    ManualKeying, OutboundSa, PacketSummary, Path, PathMtu, PlaneError, Rule, RuleId, SaId, Spi,
-    Usage,
+    ManualKeying, OutboundSa, PacketSummary, Path, PathMtu, PlaneError, ReplayCounters, Rule,
+    RuleId, SaId, Spi, Usage,
 };
 use crate::sequence::Sequence;
 use crate::spd::Service;
@@ -166,6 +166,10 @@ impl Capabilities for Datapath {
         Some(self)
     }
 
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
+        Some(self)
+    }
+
     fn filtering(&mut self) -> Option<&mut dyn Filtering> {
         Some(self)
     }
@@ -272,6 +276,17 @@ impl ManualKeying for Datapath {
         // Afterwards nobody claims a number.
         self.remove(sa)?;
         Some(outbound.last_sequence())
+    }
+}
+
+impl ReplayCounters for Datapath {
+    fn skip(&mut self, sa: SaId, count: u64) -> Result<(), PlaneError> {
+        match lock(&self.0.installed).get(&sa) {
+            Some(Installed::Inbound(sa)) => sa.skip(count),
+            Some(Installed::Outbound { sa: outbound, .. }) if outbound.skip(count) => {}
+            _ => return Err(PlaneError::NoSuchSa(sa)),
+        }
+        Ok(())
     }
 }
 

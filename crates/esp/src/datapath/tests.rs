@@ -7,7 +7,7 @@ use crate::ip::{TCP, UDP};
 use crate::path_mtu::{Df, Outer};
 use crate::plane::{
     DataPlane, Encapsulation, Filtering, InboundSa, Limits, ManualKeying, OutboundSa, Path,
-    PathMtu, PlaneError, Rule, RuleId, TrafficSelectors,
+    PathMtu, PlaneError, ReplayCounters, Rule, RuleId, TrafficSelectors,
 };
 use crate::queue::{Coalesce, RUN_OCTETS, RUN_PACKETS};
 use crate::sample::{self, ACK, checksums_hold};

@@ -38,6 +38,10 @@ pub trait Capabilities {
     fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
         None
     }
+    /// Can skip sequence numbers of SAs in use.
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
+        None
+    }
     /// Decides about traffic that belongs to no tunnel.
     fn filtering(&mut self) -> Option<&mut dyn Filtering> {
         None
@@ -178,6 +182,28 @@ impl<T: ManualKeying + ?Sized> ManualKeying for Option<&mut T> {
     /// Without the capability, `None`.
     fn retire(&mut self, sa: SaId) -> Option<u64> {
         self.as_mut()?.retire(sa)
+    }
+}
+
+/// The replay counters of SAs in use, where two cluster members use an SA one after the other (RFC 6311 §5.2).
+pub trait ReplayCounters {
+    /// Skips the next `count` sequence numbers of an SA of either direction. An outbound SA uses none of them; if it
+    /// has not so many, it is exhausted. An inbound SA accepts none of them, and none up to there: it goes on as if all
+    /// had been received.
+    ///
+    /// # Errors
+    /// If the plane cannot, or there is no such SA.
+    fn skip(&mut self, sa: SaId, count: u64) -> Result<(), PlaneError>;
+}
+
+impl<T: ReplayCounters + ?Sized> ReplayCounters for Option<&mut T> {
+    /// Without the capability, an error.
+    fn skip(&mut self, sa: SaId, count: u64) -> Result<(), PlaneError> {
+        let absent = || PlaneError::System {
+            what: format!("skipping {count} sequence numbers of SA {}", sa.0),
+            why: "this data plane uses every number".to_owned(),
+        };
+        self.as_mut().ok_or_else(absent)?.skip(sa, count)
     }
 }
 
@@ -471,6 +497,10 @@ mod tests {
             "going on with SA 3 after packet 9: this data plane always begins with the first one"
         );
         assert_eq!(none.last_sequence(SaId(3)), None);
+        assert_eq!(
+            none.skip(SaId(3), 9).expect_err("it cannot").to_string(),
+            "skipping 9 sequence numbers of SA 3: this data plane uses every number"
+        );
         assert_eq!(
             none.set_filter(Arc::default()).expect_err("it cannot").to_string(),
             "setting the filter: this data plane has none"

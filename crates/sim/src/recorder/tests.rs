@@ -156,6 +156,26 @@ fn limits_are_reported_once_and_the_hard_one_ends_the_sa() {
 }
 
 #[test]
+fn skipped_numbers_are_not_used_and_none_up_to_there_is_accepted() {
+    let (mut sender, mut receiver, now) =
+        (Recorder::default(), Recorder::default(), first_instant());
+    sender.add_rule(rule(false)).expect("a new rule");
+    sender.add_outbound(outbound(1, 301, 1)).expect("a new SA");
+    receiver.add_inbound(inbound(7, 301, 1)).expect("a new SA");
+    let path = path(Encapsulation::Udp);
+    let [first, late] = [0, 1].map(|number| octets_of(sender.protect(now, &packet(number))));
+    receiver.open(now, &first, path).expect("authentic");
+    receiver.skip(SaId(7), 5).expect("SA 7");
+    assert_eq!(receiver.open(now, &late, path), Err(Refusal::Replayed));
+    sender.skip(SaId(1), 4).expect("SA 1");
+    let next = octets_of(sender.protect(now, &packet(2)));
+    assert_eq!(next[4..12], 7_u64.to_be_bytes());
+    receiver.open(now, &next, path).expect("a number that was not skipped");
+    assert_eq!(receiver.skip(SaId(8), 1), Err(PlaneError::NoSuchSa(SaId(8))));
+    assert_eq!(receiver.journal().last(), Some(&Change::Skipped(SaId(7), 5)));
+}
+
+#[test]
 fn an_authentic_packet_from_elsewhere_is_told() {
     let (mut sender, mut receiver, now) =
         (Recorder::default(), Recorder::default(), first_instant());

@@ -6,7 +6,8 @@ use esp::filter::{Always, Direction, Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
     Capabilities, DataPlane, EarlyPackets, FamilySwitching, Filtering, Maintenance, ManualKeying,
-    PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId, Spi,
+    PacketSummary, PathMtu, PeerExceptions, PlaneError, ReplayCounters, Restored, Resynced, RuleId,
+    SaId, Spi,
 };
 use esp::trace::{DecidedBy, Trace};
 use floor::refused;
@@ -16,6 +17,10 @@ use std::sync::Arc;
 
 impl Capabilities for Userspace {
     fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
+        Some(self)
+    }
+
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
         Some(self)
     }
 
@@ -112,6 +117,12 @@ impl ManualKeying for Userspace {
         let last = self.datapath.retire(sa)?;
         self.remove(sa);
         Some(last)
+    }
+}
+
+impl ReplayCounters for Userspace {
+    fn skip(&mut self, sa: SaId, count: u64) -> Result<(), PlaneError> {
+        self.datapath.skip(sa, count)
     }
 }
 

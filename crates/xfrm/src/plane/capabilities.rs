@@ -9,13 +9,17 @@ use crate::state;
 use esp::families::Families;
 use esp::plane::{
     Capabilities, CryptoAccounting, FamilySwitching, Maintenance, ManualKeying, Notice, PlaneError,
-    Restored, Resynced, RuleId, SaId,
+    ReplayCounters, Restored, Resynced, RuleId, SaId,
 };
 use netlink_packet_xfrm::XfrmMessage;
 use policy::Binding;
 
 impl Capabilities for Xfrm {
     fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
+        Some(self)
+    }
+
+    fn replay_counters(&mut self) -> Option<&mut dyn ReplayCounters> {
         Some(self)
     }
 
@@ -121,6 +125,19 @@ impl ManualKeying for Xfrm {
         }
         let (sa, is_exact) = self.take_away(id)?;
         Some(if is_exact { sa.sequence() } else { sa.beyond() })
+    }
+}
+
+impl ReplayCounters for Xfrm {
+    /// The kernel could be told other numbers (XFRM_MSG_NEWAE), but packets take some between the question and the
+    /// order: so the SA is deleted and made again.
+    fn skip(&mut self, id: SaId, count: u64) -> Result<(), PlaneError> {
+        let form = &self.ledger.sa(id).ok_or(PlaneError::NoSuchSa(id))?.form;
+        // Without a window, an inbound SA refuses no number.
+        if form.inbound && form.replay_window == 0 {
+            return Ok(());
+        }
+        self.remake_behind(id, count, &mut |_| ())
     }
 }
 

@@ -156,6 +156,16 @@ impl Xfrm {
         id: SaId,
         change: &mut dyn FnMut(&mut Form),
     ) -> Result<(), PlaneError> {
+        self.remake_behind(id, 0, change)
+    }
+
+    /// As [`Self::remake`]; `skipped` sequence numbers more count as used, or as received.
+    pub(super) fn remake_behind(
+        &mut self,
+        id: SaId,
+        skipped: u64,
+        change: &mut dyn FnMut(&mut Form),
+    ) -> Result<(), PlaneError> {
         let sa = self.ledger.sa(id).ok_or(PlaneError::NoSuchSa(id))?;
         let (name, binding) = (sa.form.name(), sa.form.binding);
         if self.has_expired(id) {
@@ -173,7 +183,10 @@ impl Xfrm {
         if let Some(state) = &ended {
             sa.count(state, &self.config.crypto);
         }
-        let replay = sa.succeed(ended.as_ref());
+        let mut replay = sa.succeed(ended.as_ref());
+        if skipped > 0 {
+            replay = sa.skip(skipped);
+        }
         change(&mut sa.form);
         self.known.insert(sa.form.name(), id);
         let made = give(&mut *self.kernel, (&sa.form, &sa.key), &replay, "replacing it");

@@ -104,6 +104,13 @@ impl Installed {
         state::replay_from(&self.form, self.form.base)
     }
 
+    /// Takes so many sequence numbers as used or received that it is to begin behind now, and returns those.
+    pub(super) fn skip(&mut self, count: u64) -> XfrmAttrs {
+        let highest = if self.form.esn { u64::MAX } else { u32::MAX.into() };
+        self.form.base = self.form.base.saturating_add(count).min(highest);
+        state::replay_from(&self.form, self.form.base)
+    }
+
     /// Attributes what it has done since the last time to where it is now. To be called before that changes.
     fn count_backend(&mut self, providers: &CryptoProviders) {
         let done = Amount { operations: self.last.packets, octets: self.last.bytes };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::policies::RULES;
 use crate::state::is_larval;
-use esp::plane::{DataPlane, ManualKeying, TrafficSelectors};
+use esp::plane::{DataPlane, ManualKeying, ReplayCounters, TrafficSelectors};
 use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{Mark, UserPolicyInfo, UserTemplate, XFRM_POLICY_BLOCK};
 use policy::{AddressRange, Selector};
@@ -499,6 +499,54 @@ fn an_sa_goes_on_after_the_number_that_was_used_last() {
         plane.promote(SaId(2)).expect("the kernel can");
         plane.resume(SaId(2), used).expect_err("it sends");
     }
+}
+
+/// The numbers of an SA in the kernel, and whether every bit of its window is set.
+fn numbers(twin: &Twin, spi: u32, inbound: bool) -> (u64, bool) {
+    let state = &twin.tables().states[&spi];
+    let replay = state.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::ReplayStateEsn(replay) => Some(replay.clone()),
+        _ => None,
+    });
+    let replay = replay.expect("it has numbers");
+    let last = crate::state::last_sequence(state, inbound).expect("it has numbers");
+    let whole = replay.bmp.len() * 32 >= replay.replay_window as usize;
+    (last, whole && replay.bmp.iter().all(|word| *word == u32::MAX))
+}
+
+#[test]
+fn an_sa_goes_on_behind_the_numbers_that_it_skips() {
+    for esn in [false, true] {
+        let (mut plane, twin) = plane();
+        plane.add_rule(rule()).expect("the kernel can");
+        plane.add_inbound(InboundSa { esn, ..inbound(1, 0x101) }).expect("the kernel can");
+        plane.add_outbound(OutboundSa { esn, ..outbound(2, 0x201, true) }).expect("it can");
+        plane.resume(SaId(2), 3).expect("it waits");
+        plane.promote(SaId(2)).expect("the kernel can");
+        twin.sent(60);
+        plane.skip(SaId(2), 1 << 30).expect("the kernel can");
+        assert_eq!(numbers(&twin, 0x201, false).0, 63 + (1 << 30));
+        assert_eq!(plane.last_sequence(SaId(2)), Some(63 + (1 << 30)));
+        assert_eq!(plane.usage(SaId(2)).expect("it is there").packets, 60);
+        assert_eq!(twin.policy(PolicyDirection::Out), [Some(0x201)]);
+        plane.skip(SaId(1), 500).expect("the kernel can");
+        assert_eq!(numbers(&twin, 0x101, true), (500, true));
+        plane.skip(SaId(2), u64::MAX).expect("the kernel can");
+        let highest = if esn { u64::MAX } else { u32::MAX.into() };
+        assert_eq!(numbers(&twin, 0x201, false).0, highest);
+        assert_eq!(plane.skip(SaId(3), 1), Err(PlaneError::NoSuchSa(SaId(3))));
+    }
+}
+
+#[test]
+fn an_sa_without_a_window_has_none_after_numbers_are_skipped() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    let off = InboundSa { esn: false, replay_window: 0, ..inbound(1, 0x101) };
+    plane.add_inbound(off).expect("the kernel can");
+    plane.skip(SaId(1), 500).expect("there is nothing to do");
+    let state = &twin.tables().states[&0x101];
+    assert_eq!((state.user_sa_info.replay_window, crate::state::replay_of_state(state)), (0, None));
 }
 
 /// How many packets the kernel still lets an SA send.

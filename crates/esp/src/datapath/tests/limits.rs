@@ -50,6 +50,47 @@ fn no_number_above_the_allowed_ones_is_used_and_the_limit_may_be_raised() {
 }
 
 #[test]
+fn skipped_numbers_are_neither_used_nor_accepted_nor_counted() {
+    for esn in [false, true] {
+        let pair = Pair::new(Kind { esn, ..Kind::PLAIN });
+        let (mut sender, mut receiver) = (pair.sender.clone(), pair.receiver.clone());
+        let packet = sample::udp(false, (1, 2), &[]);
+        let [first, late] = [(); 2].map(|()| pair.protect(&packet).expect("an SA serves it"));
+        pair.open(&first).expect("authentic");
+        receiver.skip(IN, 40).expect("it is there");
+        // Number 2 has not come, and is no longer accepted; nor are those that the peer has not skipped.
+        assert_eq!(pair.open(&late), Err(Discard::Replayed));
+        let third = pair.protect(&packet).expect("an SA serves it");
+        assert_eq!(pair.open(&third), Err(Discard::Replayed));
+        sender.skip(OUT, 100).expect("it is there");
+        let next = pair.protect(&packet).expect("an SA serves it");
+        assert_eq!(next[4..8], 104_u32.to_be_bytes());
+        assert_eq!(pair.open(&next).as_ref(), Ok(&packet));
+        assert_eq!(pair.open(&next), Err(Discard::Replayed));
+        assert_eq!(sender.usage(OUT).expect("installed").packets, 4);
+        assert_eq!(receiver.usage(IN).expect("installed").packets, 2);
+        assert_eq!(sender.skip(SaId(9), 1), Err(PlaneError::NoSuchSa(SaId(9))));
+    }
+}
+
+#[test]
+fn an_sa_that_has_not_as_many_numbers_as_it_skips_is_exhausted() {
+    let pair = Pair::new(Kind::PLAIN);
+    let packet = sample::udp(false, (1, 2), &[]);
+    pair.protect(&packet).expect("the first");
+    for count in [u64::from(u32::MAX) - 2, u64::MAX, u64::MAX] {
+        pair.sender.clone().skip(OUT, count).expect("it is there");
+        let last = pair.protect(&packet);
+        assert_eq!(last.is_ok(), count < u64::from(u32::MAX), "{last:?}");
+    }
+    let hard = Notice::Expiring { sa: OUT, hard: true };
+    assert!(pair.sender.take_notices().contains(&hard));
+    let extended = Pair::new(Kind { esn: true, ..Kind::PLAIN });
+    extended.sender.clone().skip(OUT, u64::MAX).expect("it is there");
+    assert_eq!(extended.protect(&packet), Err(Discard::OutboundExhausted));
+}
+
+#[test]
 fn extended_sequence_numbers_go_on() {
     let kind = Kind { esn: true, ..Kind::PLAIN };
     let pair = Pair::new(kind);
