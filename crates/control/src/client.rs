@@ -1,5 +1,9 @@
 //! The asking side of the control protocol, blocking: `vpnctl` has nothing else to do meanwhile.
 
+mod pages;
+
+pub use pages::{Page, Pages};
+
 use crate::protocol::{Command, Happening, Outcome, Refusal, Reply, Request, Response, VERSION};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -43,7 +43,7 @@ pub use request::parse;
 pub use response::{Outcome, Reply, Response};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 pub use trace::{OneWayTraceInfo, TraceInfo, TracedSa};
-pub use tunnel::{Activation, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
+pub use tunnel::{Activation, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel, TunnelPage};
 pub use workers::WorkersChange;
 
 /// Longest request in octets, with its newline. The largest policy file (8 MiB) fits into it, even if JSON escapes

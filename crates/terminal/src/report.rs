@@ -30,7 +30,7 @@ pub use crypto::{crypto_stats, tunable_changed, tunables};
 pub use families::families;
 pub use fields::Fields;
 pub use list::Algorithms;
-pub use list::{list, verbose};
+pub use list::{Part, list, verbose};
 pub use manual::{manual, sa_list, sa_removed, sas_added};
 pub use offload::{not_offloaded, offload, resynced, summary as offload_summary};
 pub use overview::{filter, overview, trace};

@@ -5,13 +5,12 @@ use clap::{Command, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::env::Shells;
-use control::client::Client;
-use control::protocol::{Command as Ask, Reply};
+use control::client::{Client, Page, Pages};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Names the variable by which a shell asks for completions; its value is the shell.
 const VARIABLE: &str = "VPN_COMPLETE";
@@ -119,12 +118,20 @@ fn socket(words: impl Iterator<Item = OsString>) -> PathBuf {
 fn ask(socket: &Path) -> Option<Vec<String>> {
     let mut client = Client::connect(socket).ok()?;
     client.set_timeout(PATIENCE).ok()?;
-    let Reply::Tunnels(tunnels) = client.ask(Ask::List { all: true }).ok()? else { return None };
-    let names = tunnels.into_iter().flat_map(|tunnel| {
-        let children = tunnel.children.into_iter().map(|child| child.name);
-        std::iter::once(tunnel.name).chain(children)
-    });
-    Some(names.collect())
+    let (mut pages, mut names) = (Pages::new(true), Vec::new());
+    let began = Instant::now();
+    while let Some(Page { tunnels, .. }) = pages.read(&mut client).ok()? {
+        names.extend(tunnels.into_iter().flat_map(|tunnel| {
+            let children = tunnel.children.into_iter().map(|child| child.name);
+            std::iter::once(tunnel.name).chain(children)
+        }));
+        // A part of the names would complete to a name that is not the only one.
+        if began.elapsed() > PATIENCE {
+            return None;
+        }
+    }
+    names.dedup();
+    Some(names)
 }
 
 fn script(name: &str, shell: Shell) -> io::Result<Vec<u8>> {

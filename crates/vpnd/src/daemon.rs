@@ -21,6 +21,7 @@ mod crypto;
 mod families;
 pub mod helper;
 mod journald;
+mod listing;
 pub(crate) mod logging;
 mod manual;
 pub(crate) mod memory;

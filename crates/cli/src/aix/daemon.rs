@@ -86,10 +86,7 @@ impl Settings {
 }
 
 pub(super) fn tunnels(client: &mut Client, all: bool) -> Result<Vec<Tunnel>, Trouble> {
-    match client.ask(Command::List { all })? {
-        Reply::Tunnels(tunnels) => Ok(tunnels),
-        reply => Err(client.unexpected(&reply).into()),
-    }
+    Ok(client.tunnels(all)?)
 }
 
 pub(super) fn done(client: &mut Client, command: Command) -> Result<(), Trouble> {

@@ -82,7 +82,7 @@ impl CheckHealth {
             return Ok(Health::of(&tunnels, None));
         }
         let daemon = answer!(session, Ask::Overview, Overview);
-        let mut tunnels = answer!(session, Ask::List { all: true }, Tunnels);
+        let mut tunnels = session.client()?.tunnels(true)?;
         if daemon.tunnels.up <= FEW {
             for tunnel in tunnels.iter_mut().filter(|tunnel| has_sa(tunnel)) {
                 let mut one = answer!(session, Ask::Status { name: tunnel.name.clone() }, Tunnels);

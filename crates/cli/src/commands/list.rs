@@ -1,9 +1,9 @@
 //! `vpnctl list`
 
-use super::session::{Failure, Run, Session, answer};
+use super::session::{Failure, Run, Session};
 use clap::Args;
-use control::client::ClientError;
-use control::protocol::{Command as Ask, ManualSaInfo, RefusalCode, Reply};
+use control::client::{ClientError, Page, Pages};
+use control::protocol::{Command as Ask, ManualSaInfo, RefusalCode, Reply, Tunnel};
 use std::io::Write;
 use std::process::ExitCode;
 use terminal::report;
@@ -19,7 +19,8 @@ Examples:
 A row has the tunnel's state, both ends of its traffic, the time since it came up, the time to the next rekey, and \
 the octets received and sent. Where a peer has agreed to less traffic than this side asked for, the asked traffic stands \
 behind the agreed one. If a row does not fit on 100 columns, a part of it stands on the lines below. \
-Algorithms are shown with --verbose.")]
+Algorithms are shown with --verbose. Very many tunnels are printed as they are read, and each part of the table has the \
+names of the columns above it.")]
 pub struct List {
     /// Also tunnels that are defined but down
     #[arg(long)]
@@ -34,16 +35,24 @@ pub struct List {
 
 impl Run for List {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
-        let tunnels = answer!(session, Ask::List { all: self.all }, Tunnels);
+        let mut pages = Pages::new(self.all);
         if self.json {
-            session.json(&tunnels)?;
+            json(session, &mut pages)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut is_empty = tunnels.is_empty();
-        if self.verbose {
-            session.text(&report::verbose(&tunnels, session.colour))?;
-        } else {
-            session.text(&report::list(&tunnels, session.colour))?;
+        let mut is_empty = true;
+        while let Some(Page { tunnels, continues }) = pages.read(session.client()?)? {
+            is_empty &= tunnels.is_empty();
+            let part = report::Part { tunnels: &tunnels, continues };
+            // A table without rows is printed only if it is the whole list.
+            let is_shown = !tunnels.is_empty() || (is_empty && pages.is_at_end());
+            if self.verbose {
+                session.text(&report::verbose(part, session.colour))?;
+            } else if is_shown {
+                session.text(&report::list(part, session.colour))?;
+            }
+        }
+        if !self.verbose {
             let by_hand = manual_sas(session)?;
             if !by_hand.is_empty() {
                 session.text(&format!("\n{}", report::manual(&by_hand, session.colour)))?;
@@ -56,6 +65,33 @@ impl Run for List {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Prints an array with an element for each phase 1 tunnel, as soon as all its phase 2 tunnels are known.
+fn json(session: &mut Session, pages: &mut Pages) -> Result<(), Failure> {
+    let (mut known, mut between) = (Vec::new(), "[\n");
+    loop {
+        let page = pages.read(session.client()?)?;
+        let is_last = page.is_none();
+        page.into_iter().for_each(|page| page.join(&mut known));
+        // The next page may have more of the last one.
+        let open = if is_last { None } else { known.pop() };
+        for tunnel in known.drain(..) {
+            session.text(&format!("{between}  {}", element(&tunnel)?))?;
+            between = ",\n";
+        }
+        known.extend(open);
+        if is_last {
+            return Ok(session.text(if between == "[\n" { "[]\n" } else { "\n]\n" })?);
+        }
+    }
+}
+
+/// An element of an array, with the indentation that [`Session::json`] gives it.
+fn element(tunnel: &Tunnel) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(tunnel).map_err(std::io::Error::from)?;
+    // A line break within a string is escaped.
+    Ok(text.replace('\n', "\n  "))
 }
 
 impl List {

@@ -140,10 +140,7 @@ fn look(control: &Path, names: &[String]) -> Option<String> {
     client.set_timeout(LOOK).ok()?;
     let name = match names {
         [name] => name.clone(),
-        _ => match client.ask(Ask::List { all: false }) {
-            Ok(Reply::Tunnels(tunnels)) => first_under_way(&tunnels)?,
-            _ => return None,
-        },
+        _ => first_under_way(&client.tunnels(false).ok()?)?,
     };
     match client.ask(Ask::Why { name }) {
         Ok(Reply::Why(explanation)) => Some(progress(&explanation)),

@@ -94,10 +94,7 @@ fn overview(client: &mut Client) -> Result<Overview, ClientError> {
 type Answers = (Vec<Tunnel>, BTreeMap<String, u64>);
 
 fn ask(client: &mut Client, all: bool) -> Result<Answers, ClientError> {
-    let tunnels = match client.ask(Command::List { all })? {
-        Reply::Tunnels(tunnels) => tunnels,
-        reply => return Err(client.unexpected(&reply)),
-    };
+    let tunnels = client.tunnels(all)?;
     match client.ask(Command::Counters)? {
         Reply::Counters(counters) => Ok((tunnels, counters)),
         reply => Err(client.unexpected(&reply)),

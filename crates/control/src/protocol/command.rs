@@ -51,6 +51,18 @@ pub enum Command {
         #[serde(default)]
         all: bool,
     },
+    /// Asks for some of the tunnels, so that neither side has to hold all of them at once.
+    ListPage {
+        /// As with [`Command::List`].
+        #[serde(default)]
+        all: bool,
+        /// The place where the page before has ended ([`TunnelPage::next`](super::TunnelPage::next)); `null`: the first
+        /// page.
+        #[serde(default)]
+        after: Option<String>,
+        /// The number of phase 2 tunnels in the answer, at most 1000. A phase 1 tunnel without any counts as one.
+        count: u32,
+    },
     /// Asks for one tunnel.
     Status {
         /// Phase 1 tunnel, or phase 2 tunnel: then the answer holds only this child.

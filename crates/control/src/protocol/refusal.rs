@@ -57,6 +57,8 @@ pub enum RefusalCode {
     BadPacket,
     /// The data plane or the system refused.
     DataPlane,
+    /// The policy was replaced since the page before was read: the reading must begin again.
+    Outdated,
     /// The workers cannot be set so; they are as they were.
     BadSetting,
     /// Too many clients are connected.

@@ -14,7 +14,7 @@ use super::refusal::{Refusal, RefusalCode};
 use super::reload::Reloaded;
 use super::stored::{PolicyText, Stored};
 use super::trace::TraceInfo;
-use super::tunnel::{Activation, Tunnel};
+use super::tunnel::{Activation, Tunnel, TunnelPage};
 use super::workers;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -81,6 +81,8 @@ pub enum Reply {
     Activations(Vec<Activation>),
     /// Tunnels, in the order of the policy.
     Tunnels(Vec<Tunnel>),
+    /// Some of the tunnels, in the order of the policy.
+    TunnelPage(TunnelPage),
     /// The explanation of the state of a tunnel.
     Why(Box<Explanation>),
     /// Count by reason.

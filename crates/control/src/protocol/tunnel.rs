@@ -252,6 +252,16 @@ impl Child {
     }
 }
 
+/// Some of the tunnels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TunnelPage {
+    /// The tunnels. The first one may be the rest of the last one of the page before: then it has the same name and the
+    /// phase 2 tunnels that are not told yet. There may be none although others follow.
+    pub tunnels: Vec<Tunnel>,
+    /// The field `after` of the request for the next page; `null`: this is the last one.
+    pub next: Option<String>,
+}
+
 /// The outcome for one tunnel of [`Command::Activate`](super::Command::Activate).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {

@@ -23,6 +23,30 @@ pub struct PageStart {
     child: usize,
 }
 
+impl PageStart {
+    /// The place of a phase 2 tunnel in the list of its phase 1 tunnel, and of that one in a policy. `None`: the policy
+    /// has no such tunnel.
+    pub fn at(policy: Arc<Policy>, tunnel: usize, child: usize) -> Option<Self> {
+        let children = policy.tunnels.get(tunnel)?.children.len();
+        (child == 0 || child < children).then_some(Self { policy, tunnel, child })
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// The place of the phase 1 tunnel in the policy.
+    pub fn tunnel(&self) -> usize {
+        self.tunnel
+    }
+
+    /// The place of the phase 2 tunnel in the list of the phase 1 tunnel.
+    pub fn child(&self) -> usize {
+        self.child
+    }
+}
+
 impl StatusPage {
     /// The page of `policy` that begins at `start`, or the first one. It has at most `count` phase 2 tunnels of the
     /// policy (at least one); a tunnel without any counts as one. `picture` is asked for the state of a tunnel with
@@ -133,5 +157,20 @@ mod tests {
         let start = StatusPage::of(&before, None, 2, picture).expect("the first page").next;
         assert!(StatusPage::of(&after, start.clone(), 2, picture).is_none());
         assert!(StatusPage::of(&before, start, 2, picture).is_some());
+    }
+
+    #[test]
+    fn a_place_is_one_of_the_policy() {
+        let policy = policy(&[3, 0]);
+        let at = |tunnel, child| {
+            let start = PageStart::at(Arc::clone(&policy), tunnel, child)?;
+            let page = StatusPage::of(&policy, Some(start), 9, picture).expect("the same policy");
+            Some(page.tunnels.iter().map(|tunnel| tunnel.children.len()).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            [at(0, 0), at(0, 2), at(1, 0)],
+            [Some(vec![3, 0]), Some(vec![1, 0]), Some(vec![0])]
+        );
+        assert_eq!([at(0, 3), at(1, 1), at(2, 0), at(usize::MAX, usize::MAX)], [const { None }; 4]);
     }
 }

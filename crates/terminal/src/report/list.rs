@@ -11,31 +11,36 @@ use std::time::Duration;
 /// The columns of LOCAL and REMOTE, and that of TUNNEL.
 const MOVABLE: &[&[usize]] = &[&[4, 5], &[2]];
 
+/// Some of a daemon's tunnels, in the order of the policy.
+#[derive(Clone, Copy)]
+pub struct Part<'t> {
+    /// The tunnels.
+    pub tunnels: &'t [Tunnel],
+    /// The first of them is the rest of the last one of the part before.
+    pub continues: bool,
+}
+
+impl<'t> Part<'t> {
+    /// All tunnels.
+    pub fn whole(tunnels: &'t [Tunnel]) -> Self {
+        Self { tunnels, continues: false }
+    }
+
+    /// The tunnels, each with whether its phase 1 is still to be told.
+    fn iter(self) -> impl Iterator<Item = (bool, &'t Tunnel)> {
+        let each = self.tunnels.iter().enumerate();
+        each.map(move |(at, tunnel)| (at > 0 || !self.continues, tunnel))
+    }
+}
+
 /// One row per tunnel, phase 2 below the phase 1 that carries it, with a header.
-pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
+pub fn list(part: Part<'_>, colour: Colour) -> String {
     let header =
         ["PHASE", "NUMBER", "TUNNEL", "STATE", "LOCAL", "REMOTE", "UP", "REKEY", "IN", "OUT"];
     let mut table = Fitting::new(header, MOVABLE);
-    for tunnel in tunnels {
-        let sa = tunnel.ike_sa.as_ref();
-        table.row([
-            "1".to_owned(),
-            tunnel.number.to_string(),
-            plain(&tunnel.name).into_owned(),
-            colour.state(&tunnel.state),
-            // The addresses of the SA are those in use: a NAT or a move may have changed them.
-            side(&tunnel.local_id, sa.map(|sa| sa.local.ip()).or(tunnel.local_address)),
-            side(&tunnel.remote_id, sa.map(|sa| sa.remote.ip()).or(tunnel.remote_address)),
-            seconds(sa.and_then(|sa| sa.established_seconds)),
-            seconds(sa.and_then(|sa| sa.rekey_in_seconds)),
-            dash(),
-            dash(),
-        ]);
-        if let Some(unanswered) = &tunnel.unanswered {
-            table.remark(plain(&unanswered.message).into_owned());
-        }
-        if let Some(down) = &tunnel.down {
-            table.remark(format!("down {}", since::down(down)));
+    for (is_new, tunnel) in part.iter() {
+        if is_new {
+            phase1_row(&mut table, tunnel, colour);
         }
         for child in &tunnel.children {
             let sa = child.child_sa.as_ref();
@@ -56,8 +61,31 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
             }
         }
     }
-    let exported = tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour));
+    let exported = part.tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour));
     table.render(colour) + &exported.map(|remark| remark + "\n").unwrap_or_default()
+}
+
+fn phase1_row(table: &mut Fitting<10>, tunnel: &Tunnel, colour: Colour) {
+    let sa = tunnel.ike_sa.as_ref();
+    table.row([
+        "1".to_owned(),
+        tunnel.number.to_string(),
+        plain(&tunnel.name).into_owned(),
+        colour.state(&tunnel.state),
+        // The addresses of the SA are those in use: a NAT or a move may have changed them.
+        side(&tunnel.local_id, sa.map(|sa| sa.local.ip()).or(tunnel.local_address)),
+        side(&tunnel.remote_id, sa.map(|sa| sa.remote.ip()).or(tunnel.remote_address)),
+        seconds(sa.and_then(|sa| sa.established_seconds)),
+        seconds(sa.and_then(|sa| sa.rekey_in_seconds)),
+        dash(),
+        dash(),
+    ]);
+    if let Some(unanswered) = &tunnel.unanswered {
+        table.remark(plain(&unanswered.message).into_owned());
+    }
+    if let Some(down) = &tunnel.down {
+        table.remark(format!("down {}", since::down(down)));
+    }
 }
 
 fn dash() -> String {
@@ -65,15 +93,17 @@ fn dash() -> String {
 }
 
 /// Everything about each tunnel, a name and a value per line, an empty line between tunnels.
-pub fn verbose(tunnels: &[Tunnel], colour: Colour) -> String {
+pub fn verbose(part: Part<'_>, colour: Colour) -> String {
     let mut text = String::new();
-    for tunnel in tunnels {
-        phase1(&mut text, tunnel, colour);
+    for (is_new, tunnel) in part.iter() {
+        if is_new {
+            phase1(&mut text, tunnel, colour);
+        }
         for child in &tunnel.children {
             phase2(&mut text, tunnel, child, colour);
         }
     }
-    if let Some(remark) = tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour)) {
+    if let Some(remark) = part.tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour)) {
         text.push_str(&remark);
         text.push('\n');
     }

@@ -41,6 +41,25 @@ pub(super) fn tunnel() -> Tunnel {
     .expect("a tunnel as it travels")
 }
 
+fn listed(tunnels: &[Tunnel]) -> String {
+    list(Part::whole(tunnels), PLAIN)
+}
+
+#[test]
+fn a_part_of_a_list_tells_a_phase_1_tunnel_once() {
+    let (whole, second) = (tunnel(), tunnel());
+    let tunnels = [whole, Tunnel { name: "branch".to_owned(), ..second }];
+    let rest = Part { tunnels: &tunnels, continues: true };
+    let rows = |text: String, row: &str| text.lines().filter(|line| line.contains(row)).count();
+    assert_eq!(rows(list(rest, PLAIN), "site"), 0);
+    for row in ["lan", "branch"] {
+        assert_eq!(rows(list(rest, PLAIN), row), rows(listed(&tunnels), row), "{row}");
+    }
+    let [all, part] = [Part::whole(&tunnels), rest].map(|part| verbose(part, PLAIN));
+    let begin = all.strip_suffix(&part).expect("the part is the end of all");
+    assert!(!begin.is_empty() && !begin.contains("lan"), "{begin}");
+}
+
 #[test]
 fn a_list_has_a_line_per_tunnel_of_either_phase() {
     let mut tunnel = tunnel();
@@ -52,7 +71,7 @@ fn a_list_has_a_line_per_tunnel_of_either_phase() {
     down.children[0].state = "down".to_owned();
     down.children[0].child_sa = None;
     assert_eq!(
-        list(&[tunnel, down], PLAIN),
+        listed(&[tunnel, down]),
         "\
 PHASE  NUMBER  TUNNEL  STATE        LOCAL        REMOTE       UP     REKEY   IN       OUT
 1      1       site    established  192.0.2.1    192.0.2.2    1h 1m  6h 56m  -        -
@@ -72,7 +91,7 @@ fn a_list_is_never_wider_than_a_terminal() {
     ipv6.ike_sa.as_mut().expect("it is up").local =
         format!("[{end}6666]:500").parse().expect("an address");
     ipv6.children[0].local = vec![format!("{end}0-{end}7777[tcp/443]"); 4];
-    let text = list(&[tunnel(), ipv6.clone()], PLAIN);
+    let text = listed(&[tunnel(), ipv6.clone()]);
     assert_eq!(
         text,
         format!(
@@ -95,7 +114,7 @@ PHASE  NUMBER  TUNNEL  STATE        UP     REKEY   IN       OUT
     );
     ipv6.name = "headquarters-to-the-branch-office-in-a-town-with-a-long-name".to_owned();
     ipv6.children[0].name = format!("{}_lan", ipv6.name);
-    let text = list(&[tunnel(), ipv6.clone()], PLAIN);
+    let text = listed(&[tunnel(), ipv6.clone()]);
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert!(text.contains(&format!("       tunnel {}\n       local", ipv6.name)), "{text}");
     assert!(!text.contains("AES"), "{text}");
@@ -114,7 +133,7 @@ fn agreed_traffic_that_is_less_than_the_policys_stands_beside_it() {
         [("answer", "10.2.0.0/24 (asked 10.2.0.0/16)"), ("request", "(policy 10.2.0.0/16)")]
     {
         let tunnel = narrowed(by);
-        for text in [list(std::slice::from_ref(&tunnel), PLAIN), status(&tunnel, PLAIN)] {
+        for text in [listed(std::slice::from_ref(&tunnel)), status(&tunnel, PLAIN)] {
             assert!(text.contains(told), "{text}");
             assert_eq!(text.matches("10.1.0.0/24").count(), 1, "{text}");
         }
@@ -124,7 +143,7 @@ fn agreed_traffic_that_is_less_than_the_policys_stands_beside_it() {
 #[test]
 fn a_verbose_list_has_everything() {
     assert_eq!(
-        verbose(&[tunnel()], PLAIN),
+        verbose(Part::whole(&[tunnel()]), PLAIN),
         "\
 Phase 1 tunnel 1: site
   Status               established
@@ -188,14 +207,14 @@ Phase 2 tunnel 4: lan
     );
     let mut hostile = tunnel();
     hostile.remote_id = "\u{1b}[2J".to_owned();
-    assert!(verbose(&[hostile], PLAIN).chars().all(|c| c == '\n' || !c.is_control()));
+    assert!(verbose(Part::whole(&[hostile]), PLAIN).chars().all(|c| c == '\n' || !c.is_control()));
 }
 
 #[test]
 fn colour_does_not_move_columns() {
-    let coloured = list(&[tunnel()], Colour(true));
+    let coloured = list(Part::whole(&[tunnel()]), Colour(true));
     assert!(coloured.contains("\u{1b}["));
-    assert_eq!(console::strip_ansi_codes(&coloured), list(&[tunnel()], PLAIN));
+    assert_eq!(console::strip_ansi_codes(&coloured), listed(&[tunnel()]));
 }
 
 #[test]
@@ -247,7 +266,7 @@ fn a_window_of_the_responder_is_shown_with_both_phases() {
     let text = status(&tunnel, PLAIN);
     assert!(text.contains(&format!("\n  window        {ike}")), "{text}");
     assert!(text.contains(&format!("\n    window   {child}")), "{text}");
-    let text = verbose(&[tunnel], PLAIN);
+    let text = verbose(Part::whole(&[tunnel]), PLAIN);
     for window in [ike, child] {
         assert!(text.contains(&format!("\n  Responder Window     {window}")), "{text}");
     }
@@ -283,13 +302,13 @@ fn a_tunnel_that_was_up_says_since_when_it_is_down() {
     );
     let child = "\n  lan negotiating; down since 11:59:47 UTC (12s): its lifetime ended\n";
     assert!(text.contains(child), "{text}");
-    let text = verbose(std::slice::from_ref(&down), PLAIN);
+    let text = verbose(Part::whole(std::slice::from_ref(&down)), PLAIN);
     assert!(text.contains("  Down                 since 11:59:47 UTC (12s): deleted by"), "{text}");
 
     let mut together = down.clone();
     together.children[0].down.clone_from(&together.down);
     assert_eq!(
-        list(&[down, together], PLAIN),
+        listed(&[down, together]),
         "\
 PHASE  NUMBER  TUNNEL  STATE        LOCAL        REMOTE                  UP  REKEY  IN  OUT
 1      1       site    down         192.0.2.1    gw.example (192.0.2.2)  -   -      -   -
@@ -376,7 +395,7 @@ fn a_request_without_an_answer_is_told_with_the_tunnel() {
         cure: Vec::new(),
     });
     let silent = [silent];
-    for text in [list(&silent, PLAIN), verbose(&silent, PLAIN), status(&silent[0], PLAIN)] {
+    for text in [listed(&silent), verbose(Part::whole(&silent), PLAIN), status(&silent[0], PLAIN)] {
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(text.matches(told).count(), 1, "{text}");
@@ -386,12 +405,12 @@ fn a_request_without_an_answer_is_told_with_the_tunnel() {
 #[test]
 fn exported_keys_are_told_of_with_every_tunnel() {
     let mut open = tunnel();
-    assert!(!list(&[open.clone()], PLAIN).contains("INSECURE"));
+    assert!(!listed(&[open.clone()]).contains("INSECURE"));
     assert!(!status(&open, PLAIN).contains("INSECURE"));
     open.keys_exported_to = Some("/root/keys\u{1b}[2J".to_owned());
     let remark = "INSECURE: keys are written to /root/keys\\u{1b}[2J; \
                   to end that, start vpnd without --insecure-export-keys\n";
-    assert!(list(&[tunnel(), open.clone()], PLAIN).ends_with(remark));
+    assert!(listed(&[tunnel(), open.clone()]).ends_with(remark));
     assert!(status(&open, PLAIN).contains(remark));
 }
 

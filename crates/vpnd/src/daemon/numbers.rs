@@ -46,8 +46,8 @@ impl Numbers {
         );
     }
 
-    /// Numbers some of the tunnels. `false`: one of them has no number yet, so that all must be numbered first.
-    pub fn apply_known(&self, tunnels: &mut [Tunnel]) -> bool {
+    /// Gives tunnels their numbers. `false`: one of them has none yet, so that all must be [numbered](Self::renew) first.
+    pub fn apply(&self, tunnels: &mut [Tunnel]) -> bool {
         let phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
         let [first, second] = &*phases;
         tunnels.iter_mut().all(|tunnel| {
@@ -57,13 +57,10 @@ impl Numbers {
         })
     }
 
-    /// Numbers these tunnels, which are all there are.
-    pub fn apply(&self, tunnels: &mut [Tunnel]) {
+    /// Numbers the tunnels of both phases with these names, and forgets others that the policy does not have.
+    pub fn renew(&self, names: &[Vec<String>; 2]) {
         let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
-        let [first, second] = &mut *phases;
-        first.renew(tunnels.iter_mut().map(|tunnel| (&tunnel.name, &mut tunnel.number)));
-        let children = tunnels.iter_mut().flat_map(|tunnel| &mut tunnel.children);
-        second.renew(children.map(|child| (&child.name, &mut child.number)));
+        phases.iter_mut().zip(names).for_each(|(phase, names)| phase.renew(names));
     }
 }
 
@@ -91,16 +88,19 @@ impl Phase {
         self.last
     }
 
-    fn renew<'t>(&mut self, tunnels: impl Iterator<Item = (&'t String, &'t mut u32)>) {
-        let before = std::mem::take(&mut self.by_name);
-        for (name, number) in tunnels {
-            let numbered = before
-                .get(name)
-                .copied()
-                .unwrap_or_else(|| Numbered { number: self.next(), is_of_policy: false });
-            *number = numbered.number;
+    fn renew(&mut self, names: &[String]) {
+        let mut before = std::mem::take(&mut self.by_name);
+        for name in names {
+            if self.by_name.contains_key(name) {
+                continue;
+            }
+            let numbered = before.remove(name);
+            let numbered =
+                numbered.unwrap_or_else(|| Numbered { number: self.next(), is_of_policy: false });
             self.by_name.insert(name.clone(), numbered);
         }
+        // The names may be those of the policy before.
+        self.by_name.extend(before.into_iter().filter(|(_, known)| known.is_of_policy));
     }
 }
 
@@ -112,10 +112,9 @@ mod tests {
     fn a_number_stays_with_its_tunnel_and_is_not_used_again() {
         let mut phase = Phase::default();
         let mut number = |names: &[&str]| {
-            let mut numbered: Vec<(String, u32)> =
-                names.iter().map(|name| ((*name).to_owned(), 0)).collect();
-            phase.renew(numbered.iter_mut().map(|(name, number)| (&*name, number)));
-            numbered.into_iter().map(|(_, number)| number).collect::<Vec<_>>()
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            phase.renew(&names);
+            names.iter().map(|name| phase.by_name[name].number).collect::<Vec<_>>()
         };
         assert_eq!(number(&["a", "b", "c"]), [1, 2, 3]);
         assert_eq!(number(&["c", "d", "a"]), [3, 4, 1]);
@@ -139,11 +138,13 @@ mod tests {
         assert_eq!(admit(&mut phase, &["b", "a"]), numbered(&[("a", 2), ("b", 1)]));
         // A list shows one that the policy does not have.
         let listed = ["b", "a", "a:asked"].map(str::to_owned);
-        let mut numbers = [0; 3];
-        phase.renew(listed.iter().zip(&mut numbers));
-        assert_eq!(numbers, [1, 2, 3]);
+        phase.renew(&listed);
+        assert_eq!(listed.map(|name| phase.by_name[&name].number), [1, 2, 3]);
         let expected = numbered(&[("a", 2), ("a:asked", 3), ("c", 4)]);
         assert_eq!(admit(&mut phase, &["c", "a"]), expected);
         assert_eq!(admit(&mut phase, &["b"]), numbered(&[("a:asked", 3), ("b", 5)]));
+        // A list that was read before the reload; nobody asks for the other any more.
+        phase.renew(&["a".to_owned()]);
+        assert_eq!(admit(&mut phase, &["b"]), numbered(&[("a", 6), ("b", 5)]));
     }
 }

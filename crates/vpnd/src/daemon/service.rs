@@ -1,5 +1,6 @@
 //! A running daemon, and the table of the commands that it answers.
 
+use super::listing::Places;
 use super::numbers::Numbers;
 use super::refusal::bad_level;
 use super::server::Service;
@@ -29,6 +30,7 @@ pub struct Daemon {
     /// The policy in force, and where it is defined.
     in_force: std::sync::Mutex<Arc<InForce>>,
     pub(super) numbers: Numbers,
+    pub(super) places: Places,
     pub(super) levels: LevelControl,
     pub(super) crypto: Tunables,
     pub(super) families: FamilySettings,
@@ -63,6 +65,7 @@ impl Daemon {
             certificates,
             in_force,
             numbers: Numbers::default(),
+            places: Places::default(),
             levels,
             crypto: Tunables::default(),
             families: FamilySettings::default(),
@@ -203,6 +206,9 @@ impl Service for Daemon {
                 self.start_deactivate(&name).await.map(|()| Reply::Done)
             }
             Command::List { all } => self.list(all).await.map(Reply::Tunnels),
+            Command::ListPage { all, after, count } => {
+                self.list_page(all, after.as_deref(), count).await.map(Reply::TunnelPage)
+            }
             Command::Status { name } => self.status(&name).await.map(|t| Reply::Tunnels(vec![t])),
             Command::Rekey { name } => self.rekey(&name).await.map(|()| Reply::Done),
             Command::Reload { dry_run, undo_after_seconds } => {

@@ -15,15 +15,8 @@ use vpn::{GatewayError, Selection};
 pub(super) const FILTER_KNOWN: Duration = Duration::from_secs(10);
 
 impl Daemon {
-    pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
-        let status = self.gateway.tunnels().status().await.map_err(refusal)?;
-        let mut tunnels = self.seen(&status);
-        self.numbers.apply(&mut tunnels);
-        Ok(tunnels)
-    }
-
     /// These tunnels without their numbers.
-    fn seen(&self, status: &[IkeStatus]) -> Vec<Tunnel> {
+    pub(super) fn seen(&self, status: &[IkeStatus]) -> Vec<Tunnel> {
         let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
         let now = SystemTime::now();
         let tunnels = status.iter().map(|status| Tunnel {
@@ -43,11 +36,7 @@ impl Daemon {
             return Err(self.unknown(name));
         };
         let mut tunnel = self.seen(std::slice::from_ref(&status));
-        // Those of the policy have one. A peer may have asked for others.
-        if !self.numbers.apply_known(&mut tunnel) {
-            self.tunnels().await?;
-            self.numbers.apply_known(&mut tunnel);
-        }
+        self.number(&mut tunnel).await?;
         let mut tunnel = tunnel.swap_remove(0);
         let findings = self.findings(&status, FILTER_KNOWN).await?;
         for child in &mut tunnel.children {
@@ -106,7 +95,9 @@ impl Daemon {
     }
 
     pub(super) async fn list(&self, all: bool) -> Result<Vec<Tunnel>, Refusal> {
-        let mut tunnels = self.tunnels().await?;
+        let status = self.gateway.tunnels().status().await.map_err(refusal)?;
+        let mut tunnels = self.seen(&status);
+        self.number(&mut tunnels).await?;
         tunnels.retain(|tunnel| all || tunnel.is_active());
         Ok(tunnels)
     }

@@ -51,7 +51,10 @@ pub(super) fn collect(mut client: Client, control: &Path, all: &mut Collection) 
     let events = Events::record(control);
     let mut tunnels = Vec::new();
     for (name, question) in questions() {
-        let answer = client.ask(question);
+        let answer = match question {
+            Ask::List { all } => client.tunnels(all).map(Reply::Tunnels),
+            question => client.ask(question),
+        };
         let is_lost = matches!(&answer, Err(error) if !matches!(error, ClientError::Refused(_)));
         if let Ok(Reply::Tunnels(told)) = &answer {
             tunnels = names(told);

@@ -8,6 +8,7 @@ mod health;
 mod metrics;
 mod offline;
 mod one_tunnel;
+mod pages;
 mod policy_store;
 mod protocol;
 mod running;

@@ -17,7 +17,7 @@ const SHOWN: usize = 16;
 /// # Errors
 /// As [`Failure`].
 pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCode, Failure> {
-    let tunnels = answer!(session, Ask::List { all: true }, Tunnels);
+    let tunnels = session.client()?.tunnels(true)?;
     let few = tunnels.len() <= FEW;
     let mut asked: Vec<&Tunnel> = tunnels.iter().filter(|t| few || is_troubled(t)).collect();
     let left = if json || few { 0 } else { asked.len().saturating_sub(SHOWN) };
