@@ -200,6 +200,26 @@ fn an_engine_is_not_frozen_while_outputs_wait() {
     });
 }
 
+/// The policy loses the tunnel while its IKE_AUTH is on the way. The proof of the peer can then not be checked any more.
+#[test]
+fn a_successor_closes_a_session_whose_tunnel_is_gone() {
+    let [expected, found] = [false, true].map(|refreezes| {
+        let (mut world, left, right) = World::of_site(1, &Site::default(), &Config::default());
+        if refreezes {
+            world.refreeze_always(left);
+        }
+        world.connect(left, Site::TUNNEL);
+        world.run_for(Duration::from_millis(25));
+        world.replace_policy(left, Arc::default());
+        world.run_for(5 * SECOND);
+        let held = [left, right].map(|host| world.host(host).engine.inventory());
+        assert_eq!(held.map(|held| (held.ike_sas, held.child_sas)), [(0, 0); 2]);
+        world.ladder().to_string()
+    });
+    assert!(found.contains("INFORMATIONAL"), "it is deleted:\n{found}");
+    assert_same(&expected, &found, "a session that closes");
+}
+
 /// A tunnel comes up with certificates, and perhaps a PPK in the proofs. Each job of one gateway waits for a while, in
 /// which its engine is frozen and thawed, or not. Returns the ladder, and the number of jobs.
 fn history_of_work(

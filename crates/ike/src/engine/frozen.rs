@@ -257,10 +257,10 @@ impl<P: DataPlane> Engine<P> {
 
     /// Has the work with certificates done once more that the predecessor has begun.
     fn hand_jobs_out_again(&mut self, now: Instant) {
-        for id in self.sessions.ids() {
-            let Some(session) = self.sessions.take(id) else { continue };
-            auth::work_again(&session, &mut self.cx(now));
-            self.sessions.store(id, session);
+        let at_work = self.sessions.iter().filter(|(_, session)| session.waits_for_job());
+        let at_work: Vec<_> = at_work.map(|(id, _)| id).collect();
+        for id in at_work {
+            self.with_session(now, id, auth::work_again);
         }
         let at_work: Vec<_> = self.strangers.iter().map(|half| half.begun.local_spi).collect();
         for spi in at_work {

@@ -181,6 +181,10 @@ pub(crate) fn conclude(
     mut sa: Box<IkeSa<AuthSent>>,
     payloads: Vec<Payload>,
 ) -> Effects {
+    // An IKE SA that is only deleted needs no proof. A successor process has none to check it with.
+    if session.is_closing() {
+        return finish(session, cx, *sa, &payloads, Ok(None));
+    }
     // Its answer is here, so the next number is one further.
     let auth_id = sa.window.next_id() - 1;
     match check(cx, session.tunnel(), &sa.state, auth_id, &payloads) {
@@ -196,12 +200,15 @@ pub(crate) fn conclude(
 }
 
 /// Hands the job out on which an attempt waits: the process that had it is gone.
-pub(crate) fn work_again(session: &Session, cx: &mut Context<'_>) {
-    let Some(Attempt::Auth(sa)) = session.attempt() else { return };
+pub(crate) fn work_again(session: &mut Session, cx: &mut Context<'_>) -> Effects {
+    if session.is_closing() {
+        return resume(session, cx, Ok(Proved::default()));
+    }
+    let Some(Attempt::Auth(sa)) = session.attempt() else { return Effects::none() };
     let (tunnel, auth) = (session.tunnel(), &sa.state);
     let next_id = sa.window.next_id();
     let (claim, signing) = match &auth.stage {
-        attempt::Stage::Asked => return,
+        attempt::Stage::Asked => return Effects::none(),
         attempt::Stage::Proving { mixed, .. } => {
             // Behind the proof with the PPK comes the one without it.
             let plain = &auth.handshake.proof_keys;
@@ -219,6 +226,7 @@ pub(crate) fn work_again(session: &Session, cx: &mut Context<'_>) {
     if claim.is_some() || signing.is_some() {
         proving::hand_out(cx, sa.local_spi, claim, signing);
     }
+    Effects::none()
 }
 
 /// Goes on with what came of a job.

@@ -31,7 +31,7 @@ pub(crate) struct Mobility {
     pub doubt: Option<Box<Doubt>>,
 }
 
-/// What holds until the peer has shown that it receives at its new address.
+/// The state until the peer has shown that it receives at its new address.
 #[derive(Debug)]
 pub(crate) struct Doubt {
     /// The path that Child SAs keep to.

@@ -20,6 +20,11 @@ impl Session {
         self.attempt.as_mut()
     }
 
+    /// Returns `true` if the IKE SA that is being set up waits for a job.
+    pub fn waits_for_job(&self) -> bool {
+        matches!(&self.attempt, Some(Attempt::Auth(sa)) if sa.state.working_until().is_some())
+    }
+
     /// The IKE SAs in use, oldest first.
     pub fn sas(&self) -> &[IkeSa] {
         &self.sas
