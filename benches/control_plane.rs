@@ -1,15 +1,18 @@
-//! Time of single steps of the control plane: a handshake, a rekey, a liveness check, the next deadline, and the cookie
-//! for a stranger. `benches/handshake` measures whole fleets, by processor time of each side.
+//! Time of single steps of the control plane: a handshake, a rekey, a liveness check, the next deadline, the cookie for a
+//! stranger, and an engine that a successor process takes over. `benches/handshake` measures whole fleets, by processor time of each side.
 //!
 //! `cargo bench --bench control_plane [-- NAME]`; with `-- --test` each step is taken once.
 
 use criterion::{Bencher, BenchmarkId, Criterion, criterion_group, criterion_main};
+use esp::datapath::{Datapath, Settings};
+use frozen::Frozen;
 use ike::event::EventKind;
-use ike::{Config, Datagram, Output};
+use ike::{Config, Datagram, Engine, Output};
 use policy::Group;
 use sim::fleet::{End, Fleet, Mail, Plan};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longer than a replaced SA lingers.
@@ -186,5 +189,36 @@ fn strangers(criterion: &mut Criterion) {
     assert_eq!(fleet.hub.inventory().half_open, 0, "strangers cost no memory");
 }
 
-criterion_group!(benches, handshakes, rekeys, liveness, deadlines, strangers);
+fn freeze(engine: &Engine<Datapath>, now: Instant, room: usize) -> Frozen {
+    Frozen::write_into(room, |to| engine.freeze(now, to).expect("all outputs are handed out"))
+}
+
+fn successors(criterion: &mut Criterion) {
+    let mut all = criterion.benchmark_group("engine for a successor");
+    let many = if std::env::args().any(|a| a == "--test") { 200 } else { 20_000 };
+    for tunnels in [1, 1_000.min(many), many] {
+        let plan = Plan::of(tunnels);
+        // Shared by all samples and made only if it is asked for: so many handshakes take seconds.
+        let mut scene = None;
+        all.bench_function(BenchmarkId::new("frozen", tunnels), |bencher| {
+            let Scene { fleet, now, .. } = scene.get_or_insert_with(|| Scene::up(&plan, &calm()));
+            let room = freeze(&fleet.hub, *now, 0).octets().len();
+            bencher.iter_with_large_drop(|| freeze(&fleet.hub, *now, room));
+        });
+        all.bench_function(BenchmarkId::new("thawed", tunnels), |bencher| {
+            let Scene { fleet, now, .. } = scene.get_or_insert_with(|| Scene::up(&plan, &calm()));
+            let frozen = freeze(&fleet.hub, *now, 0);
+            let policy = plan.policy(End::Hub);
+            bencher.iter_with_large_drop(|| {
+                let from = frozen.read("an engine").expect("it was frozen just now");
+                let plane = Datapath::new(Settings::default(), *now);
+                let (policy, trust) = (Arc::clone(&policy), Arc::default());
+                Engine::thaw(from, policy, trust, calm(), plane, [3; 32], *now)
+                    .expect("it was frozen just now")
+            });
+        });
+    }
+}
+
+criterion_group!(benches, handshakes, rekeys, liveness, deadlines, strangers, successors);
 criterion_main!(benches);

@@ -39,7 +39,7 @@ impl Who {
     }
 }
 
-/// What a scenario is made of.
+/// The parts of a scenario.
 #[derive(Clone, Copy, Debug)]
 struct Scenario {
     encrypts: bool,
@@ -200,6 +200,44 @@ fn an_engine_is_not_frozen_while_outputs_wait() {
     });
 }
 
+/// An engine as its operator sees it.
+fn seen(world: &mut World, host: HostId) -> String {
+    let status = world.status(host);
+    let engine = &world.host(host).engine;
+    format!("{status:#?}\n{:?}\n{:?}", engine.discards(), engine.exchange_durations())
+}
+
+#[test]
+fn an_operator_sees_the_same_of_a_successor() {
+    let site = Site { children: 2, ..Site::default() };
+    let other = Site { secret: "another one".into(), ..site.clone() };
+    let mut world = World::new(1);
+    let config = Config { liveness_interval: Some(SECOND), ..Config::default() };
+    let left = world.add_host("left", site.left, site.policy(Side::Left), config.clone());
+    let right = world.add_host("right", site.right, other.policy(Side::Right), config);
+    let same = |world: &mut World| {
+        for host in [left, right] {
+            let before = seen(world, host);
+            world.refreeze(host);
+            assert_same(&before, &seen(world, host), &world.host(host).name.clone());
+        }
+    };
+    world.connect(left, Site::TUNNEL);
+    world.run_for(5 * SECOND);
+    assert!(seen(&mut world, left).contains("authentication failed"), "of left");
+    assert!(
+        seen(&mut world, right).contains("authentication failed"),
+        "of right, about a stranger"
+    );
+    same(&mut world);
+    world.replace_policy(right, site.policy(Side::Right));
+    world.connect(left, Site::TUNNEL);
+    world.run_for(20 * SECOND);
+    let text = seen(&mut world, left);
+    assert!(text.contains("Established"), "{text}");
+    same(&mut world);
+}
+
 /// The policy loses the tunnel while its IKE_AUTH is on the way. The proof of the peer can then not be checked any more.
 #[test]
 fn a_successor_closes_a_session_whose_tunnel_is_gone() {
@@ -286,45 +324,101 @@ fn another_policy_than_that_of_the_frozen_engine_is_refused() {
     assert_eq!(thaw(frozen.octets(), &without, now).err(), Some(ThawError::Frozen(refusal)));
 }
 
-/// Engines of both gateways at rest, and while the tunnel comes up: with an attempt, and with a half-open IKE SA.
-fn moments() -> Vec<(World, HostId, Side)> {
-    let site = Site { children: 2, ..Site::default() };
-    let mut moments = Vec::new();
-    for (side, time) in [(Side::Left, 2000), (Side::Left, 0), (Side::Left, 25), (Side::Right, 15)] {
+/// A moment in the life of an engine.
+struct Moment {
+    world: World,
+    host: HostId,
+    policy: Arc<Policy>,
+}
+
+/// An engine at rest, with an attempt at each of its stages, with a half-open IKE SA, and with an additional key exchange
+/// of a rekey under way on either side.
+fn moments() -> Vec<(&'static str, Moment)> {
+    let additional = vec![AdditionalKe::required(vec![Group::MlKem768])];
+    let group = Group::Curve25519;
+    let ike = IkeProposal { additional: additional.clone(), ..ike_offer(&[group]) };
+    let pfs = Pfs { offer: vec![group], accept: vec![group], additional, ..Pfs::default() };
+    let site = Site { children: 2, ike: vec![ike], pfs, ..Site::default() };
+    let at = |side: Side, millis: u64, rekeyed: Option<&str>| {
         let (mut world, left, right) = World::of_site(51, &site, &Config::default());
         world.connect(left, Site::TUNNEL);
-        world.run_for(Duration::from_millis(time));
-        moments.push((world, if side == Side::Left { left } else { right }, side));
+        world.connect(left, &sim::host::child_name(1));
+        if let Some(name) = rekeyed {
+            world.run_for(2 * SECOND);
+            assert!(world.rekey(left, name), "{name} is up");
+        }
+        world.run_for(Duration::from_millis(millis));
+        Moment {
+            world,
+            host: if side == Side::Left { left } else { right },
+            policy: site.policy(side),
+        }
+    };
+    vec![
+        ("at_rest", at(Side::Left, 2000, None)),
+        ("init", at(Side::Left, 0, None)),
+        ("intermediate", at(Side::Left, 25, None)),
+        ("auth", at(Side::Left, 45, None)),
+        ("half_open", at(Side::Right, 15, None)),
+        ("rekey_of_child", at(Side::Left, 25, Some("net0"))),
+        ("rekey_of_ike", at(Side::Left, 25, Some(Site::TUNNEL))),
+        ("rekey_of_child_by_peer", at(Side::Right, 15, Some("net0"))),
+        ("rekey_of_ike_by_peer", at(Side::Right, 15, Some(Site::TUNNEL))),
+    ]
+}
+
+/// The files are what the first version that freezes engines has written. They are never written again.
+#[test]
+fn engines_of_the_first_version_are_thawed() {
+    let recorded: [(&str, &[u8]); 9] = [
+        ("at_rest", include_bytes!("frozen/1/at_rest.frozen")),
+        ("init", include_bytes!("frozen/1/init.frozen")),
+        ("intermediate", include_bytes!("frozen/1/intermediate.frozen")),
+        ("auth", include_bytes!("frozen/1/auth.frozen")),
+        ("half_open", include_bytes!("frozen/1/half_open.frozen")),
+        ("rekey_of_child", include_bytes!("frozen/1/rekey_of_child.frozen")),
+        ("rekey_of_ike", include_bytes!("frozen/1/rekey_of_ike.frozen")),
+        ("rekey_of_child_by_peer", include_bytes!("frozen/1/rekey_of_child_by_peer.frozen")),
+        ("rekey_of_ike_by_peer", include_bytes!("frozen/1/rekey_of_ike_by_peer.frozen")),
+    ];
+    for ((name, Moment { mut world, host, policy }), (file, octets)) in
+        moments().into_iter().zip(recorded)
+    {
+        let now = world.instant();
+        let mut engine = thaw(octets, &policy, now).expect("each version reads those before it");
+        assert_eq!(engine.inventory(), world.host(host).engine.inventory(), "{name}: {file}");
+        let states = [engine.status(now), world.status(host)].map(|status| {
+            let states = status.into_iter().map(|tunnel| {
+                let children = tunnel.children.into_iter();
+                let children = children.map(|child| (child.name, child.state, child.sa.is_some()));
+                (tunnel.name, tunnel.state, children.collect::<Vec<_>>())
+            });
+            states.collect::<Vec<_>>()
+        });
+        assert_eq!(states[0], states[1], "{name}: {file}");
     }
-    let attempts = moments.iter().map(|(world, host, _)| world.host(*host).engine.inventory());
-    let attempts: Vec<_> = attempts.map(|held| (held.ike_sas, held.half_open)).collect();
-    assert_eq!(attempts, [(1, 0), (1, 0), (1, 0), (0, 1)]);
-    moments
 }
 
 #[test]
 fn a_frozen_engine_that_was_changed_is_refused_or_has_sound_tables() {
-    let site = Site { children: 2, ..Site::default() };
-    for (mut world, host, side) in moments() {
-        let (policy, now) = (site.policy(side), world.instant());
+    for (name, Moment { mut world, host, policy }) in moments() {
+        let now = world.instant();
         let whole = freeze(&world, host).octets().to_vec();
         let sound = world.host(host).engine.inventory();
         let mut thawed = 0;
         for at in 0..whole.len() {
-            for bit in [0x01, 0x80] {
-                let mut changed = whole.clone();
-                changed[at] ^= bit;
-                if let Ok(mut engine) = thaw(&changed, &policy, now) {
-                    thawed += 1;
-                    let found = engine.inventory();
-                    assert_eq!(found.child_sas, sound.child_sas, "octet {at}");
-                    let _ = engine.status(now);
-                }
+            let mut changed = whole.clone();
+            changed[at] ^= if at % 2 == 0 { 0x01 } else { 0x80 };
+            if let Ok(mut engine) = thaw(&changed, &policy, now) {
+                thawed += 1;
+                let found = engine.inventory();
+                assert_eq!(found.child_sas, sound.child_sas, "{name}: octet {at}");
+                let _ = engine.status(now);
             }
         }
         assert!(thawed > 0, "keys and times may have any value");
         for len in 0..whole.len() {
-            assert!(thaw(&whole[..len], &policy, now).is_err(), "{len} octets");
+            assert!(thaw(&whole[..len], &policy, now).is_err(), "{name}: {len} octets");
         }
         world.refreeze(host);
     }

@@ -174,7 +174,7 @@ pub(crate) fn ike_suite(mut from: Reader<'_>) -> Thawed<IkeSuite> {
         group: meaning(&mut from, field(4), group_of)?,
         additional: additional(&mut from, field(5))?,
     };
-    // What goes together was checked when it was negotiated; keys are made of it.
+    // Keys are made of it. That its parts go together was checked when it was negotiated.
     if suite.protection().is_none() {
         return Err(from.invalid(field(1)));
     }

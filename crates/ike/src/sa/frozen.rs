@@ -49,7 +49,7 @@ impl IkeSa {
         let active = from.record_if_any(ACTIVE, "an exchange")?;
         let active = active.map(|from| Active::thaw(from, cx)).transpose()?;
         // A request in flight and the knowledge of its purpose go together.
-        if active.is_some() == window.is_free() {
+        if active.is_some() != window.outstanding_id().is_some() {
             return Err(from.invalid(ACTIVE));
         }
         let phase = if from.flag(SUPERSEDED)? { Phase::Superseded } else { Phase::Serving };

@@ -102,8 +102,8 @@ impl Session {
         to.list(CHILDREN, children.iter(), |to, child| child.freeze(to, clock));
         to.list(TASKS, tasks.iter(), write_task);
         to.list(DELAYED, tasks.delayed(), |to, (at, task)| {
-            write_task(to, task);
             to.moment(AT, clock, *at);
+            write_task(to, task);
         });
         to.moment(LAST_HEARD, clock, *last_heard);
         to.moment(KEEPALIVE_AT, clock, *keepalive_at);
@@ -162,8 +162,8 @@ impl Session {
             from.end()?;
         }
         for mut from in from.list(DELAYED, "a delayed task")? {
-            let task = task(&mut from)?;
-            tasks.delay(from.moment(AT, clock)?, task);
+            let at = from.moment(AT, clock)?;
+            tasks.delay(at, task(&mut from)?);
             from.end()?;
         }
         let mut liveness = Liveness::new(from.moment(LAST_HEARD, clock)?);
@@ -291,11 +291,11 @@ fn mobility(mut from: Reader<'_>) -> Result<Mobility, Unthawable> {
     Ok(Mobility { supported, peer, told, moves, refusals, seen_as, chosen, doubt })
 }
 
-const KIND: Field = Field::new(1);
-const CHILD: Field = Field::new(2);
-const SPI: Field = Field::new(3);
 /// Of a delayed task.
-const AT: Field = Field::new(4);
+const AT: Field = Field::new(1);
+const KIND: Field = Field::new(2);
+const CHILD: Field = Field::new(3);
+const SPI: Field = Field::new(4);
 
 const NAME: Field = Field::new(1);
 const PACKET: Field = Field::new(2);

@@ -61,7 +61,7 @@ impl Attempt {
         };
         // Each of them waits for an answer, or for a job.
         let works = matches!(&attempt, Self::Auth(sa) if sa.state.working_until().is_some());
-        if attempt.sa().window.is_free() != works {
+        if attempt.sa().window.outstanding_id().is_none() != works {
             return Err(from.invalid(AUTH));
         }
         from.end()?;
