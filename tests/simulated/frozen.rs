@@ -1,7 +1,7 @@
 //! Engines that are frozen and thawed again while something is under way. The histories are those of engines that go on
 //! as they are: message by message, event by event.
 
-use crate::{calm, certificates};
+use crate::{assert_nothing_lost, calm, certificates, talk};
 use frozen::{Frozen, Unthawable};
 use ike::wire::header::Header;
 use ike::wire::registry::ExchangeType;
@@ -121,6 +121,21 @@ fn a_history_is_the_same_whichever_engines_are_frozen_after_each_happening() {
             assert_same(&expected, &found, &format!("{scenario:?}, frozen: {who:?}"));
         }
     }
+}
+
+#[test]
+fn no_packet_is_lost_or_comes_twice_while_engines_and_datapaths_are_replaced() {
+    let site = Site::default();
+    let (mut world, left, right) = World::of_site_encrypting(1, &site, &calm());
+    [left, right].into_iter().for_each(|host| world.refreeze_always(host));
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SECOND);
+    let flows = talk(&mut world, left, right, &site);
+    for (host, name) in [(left, "net0"), (right, "net0"), (left, Site::TUNNEL)] {
+        assert!(world.rekey(host, name), "{name} is up");
+        world.run_for(SECOND);
+    }
+    assert_nothing_lost(&mut world, flows);
 }
 
 /// RFC 5282 §4: an AEAD is broken by one IV that comes twice.

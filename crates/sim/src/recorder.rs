@@ -5,7 +5,7 @@ mod families;
 
 use crate::traffic::InnerPacket;
 use crypto::Suite;
-use esp::datapath::{Arrival, Datapath};
+use esp::datapath::{Arrival, Datapath, Settings};
 use esp::discard::Discard;
 use esp::gso::Gso;
 use esp::plane::{
@@ -145,6 +145,18 @@ enum Preparation {
 pub struct Numbers(BTreeMap<SaId, (u64, BTreeSet<u64>, u64)>);
 
 impl Recorder {
+    /// Freezes the datapath, if there is one, and has another one go on that is made from the frozen one.
+    ///
+    /// # Panics
+    /// If the frozen datapath is refused.
+    pub fn refreeze(&mut self, now: Instant) {
+        if let Some(datapath) = &mut self.datapath {
+            let successor = Datapath::import(Settings::default(), datapath.freeze(now), now);
+            *datapath = successor.expect("it was frozen just now");
+            datapath.thaw();
+        }
+    }
+
     /// Makes a recorder that has a datapath do the packets' work.
     pub fn over(datapath: Datapath) -> Self {
         Self { datapath: Some(datapath), ..Self::default() }

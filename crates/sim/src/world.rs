@@ -377,9 +377,9 @@ impl World {
         self.refreezes.clone().into_iter().for_each(|host| self.refreeze(host));
     }
 
-    /// Freezes a host's engine, and has the engine that is thawed from it go on around the same plane, with the random
-    /// numbers that the former one would have drawn. Work with certificates that was kept waiting is given up; the
-    /// thawed engine hands it out again. The ladder tells nothing of it.
+    /// Freezes a host's engine and datapath, and has those go on that are thawed from them, with the random numbers that
+    /// the former engine would have drawn. Work with certificates that was kept waiting is given up; the thawed engine
+    /// hands it out again. The ladder tells nothing of it.
     ///
     /// # Panics
     /// If the engine cannot be thawed, or is another one then.
@@ -390,7 +390,8 @@ impl World {
         let from = received.read("an engine").expect("its head was read just now");
         let Host { engine, policy, config, trust, held_jobs, .. } = &mut self.hosts[host.0];
         let before = engine.inventory();
-        let plane = std::mem::take(engine.plane());
+        let mut plane = std::mem::take(engine.plane());
+        plane.refreeze(now);
         let (policy, trust) = (Arc::clone(policy), Arc::clone(trust));
         let thawed = Engine::thaw(from, policy, trust, config.clone(), plane, [0; 32], now);
         let mut former = std::mem::replace(engine, thawed.expect("it was frozen just now"));
