@@ -68,8 +68,28 @@ impl Enforcement {
         filter: &Arc<Filter>,
         journal: &mut Journal,
     ) -> Result<Self, PlaneError> {
+        let mut enforcement = Self::of(config)?;
+        journal.replace_exceptions();
+        let outcome = enforcement.begin(filter, journal)?.run();
+        enforcement.finish(outcome)?;
+        Ok(enforcement)
+    }
+
+    /// The filter that another process has put in force, and that is on its record.
+    ///
+    /// # Errors
+    /// If the filter takes too many routing rules, or the system refuses something.
+    pub fn adopt(config: &Arc<Config>, filter: Arc<Filter>) -> Result<Self, PlaneError> {
+        let enforcement = Self::of(config)?;
+        let exceptions = exceptions(&filter, enforcement.priority)?;
+        let installed = !filter.is_open();
+        Ok(Self { filter, installed, exceptions, ..enforcement })
+    }
+
+    /// No filter.
+    fn of(config: &Arc<Config>) -> Result<Self, PlaneError> {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
-        let mut enforcement = Self {
+        Ok(Self {
             netlink,
             host: Arc::new(Host::of(config)),
             // That of the tunnels' rule follows.
@@ -79,11 +99,12 @@ impl Enforcement {
             exceptions: Vec::new(),
             change: None,
             turns: Turns::default(),
-        };
-        journal.replace_exceptions();
-        let outcome = enforcement.begin(filter, journal)?.run();
-        enforcement.finish(outcome)?;
-        Ok(enforcement)
+        })
+    }
+
+    /// Returns `true` if a change is under way.
+    pub fn is_changing(&self) -> bool {
+        self.change.is_some()
     }
 
     /// The filter in force.

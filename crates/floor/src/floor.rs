@@ -3,12 +3,14 @@
 
 use crate::config::{Config, Settings};
 use crate::filter::Enforcement;
-use crate::port::Port;
+use crate::port::{FrozenPort, Port};
 use crate::refusal::{plane_error, refused};
 use esp::filter::{Filter, FilterCounts};
 use esp::plane::{FilterWork, PlaneError};
+use host::handover::Descriptors;
 use host::journal::{DeviceLock, Journal, SharedJournal};
 use rustix::thread::CapabilitySet;
+use std::io;
 use std::sync::Arc;
 
 /// The record of changes, the filter and the port of one gateway. Dropping this undoes all changes on record, unless
@@ -20,6 +22,18 @@ pub struct Floor {
     enforcement: Enforcement,
     journal: SharedJournal,
 }
+
+/// The state of a floor, as another process goes on with it.
+#[derive(Clone, Debug, Default)]
+pub struct FrozenFloor {
+    /// The filter in force.
+    pub filter: Arc<Filter>,
+    /// The port.
+    pub port: FrozenPort,
+}
+
+/// The name of the descriptor of the lock on the device, with the record of changes.
+const LOCK: &str = "lock.device";
 
 impl Floor {
     /// The lock on the device, which keeps every other process from it.
@@ -56,6 +70,63 @@ impl Floor {
         // Before anything else: blocked traffic is blocked from the first moment on.
         let enforcement = Enforcement::start(&config, filter, &mut journal)?;
         let port = Arc::new(Port::open(&config)?);
+        Ok(Self { config, port, enforcement, journal: SharedJournal::new(journal) })
+    }
+
+    /// Leaves everything on the host as it is when this is dropped, until it is [thawed](Self::thaw), and returns the
+    /// state with which another process goes on.
+    ///
+    /// # Errors
+    /// If a change of the filter is under way.
+    pub fn freeze(&mut self) -> Result<FrozenFloor, PlaneError> {
+        if self.enforcement.is_changing() {
+            return Err(PlaneError::System {
+                what: "handing the filter over".to_owned(),
+                why: "a change of it is under way; try again".to_owned(),
+            });
+        }
+        self.journal.lock().freeze();
+        Ok(FrozenFloor { filter: Arc::clone(self.filter()), port: self.port.frozen() })
+    }
+
+    /// Goes on with everything on the host. No other process may do so.
+    pub fn thaw(&mut self) {
+        self.journal.lock().thaw();
+    }
+
+    /// Gives copies of the lock on the device and of the port's sockets away.
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub fn give(&self, to: &mut Descriptors) -> io::Result<()> {
+        to.add(LOCK, self.journal.lock().descriptor().try_clone_to_owned()?)?;
+        self.port.give(to)
+    }
+
+    /// The floor of another process, in the network namespace of the calling thread. It is frozen, and nothing was
+    /// changed on the host.
+    ///
+    /// # Errors
+    /// If a descriptor is missing or is another one, or the system refuses something.
+    pub fn adopt(
+        config: Config,
+        FrozenFloor { filter, port }: FrozenFloor,
+        from: &mut Descriptors,
+    ) -> Result<Self, PlaneError> {
+        check_capabilities()?;
+        let Settings { state_dir, device, .. } = &config.settings;
+        let lock = match from.take(LOCK) {
+            Some(sent) => DeviceLock::succeed(state_dir, device, sent).map_err(plane_error)?,
+            None => None,
+        };
+        let lock = lock.ok_or_else(|| PlaneError::System {
+            what: format!("taking over {LOCK}"),
+            why: format!("the other process has not sent its lock on the device {device}"),
+        })?;
+        let journal = Journal::succeed(lock).map_err(plane_error)?;
+        let config = Arc::new(config);
+        let enforcement = Enforcement::adopt(&config, filter)?;
+        let port = Arc::new(Port::adopt(&config, &port, from)?);
         Ok(Self { config, port, enforcement, journal: SharedJournal::new(journal) })
     }
 

@@ -66,6 +66,6 @@ mod sync;
 mod turns;
 
 pub use config::{Config, DEFAULT_DEVICE, DEFAULT_STATE_DIR, Settings};
-pub use floor::Floor;
+pub use floor::{Floor, FrozenFloor};
 pub use kernel_offload::KernelOffload;
 pub use refusal::{plane_error, refused};

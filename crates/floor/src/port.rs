@@ -11,6 +11,7 @@
 //! [receivers](IkeReceiver).
 
 mod arriving;
+mod frozen;
 mod ike;
 mod open;
 mod routers;
@@ -18,6 +19,7 @@ mod steering;
 mod strays;
 
 pub use arriving::{Arrived, IkeDatagram, sort};
+pub use frozen::{FrozenPort, SocketKind, give, take};
 pub use ike::{IkeReceiver, IkeSender};
 pub use open::{for_families, let_fragment, marked};
 pub use strays::Strays;
@@ -28,10 +30,11 @@ use crate::kernel_offload::KernelOffload;
 use crate::refusal::refused;
 use esp::plane::PlaneError;
 use host::decapsulate;
+use host::handover::Descriptors;
 use host::netlink::Family;
 use libc::SOL_UDP;
 use open::udp;
-use socket2::Socket;
+use socket2::{Protocol, Socket, Type};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -110,6 +113,66 @@ impl Port {
             port.steer(1)?;
         }
         Ok(port)
+    }
+
+    /// The state of the port. Nobody changes it meanwhile.
+    pub fn frozen(&self) -> FrozenPort {
+        let Steering { joined, own } = &*self.steering();
+        FrozenPort {
+            joined: *joined,
+            claimed: own.clone(),
+            segments: self.segments(),
+            receives_runs: self.receives_runs,
+            unsent: self.unsent(),
+        }
+    }
+
+    /// Gives copies of the sockets away, but for those that have joined.
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub fn give(&self, to: &mut Descriptors) -> io::Result<()> {
+        give(to, "port.first", &self.first)?;
+        self.kernel.iter().try_for_each(|sockets| give(to, "port.kernel", sockets))
+    }
+
+    /// The port of another process, with its sockets. Nothing is changed about them.
+    ///
+    /// # Errors
+    /// If a socket is missing, or is not one of this port.
+    pub fn adopt(
+        config: &Config,
+        frozen: &FrozenPort,
+        from: &mut Descriptors,
+    ) -> Result<Self, PlaneError> {
+        let Config { settings, natt_port: number, beside_kernel } = config;
+        let FrozenPort { joined, claimed, segments, receives_runs, unsent } = frozen;
+        let port = Self {
+            number: *number,
+            mark: settings.mark,
+            first: [None, None],
+            kernel: None,
+            steering: Mutex::new(Steering { joined: *joined, own: claimed.clone() }),
+            segments: AtomicBool::new(*segments && settings.uses(KernelOffload::UdpSegmentation)),
+            receives_runs: *receives_runs,
+            unsent: AtomicU64::new(*unsent),
+        };
+        let first = take(from, "port.first", port.socket_kind())?;
+        let kernel = match beside_kernel {
+            true => Some(take(from, "port.kernel", port.socket_kind())?),
+            false => None,
+        };
+        Ok(Self { first, kernel, ..port })
+    }
+
+    /// The kind of its sockets.
+    pub fn socket_kind(&self) -> SocketKind {
+        SocketKind {
+            kind: Type::DGRAM,
+            protocol: Protocol::UDP,
+            port: Some(self.number),
+            mark: self.mark,
+        }
     }
 
     /// The number of the port.

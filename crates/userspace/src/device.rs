@@ -2,14 +2,17 @@
 
 use super::config::Config;
 use super::queue_pair::QueuePair;
+use super::raw_sockets::RawSockets;
 use super::receivers::Receivers;
-use super::tun::Tun;
+use super::tun::{Framing, Tun};
 use super::tun_routes::{RoutingNumbers, TunRoutes};
 use super::worker::Shared;
-use esp::plane::PlaneError;
+use super::workers::FrozenWorkers;
+use esp::plane::{PlaneError, Rule};
 use floor::{KernelOffload, plane_error, refused};
+use host::handover::Descriptors;
 use host::journal::Journal;
-use host::netlink::Netlink;
+use host::netlink::{Family, Netlink};
 use std::io;
 use std::ops::AddAssign;
 use std::sync::Arc;
@@ -22,12 +25,23 @@ const WAITING: u32 = 1000;
 pub(super) struct Device {
     // Declared in the order in which they are to go: the host's settings, then the device.
     pub routing: TunRoutes,
-    _queue_pair: Arc<QueuePair>,
+    queue_pair: Arc<QueuePair>,
 }
 
-/// The losses of a device that is gone.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Lost {
+/// The state of a device, as another process goes on with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrozenDevice {
+    /// The form of its packets.
+    pub framing: Framing,
+    /// The host has IPv6.
+    pub ipv6: bool,
+    /// The workers that serve it.
+    pub workers: FrozenWorkers,
+}
+
+/// The losses of devices that are gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
     /// Packets that were not read from it.
     pub unread: u64,
     /// Datagrams that full sockets had no room for.
@@ -61,13 +75,55 @@ impl Device {
         let tun = Tun::create(device, host.uses(KernelOffload::DeviceOffload))?;
         let (netlink, index) =
             configure(device, mtu).map_err(|e| refused(format!("setting up {device}"), &e))?;
-        let numbers =
-            RoutingNumbers { mark: host.mark, table: host.table, priority: host.rule_priority };
-        let routing = TunRoutes::start(netlink, index, numbers, journal)?;
+        let routing = TunRoutes::start(netlink, index, numbers(host), journal)?;
         let queue_pair = Arc::new(QueuePair::first(tun, receivers.port(), &raw)?);
         config.workers.attach(device, Arc::clone(shared), Arc::clone(&queue_pair))?;
         shared.tun_writer.set_queue_pair(&queue_pair);
-        Ok(Self { routing, _queue_pair: queue_pair })
+        Ok(Self { routing, queue_pair })
+    }
+
+    /// The device of another process, with what leads the traffic of these rules to it. Nothing is changed on the host.
+    ///
+    /// # Errors
+    /// If a descriptor is missing, or the device is gone.
+    pub(super) fn adopt<'a>(
+        host: &floor::Settings,
+        config: &Config,
+        frozen: &FrozenDevice,
+        (receivers, raw): (&Receivers, &Arc<RawSockets>),
+        shared: &Arc<Shared>,
+        rules: impl Iterator<Item = &'a Rule>,
+        from: &mut Descriptors,
+    ) -> Result<Self, PlaneError> {
+        let FrozenDevice { framing, ipv6, workers } = frozen;
+        let device = &host.device;
+        let (netlink, index) =
+            find(device).map_err(|e| refused(format!("taking over {device}"), &e))?;
+        let families = Family::BOTH.into_iter().filter(|f| *f == Family::V4 || *ipv6).collect();
+        let routing = TunRoutes::adopt(netlink, index, numbers(host), families, rules);
+        let mut queue_pairs = Vec::new();
+        for (number, fragmenting) in workers.fragmenting.iter().enumerate() {
+            let (of, port) = ((device.as_str(), *framing), receivers.port());
+            let queue_pair = QueuePair::adopt(number, of, *fragmenting, port, raw, from)?;
+            queue_pairs.push(Arc::new(queue_pair));
+        }
+        let queue_pair = queue_pairs.first().map(Arc::clone);
+        let queue_pair = queue_pair.ok_or_else(|| PlaneError::System {
+            what: format!("taking over {device}"),
+            why: "it has no queue".to_owned(),
+        })?;
+        config.workers.adopt(device, Arc::clone(shared), queue_pairs, workers)?;
+        shared.tun_writer.set_queue_pair(&queue_pair);
+        Ok(Self { routing, queue_pair })
+    }
+
+    /// The state of the device, whose workers are frozen so.
+    pub(super) fn frozen(&self, workers: FrozenWorkers) -> FrozenDevice {
+        FrozenDevice {
+            framing: self.queue_pair.tun.framing(),
+            ipv6: self.routing.families().contains(&Family::V6),
+            workers,
+        }
     }
 
     /// Takes everything off the host again.
@@ -93,11 +149,20 @@ impl Device {
     }
 }
 
+fn numbers(host: &floor::Settings) -> RoutingNumbers {
+    RoutingNumbers { mark: host.mark, table: host.table, priority: host.rule_priority }
+}
+
+/// Finds the device.
+fn find(device: &str) -> io::Result<(Netlink, u32)> {
+    let mut netlink = Netlink::open()?;
+    let index = netlink.link_index(device)?;
+    Ok((netlink, index.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?))
+}
+
 /// Brings the device up, with nothing of its own on it: no addresses, no router discovery, no redirects.
 fn configure(device: &str, mtu: u16) -> io::Result<(Netlink, u32)> {
-    let mut netlink = Netlink::open()?;
-    let index =
-        netlink.link_index(device)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+    let (mut netlink, index) = find(device)?;
     // They go with the device, and none is vital: a family may be missing.
     for (setting, value) in [
         // Packets whose reverse path is the device pass even strict filtering; loose spares the odd asymmetric case.

@@ -86,7 +86,7 @@
 //! | question | file |
 //! |---|---|
 //! | Which thread takes which step of a packet? | `worker.rs` (run to completion); `pipeline/`, `order.rs` |
-//! | How do the workers stop without a loss, and go on? | `workers/frozen.rs` |
+//! | How does the plane stop without a loss, and go on here or in another process? | `plane/frozen.rs`, `workers/frozen.rs` |
 //! | How many workers are there, where do they run, and how do they wait? | `workers/`, `sched_policy.rs`, `watched.rs` |
 //! | Who makes the device, and which routes lead to it? | `device.rs`, `tun.rs`, `tun_routes.rs` |
 //! | Which sockets are there, and what do they take? | `receivers.rs`, `raw_sockets.rs`, `socket.rs`, `queue_pair.rs`, `socket_filter.rs` |
@@ -131,8 +131,10 @@ pub mod workers;
 
 pub use config::{Config, Settings};
 pub use crypto_engine::{CryptoEngineWork, Requests};
+pub use device::{FrozenDevice, Lost};
 pub use floor::port::{IkeDatagram, IkeReceiver, IkeSender};
 pub use hooks::Hooks;
-pub use plane::{Userspace, explanation};
+pub use plane::{FrozenUserspace, Userspace, explanation};
 pub use stage::{Flow, Stage};
+pub use tun::Framing;
 pub use waiting::Wait;

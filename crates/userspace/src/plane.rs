@@ -24,10 +24,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 mod capabilities;
 mod data_plane;
+mod frozen;
+
+pub use frozen::FrozenUserspace;
 
 /// The smallest MTU of a device that carries IPv6 (RFC 8200 §5).
 const IPV6_MTU: u16 = 1280;
@@ -104,7 +107,7 @@ impl Userspace {
         let derived = inner_mtu(settings.outer.mtu().into(), suite, Mode::Tunnel, udp, false);
         let mtu = settings.mtu.unwrap_or_else(|| device_mtu(derived));
 
-        let shared = Arc::new(share(&host, &config, hooks)?);
+        let shared = Arc::new(share(&host, &config, hooks, Beginning::New)?);
         let datapath = shared.datapath.clone();
         datapath.set_device_mtu(mtu.into());
         datapath.clone().set_filter(Arc::clone(floor.filter()))?;
@@ -155,29 +158,6 @@ impl Userspace {
         self.mtu
     }
 
-    /// Stops carrying packets, and returns what another process needs to go on with the rules and SAs. Packets that come
-    /// wait in the device and the sockets. Nothing is changed on the host.
-    ///
-    /// The plane still follows key management, but seals and takes nothing until it is [thawed](Self::thaw). Another
-    /// call returns the present state.
-    ///
-    /// # Errors
-    /// If a worker is stuck, which is waited for no longer than `limit`. The plane then goes on.
-    pub fn freeze(&mut self, limit: Duration) -> Result<FrozenDatapath, PlaneError> {
-        self.config.workers.freeze(limit)?;
-        Ok(self.datapath.freeze(Instant::now()))
-    }
-
-    /// Goes on where it was frozen. No other process may do so.
-    ///
-    /// # Errors
-    /// If the system refuses a thread: no traffic passes then.
-    pub fn thaw(&mut self) -> Result<(), PlaneError> {
-        // First the datapath: packets that come to a frozen one are lost.
-        self.datapath.thaw();
-        self.config.workers.thaw()
-    }
-
     /// The dropped packets by reason: those of [`Datapath::counters`], and those that [`explanation`] knows.
     pub fn counters(&mut self) -> BTreeMap<&'static str, u64> {
         self.config.workers.discard_unread();
@@ -210,8 +190,21 @@ impl Drop for Userspace {
     }
 }
 
+/// The beginning of a datapath.
+enum Beginning {
+    /// Without rules and SAs.
+    New,
+    /// Where another process has frozen its own, at that instant.
+    Frozen(FrozenDatapath, Instant),
+}
+
 /// The datapath, and what workers share.
-fn share(host: &floor::Config, config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
+fn share(
+    host: &floor::Config,
+    config: &Config,
+    hooks: Hooks,
+    beginning: Beginning,
+) -> Result<Shared, PlaneError> {
     let release = Release::new().map_err(|e| refused("making an event descriptor".into(), &e))?;
     let release = Arc::new(release);
     let on_release: Arc<dyn Fn() + Send + Sync> = {
@@ -235,8 +228,11 @@ fn share(host: &floor::Config, config: &Config, hooks: Hooks) -> Result<Shared, 
         on_answer: Some(on_answer),
         on_release: Some(on_release),
     };
-    let (datapath, failed) = (Datapath::new(settings, Instant::now()), AtomicBool::new(false));
-    let under_way = UnderWay::default();
+    let datapath = match beginning {
+        Beginning::New => Datapath::new(settings, Instant::now()),
+        Beginning::Frozen(frozen, then) => Datapath::import(settings, frozen, then)?,
+    };
+    let (under_way, failed) = (UnderWay::default(), AtomicBool::new(false));
     Ok(Shared { datapath, hooks, release, tun_writer, under_way, failed })
 }
 

@@ -4,11 +4,14 @@
 use super::raw_sockets::RawSockets;
 use super::socket::Sockets;
 use super::socket_filter;
-use super::tun::Tun;
+use super::tun::{Framing, Tun};
 use esp::plane::PlaneError;
-use floor::port::Port;
+use floor::port::{Port, give, take};
+use host::handover::Descriptors;
 use socket2::Socket;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// A queue of the device and the sockets whose packets belong with it: the kernel sends the flow's other direction
@@ -28,6 +31,38 @@ impl QueuePair {
         raw: &Arc<RawSockets>,
     ) -> Result<Self, PlaneError> {
         Ok(Self { tun, sockets: Sockets::join(port, raw)?, reads_raw: true })
+    }
+
+    /// The queue pair of another process with that number. Nothing is changed about it.
+    ///
+    /// # Errors
+    /// If a descriptor is missing, or is another one.
+    pub(super) fn adopt(
+        number: usize,
+        (device, framing): (&str, Framing),
+        fragmenting: bool,
+        port: &Arc<Port>,
+        raw: &Arc<RawSockets>,
+        from: &mut Descriptors,
+    ) -> Result<Self, PlaneError> {
+        let name = format!("tun.{number}");
+        let queue = from.take(&name).ok_or_else(|| PlaneError::System {
+            what: format!("taking over {name}"),
+            why: "the other process has not sent it".to_owned(),
+        })?;
+        let tun = Tun::adopt(device, queue, framing)?;
+        let udp = take(from, &format!("port.joined.{number}"), port.socket_kind())?;
+        let sockets = Sockets::adopt(udp, fragmenting, port, raw);
+        Ok(Self { tun, sockets, reads_raw: number == 0 })
+    }
+
+    /// Gives copies of the queue and of the sockets that have joined the port away.
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub(super) fn give(&self, number: usize, to: &mut Descriptors) -> io::Result<()> {
+        to.add(&format!("tun.{number}"), self.tun.as_fd().try_clone_to_owned()?)?;
+        give(to, &format!("port.joined.{number}"), self.sockets.udp())
     }
 
     /// One more beside `self`.
@@ -65,7 +100,7 @@ impl QueuePair {
     }
 
     /// Takes what comes again.
-    pub(super) fn reopen(&self) -> std::io::Result<()> {
+    pub(super) fn reopen(&self) -> io::Result<()> {
         self.readable().try_for_each(|(wire, socket)| match wire {
             Wire::Udp => socket_filter::reopen(socket),
             Wire::Native4 | Wire::Ah4 => socket_filter::admit(socket, Ipv4Addr::UNSPECIFIED.into()),

@@ -3,8 +3,9 @@
 use super::socket_filter::{self, SpiAt};
 use esp::plane::PlaneError;
 use floor::datagrams::set_option;
-use floor::port::{for_families, let_fragment, marked};
+use floor::port::{SocketKind, for_families, give, let_fragment, marked, take};
 use floor::refused;
+use host::handover::Descriptors;
 use host::netlink::Family;
 use libc::{IPPROTO_IP, IPPROTO_IPV6};
 use socket2::{Protocol, Socket, Type};
@@ -42,6 +43,31 @@ impl RawSockets {
                 tracing::debug!(%error, "what comes while no SA is up waits in the socket");
             }
         }
+        Ok(Self { mark, esp, ah, fragmenting: OnceLock::new() })
+    }
+
+    /// Gives copies of the sockets away.
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub(super) fn give(&self, to: &mut Descriptors) -> io::Result<()> {
+        give(to, "raw.esp", &self.esp)?;
+        give(to, "raw.ah", &self.ah)
+    }
+
+    /// The sockets of another process. Nothing is changed about them.
+    ///
+    /// # Errors
+    /// If a socket is missing, or is another one.
+    pub(super) fn adopt(mark: u32, from: &mut Descriptors) -> Result<Self, PlaneError> {
+        let [esp, ah] = [libc::IPPROTO_ESP, libc::IPPROTO_AH].map(|protocol| SocketKind {
+            kind: Type::RAW,
+            protocol: Protocol::from(protocol),
+            port: None,
+            mark,
+        });
+        let (esp, ah) = (take(from, "raw.esp", esp)?, take(from, "raw.ah", ah)?);
+        // That for fragments only sends, and is opened again.
         Ok(Self { mark, esp, ah, fragmenting: OnceLock::new() })
     }
 

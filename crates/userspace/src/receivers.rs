@@ -18,6 +18,11 @@ impl Receivers {
         Self { port, mark, raw: None }
     }
 
+    /// As [`on`](Self::on), with sockets that another process has opened.
+    pub(super) fn adopt(port: Arc<Port>, mark: u32, raw: Option<Arc<RawSockets>>) -> Self {
+        Self { port, mark, raw }
+    }
+
     /// The port of ESP in UDP.
     pub(super) fn port(&self) -> &Arc<Port> {
         &self.port

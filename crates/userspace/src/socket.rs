@@ -39,6 +39,23 @@ impl Sockets {
         Ok(Self { udp, fragmenting, port: Arc::clone(port), raw: Arc::clone(raw) })
     }
 
+    /// Sockets that another process has joined the port with. `fragmenting`: routers may fragment the packets that the
+    /// socket of IPv4 sends now.
+    pub(super) fn adopt(
+        udp: [Option<Socket>; 2],
+        fragmenting: bool,
+        port: &Arc<Port>,
+        raw: &Arc<RawSockets>,
+    ) -> Self {
+        let fragmenting = AtomicBool::new(fragmenting);
+        Self { udp, fragmenting, port: Arc::clone(port), raw: Arc::clone(raw) }
+    }
+
+    /// Returns `true` if routers may fragment the packets that the socket of IPv4 sends now.
+    pub(super) fn is_fragmenting(&self) -> bool {
+        self.fragmenting.load(Ordering::Relaxed)
+    }
+
     /// The port joined.
     pub(super) fn port(&self) -> &Arc<Port> {
         &self.port

@@ -90,6 +90,30 @@ impl TunRoutes {
         })
     }
 
+    /// The routes of these rules, which another process has put. Nothing is changed on the host.
+    pub(super) fn adopt<'a>(
+        netlink: Netlink,
+        device: u32,
+        RoutingNumbers { mark, table, priority }: RoutingNumbers,
+        families: Vec<Family>,
+        rules: impl Iterator<Item = &'a Rule>,
+    ) -> Self {
+        let (wanted, loosened) = (WantedRoutes::default(), BTreeSet::new());
+        let mut routes =
+            Self { netlink, device, table, mark, priority, families, wanted, loosened };
+        routes.look_at_addresses();
+        for rule in rules {
+            let prefixes = routes.prefixes(&rule.selectors.remote);
+            routes.wanted.add(rule.id, &rule.selectors.local, &prefixes);
+        }
+        routes
+    }
+
+    /// The families of the host's routes.
+    pub(super) fn families(&self) -> &[Family] {
+        &self.families
+    }
+
     /// Routes the remote addresses of a rule to the device, and no longer those of a former rule of its name. On error
     /// nothing of the rule remains.
     pub(super) fn add(&mut self, rule: &Rule) -> Result<(), PlaneError> {

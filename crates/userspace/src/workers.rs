@@ -9,6 +9,7 @@ mod plane;
 mod report;
 mod settings;
 
+pub use frozen::FrozenWorkers;
 pub use report::{Depth, Report, StageReport, ThreadReport};
 pub use settings::{Affinity, Change, Count, Schedule, Settings, SettingsError};
 
@@ -23,7 +24,6 @@ use esp::datapath::{Lookups, SaLookups};
 use esp::plane::PlaneError;
 use floor::refused;
 use frozen::Frozen;
-use host::namespace::Namespace;
 use plane::Plane;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fmt;
@@ -177,30 +177,10 @@ impl Workers {
         first: Arc<QueuePair>,
     ) -> Result<(), PlaneError> {
         let mut state = self.lock();
-        state.settings.check().map_err(|error| PlaneError::System {
-            what: "setting up the workers".to_owned(),
-            why: error.to_string(),
-        })?;
-        if state.plane.is_some() {
-            return Err(PlaneError::System {
-                what: "setting up the workers".to_owned(),
-                why: "these workers serve another plane; give each its own".to_owned(),
-            });
-        }
+        state.may_serve()?;
         first.close();
         first.sockets.port().steer(1)?;
-        let namespace = Namespace::current()
-            .inspect_err(|error| tracing::debug!(%error, "the network namespace has no name"))
-            .ok();
-        let mut plane = Plane {
-            device: device.to_owned(),
-            namespace,
-            shared,
-            queue_pairs: vec![first],
-            unreceived: 0,
-            declined: 0,
-            accounted: 0,
-        };
+        let mut plane = Plane::of(device, shared, vec![first]);
         // Some sockets are older than this device.
         plane.accounted = plane.dropped();
         state.plane = Some(plane);
@@ -289,6 +269,22 @@ impl fmt::Debug for Workers {
 }
 
 impl State {
+    /// # Errors
+    /// If the settings cannot be, or there is a plane.
+    fn may_serve(&self) -> Result<(), PlaneError> {
+        self.settings.check().map_err(|error| PlaneError::System {
+            what: "setting up the workers".to_owned(),
+            why: error.to_string(),
+        })?;
+        match self.plane {
+            None => Ok(()),
+            Some(_) => Err(PlaneError::System {
+                what: "setting up the workers".to_owned(),
+                why: "these workers serve another plane; give each its own".to_owned(),
+            }),
+        }
+    }
+
     /// The schedule in force: the engine is a part of the pipeline.
     fn schedule(&self) -> Schedule {
         if self.engine_is_on { Schedule::Pipeline } else { self.settings.schedule }

@@ -60,6 +60,16 @@ impl<S> SaEntry<S> {
         Self { id: sa.id, rule: sa.rule, spi: sa.spi, side, extra }
     }
 
+    /// An SA that receives, of which the plane has no more at hand than that.
+    pub fn receiving(id: SaId, rule: RuleId, spi: Spi, extra: S) -> Self {
+        Self { id, rule, spi, side: Side::Receives, extra }
+    }
+
+    /// An SA in standby, of which the plane has no more at hand than that.
+    pub fn standing_by(id: SaId, rule: RuleId, spi: Spi, extra: S) -> Self {
+        Self { id, rule, spi, side: Side::Sends(None), extra }
+    }
+
     /// Returns `true` if the SA is inbound.
     pub fn receives(&self) -> bool {
         matches!(self.side, Side::Receives)

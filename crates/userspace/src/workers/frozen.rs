@@ -1,14 +1,36 @@
 //! Workers that are frozen: no thread carries a packet, and the packets that come wait in the device and the sockets. The
 //! device and the sockets stay as they are, so that the same process, or another one that has got them, goes on.
 
+use super::plane::Plane;
 use super::{State, Workers};
+use crate::queue_pair::QueuePair;
+use crate::worker::Shared;
 use esp::plane::PlaneError;
 use floor::refused;
+use host::handover::Descriptors;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The pause between two calls of threads that have not answered.
 const PAUSE: Duration = Duration::from_micros(100);
+
+/// The workers of a device, as another process goes on with its packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrozenWorkers {
+    /// They worked: the sockets take packets.
+    pub worked: bool,
+    /// They are to work.
+    pub works: bool,
+    /// For each queue pair: routers may fragment the packets that its socket of IPv4 sends now.
+    pub fragmenting: Vec<bool>,
+    /// Datagrams that full sockets had no room for.
+    pub unreceived: u64,
+    /// Datagrams that the sockets have not taken because no SA was up.
+    pub declined: u64,
+    /// The part of the sockets' drops that has been counted.
+    pub accounted: u64,
+}
 
 /// What the workers did, and what they are to do once they are thawed.
 #[derive(Clone, Copy)]
@@ -71,6 +93,55 @@ impl Workers {
             }
             (false, false) => Ok(()),
         }
+    }
+
+    /// The state of workers that are frozen; `None` if they serve no device.
+    pub(crate) fn frozen(&self) -> Option<FrozenWorkers> {
+        let mut state = self.lock();
+        let (open, frozen) = (state.takes_packets(), state.frozen?);
+        let plane = state.plane.as_mut()?;
+        plane.account(open);
+        Some(FrozenWorkers {
+            worked: frozen.worked,
+            works: frozen.works,
+            fragmenting: plane.queue_pairs.iter().map(|q| q.sockets.is_fragmenting()).collect(),
+            unreceived: plane.unreceived,
+            declined: plane.declined,
+            accounted: plane.accounted,
+        })
+    }
+
+    /// Gives copies of all queues and sockets away.
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub(crate) fn give(&self, to: &mut Descriptors) -> io::Result<()> {
+        let state = self.lock();
+        let Some(plane) = &state.plane else { return Ok(()) };
+        for (number, queue_pair) in plane.queue_pairs.iter().enumerate() {
+            queue_pair.give(number, to)?;
+        }
+        plane.queue_pairs.first().map_or(Ok(()), |first| first.sockets.raw().give(to))
+    }
+
+    /// Lets them work for a plane that another process has frozen, once they are thawed.
+    ///
+    /// # Errors
+    /// If they serve another one.
+    pub(crate) fn adopt(
+        &self,
+        device: &str,
+        shared: Arc<Shared>,
+        queue_pairs: Vec<Arc<QueuePair>>,
+        frozen: &FrozenWorkers,
+    ) -> Result<(), PlaneError> {
+        let mut state = self.lock();
+        state.may_serve()?;
+        let FrozenWorkers { unreceived, declined, accounted, .. } = *frozen;
+        let plane = Plane::of(device, shared, queue_pairs);
+        state.plane = Some(Plane { unreceived, declined, accounted, ..plane });
+        state.frozen = Some(Frozen { worked: frozen.worked, works: frozen.works });
+        Ok(())
     }
 }
 

@@ -28,6 +28,16 @@ pub(super) struct Plane {
 }
 
 impl Plane {
+    /// A plane in the network namespace of the calling thread, which has lost nothing.
+    pub(super) fn of(device: &str, shared: Arc<Shared>, queue_pairs: Vec<Arc<QueuePair>>) -> Self {
+        let namespace = Namespace::current()
+            .inspect_err(|error| tracing::debug!(%error, "the network namespace has no name"))
+            .ok();
+        let device = device.to_owned();
+        let (unreceived, declined, accounted) = (0, 0, 0);
+        Self { device, namespace, shared, queue_pairs, unreceived, declined, accounted }
+    }
+
     /// Begins to take packets.
     pub(super) fn open(&mut self) -> Result<(), PlaneError> {
         self.account(false);

@@ -15,6 +15,7 @@ fn nothing_is_lost_or_overtaken_while_both_planes_are_frozen_in_every_schedule()
         for (gateway, workers) in gateways.iter().zip(&workers) {
             flows.iter_mut().for_each(|flow| flow.send(60));
             let frozen = gateway.with(|plane| plane.freeze(PATIENCE)).expect("no worker is stuck");
+            let frozen = frozen.datapath;
             assert_eq!((frozen.inbound.len(), frozen.outbound.len()), (1, 1));
             assert_eq!(workers.report().threads.len(), 0, "{what}");
             // The packets that come now wait in the device and in the sockets.
@@ -23,6 +24,7 @@ fn nothing_is_lost_or_overtaken_while_both_planes_are_frozen_in_every_schedule()
             gateway.with(|plane| plane.counters());
             workers.change(round).expect("in force later");
             let again = gateway.with(|plane| plane.freeze(PATIENCE)).expect("it is frozen");
+            let again = again.datapath;
             assert_eq!(again.outbound, frozen.outbound, "no number was used");
             assert_eq!(again.inbound, frozen.inbound, "nothing was taken");
             gateway.with(|plane| plane.thaw()).expect("the threads start");

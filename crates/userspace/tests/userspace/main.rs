@@ -5,6 +5,7 @@
 //! `VPN_TEST_REQUIRE=all`.
 
 mod frozen;
+mod handover;
 mod kernel_offloads;
 mod network;
 mod schedules;

@@ -1,7 +1,8 @@
 //! Three namespaces: a gateway on each side, and a bridge between them that hears everything.
 
 use esp::plane::PlaneError;
-use floor::Floor;
+use floor::{Floor, FrozenFloor};
+use host::handover::Descriptors;
 use rustix::event::{PollFd, PollFlags, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{ErrorKind, Read};
@@ -10,11 +11,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use testkit::capture::{Kind, classify};
 use testkit::space::Space;
 use testkit::traffic;
 use testkit::until;
-use userspace::{Config, Hooks, IkeReceiver, Userspace};
+use userspace::{Config, FrozenUserspace, Hooks, IkeReceiver, Userspace};
 
 pub use testkit::PATIENCE;
 
@@ -218,23 +220,48 @@ pub fn start(setup: Setup, hooks: Hooks) -> Result<(Floor, Userspace), PlaneErro
     Ok((floor, plane))
 }
 
+/// The state of a plane that is frozen, and of its floor.
+pub struct Frozen {
+    pub floor: FrozenFloor,
+    pub plane: FrozenUserspace,
+    pub then: Instant,
+}
+
+/// Makes the plane of a successor, and its floor. Both are frozen.
+pub fn adopt(
+    setup: Setup,
+    hooks: Hooks,
+    frozen: Frozen,
+    descriptors: &mut Descriptors,
+) -> Result<(Floor, Userspace), PlaneError> {
+    let Frozen { floor, plane, then } = frozen;
+    let floor = Floor::adopt(setup.floor, floor, descriptors)?;
+    let plane = Userspace::adopt(&floor, setup.plane, hooks, plane, descriptors, then)?;
+    Ok((floor, plane))
+}
+
 /// A plane, and the thread in its namespace that owns it.
 pub struct Gateway {
     orders: Option<mpsc::Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
-type Order = Box<dyn FnOnce(&mut Userspace) + Send>;
+type Order = Box<dyn FnOnce(&mut Floor, &mut Userspace) + Send>;
 
 impl Gateway {
     pub fn start(space: &Space, setup: Setup, hooks: Hooks) -> Self {
+        Self::own(space, move || start(setup, hooks).expect("the plane starts"))
+    }
+
+    /// Owns a plane on its floor.
+    pub fn own(space: &Space, start: impl FnOnce() -> (Floor, Userspace) + Send + 'static) -> Self {
         let (orders, given) = mpsc::channel::<Order>();
         let thread = spawn(space, move || {
-            let (_floor, mut plane) = start(setup, hooks).expect("the plane starts");
+            let (mut floor, mut plane) = start();
             let (end, ended) = rustix::pipe::pipe().expect("a pipe");
             let receivers = plane.ike_receivers();
             let listener = std::thread::spawn(move || listen(receivers, &end));
-            given.iter().for_each(|order| order(&mut plane));
+            given.iter().for_each(|order| order(&mut floor, &mut plane));
             drop(ended);
             listener.join().expect("the listener does not panic");
             plane.shutdown();
@@ -249,9 +276,17 @@ impl Gateway {
         &self,
         order: impl FnOnce(&mut Userspace) -> T + Send + 'static,
     ) -> T {
+        self.with_floor(|_, plane| order(plane))
+    }
+
+    /// As [`with`](Self::with), with the floor.
+    pub fn with_floor<T: Send + 'static>(
+        &self,
+        order: impl FnOnce(&mut Floor, &mut Userspace) -> T + Send + 'static,
+    ) -> T {
         let (answer, answered) = mpsc::channel();
-        let order: Order = Box::new(move |plane| {
-            let _ = answer.send(order(plane));
+        let order: Order = Box::new(move |floor, plane| {
+            let _ = answer.send(order(floor, plane));
         });
         self.orders.as_ref().expect("running").send(order).expect("the plane's thread runs");
         answered.recv().expect("the plane's thread did not panic")
