@@ -310,18 +310,6 @@ impl Recorder {
         }
     }
 
-    /// Has all SAs forget the last numbers that were sent, and the highest ones that came: so many of each.
-    pub fn fall_behind(&mut self, count: u64) {
-        let ids: Vec<SaId> = self.ledger.sas().map(|sa| sa.id).collect();
-        for id in ids {
-            let Some(sa) = self.ledger.sa_mut(id) else { continue };
-            let work = &mut sa.work;
-            work.sequence = work.sequence.saturating_sub(count);
-            let forgotten = work.seen.last().map_or(0, |last| last.saturating_sub(count));
-            work.seen.retain(|number| *number <= forgotten);
-        }
-    }
-
     /// Opens a received packet and checks it against its SA; `path` is how it came.
     ///
     /// # Errors
