@@ -88,10 +88,11 @@ fn tickets_are_those_that_another_program_seals() {
 fn a_key_opens_the_tickets_of_another_start_and_stays_when_a_new_one_seals() {
     let crypto = CryptoProviders::default();
     let (old, new) = (key(1), key(2));
-    let (id, ticket) = sealer(1).seal(&crypto, &[old.clone()], &content()).expect("room");
+    let (id, ticket) =
+        sealer(1).seal(&crypto, std::slice::from_ref(&old), &content()).expect("room");
     // After a restart, and after the first step of a rotation.
     let other = sealer(2);
-    let both = [new.clone(), old.clone()];
+    let both = [new.clone(), old];
     assert_eq!(other.open(&crypto, &both, &ticket), Ok((id, content())));
     // After the last step.
     assert_eq!(other.open(&crypto, &[new], &ticket), Err(Unopened::UnknownKey));
