@@ -25,7 +25,7 @@ use ike::proof::trust::Trust;
 use policy::Policy;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The settings of a gateway. `D` is its data plane: [`HostSettings`], the planes that come with this crate, or
 /// [`CustomPlane`].
@@ -146,6 +146,7 @@ impl EngineSettings {
         let make = move |now| {
             let mut engine = ike::Engine::new(policy, ike, plane, seed, now)
                 .expect("the policy and the configuration were checked first");
+            engine.set_clock(now, SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
             engine.replace_trust(trust);
             if let Some(sink) = key_log {
                 engine.log_keys(sink);

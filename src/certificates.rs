@@ -22,6 +22,7 @@
 mod file;
 pub(crate) mod pem;
 mod ppk;
+mod ticket_keys;
 pub mod tokens;
 
 pub use file::{FileError, Problem};
@@ -54,6 +55,8 @@ pub struct Sources {
     pub ocsp: Vec<Source>,
     /// Postquantum preshared keys (RFC 8784): a file has the name of its key.
     pub ppks: Vec<Source>,
+    /// Keys of tickets of session resumption (RFC 5723), the newest first.
+    pub ticket_keys: Vec<Source>,
     /// Private keys in tokens, beside those whose URIs are in the files of private keys.
     pub tokens: Tokens,
 }
@@ -68,8 +71,8 @@ pub struct Source {
 }
 
 impl Sources {
-    /// The subdirectories `ca`, `certs`, `private`, `crls`, `ocsp` and `ppk` of a directory, any of which may be
-    /// absent.
+    /// The subdirectories `ca`, `certs`, `private`, `crls`, `ocsp` and `ppk` of a directory, and its file `ticket_keys`,
+    /// any of which may be absent.
     pub fn below(directory: &Path) -> Self {
         Self {
             authorities: optional(directory.join("ca")),
@@ -78,6 +81,7 @@ impl Sources {
             crls: optional(directory.join("crls")),
             ocsp: optional(directory.join("ocsp")),
             ppks: optional(directory.join("ppk")),
+            ticket_keys: optional(directory.join("ticket_keys")),
             tokens: Tokens::default(),
         }
     }
@@ -138,11 +142,38 @@ pub fn load(sources: &Sources) -> Loaded {
     for source in &sources.ppks {
         ppk::load(source, &mut loaded);
     }
+    for source in &sources.ticket_keys {
+        loaded.add_ticket_keys(source);
+    }
     tokens::open(&sources.tokens, uris, &mut loaded);
     loaded
 }
 
 impl Loaded {
+    /// Adds the ticket keys of a file.
+    fn add_ticket_keys(&mut self, source: &Source) {
+        let path = &source.path;
+        if source.optional && matches!(path.try_exists(), Ok(false)) {
+            return;
+        }
+        let read = file::octets(path).and_then(|(octets, readable)| {
+            let keys = ticket_keys::keys(&octets).map_err(Problem::Damaged)?;
+            Ok((keys, readable))
+        });
+        match read {
+            Ok((keys, readable)) => {
+                self.material.ticket_keys.extend(keys);
+                let shown = path.display();
+                self.warnings.extend(readable.then(|| {
+                    format!(
+                        "{shown}: every user of this machine can read the ticket keys in it; close it with: chmod 600 {shown}"
+                    )
+                }));
+            }
+            Err(problem) => self.errors.push(FileError { path: path.clone(), problem }),
+        }
+    }
+
     /// Adds the content of a file. Returns the URIs in it.
     fn add(&mut self, path: &Path, content: Content, place: Kind) -> Vec<(PathBuf, String)> {
         let mut uris = Vec::new();

@@ -174,3 +174,26 @@ fn a_pipe_is_refused_without_waiting_for_a_writer() {
     let errors = load(&Sources { crls: vec![named], ..Sources::default() }).errors;
     assert!(errors.len() == 1 && errors[0].to_string().contains("no regular file"), "{errors:?}");
 }
+
+#[test]
+fn a_file_of_ticket_keys_may_be_absent_and_one_that_all_can_read_is_told() {
+    let place = Directory::new();
+    let path = place.0.path().join("ticket_keys");
+    let load_it = |optional| {
+        let source = Source { path: path.clone(), optional };
+        load(&Sources { ticket_keys: vec![source], ..Sources::default() })
+    };
+    let loaded = load_it(true);
+    assert_eq!((loaded.errors.len(), loaded.material.ticket_keys.len()), (0, 0));
+    assert_eq!(load_it(false).errors.len(), 1);
+    for (mode, warnings) in [(0o600, 0), (0o604, 1)] {
+        fs::write(&path, "a1".repeat(32)).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+        let loaded = load_it(true);
+        assert_eq!(loaded.errors.len(), 0);
+        assert_eq!((loaded.material.ticket_keys.len(), loaded.warnings.len()), (1, warnings));
+    }
+    fs::write(&path, "a1").expect("written");
+    let errors = load_it(true).errors;
+    assert!(errors.len() == 1 && errors[0].to_string().contains("line 1"), "{errors:?}");
+}

@@ -53,6 +53,7 @@ mod reordering;
 mod replace;
 mod reported;
 mod restarts;
+mod resumption;
 mod retransmission;
 mod roaming;
 mod suites;

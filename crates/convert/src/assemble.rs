@@ -206,6 +206,7 @@ fn tunnel(
         lifetime: proposal::lifetime(&connection.times),
         auto_start: false,
         children,
+        resumption: false,
         generic: None,
         ppk: connection.ppk.clone(),
     })

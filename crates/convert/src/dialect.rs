@@ -97,6 +97,7 @@ const OF_LIBRESWAN: &[&str] = &[
     "retransmit-timeout",
     "salifetime",
     "send-vendorid",
+    "session-resumption",
     "sha2-truncbug",
     "subnets",
     "vti",

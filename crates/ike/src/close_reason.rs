@@ -21,6 +21,8 @@ pub enum CloseReason {
     Stopping,
     /// The peer began with INITIAL_CONTACT: it knows nothing of this SA.
     PeerRestarted,
+    /// The peer has resumed it in another IKE SA (RFC 5723).
+    Resumed,
     /// The peer has begun more sessions than it may have.
     TooManySessions,
     /// Another IKE SA of the tunnel has taken over.
@@ -79,6 +81,7 @@ impl fmt::Display for CloseReason {
             Self::PolicyChanged => "the policy changed",
             Self::Stopping => "the gateway stops",
             Self::PeerRestarted => "the peer has restarted",
+            Self::Resumed => "the peer has resumed it with a ticket",
             Self::TooManySessions => "the peer has too many",
             Self::Redundant => "another IKE SA serves the tunnel",
             Self::AddressUnverified => "the peer's address could not be checked",

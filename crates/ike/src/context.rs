@@ -9,6 +9,7 @@ use crate::effect::Effects;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
+use crate::resumption::Resumption;
 use crate::rules::Rules;
 use crate::wire::header::IkeSpi;
 use esp::plane::{DataPlane, EarlyPackets, Spi};
@@ -30,6 +31,7 @@ pub(crate) struct Context<'a> {
     pub rng: &'a mut Rng,
     pub spis: &'a mut Spis,
     pub contacts: &'a Contacts,
+    pub resumption: &'a mut Resumption,
     pub out: &'a mut Outputs,
 }
 

@@ -29,6 +29,14 @@ esp::discards! {
         WithoutCookie = "without_cookie",
         /// An IKE_SA_INIT between addresses that no tunnel of the policy has.
         NoMatchingTunnel = "no_matching_tunnel",
+        /// A ticket that no key here opens: of another gateway, of a former run, or forged.
+        TicketUnknown = "ticket_unknown",
+        /// A ticket that has expired.
+        TicketExpired = "ticket_expired",
+        /// A ticket that was used, or whose IKE SA was deleted or rekeyed.
+        TicketSpent = "ticket_spent",
+        /// A ticket from which the policy, as it is now, does not let its peer resume.
+        TicketNotAllowed = "ticket_not_allowed",
         /// More from a peer whose IKE_AUTH has been refused.
         AlreadyRefused = "already_refused",
         /// A request come again whose proof is being checked, or whose traffic is about to be blocked in the clear.

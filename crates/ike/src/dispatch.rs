@@ -15,7 +15,7 @@ use crate::exchange::auth::responder;
 use crate::exchange::half_open::HalfOpen;
 use crate::exchange::{
     address_update, auth, childless, create_child, delete, follow_up, follow_up_answer,
-    informational, intermediate, rekey_ike, sa_init,
+    informational, intermediate, rekey_ike, resume, sa_init, ticket,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
@@ -91,6 +91,7 @@ impl Session {
         let reason = match attempt {
             _ if header.from_initiator => Discard::WrongInitiatorFlag,
             Attempt::Init(sa) => return sa_init::conclude(self, cx, sa, header, datagram),
+            Attempt::Resume(sa) => return resume::conclude(self, cx, sa, header, datagram),
             _ if spis != attempt.sa().spis() => Discard::UnknownSpi,
             Attempt::Intermediate(sa) if header.response => {
                 return intermediate::conclude(self, cx, sa, header, datagram);
@@ -129,6 +130,9 @@ impl Session {
         self.heard(cx, datagram);
         if childless::is_wanted(&sa.state, &payloads) && !self.is_closing() {
             return childless::begin(self, cx, *sa);
+        }
+        if resume::is_refused(&sa.state, &payloads) && !self.is_closing() {
+            return resume::begin_in_full(self, cx, *sa);
         }
         auth::conclude(self, cx, sa, payloads)
     }
@@ -284,6 +288,10 @@ impl Carrier<'_> {
             Some(Active::DeleteIke) => delete::drop_ike(self, cx),
             Some(Active::Addresses(pending)) => {
                 address_update::conclude(&mut self, cx, &pending, &payloads)
+            }
+            Some(Active::Ticket) => {
+                ticket::keep(&mut self, cx, &Parts::of(&payloads));
+                Effects::none()
             }
             Some(Active::Liveness(shown)) => {
                 shown.into_iter().for_each(|spi| self.session.promote_child(cx, spi));
@@ -462,6 +470,7 @@ impl Carrier<'_> {
             Task::RekeyIke(_) => rekey_ike::ask(self, cx),
             Task::DeleteIke(_) => delete::ask_ike(self, cx),
             Task::Liveness => informational::ask_liveness(self, cx),
+            Task::AskTicket => ticket::ask(self, cx),
             Task::UpdateAddresses => address_update::ask(self, cx, Purpose::Update),
             Task::VerifyAddress => address_update::ask(self, cx, Purpose::Verify),
             Task::TellAddresses => address_update::ask(self, cx, Purpose::Tell),

@@ -58,19 +58,22 @@ pub enum Exchange {
     FollowUp,
     /// News of addresses (RFC 4555).
     Addresses,
+    /// The request for a ticket of session resumption (RFC 5723).
+    Ticket,
     /// The end of SAs.
     Delete,
 }
 
 impl Exchange {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Liveness,
         Self::RekeyIke,
         Self::RekeyChild,
         Self::NewChild,
         Self::FollowUp,
         Self::Addresses,
+        Self::Ticket,
         Self::Delete,
     ];
 
@@ -83,6 +86,7 @@ impl Exchange {
             Self::NewChild => "new_child",
             Self::FollowUp => "follow_up",
             Self::Addresses => "addresses",
+            Self::Ticket => "ticket",
             Self::Delete => "delete",
         }
     }
@@ -125,6 +129,6 @@ mod tests {
             (0..count).for_each(|_| durations.note(exchange, Duration::ZERO));
         }
         let counts = Exchange::ALL.map(|exchange| durations.of(exchange).count());
-        assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

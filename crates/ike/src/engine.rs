@@ -40,11 +40,13 @@ use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
 use crate::proof::{Done, Job};
 use crate::reconnection::{Losses, Reconnection};
+use crate::resumption::Resumption;
 use crate::rules::Rules;
 use crate::session::Session;
 use crate::session_id::SessionId;
 use crate::strangers::Strangers;
 use crate::task::Task;
+use crate::ticket::fingerprint;
 use crate::upkeep::Upkeep;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::reader::WireError;
@@ -56,7 +58,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A command cannot be carried out.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -128,6 +130,7 @@ pub struct Engine<P: DataPlane> {
     /// The host's addresses at which a peer may reach it.
     addresses: Vec<IpAddr>,
     upkeep: Upkeep,
+    resumption: Resumption,
 }
 
 /// Numbers only: an engine holds keys.
@@ -158,6 +161,8 @@ impl<P: DataPlane> Engine<P> {
         config.validate()?;
         let mut rng = Rng::from_seed(seed);
         let strangers = Strangers::new(&mut rng);
+        // Of its own, so that tickets change no choice of the engine.
+        let of_tickets = fingerprint(&[b"tickets", &seed]);
         let mut engine = Self {
             policy: PolicyIndex::default(),
             trust: Arc::default(),
@@ -177,6 +182,7 @@ impl<P: DataPlane> Engine<P> {
             stopping: false,
             addresses: Vec::new(),
             upkeep: Upkeep::default(),
+            resumption: Resumption::new(Rng::from_seed(of_tickets)),
         };
         engine.begin_with_families();
         engine.replace_policy(now, policy)?;
@@ -195,6 +201,13 @@ impl<P: DataPlane> Engine<P> {
         self.out.tells_exchanges = true;
     }
 
+    /// Sets the clock by which tickets of session resumption (RFC 5723) expire: `unix_time` is the present, since 1970.
+    /// From then on only `now` counts, so that a wall clock that is set back lengthens the life of no ticket. Before
+    /// the first call, this side neither gives nor takes tickets.
+    pub fn set_clock(&mut self, now: Instant, unix_time: Duration) {
+        self.resumption.set_clock(now, unix_time);
+    }
+
     // ---- inputs
 
     /// Takes a datagram from the network.
@@ -209,10 +222,8 @@ impl<P: DataPlane> Engine<P> {
         };
         let ours = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
         if ours == IkeSpi(0) {
-            if header.exchange == ExchangeType::IKE_SA_INIT
-                && !header.response
-                && header.message_id == 0
-            {
+            let begins = [ExchangeType::IKE_SA_INIT, ExchangeType::IKE_SESSION_RESUME];
+            if begins.contains(&header.exchange) && !header.response && header.message_id == 0 {
                 return self.handle_init(now, &header, datagram);
             }
             return self.out.discard(Discard::UnknownSpi);
@@ -365,6 +376,7 @@ impl<P: DataPlane> Engine<P> {
             rng: &mut self.rng,
             spis: &mut self.spis,
             contacts: &self.contacts,
+            resumption: &mut self.resumption,
             out: &mut self.out,
         }
     }

@@ -139,6 +139,13 @@ pub enum EventKind {
         /// Negotiated algorithms.
         suite: Negotiated,
     },
+    /// The IKE SA is up by a ticket (RFC 5723): both sides have proved that they know the keys of an earlier one.
+    Resumed {
+        /// The resumptions since both sides proved by their credentials who they are.
+        times: u8,
+    },
+    /// The peer does not take the ticket of an earlier session: a full handshake begins.
+    TicketRefused,
     /// The SA was replaced by a new one without interruption.
     Rekeyed {
         /// Negotiated algorithms.
@@ -201,6 +208,16 @@ impl fmt::Display for EventKind {
                 f.write_str("negotiating (started by the peer)")
             }
             Self::Established { suite } => write!(f, "up, {suite}"),
+            Self::Resumed { times: 1 } => f.write_str("resumed with a ticket"),
+            Self::Resumed { times } => {
+                write!(
+                    f,
+                    "resumed with a ticket, for the {times}th time since the last full handshake"
+                )
+            }
+            Self::TicketRefused => {
+                f.write_str("the peer does not take the ticket: a full handshake begins")
+            }
             Self::Rekeyed { suite } => write!(f, "rekeyed, {suite}"),
             Self::Failed(failure) => write!(f, "failed: {failure}"),
             Self::TurnedAway(failure) => write!(f, "turned away: {failure}"),

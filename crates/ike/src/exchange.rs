@@ -13,7 +13,9 @@ pub(crate) mod informational;
 pub(crate) mod intermediate;
 pub(crate) mod ppk;
 pub(crate) mod rekey_ike;
+pub(crate) mod resume;
 pub(crate) mod sa_init;
+pub(crate) mod ticket;
 
 use crate::effect::Effects;
 use crate::rejection::Rejection;

@@ -127,6 +127,7 @@ pub mod proof;
 pub mod quantum;
 mod reconnection;
 mod rejection;
+mod resumption;
 mod rules;
 mod sa;
 mod session;

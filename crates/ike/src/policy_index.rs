@@ -4,6 +4,7 @@
 //! chooses among them, in the order of the policy.
 
 use crate::proof::wishes::Wanted;
+use crate::ticket::{Fingerprint, fingerprint};
 use policy::{ChildTunnel, Identity, IkeProposal, IkeTunnel, Policy};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,6 +20,8 @@ pub(crate) struct PolicyIndex {
     tunnels: Index<u32>,
     /// Places of phase 2 tunnels, in their phase 1 tunnel's list, by name.
     children: Index<(u32, u32)>,
+    /// Places of phase 1 tunnels that allow session resumption, by the beginning of their name's fingerprint.
+    resumable: Index<u32>,
     families: HashMap<Ends, Vec<Arc<Family>>>,
 }
 
@@ -80,6 +83,15 @@ pub(crate) fn peer_number(tunnel: &IkeTunnel) -> u64 {
     hasher.finish()
 }
 
+/// The fingerprint by which a ticket names its tunnel.
+pub(crate) fn fingerprint_of_name(tunnel: &IkeTunnel) -> Fingerprint {
+    fingerprint(&[tunnel.name.as_bytes()])
+}
+
+fn beginning(fingerprint: &Fingerprint) -> u64 {
+    fingerprint.first_chunk().map_or(0, |octets| u64::from_be_bytes(*octets))
+}
+
 fn place(index: usize) -> u32 {
     u32::try_from(index).expect("a policy has fewer than 2^32 tunnels")
 }
@@ -96,12 +108,15 @@ impl PolicyIndex {
     pub fn new(policy: Arc<Policy>) -> Self {
         let numbered = policy.tunnels.iter().enumerate();
         let tunnels = Index::of(numbered.clone().map(|(at, t)| (number_of(&t.name), place(at))));
+        let resumable = numbered.clone().filter(|(_, t)| t.resumption);
+        let resumable =
+            Index::of(resumable.map(|(at, t)| (beginning(&fingerprint_of_name(t)), place(at))));
         let children = Index::of(numbered.flat_map(|(at, t)| {
             let children = t.children.iter().enumerate();
             children.map(move |(c, child)| (number_of(&child.name), (place(at), place(c))))
         }));
         let families = families(&policy);
-        Self { policy, tunnels, children, families }
+        Self { policy, tunnels, children, resumable, families }
     }
 
     /// The policy itself.
@@ -113,6 +128,13 @@ impl PolicyIndex {
     pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
         let tunnels = self.tunnels.at(number_of(name));
         tunnels.map(|at| &self.policy.tunnels[at as usize]).find(|t| t.name == name)
+    }
+
+    /// The phase 1 tunnel that allows session resumption and whose name has this fingerprint.
+    pub fn resumable(&self, name: &Fingerprint) -> Option<&Arc<IkeTunnel>> {
+        let tunnels = self.resumable.at(beginning(name));
+        let mut tunnels = tunnels.map(|at| &self.policy.tunnels[at as usize]);
+        tunnels.find(|tunnel| fingerprint_of_name(tunnel) == *name)
     }
 
     /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
@@ -264,6 +286,7 @@ mod tests {
             lifetime: Lifetime::new(Duration::from_secs(1)),
             auto_start: false,
             children: vec![],
+            resumption: false,
             generic: None,
             ppk: None,
         }

@@ -81,7 +81,7 @@ impl<T> PriorityQueue<T> {
 
 fn urgency(exchange: ExchangeType) -> usize {
     match exchange {
-        ExchangeType::IKE_SA_INIT | ExchangeType::IKE_AUTH => 2,
+        ExchangeType::IKE_SA_INIT | ExchangeType::IKE_SESSION_RESUME | ExchangeType::IKE_AUTH => 2,
         ExchangeType::CREATE_CHILD_SA => 1,
         _ => 0,
     }
@@ -95,6 +95,15 @@ mod tests {
         let mut octets = vec![sa; 28];
         octets[18] = exchange.0;
         octets
+    }
+
+    #[test]
+    fn whoever_begins_an_ike_sa_waits_behind_those_that_are_up() {
+        let mut queue = PriorityQueue::default();
+        push(&mut queue, 1, ExchangeType::IKE_SESSION_RESUME, 0);
+        push(&mut queue, 2, ExchangeType::IKE_SA_INIT, 1);
+        push(&mut queue, 3, ExchangeType::INFORMATIONAL, 2);
+        assert_eq!(all(&mut queue), [2, 0, 1]);
     }
 
     fn push(

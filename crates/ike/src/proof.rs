@@ -22,7 +22,7 @@ pub(crate) mod wishes;
 use crate::crypto::prf::prf;
 use crate::wire::payload::Identification;
 use ::crypto::Provider;
-pub(crate) use job::{Claim, Evidence, Proved, Signing};
+pub(crate) use job::{Checked, Claim, Evidence, Proved, Signing};
 pub use job::{Done, Fetch, Job, Sign, Step, Wanted};
 use policy::{Prf, Secret};
 

@@ -14,6 +14,7 @@ mod ike_sas;
 mod liveness;
 mod outcome;
 mod reauthentication;
+mod resumption;
 mod retransmission;
 mod roaming;
 mod scheduling;
@@ -32,6 +33,7 @@ use crate::negotiation::selectors;
 use crate::negotiation::suite::IkeSuite;
 use crate::originator::Originator;
 use crate::past_failures::Success;
+use crate::resumption::Authentication;
 use crate::sa::IkeSa;
 use crate::sa::active::Active;
 use crate::sa::attempt::Attempt;
@@ -65,6 +67,8 @@ pub(crate) struct Session {
     path: Path,
     mobility: Mobility,
     reauthentication: Reauthentication,
+    /// The proofs on which it rests, if its tunnel has tickets of session resumption.
+    authentication: Option<Box<Authentication>>,
     /// The addresses last told of to the operator.
     reported: (SocketAddr, SocketAddr),
     /// The IKE SA that this side sets up, until it is the first of `sas`. Then this is empty for good.
@@ -135,6 +139,7 @@ impl Session {
             path,
             mobility: Mobility::default(),
             reauthentication: Reauthentication::default(),
+            authentication: None,
             reported: (path.local, path.remote),
             attempt: None,
             sas: Vec::new(),
@@ -372,6 +377,7 @@ impl Session {
         self.rekeys += 1;
         self.temporary_failures = 0;
         self.supersede(cx, old, new);
+        self.renew_ticket(cx);
     }
 
     /// Both sides have proved who they are.
@@ -380,7 +386,10 @@ impl Session {
         cx: &mut Context<'_>,
         suite: IkeSuite,
         nonces: Nonces<'_>,
+        proofs: Option<Authentication>,
     ) -> Effects {
+        self.authentication = proofs.map(Box::new);
+        cx.resumption.forget(&self.tunnel.name);
         self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
@@ -391,6 +400,9 @@ impl Session {
             None,
             EventKind::Established { suite: Negotiated::Ike(suite) },
         );
+        if let Some(times) = self.resumptions() {
+            cx.out.event(&self.tunnel.name, None, EventKind::Resumed { times });
+        }
         Effect::SessionUp.into()
     }
 

@@ -244,6 +244,8 @@ pub struct IkeSaStatus {
     pub expires_in: Option<Duration>,
     /// The number of times that it was rekeyed.
     pub rekeys: u64,
+    /// The resumptions (RFC 5723) since both sides last proved by their credentials who they are; `None`: it is none.
+    pub resumptions: Option<u8>,
 }
 
 /// One phase 2 tunnel of the policy and its Child SA, if it has one.
@@ -429,6 +431,7 @@ impl IkeSaStatus {
             rekey_in: None,
             expires_in: None,
             rekeys: 0,
+            resumptions: None,
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Task {
     DeleteIke(IkeSpi),
     /// The peer has been silent.
     Liveness,
+    /// The IKE SA, which has come of a rekey, is to have a ticket of session resumption.
+    AskTicket,
     /// The peer is to move the SAs to our present addresses.
     UpdateAddresses,
     /// The peer is to show that it receives at its new address.

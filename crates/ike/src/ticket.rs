@@ -13,6 +13,7 @@
 mod content;
 
 pub use content::{Content, Fingerprint};
+pub(crate) use content::{fingerprint, fingerprint_of_id};
 
 use crate::crypto::prf::{self, prf, prf_plus};
 use crate::crypto::rng::Rng;
@@ -77,7 +78,15 @@ impl fmt::Debug for TicketKey {
 
 /// Names a ticket among all of this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TicketId(u128, u64);
+pub struct TicketId(pub(crate) u128, pub(crate) u64);
+
+#[cfg(test)]
+impl TicketId {
+    /// A ticket for tests.
+    pub fn numbered(number: u32) -> Self {
+        Self(0, u64::from(number))
+    }
+}
 
 /// The reason for which a ticket cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +116,16 @@ impl Sealer {
         rng.fill(&mut own);
         let own = TicketKey::new(Secret::new(own)).expect("the octets have the length of a key");
         Self { start, sealed: 0, own }
+    }
+
+    /// A sealer with a start of its own, and the key of another one.
+    pub(crate) fn with_key(rng: &mut Rng, own: TicketKey) -> Self {
+        Self { own, ..Self::new(rng) }
+    }
+
+    /// The octets of its own key.
+    pub(crate) fn own(&self) -> &Secret {
+        &self.own.secret
     }
 
     /// Seals a ticket under the first of the given keys, or under the sealer's own if there is none. `None`: this sealer

@@ -17,6 +17,8 @@ pub struct Tallies {
     pub(crate) turned_away: BTreeMap<&'static str, u64>,
     /// Phase 1 and phase 2 tunnels that came up.
     pub(crate) established: [u64; 2],
+    /// Of those of phase 1, the ones that a ticket has brought up.
+    pub(crate) resumed: u64,
     /// Those that went down.
     pub(crate) closed: [u64; 2],
     /// Negotiations that this side began, of IKE SAs and of Child SAs, from the first request until the SA was up.
@@ -41,6 +43,7 @@ impl Default for Tallies {
             failures: none(),
             turned_away: none(),
             established: [0; 2],
+            resumed: 0,
             closed: [0; 2],
             negotiated: Default::default(),
             missed: 0,
@@ -66,6 +69,7 @@ impl Happenings {
                 self.tallies.negotiated[phase].note(duration);
                 return Some((PHASES[phase], duration));
             }
+            EventKind::Resumed { .. } => self.tallies.resumed += 1,
             EventKind::Failed(failure) => {
                 *self.tallies.failures.entry(failure.kind.name()).or_default() += 1;
                 self.end(event);

@@ -105,6 +105,12 @@ pub const METRICS: &[Metric<Numbers>] = &[
         "Tunnels that came up, by phase.",
         |n, tell| each(PHASES, n.tallies.established, tell),
     ),
+    Metric::counter(
+        "vpnd_resumed_total",
+        &[],
+        "IKE SAs that came up by a ticket, without a full handshake.",
+        |n, tell| tell(&[], n.tallies.resumed.into()),
+    ),
     Metric::counter("vpnd_closed_total", PHASE, "Tunnels that went down, by phase.", |n, tell| {
         each(PHASES, n.tallies.closed, tell);
     }),

@@ -122,6 +122,8 @@ pub struct IkeTunnel {
     pub credential: Credential,
     /// Postquantum preshared keys (RFC 8784).
     pub ppk: Option<Ppk>,
+    /// The initiator may resume a session that it has lost with a ticket of the responder (RFC 5723).
+    pub resumption: bool,
     /// Offers in order of preference, at least one.
     pub proposals: Vec<IkeProposal>,
     /// Lifetime of the IKE SA.
@@ -150,6 +152,7 @@ impl IkeTunnel {
             remote,
             credential,
             ppk: None,
+            resumption: false,
             proposals: vec![IkeProposal::default()],
             lifetime: Lifetime::default(),
             auto_start: false,
@@ -181,6 +184,12 @@ impl IkeTunnel {
     #[must_use]
     pub fn with_ppk(self, ppk: Ppk) -> Self {
         Self { ppk: Some(ppk), ..self }
+    }
+
+    /// Allows session resumption.
+    #[must_use]
+    pub fn with_resumption(self) -> Self {
+        Self { resumption: true, ..self }
     }
 
     /// Sets the lifetime of the IKE SA.

@@ -3,6 +3,7 @@
 use ike::proof::certificate::Certificate;
 use ike::proof::crl::Crl;
 use ike::proof::trust::{Item, Material, Trust};
+use ike::ticket::TicketKey;
 use policy::{KeyKind, Secret};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
@@ -201,6 +202,8 @@ pub struct Wallet {
     pub ocsp: Vec<Vec<u8>>,
     /// Postquantum preshared keys.
     pub ppks: BTreeMap<String, Secret>,
+    /// Keys of tickets of session resumption.
+    pub ticket_keys: Vec<TicketKey>,
     /// A certificate whose revocation is unknown is accepted.
     pub lenient: bool,
     /// How old such answers of peers may be.
@@ -227,6 +230,7 @@ impl Wallet {
             lenient_revocation: self.lenient,
             ocsp_max_age: self.ocsp_max_age,
             ppks: self.ppks.clone(),
+            ticket_keys: self.ticket_keys.clone(),
         });
         assert_eq!(defects, []);
         Arc::new(trust)

@@ -126,6 +126,7 @@ impl Plan {
                 auto_start: false,
                 on_demand: false,
             })],
+            resumption: false,
             generic: None,
             ppk: None,
         }

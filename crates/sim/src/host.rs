@@ -105,6 +105,8 @@ pub struct Site {
     pub lifetime: Lifetime,
     /// Role in both phases.
     pub role: Role,
+    /// Whether a session that was lost may be resumed with a ticket.
+    pub resumption: bool,
     /// Whether both phases start with the host.
     pub auto_start: bool,
     /// Whether the first packet starts the phase 2 tunnel.
@@ -132,6 +134,7 @@ impl Default for Site {
             pfs: Pfs { offer: vec![], accept: vec![], accept_none: true, additional: Vec::new() },
             lifetime: day,
             role: Role::Both,
+            resumption: false,
             auto_start: false,
             on_demand: false,
         }
@@ -188,6 +191,7 @@ impl Site {
                 lifetime: self.lifetime,
                 auto_start: self.auto_start,
                 children,
+                resumption: self.resumption,
                 generic: None,
                 ppk: self.ppk.clone(),
             })],

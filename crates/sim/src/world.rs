@@ -193,8 +193,11 @@ impl World {
             true => Recorder::over(Datapath::new(Settings::default(), self.instant())),
             false => Recorder::default(),
         };
-        Engine::new(Arc::clone(policy), config.clone(), plane, seed, self.instant())
-            .expect("the scenario's policy and configuration are valid")
+        let mut engine =
+            Engine::new(Arc::clone(policy), config.clone(), plane, seed, self.instant())
+                .expect("the scenario's policy and configuration are valid");
+        engine.set_clock(self.instant(), self.unix_time());
+        engine
     }
 
     // ---- time

@@ -111,6 +111,9 @@ fn ike_tunnel(text: &mut String, tunnel: &IkeTunnel, colour: Colour) {
         let none = if ppk.required { "" } else { " or none" };
         fields.add("PPK", format!("{}{none}", plain(&alternatives(&ppk.ids))));
     }
+    if tunnel.resumption {
+        fields.add("resumption", "with tickets".to_owned());
+    }
     fields.add("quantum-safe", quantum_safety(tunnel).to_owned());
     fields.add("lifetime", lifetime(&tunnel.lifetime));
     fields.write(text, colour);

@@ -1,10 +1,13 @@
 //! The configuration of a random world's gateways, and the wishes of its operators.
 
 use super::random_additional;
+use ike::ticket::{KEY_LEN, TicketKey};
 use ike::{Config, Encap};
 use policy::{
-    AdditionalKe, Group, Identity, IkeProposal, IkeTunnel, Mode, Pfs, Policy, Role, Selector,
+    AdditionalKe, Group, Identity, IkeProposal, IkeTunnel, Mode, Pfs, Policy, Role, Secret,
+    Selector,
 };
+use sim::certificates::Wallet;
 use sim::chance::Chance;
 use sim::host::{Side, esp_offer, ike_offer, lifetime, network};
 use sim::{Behaviour, HostId, Nat, Site, World};
@@ -57,6 +60,8 @@ pub struct Line {
     pfs: bool,
     /// Additional key exchanges: of the IKE SA, and of Child SAs with a key exchange.
     additional: [Vec<AdditionalKe>; 2],
+    /// Sessions may be resumed with tickets.
+    resumption: bool,
     /// Lifetimes of minutes rather than a day.
     short: bool,
     /// Changes so far of the phase 1 tunnel, and of each phase 2 tunnel.
@@ -94,6 +99,9 @@ impl Plan {
             line.pfs |= chance.happens(500);
             line.additional = std::array::from_fn(|_| random_additional(chance));
         }
+        for line in &mut self.lines {
+            line.resumption = chance.happens(500);
+        }
     }
 
     /// Makes the world.
@@ -110,7 +118,7 @@ impl Plan {
             reauthenticate: self.reauthenticate.map(Duration::from_secs),
             ..Config::default()
         };
-        let hosts = (0..self.gateways)
+        let hosts: Vec<HostId> = (0..self.gateways)
             .map(|g| {
                 let (name, address) = (format!("g{g}"), self.address(g));
                 let (policy, config) = (self.policy(g), config.clone());
@@ -123,6 +131,14 @@ impl Plan {
                 }
             })
             .collect();
+        if self.lines.iter().any(|line| line.resumption) {
+            // They outlive restarts.
+            for (host, octet) in hosts.iter().zip(1..) {
+                let key = TicketKey::new(Secret::new(vec![octet; KEY_LEN]));
+                let ticket_keys = key.into_iter().collect();
+                world.trust(*host, Wallet { ticket_keys, ..Wallet::default() }.trust());
+            }
+        }
         (world, hosts)
     }
 
@@ -174,6 +190,7 @@ impl Plan {
             children: line.children,
             pfs,
             lifetime: lifetime(ike_life + Duration::from_secs(line.versions.0)),
+            resumption: line.resumption,
             auto_start: line.auto_start[side],
             on_demand: line.on_demand[side],
             role: match line.starter {
@@ -249,6 +266,7 @@ impl Line {
             transport,
             pfs: chance.happens(250),
             additional: Default::default(),
+            resumption: false,
             short: chance.happens(200),
             versions: Default::default(),
             down: Default::default(),

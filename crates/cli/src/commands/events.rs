@@ -9,9 +9,11 @@ use terminal::report;
 use terminal::shell::tunnel_names;
 
 /// The types of events, as in docs/reference/control.md.
-const TYPES: [&str; 11] = [
+const TYPES: [&str; 13] = [
     "negotiating",
     "established",
+    "resumed",
+    "ticket_refused",
     "rekeyed",
     "failed",
     "turned_away",

@@ -92,6 +92,9 @@ pub struct IkeSa {
     /// Why they do not; `null` where they do, and while it is not up.
     #[serde(default)]
     pub not_quantum_safe: Option<String>,
+    /// The resumptions since both sides last proved by their credentials who they are; `null`: it was not resumed.
+    #[serde(default)]
+    pub resumptions: Option<u8>,
     /// Seconds since the tunnel came up.
     pub established_seconds: Option<u64>,
     /// Seconds to the next rekey.

@@ -136,6 +136,12 @@ const OF_LIBRESWAN: &[Gap] = &[
     ("intermediate", &["yes", "no"], "", ""),
     ("ppk", &["no", "never"], "write vpn:PPK in the policy", "see docs/operate/post-quantum.md"),
     ("ppk-ids", &[], "write vpn:PPK in the policy", "see docs/operate/post-quantum.md"),
+    (
+        "session-resumption",
+        &["no"],
+        "write vpn:Resumption=\"Yes\" in the policy",
+        "see docs/operate/resumption.md",
+    ),
     ("accept-redirect", &["no"], "vpnd follows no redirection", ""),
     ("send-redirect", &["no"], "vpnd redirects nobody", ""),
     ("redirect-to", &[], "vpnd redirects nobody", ""),

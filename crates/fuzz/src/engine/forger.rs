@@ -15,7 +15,7 @@ const MEMORY: usize = 48;
 /// Changes to one message.
 const EDITS: usize = 8;
 
-const NOTIFIES: [NotifyType; 22] = [
+const NOTIFIES: [NotifyType; 27] = [
     NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD,
     NotifyType::INVALID_SYNTAX,
     NotifyType::INVALID_SPI,
@@ -38,14 +38,20 @@ const NOTIFIES: [NotifyType; 22] = [
     NotifyType::COOKIE2,
     NotifyType::AUTH_LIFETIME,
     NotifyType::IKEV2_FRAGMENTATION_SUPPORTED,
+    NotifyType::TICKET_LT_OPAQUE,
+    NotifyType::TICKET_REQUEST,
+    NotifyType::TICKET_ACK,
+    NotifyType::TICKET_NACK,
+    NotifyType::TICKET_OPAQUE,
 ];
 
-const EXCHANGES: [ExchangeType; 5] = [
+const EXCHANGES: [ExchangeType; 6] = [
     ExchangeType::IKE_SA_INIT,
     ExchangeType::IKE_AUTH,
     ExchangeType::CREATE_CHILD_SA,
     ExchangeType::INFORMATIONAL,
     ExchangeType(43),
+    ExchangeType::IKE_SESSION_RESUME,
 ];
 
 #[derive(Default)]

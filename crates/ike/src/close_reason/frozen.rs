@@ -4,7 +4,7 @@ use super::CloseReason::{self, *};
 use crate::wire::registry::NotifyType;
 
 /// Numbers stay for good; a new reason gets the next one.
-const NUMBERED: [CloseReason; 28] = [
+const NUMBERED: [CloseReason; 29] = [
     Deactivated,
     FamilyOff,
     PolicyChanged,
@@ -33,6 +33,7 @@ const NUMBERED: [CloseReason; 28] = [
     DeletedByPeer,
     DeletedHere,
     Deleted,
+    Resumed,
 ];
 
 /// The notification of [`AuthAnswerUnread`] stands behind this.
@@ -67,7 +68,7 @@ mod tests {
             assert_eq!(CloseReason::of_number(reason.number()), Some(reason));
         }
         assert_eq!([Deactivated, Deleted].map(CloseReason::number), [1, 28]);
-        let of_none = [0, 29, UNREAD - 1, UNREAD << 1].map(CloseReason::of_number);
+        let of_none = [0, 30, UNREAD - 1, UNREAD << 1].map(CloseReason::of_number);
         assert_eq!(of_none, [None; 4]);
     }
 }

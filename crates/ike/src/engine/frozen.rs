@@ -20,11 +20,13 @@ use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
 use crate::reconnection::Reconnection;
+use crate::resumption::Resumption;
 use crate::rules::Rules;
 use crate::session::Session;
 use crate::session_id::SessionId;
 use crate::strangers::Strangers;
 use crate::thawing::Thawing;
+use crate::ticket::fingerprint;
 use crate::upkeep::Upkeep;
 use crate::wire::header::IkeSpi;
 use ::frozen::{Clock, Field, Reader, Unthawable, Writer};
@@ -49,6 +51,7 @@ const OUTPUTS: Field = Field::new(11);
 const STRANGERS: Field = Field::new(12);
 const IPV4_OFF: Field = Field::new(13);
 const IPV6_OFF: Field = Field::new(14);
+const RESUMPTION: Field = Field::new(15);
 
 const ID: Field = Field::new(1);
 const SESSION: Field = Field::new(2);
@@ -112,6 +115,7 @@ impl<P: DataPlane> Engine<P> {
             stopping,
             addresses,
             upkeep: _,
+            resumption,
         } = self;
         to.record(RULES, |to| rules.freeze(to));
         to.list(SESSIONS, sessions.iter(), |to, (SessionId(id), session)| {
@@ -144,6 +148,7 @@ impl<P: DataPlane> Engine<P> {
         to.record(STRANGERS, |to| strangers.freeze(to, clock, policy));
         to.flag(IPV4_OFF, !config.families.ipv4);
         to.flag(IPV6_OFF, !config.families.ipv6);
+        to.record(RESUMPTION, |to| resumption.freeze(to, clock, policy));
         Ok(())
     }
 
@@ -206,6 +211,11 @@ impl<P: DataPlane> Engine<P> {
         let out = Outputs::thaw(from.record(OUTPUTS, "the outputs")?, &clock)?;
         let strangers = Strangers::thaw(from.record(STRANGERS, "strangers")?, cx)?;
         let families = Families { ipv4: !from.flag(IPV4_OFF)?, ipv6: !from.flag(IPV6_OFF)? };
+        let of_tickets = Rng::from_seed(fingerprint(&[b"tickets", &seed]));
+        let resumption = match from.record_if_any(RESUMPTION, "session resumption")? {
+            None => Resumption::new(of_tickets),
+            Some(from) => Resumption::thaw(from, cx, of_tickets)?,
+        };
         from.end()?;
         let mut engine = Self {
             policy,
@@ -226,6 +236,7 @@ impl<P: DataPlane> Engine<P> {
             stopping,
             addresses,
             upkeep: Upkeep::default(),
+            resumption,
         };
         sessions.into_iter().for_each(|(id, session)| engine.take_thawed(id, session));
         engine.deadlines.set(Waiter::FinalAnswers, engine.out.next_final_answer());

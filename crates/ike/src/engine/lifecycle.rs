@@ -3,7 +3,7 @@
 use super::{CommandError, Engine, Startable, Target};
 use crate::close_reason::CloseReason;
 use crate::effect::Effects;
-use crate::exchange::sa_init;
+use crate::exchange::{resume, sa_init};
 use crate::proof::trust::Trust;
 use crate::sa::path::Path;
 use crate::session_id::SessionId;
@@ -60,7 +60,12 @@ impl<P: DataPlane> Engine<P> {
         let port = self.config.first_port();
         let path = Path::new(SocketAddr::new(local, port), SocketAddr::new(remote, port));
         let first = Arc::clone(&children[0]);
-        let mut session = sa_init::begin(&mut self.cx(now), tunnel, &first, path);
+        let kept = self.resumption.take(now, tunnel, &self.trust);
+        let mut cx = self.cx(now);
+        let mut session = match kept {
+            Some(kept) => resume::begin(&mut cx, tunnel, &first, path, kept),
+            None => sa_init::begin(&mut cx, tunnel, &first, path),
+        };
         packet.into_iter().for_each(|p| session.note_packet(&first.name, p));
         session.queue_all(names.into_iter().skip(1).map(Task::CreateChild));
         self.take_in(now, session, Effects::none());

@@ -354,6 +354,7 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa<dyn SaState>) -> IkeSaStat
         nat_remote: session.path().nat_remote,
         suite: established.map(|e| e.keys.suite),
         ppk: established.is_some_and(|e| e.keys.ppk.is_some()),
+        resumptions: session.resumptions(),
         quantum_safety: established.map(|e| QuantumSafety::of_ike(session.tunnel(), e.keys.shield)),
         established_for: session.established_at().map(|at| now.saturating_duration_since(at)),
         rekey_in: established.map(|e| left(now, e.rekey_at)),

@@ -33,6 +33,7 @@ impl<P: DataPlane> Engine<P> {
         let (ends, policy) = (&mut self.out.ends, &self.policy);
         ends.retain(|name, _| policy.tunnel(name).is_some() || policy.child(name).is_some());
         self.out.unprotected.retain(|name, _| policy.child(name).is_some());
+        self.resumption.retain(|name| policy.tunnel(name).is_some());
         let up: BTreeSet<String> = (self.sessions.iter().filter(|(_, s)| !s.is_closing()))
             .flat_map(|(_, s)| s.children().iter().map(|c| c.tunnel.name.clone()))
             .collect();

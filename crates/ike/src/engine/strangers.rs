@@ -7,7 +7,7 @@ use crate::deadlines::Waiter;
 use crate::discard::Discard;
 use crate::exchange::auth::responder;
 use crate::exchange::half_open::{HalfOpen, Init, Stage};
-use crate::exchange::sa_init;
+use crate::exchange::{resume, sa_init};
 use crate::failure::facts::{Addresses, KEPT};
 use crate::impossible::impossible;
 use crate::rejection::Rejection;
@@ -144,7 +144,12 @@ impl<P: DataPlane> Engine<P> {
         }
         let answer = {
             let mut cx = self.cx(now);
-            sa_init::answer(&mut cx, header, datagram, &payloads, candidates)
+            match header.exchange {
+                ExchangeType::IKE_SESSION_RESUME => {
+                    resume::answer(&mut cx, header, datagram, &payloads, candidates)
+                }
+                _ => sa_init::answer(&mut cx, header, datagram, &payloads, candidates),
+            }
         };
         match answer {
             None => {}
@@ -218,10 +223,17 @@ impl<P: DataPlane> Engine<P> {
                 self.out.transmit_all(local, remote, &answer);
                 self.keep_half_open(half);
             }
-            responder::Answer::Established { init, session, answer, initial_contact, effects } => {
+            responder::Answer::Established {
+                init,
+                session,
+                answer,
+                initial_contact,
+                resumes,
+                effects,
+            } => {
                 self.forget_half_open(spi, init);
                 self.out.transmit_all(local, remote, &answer);
-                self.adopt(now, *session, initial_contact, effects);
+                self.adopt(now, *session, initial_contact, resumes, effects);
             }
         }
         self.forget_unused_rules();

@@ -7,6 +7,7 @@ use crate::effect::{Effect, Effects, Lingering};
 use crate::originator::Originator;
 use crate::session::Session;
 use crate::session_id::SessionId;
+use crate::wire::header::IkeSpi;
 use esp::plane::{DataPlane, SaId};
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,11 +55,15 @@ impl<P: DataPlane> Engine<P> {
         now: Instant,
         session: Session,
         initial_contact: bool,
+        resumes: Option<(IkeSpi, IkeSpi)>,
         effects: Effects,
     ) {
         let tunnel = Arc::clone(session.tunnel());
         let begun_at = session.begun_at();
         let id = self.take_in(now, session, effects);
+        if let Some(spis) = resumes {
+            self.end_resumed(now, id, &tunnel.name, spis);
+        }
         if initial_contact {
             // RFC 7296 §2.4: the peer knows of no other between these two identities, so whatever was up before it
             // began is dead.
@@ -74,6 +79,19 @@ impl<P: DataPlane> Engine<P> {
             }
         }
         self.close_duplicate_sessions(now, id);
+    }
+
+    /// Ends the session that the peer has resumed in another one, without a Delete (RFC 5723 §4.3.4).
+    fn end_resumed(&mut self, now: Instant, heir: SessionId, tunnel: &str, spis: (IkeSpi, IkeSpi)) {
+        let old = [spis.0, spis.1].into_iter().find_map(|spi| self.sessions.of_spi(spi));
+        let of_tunnel = |id: &SessionId| {
+            self.sessions.get(*id).is_some_and(|session| session.tunnel().name == tunnel)
+        };
+        if let Some(old) = old.filter(|old| *old != heir).filter(of_tunnel) {
+            self.with_session(now, old, |session, cx| {
+                session.end_unknown(cx, CloseReason::Resumed)
+            });
+        }
     }
 
     /// Leaves one session per tunnel. Of two begun by different sides, the one made with the lowest nonce goes, closed

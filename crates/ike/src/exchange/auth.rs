@@ -6,7 +6,7 @@ pub(crate) mod preparing;
 pub(crate) mod proving;
 pub(crate) mod responder;
 
-use super::{address_update, child_sa};
+use super::{address_update, child_sa, ticket};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::deadlines::after;
@@ -19,7 +19,7 @@ use crate::negotiation::proposal::{Offered, accept_child, offer_child};
 use crate::originator::Originator;
 use crate::past_failures::Success;
 use crate::proof::wishes::Wanted;
-use crate::proof::{Claim, Evidence, Proved, SignedOctets};
+use crate::proof::{Checked, Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, failure_of};
 use crate::sa::attempt::{self, Attempt, AuthSent, Handshake, Opening};
 use crate::sa::child::{Blueprint, History};
@@ -93,7 +93,11 @@ fn prove_to_responder(
         by: keys.prf_provider(),
         intermediate: &handshake.int_auth.octets(auth_id),
     };
-    proving::prove(tunnel, keys.suite.prf, octets, &handshake.wishes)
+    let prf = keys.suite.prf;
+    match handshake.resumed {
+        Some(_) => Ok(Proving::Ready(proving::prove_resumed(prf, octets))),
+        None => proving::prove(tunnel, prf, octets, &handshake.wishes),
+    }
 }
 
 /// Goes on with a proof of ours. If it needs a PPK that the responder may lack, another one without it is made, too.
@@ -153,10 +157,14 @@ fn send(
     if !cx.contacts.knows(&tunnel) {
         payloads.push(status(NotifyType::INITIAL_CONTACT, vec![]));
     }
-    payloads.extend(proving::request(Wanted::of(&tunnel), cx.trust));
+    // RFC 5723 §4.3.3: no certificates with a ticket.
+    if auth.handshake.resumed.is_none() {
+        payloads.extend(proving::request(Wanted::of(&tunnel), cx.trust));
+    }
     payloads.push(Payload::IdResponder(Identification::of(&tunnel.remote.identity)));
     payloads.push(proof);
     payloads.extend(ppk.into_iter().flatten());
+    payloads.extend(ticket::request(session, cx));
     if let Some(spi_in) = spi_in {
         if child.mode == Mode::Transport {
             payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
@@ -183,12 +191,12 @@ pub(crate) fn conclude(
 ) -> Effects {
     // An IKE SA that is only deleted needs no proof. A successor process has none to check it with.
     if session.is_closing() {
-        return finish(session, cx, *sa, &payloads, Ok(None));
+        return finish(session, cx, *sa, &payloads, Ok(Verdict::default()));
     }
     // Its answer is here, so the next number is one further.
     let auth_id = sa.window.next_id() - 1;
     match check(cx, session.tunnel(), &sa.state, auth_id, &payloads) {
-        Ok(None) => finish(session, cx, *sa, &payloads, Ok(None)),
+        Ok(None) => finish(session, cx, *sa, &payloads, Ok(Verdict::default())),
         Ok(Some(claim)) => {
             sa.state.stage = attempt::Stage::Checking { until: cx.now + WORK_FOR, payloads };
             proving::hand_out(cx, sa.local_spi, Some(claim), None);
@@ -246,7 +254,9 @@ pub(crate) fn resume(
             session.fail(cx, Attempt::Auth(sa), CloseReason::NoProof, failure)
         }
         (attempt::Stage::Checking { payloads, .. }, outcome) => {
-            finish(session, cx, *sa, &payloads, outcome.map(|proved| proved.warning))
+            let verdict =
+                outcome.map(|Proved { warning, checked, .. }| Verdict { warning, checked });
+            finish(session, cx, *sa, &payloads, verdict)
         }
         (stage, _) => {
             sa.state.stage = stage;
@@ -276,16 +286,24 @@ fn too_late() -> Failure {
     Failure::new(FailureKind::AuthenticationFailed, detail)
 }
 
-/// Goes on once the responder's proof is checked; the verdict may hold a warning.
+/// The result of the check of a responder's proof that is good.
+#[derive(Default)]
+struct Verdict {
+    warning: Option<String>,
+    /// The check of a signature.
+    checked: Option<Checked>,
+}
+
+/// Goes on once the responder's proof is checked.
 fn finish(
     session: &mut Session,
     cx: &mut Context<'_>,
     sa: IkeSa<AuthSent>,
     payloads: &[Payload],
-    verdict: Result<Option<String>, Failure>,
+    verdict: Result<Verdict, Failure>,
 ) -> Effects {
     let (sa, auth) = sa.part();
-    let AuthSent { mut keys, child, spi_in, unwanted, handshake, mixed, .. } = auth;
+    let AuthSent { mut keys, child, spi_in, unwanted, mut handshake, mixed, .. } = auth;
     let parts = Parts::of(payloads);
     if let Some(mixed) = mixed.filter(|_| parts.notify(NotifyType::PPK_IDENTITY).is_some()) {
         keys.adopt(&mixed);
@@ -294,8 +312,8 @@ fn finish(
     let tunnel = Arc::clone(session.tunnel());
     let suite = keys.suite;
     let mut ike = session.take_in(sa.with(established(cx, tunnel.lifetime, keys)));
-    let warning = match verdict {
-        Ok(warning) => warning,
+    let Verdict { warning, checked } = match verdict {
+        Ok(verdict) => verdict,
         Err(failure) => {
             release(cx, spi_in);
             ike.session.note_failed(&child.name);
@@ -317,8 +335,13 @@ fn finish(
         release(cx, spi_in);
         return Effects::none();
     }
+    let proofs = handshake.resumed.take().map(|proofs| *proofs).or_else(|| {
+        let initiator = Identification::of(&tunnel.local.identity);
+        ticket::authentication(cx, &tunnel, &initiator, proving::method(&tunnel), checked)
+    });
     let nonces = handshake.nonces();
-    let mut effects = ike.session.establish(cx, suite, nonces);
+    let mut effects = ike.session.establish(cx, suite, nonces, proofs);
+    ticket::keep(&mut ike, cx, &parts);
     ike.session.plan_reauthentication(cx, &parts);
     if ike.session.path().traverses && ike.session.may_be_mobile(cx) {
         address_update::agree(ike.session, &parts);
@@ -438,6 +461,9 @@ fn check(
         by: auth.keys.prf_provider(),
         intermediate: &auth.handshake.int_auth.octets(auth_id),
     };
+    if auth.handshake.resumed.is_some() {
+        return proving::check_resumed(tunnel, auth.keys.suite.prf, octets, (method, data));
+    }
     let said = Said { identity: identity.clone(), method, data, payloads };
     let id = auth.mixed.as_ref().filter(|_| used).map(|mixed| mixed.base.ppk.id.as_str());
     proving::check(cx, tunnel, auth.keys.suite.prf, octets, said)

@@ -28,5 +28,5 @@ pub(crate) fn begin(session: &mut Session, cx: &mut Context<'_>, sa: IkeSa<AuthS
     let refuses = "the peer refuses a Child SA in IKE_AUTH: the IKE SA is set up again without one";
     let warning = EventKind::Warning(refuses.into());
     cx.out.event(&session.tunnel().name, Some(&child.name), warning);
-    sa_init::begin_childless(session, cx, sa.local_spi, child)
+    sa_init::begin_again(session, cx, sa.local_spi, child, true)
 }

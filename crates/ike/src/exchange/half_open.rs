@@ -10,13 +10,15 @@ use crate::negotiation::proposal::choose_ike;
 use crate::originator::Originator;
 use crate::policy_index::{Candidates, PolicyIndex};
 use crate::product::Product;
-use crate::proof::Evidence;
 use crate::proof::wishes::Wishes;
+use crate::proof::{Checked, Evidence};
+use crate::resumption::Authentication;
 use crate::sa::int_auth::IntAuth;
 use crate::sa::keys::{Keys, Nonces, PpkUse, ProofKeys};
 use crate::sa::path::Path;
 use crate::sa::reassembly::{Body, Received};
 use crate::sa::window::Window;
+use crate::ticket::{Fingerprint, TicketId};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::reader::WireError;
@@ -98,7 +100,27 @@ pub(crate) struct Unproven {
     pub ppk: PpkUse,
     /// One that was agreed on before the proofs is settled, or that there is none.
     pub ppk_settled: bool,
+    /// The ticket that takes the place of credentials.
+    pub resumed: Option<Box<Resumed>>,
     pub product: Option<Product>,
+}
+
+/// A ticket that was checked: only `resume.rs` makes it.
+pub(crate) struct Resumed {
+    pub id: TicketId,
+    /// In seconds since 1970.
+    pub expires: u64,
+    /// The fingerprint of the tunnel's name.
+    pub tunnel: Fingerprint,
+    /// The fingerprint of this side's ID payload.
+    pub responder: Fingerprint,
+    /// SHA-256 of the postquantum preshared key in SK_d.
+    pub ppk: Option<Fingerprint>,
+    pub suite: Proposal,
+    /// The SPIs of the IKE SA that is resumed.
+    pub spis: (IkeSpi, IkeSpi),
+    /// The proofs on which the session rests.
+    pub authentication: Authentication,
 }
 
 /// An IKE_AUTH request whose proof is being checked.
@@ -115,6 +137,8 @@ pub(crate) struct Proven {
     pub request: Request,
     /// The proof of this side.
     pub proof: Evidence,
+    /// The check of the initiator's signature.
+    pub checked: Option<Checked>,
 }
 
 /// An IKE_AUTH request whose proof is good, and whose answer waits for the plane.

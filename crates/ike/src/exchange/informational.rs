@@ -1,7 +1,7 @@
 //! INFORMATIONAL (RFC 7296 §1.4): signs of life, deletions, notifications.
 
 use super::address_update;
-use super::{Answer, delete};
+use super::{Answer, delete, ticket};
 use crate::close_reason::CloseReason;
 use crate::context::Context;
 use crate::datagram::Datagram;
@@ -32,6 +32,7 @@ pub(crate) fn answer(
     datagram: Datagram<'_>,
 ) -> Answer {
     let mut answer = address_update::answer(ike, cx, payloads, datagram);
+    answer.extend(ticket::grant(ike, cx, &Parts::of(payloads)));
     let mut effects = Effects::none();
     for payload in payloads {
         match payload {

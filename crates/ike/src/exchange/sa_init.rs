@@ -59,16 +59,17 @@ pub(crate) fn begin(
     session
 }
 
-/// Begins again with a new IKE SA in place of `old`, whose IKE_AUTH asks for no Child SA (RFC 6023).
-pub(crate) fn begin_childless(
+/// Begins again with a new IKE SA in place of `old`; `childless`: its IKE_AUTH asks for no Child SA (RFC 6023).
+pub(crate) fn begin_again(
     session: &mut Session,
     cx: &mut Context<'_>,
     old: IkeSpi,
     child: Arc<ChildTunnel>,
+    childless: bool,
 ) -> Effects {
     let mut path = session.path().for_another(cx.config.first_port());
     path.pretended = cx.config.encap == Encap::Always;
-    let sa = new_sa(cx, session.tunnel(), child, true);
+    let sa = new_sa(cx, session.tunnel(), child, childless);
     let new = sa.local_spi;
     session.begin_again(new, path);
     ask(session, cx, sa);
@@ -134,11 +135,11 @@ fn ask(session: &mut Session, cx: &mut Context<'_>, mut sa: Box<IkeSa<InitSent>>
 }
 
 /// Tells a peer of the same kind that ESP may go in UDP without a NAT.
-fn introduction(config: &Config) -> Option<Payload> {
+pub(super) fn introduction(config: &Config) -> Option<Payload> {
     (config.encap != Encap::Never).then(|| Payload::VendorId(VENDOR_ID.to_vec()))
 }
 
-fn takes_fragments() -> Payload {
+pub(super) fn takes_fragments() -> Payload {
     status(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, vec![])
 }
 
@@ -168,7 +169,7 @@ fn choice(
 }
 
 /// Tells an initiator that IKE_AUTH needs no Child SA (RFC 6023 §3).
-fn sets_up_without_child() -> Payload {
+pub(super) fn sets_up_without_child() -> Payload {
     let kind = NotifyType::CHILDLESS_IKEV2_SUPPORTED;
     Payload::Notify(Notify { protocol: ProtocolId::IKE, spi: vec![], kind, data: vec![] })
 }
@@ -215,11 +216,7 @@ pub(crate) fn answer(
     };
     let local_spi = cx.new_ike_spi();
     let spis = (header.initiator_spi, local_spi);
-    let mut path = Path::new(datagram.local, datagram.remote);
-    // RFC 7296 §2.23: the hashes cover the SPIs of the header, where the responder's is still zero.
-    path.traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
-    path.pretended = path.traverses && wants_udp(cx.config, &path, payloads);
-    path.fragment_size = fragment_size(cx.config, &parts);
+    let path = path_of_request(cx, header, datagram, payloads);
     let our_nonce = cx.rng.nonce();
     let (granted, ppk) = chosen.granted(cx, &parts, &path, spis, &our_nonce);
     let nonces = Nonces { initiator: chosen.nonce, responder: &our_nonce };
@@ -250,10 +247,26 @@ pub(crate) fn answer(
         wishes: Wishes::of(payloads),
         ppk,
         ppk_settled: false,
+        resumed: None,
         product: Product::of(payloads),
     };
     let stage = Stage::Waiting(Box::new(unproven));
     Some(Answer::HalfOpen(Box::new(HalfOpen { begun, stage })))
+}
+
+/// The path of an initiator that begins with this request.
+pub(super) fn path_of_request(
+    cx: &Context<'_>,
+    header: &Header,
+    datagram: Datagram<'_>,
+    payloads: &[Payload],
+) -> Path {
+    let mut path = Path::new(datagram.local, datagram.remote);
+    // RFC 7296 §2.23: the hashes cover the SPIs of the header, where the responder's is still zero.
+    path.traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
+    path.pretended = path.traverses && wants_udp(cx.config, &path, payloads);
+    path.fragment_size = fragment_size(cx.config, &Parts::of(payloads));
+    path
 }
 
 /// A responder's choice from an initiator's offers, and its half of the key exchange.
@@ -504,16 +517,7 @@ fn go_on(
     let (mut sa, init) = sa.part();
     sa.window.concluded();
     let spis = sa.spis();
-    let path = session.path_mut();
-    let traverses = detect(spis, path, payloads);
-    path.traverses = traverses;
-    path.pretended = traverses && wants_udp(cx.config, path, payloads);
-    path.fragment_size = fragment_size(cx.config, &parts);
-    address_update::note_first_mapping(session, spis, payloads);
-    // RFC 4555 §3.3: with MOBIKE even where there is no NAT, since there may be one on a later path.
-    if session.path().in_udp() || (traverses && session.may_be_mobile(cx)) {
-        session.path_mut().float(cx.config.natt_port);
-    }
+    follow_answer(session, cx, spis, payloads);
     let nonces = Nonces { initiator: &init.nonce, responder: &responder_nonce };
     let inputs = KeyInputs { nonces, spis, originator: Originator::ThisSide };
     let (keys, proof_keys) = Keys::initial(&cx.config.crypto, suite, &shared, inputs);
@@ -528,9 +532,29 @@ fn go_on(
         wishes: Wishes::of(payloads),
         childless: parts.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
         ppk,
+        resumed: None,
     };
     let InitSent { child, childless, .. } = init;
     intermediate::ask(session, cx, Opening { sa, keys, child, childless, handshake }, 0)
+}
+
+/// Takes from the first answer how messages reach the responder.
+pub(super) fn follow_answer(
+    session: &mut Session,
+    cx: &Context<'_>,
+    spis: (IkeSpi, IkeSpi),
+    payloads: &[Payload],
+) {
+    let path = session.path_mut();
+    let traverses = detect(spis, path, payloads);
+    path.traverses = traverses;
+    path.pretended = traverses && wants_udp(cx.config, path, payloads);
+    path.fragment_size = fragment_size(cx.config, &Parts::of(payloads));
+    address_update::note_first_mapping(session, spis, payloads);
+    // RFC 4555 §3.3: with MOBIKE even where there is no NAT, since there may be one on a later path.
+    if session.path().in_udp() || (traverses && session.may_be_mobile(cx)) {
+        session.path_mut().float(cx.config.natt_port);
+    }
 }
 
 /// Believes a refusal that has stood long enough.

@@ -4,7 +4,7 @@ use crate::negotiation::suite::{Additional, ChildChoice, ChildSuite, IkeSuite};
 use crate::originator::Originator;
 use crate::sa::path::Path;
 use crate::wire::header::{Header, IkeSpi};
-use crate::wire::payload::{Identification, Payload};
+use crate::wire::payload::{Identification, Payload, Proposal};
 use crate::wire::protected::Content;
 use crate::wire::registry::{ExchangeType, IdType, PayloadType};
 use ::frozen::{Clock, Field, Reader, Unthawable, Writer};
@@ -448,6 +448,21 @@ pub(crate) fn payloads(from: &mut Reader<'_>, at: Field) -> Thawed<Vec<Payload>>
 pub(crate) fn payloads_if_any(from: &mut Reader<'_>, at: Field) -> Thawed<Option<Vec<Payload>>> {
     let Some(inside) = from.record_if_any(at, "payloads")? else { return Ok(None) };
     content(inside)?.payloads().map(Some).map_err(|_| from.invalid(at))
+}
+
+/// A proposal, as an SA payload has it.
+pub(crate) fn write_proposal(to: &mut Writer<'_>, proposal: &Proposal) {
+    write_payloads(to, &[Payload::Sa(vec![proposal.clone()])]);
+}
+
+pub(crate) fn proposal(from: &mut Reader<'_>, at: Field) -> Thawed<Proposal> {
+    match &payloads(from, at)?[..] {
+        [Payload::Sa(proposals)] => match &proposals[..] {
+            [proposal] => Ok(proposal.clone()),
+            _ => Err(from.invalid(at)),
+        },
+        _ => Err(from.invalid(at)),
+    }
 }
 
 /// Datagrams, SPIs and other octets, one record each.

@@ -127,6 +127,17 @@ pub fn offer_ike(ours: &[IkeProposal], spi: &[u8]) -> Vec<Proposal> {
         .collect()
 }
 
+/// The proposal that has the algorithms of a suite and no others.
+pub fn proposal_of(suite: &IkeSuite) -> Proposal {
+    let additional_kinds = TransformType::ADDITIONAL.into_iter().zip(suite.additional.0);
+    let first = [ike_encryption(suite.encryption), prf(suite.prf), key_exchange(suite.group)];
+    let transforms = (first.into_iter())
+        .chain(suite.integrity.map(integrity))
+        .chain(additional_kinds.filter_map(|(kind, m)| Some(additional(kind, Some(m?)))))
+        .collect();
+    Proposal { number: 1, protocol: ProtocolId::IKE, spi: Vec::new(), transforms }
+}
+
 /// The responder's choice from an offer for an IKE SA, and the proposal it answers with; `None`: nothing in common.
 /// Among acceptable groups `sent_group` goes first; with [`GroupId::NONE`] the order of `ours` decides, as it must
 /// where the request is not protected.

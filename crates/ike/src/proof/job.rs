@@ -16,6 +16,7 @@ use super::trust::{KeyHash, Trust};
 use crate::crypto::tally::{self, Operation};
 use crate::failure::facts::{NotWithSha2, UnknownRevocation};
 use crate::failure::{Facts, Failure, FailureKind, facts};
+use crate::ticket::Fingerprint;
 use crate::wire::header::IkeSpi;
 use crate::wire::registry::{AuthMethod, HashId};
 use policy::{DistinguishedName, Identity, Signature as Rules};
@@ -109,6 +110,18 @@ pub(crate) struct Proved {
     pub proof: Option<Evidence>,
     /// A warning to the operator about the peer's proof.
     pub warning: Option<String>,
+    /// The check of the peer's proof, where there was one.
+    pub checked: Option<Checked>,
+}
+
+/// A peer's proof that was found good.
+#[derive(Clone, Copy)]
+pub(crate) struct Checked {
+    /// How long after 1970 it may be relied on: the peer's certificates, and what is known about their revocation, are
+    /// valid until then.
+    pub until: Duration,
+    /// The fingerprint of the trust store that it was checked with.
+    pub trust: Fingerprint,
 }
 
 /// A job that waits for a signature.
@@ -127,6 +140,7 @@ struct Draft {
     evidence: Evidence,
     /// Of the check of the peer's proof.
     warning: Option<String>,
+    checked: Option<Checked>,
 }
 
 /// The end of a [`Sign`].
@@ -156,7 +170,7 @@ impl Made {
     /// wrong.
     fn proved(self) -> Result<Proved, Failure> {
         let Self { sign: Sign { octets, draft, .. }, signature } = self;
-        let Draft { key, plan, evidence, warning } = draft;
+        let Draft { key, plan, evidence, warning, checked } = draft;
         let kind = key.public.kind;
         let made = signature.and_then(|made| {
             let is_ecdsa = matches!(plan.scheme, Scheme::Ecdsa(_));
@@ -173,7 +187,7 @@ impl Made {
             let key = key.item.clone();
             Failure::from(facts::Unsigned { key, cause, cure })
         })?;
-        Ok(Proved { proof: Some(Evidence { method, data, ..evidence }), warning })
+        Ok(Proved { proof: Some(Evidence { method, data, ..evidence }), warning, checked })
     }
 }
 
@@ -230,9 +244,10 @@ impl Job {
         let mut like = None;
         if let Some(claim) = &self.claim {
             match claim.check(&self.trust, unix_time) {
-                Ok(Verdict::Valid(scheme)) => {
+                Ok(Verdict::Valid { scheme, until }) => {
                     like = Some(scheme);
                     proved.warning = claim.warning(scheme);
+                    proved.checked = Some(Checked { until, trust: *self.trust.digest() });
                 }
                 Ok(Verdict::Unknown(wanted)) => {
                     return Step::Fetch(Box::new(Fetch { wanted, job: self }));
@@ -244,7 +259,7 @@ impl Job {
             match signing.sign(&self.trust, like, unix_time) {
                 Ok(Attempt::Signed(proof)) => proved.proof = Some(proof),
                 Ok(Attempt::Outside(draft)) => {
-                    let draft = Draft { warning: proved.warning, ..draft };
+                    let draft = Draft { warning: proved.warning, checked: proved.checked, ..draft };
                     let octets = signing.octets.clone();
                     let (spi, trust) = (self.spi, self.trust);
                     return Step::Sign(Box::new(Sign { spi, trust, octets, draft }));
@@ -264,7 +279,11 @@ impl Job {
 }
 
 enum Verdict {
-    Valid(Scheme),
+    Valid {
+        scheme: Scheme,
+        /// How long after 1970 the proof may be relied on.
+        until: Duration,
+    },
     /// These revocation lists are needed first.
     Unknown(Vec<Wanted>),
 }
@@ -305,7 +324,16 @@ impl Claim {
             true => self.check_revocation(trust, &path, unix_time)?,
             false => Vec::new(),
         };
-        Ok(if wanted.is_empty() { Verdict::Valid(scheme) } else { Verdict::Unknown(wanted) })
+        if !wanted.is_empty() {
+            return Ok(Verdict::Unknown(wanted));
+        }
+        let mut until = path.until();
+        if self.rules.use_crl {
+            let statements = self.statements(trust, unix_time);
+            let vouched = path.links().map(|link| statements.vouched_until(link));
+            until = vouched.fold(until, Duration::min);
+        }
+        Ok(Verdict::Valid { scheme, until })
     }
 
     /// Checks that no certificate of a path is revoked. Returns the lists to look for before that is certain.
@@ -429,7 +457,8 @@ impl Signing {
             let plan = Plan::new(key.public.kind, key.signer.knows_pss(), hashes, like)?;
             let (method, data) = (AuthMethod::DIGITAL_SIGNATURE, Vec::new());
             let evidence = Evidence { method, data, certificates, ocsp };
-            let draft = Draft { key: Arc::clone(key), plan, evidence, warning: None };
+            let draft =
+                Draft { key: Arc::clone(key), plan, evidence, warning: None, checked: None };
             return Ok(Attempt::Outside(draft));
         }
         let (method, data) = signature::sign(&own.key, hashes, like, &self.octets)?;

@@ -129,6 +129,22 @@ impl Ocsp {
         Ok(single.status)
     }
 
+    /// Until when, since 1970, it says that a certificate is good; `None`: it does not say so now.
+    pub(crate) fn vouches_until(
+        &self,
+        certificate: &Certificate,
+        issuer: &Certificate,
+        unix_time: Duration,
+        max_age: Option<Duration>,
+    ) -> Option<Duration> {
+        let status = self.status(certificate, issuer, unix_time, max_age);
+        status.ok().filter(|status| *status == Status::Good)?;
+        let single = (self.singles.iter())
+            .find(|single| single.names(certificate) && single.is_key_of(issuer))?;
+        let aged = max_age.map(|age| single.this_update.saturating_add(age));
+        Some(aged.map_or(single.until(), |aged| aged.min(single.until())))
+    }
+
     /// RFC 6960 §4.2.2.2: the issuer itself signs, or one to whom it has given a certificate for that.
     fn is_signed_for(&self, issuer: &Certificate, unix_time: Duration) -> bool {
         let (octets, algorithm) = (self.octets.as_slice(), self.algorithm.as_slice());

@@ -65,6 +65,11 @@ impl Path {
         let issuers = self.0.iter().skip(1);
         self.0.iter().zip(issuers).map(|(certificate, issuer)| Link { certificate, issuer })
     }
+
+    /// Until when, since 1970, all of its certificates are valid.
+    pub fn until(&self) -> Duration {
+        self.0.iter().map(|c| c.validity().1).min().unwrap_or_default()
+    }
 }
 
 impl Judge<'_> {

@@ -49,6 +49,18 @@ impl Statements<'_> {
         Ok(current.is_some() || by_ocsp == Some(Status::Good))
     }
 
+    /// Until when, since 1970, the statements in force vouch for a certificate that is not revoked; the present, if none
+    /// does.
+    pub fn vouched_until(&self, link: Link<'_>) -> Duration {
+        let Link { certificate, issuer } = link;
+        let (now, oldest) = (self.unix_time, self.ocsp_max_age);
+        let by_ocsp =
+            self.ocsp.iter().filter_map(|o| o.vouches_until(certificate, issuer, now, oldest));
+        let lists = self.crls.iter().filter(|crl| crl.is_current(now) && counts(crl, link));
+        let by_list = lists.map(|crl| crl.next_update().unwrap_or(Duration::MAX));
+        by_ocsp.chain(by_list).max().unwrap_or(now)
+    }
+
     /// The reasons for which the lists that are here say nothing about a certificate.
     pub fn shortcomings(&self, link: Link<'_>) -> impl Iterator<Item = String> {
         let issuer = link.certificate.issuer();

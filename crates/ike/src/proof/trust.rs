@@ -7,6 +7,7 @@ pub use super::listing::{Listed, Role};
 use super::ocsp::Ocsp;
 use super::outside::OutsideKey;
 use crate::crypto::tally;
+use crate::ticket::{Fingerprint, TicketKey, fingerprint};
 use crypto::asymmetric::Hash;
 use policy::{Identity, KeyKind, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,9 @@ pub struct Material {
     pub ocsp: Vec<Item>,
     /// Postquantum preshared keys by their names (RFC 8784).
     pub ppks: BTreeMap<String, Secret>,
+    /// Keys of tickets of session resumption (RFC 5723): the first seals, all of them open. Without any, tickets end
+    /// with the engine.
+    pub ticket_keys: Vec<TicketKey>,
     /// Where a policy wants revocation lists and there is none: whether the certificate passes all the same.
     pub lenient_revocation: bool,
     /// The age that an OCSP response may have; `None`: the response itself decides.
@@ -72,6 +76,8 @@ pub struct Trust {
     /// The newest first.
     pub(crate) crls: Vec<Arc<Crl>>,
     ppks: BTreeMap<String, Secret>,
+    ticket_keys: Vec<TicketKey>,
+    digest: Fingerprint,
     pub(crate) lenient_revocation: bool,
     pub(crate) ocsp_max_age: Option<Duration>,
     listing: Vec<Listed>,
@@ -100,7 +106,9 @@ impl Trust {
         let mut trust = Self {
             lenient_revocation: material.lenient_revocation,
             ocsp_max_age: material.ocsp_max_age,
+            digest: digest(&material),
             ppks: material.ppks,
+            ticket_keys: material.ticket_keys,
             ..Self::default()
         };
         for (item, certificate) in read(material.authorities, &mut defects) {
@@ -187,6 +195,16 @@ impl Trust {
     /// The postquantum preshared key of this name.
     pub fn ppk(&self, id: &str) -> Option<&Secret> {
         self.ppks.get(id)
+    }
+
+    /// The keys of tickets of session resumption: the first seals, all of them open.
+    pub fn ticket_keys(&self) -> &[TicketKey] {
+        &self.ticket_keys
+    }
+
+    /// The fingerprint of everything that a peer's certificate is checked with.
+    pub(crate) fn digest(&self) -> &Fingerprint {
+        &self.digest
     }
 
     /// Checks that this side can prove that it is `identity`, with a key of one of these kinds.
@@ -337,6 +355,18 @@ fn read(items: Vec<Item>, defects: &mut Vec<Defect>) -> Vec<(String, Certificate
 fn key_hash(certificate: &Certificate) -> KeyHash {
     let hash = tally::digest(Hash::Sha1, &certificate.key().info);
     hash.try_into().expect("SHA-1 makes 20 octets")
+}
+
+/// The fingerprint of the authorities, the certificates between, the revocation lists and their treatment, in whatever
+/// order they come.
+fn digest(material: &Material) -> Fingerprint {
+    let lists = [&material.authorities, &material.certificates, &material.crls];
+    let mut parts: Vec<Fingerprint> = (lists.iter().zip(0_u8..))
+        .flat_map(|(list, kind)| list.iter().map(move |item| fingerprint(&[&[kind], &item.der])))
+        .collect();
+    parts.sort_unstable();
+    let age = format!("{:?} {:?}", material.lenient_revocation, material.ocsp_max_age);
+    fingerprint(&[parts.as_flattened(), age.as_bytes()])
 }
 
 /// Kinds of keys with "or" between.

@@ -25,6 +25,8 @@ pub(crate) enum Active {
     Addresses(PendingAddresses),
     /// A liveness check. Its answer shows that the peer has these Child SAs, by inbound SPI.
     Liveness(Vec<Spi>),
+    /// A ticket of session resumption.
+    Ticket,
 }
 
 impl Active {
@@ -49,6 +51,7 @@ impl Active {
             Self::DeleteChildren(_) | Self::DeleteIke => Exchange::Delete,
             Self::Addresses(_) => Exchange::Addresses,
             Self::Liveness(_) => Exchange::Liveness,
+            Self::Ticket => Exchange::Ticket,
         }
     }
 

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::failure::facts::{Heard, KEPT};
 use crate::proof::Evidence;
 use crate::proof::wishes::Wishes;
+use crate::resumption::{Authentication, Kept};
 use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::protected::Content;
@@ -26,6 +27,8 @@ use std::time::Instant;
 pub(crate) enum Attempt {
     /// IKE_SA_INIT is asked.
     Init(Box<IkeSa<InitSent>>),
+    /// IKE_SESSION_RESUME is asked.
+    Resume(Box<IkeSa<ResumeSent>>),
     /// IKE_INTERMEDIATE is asked.
     Intermediate(Box<IkeSa<IntermediateSent>>),
     /// IKE_AUTH is asked, or about to be.
@@ -36,6 +39,7 @@ impl Attempt {
     pub fn sa(&self) -> &IkeSa<dyn State> {
         match self {
             Self::Init(sa) => &**sa,
+            Self::Resume(sa) => &**sa,
             Self::Intermediate(sa) => &**sa,
             Self::Auth(sa) => &**sa,
         }
@@ -44,6 +48,7 @@ impl Attempt {
     pub fn sa_mut(&mut self) -> &mut IkeSa<dyn State> {
         match self {
             Self::Init(sa) => &mut **sa,
+            Self::Resume(sa) => &mut **sa,
             Self::Intermediate(sa) => &mut **sa,
             Self::Auth(sa) => &mut **sa,
         }
@@ -53,6 +58,7 @@ impl Attempt {
     pub fn first_child(&self) -> &Arc<ChildTunnel> {
         match self {
             Self::Init(sa) => &sa.state.child,
+            Self::Resume(sa) => &sa.state.child,
             Self::Intermediate(sa) => &sa.state.child,
             Self::Auth(sa) => &sa.state.child,
         }
@@ -62,6 +68,7 @@ impl Attempt {
     pub fn first_child_to_be(&mut self) -> Option<&mut Arc<ChildTunnel>> {
         match self {
             Self::Init(sa) => Some(&mut sa.state.child),
+            Self::Resume(sa) => Some(&mut sa.state.child),
             Self::Intermediate(sa) => Some(&mut sa.state.child),
             Self::Auth(_) => None,
         }
@@ -76,7 +83,7 @@ impl Attempt {
     /// The first Child SA's inbound SPI, once there is one.
     pub fn spi_in(&self) -> Option<Spi> {
         match self {
-            Self::Init(_) | Self::Intermediate(_) => None,
+            Self::Init(_) | Self::Resume(_) | Self::Intermediate(_) => None,
             Self::Auth(sa) => sa.state.spi_in,
         }
     }
@@ -124,6 +131,18 @@ impl InitSent {
     }
 }
 
+/// An initiator that has presented a ticket.
+pub(crate) struct ResumeSent {
+    /// The first Child SA.
+    pub child: Arc<ChildTunnel>,
+    pub nonce: Vec<u8>,
+    pub request: Vec<u8>,
+    pub cookie: Option<Vec<u8>>,
+    pub restarts: u8,
+    /// The ticket; `None` once it has been agreed on.
+    pub kept: Option<Box<Kept>>,
+}
+
 /// An initiator that has sent a request of IKE_INTERMEDIATE.
 pub(crate) struct IntermediateSent {
     pub keys: Keys,
@@ -154,6 +173,8 @@ pub(crate) struct Handshake {
     pub childless: bool,
     /// The use of postquantum preshared keys that is still to come.
     pub ppk: PpkUse,
+    /// An IKE SA that is resumed: the proofs on which it rests.
+    pub resumed: Option<Box<Authentication>>,
 }
 
 impl Handshake {
@@ -225,6 +246,16 @@ impl State for InitSent {
     fn heard(&self) -> Option<&Heard> {
         // A cookie or another key exchange is asked for once in many negotiations.
         self.heard.as_ref().filter(|heard| heard.times > 1 || self.restarts == 0)
+    }
+
+    fn keys_if_any(&mut self) -> Option<&mut Keys> {
+        None
+    }
+}
+
+impl State for ResumeSent {
+    fn exchange(&self) -> ExchangeType {
+        ExchangeType::IKE_SESSION_RESUME
     }
 
     fn keys_if_any(&mut self) -> Option<&mut Keys> {

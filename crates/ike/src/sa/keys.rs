@@ -81,6 +81,11 @@ impl UsedPpk {
         let hash = tally::digest(Hash::Sha256, ppk.expose()).try_into();
         Self { id: id.to_owned(), hash: hash.expect("SHA-256 makes 32 octets") }
     }
+
+    /// SHA-256 of the octets.
+    pub fn hash(&self) -> &[u8; 32] {
+        &self.hash
+    }
 }
 
 /// The agreement of both sides, in IKE_SA_INIT, on postquantum preshared keys.
@@ -199,7 +204,6 @@ impl Keys {
     }
 
     /// The parts from which a resumed IKE SA begins.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no exchange resumes an IKE SA yet"))]
     pub fn resumable(&self) -> Resumable {
         Resumable {
             suite: self.suite,
@@ -210,7 +214,6 @@ impl Keys {
     }
 
     /// Keys of an IKE SA that resumes another one: SKEYSEED = prf(SK_d, "Resumption" | Ni | Nr) (RFC 5723 §5.1).
-    #[cfg_attr(not(test), expect(dead_code, reason = "no exchange resumes an IKE SA yet"))]
     pub fn resumed(
         crypto: &Arc<CryptoProviders>,
         old: &Resumable,

@@ -93,7 +93,7 @@ impl Session {
             .map(|t| due(t, "answer to a Delete"));
         let attempt = self.attempt.iter().filter_map(|attempt| match attempt {
             Attempt::Init(sa) => sa.state.refused_at(config).map(|t| due(t, "refused IKE_SA_INIT")),
-            Attempt::Intermediate(_) => None,
+            Attempt::Resume(_) | Attempt::Intermediate(_) => None,
             Attempt::Auth(sa) => sa.state.working_until().map(|t| due(t, "work with certificates")),
         });
         let ike = self.sas.iter().map(|sa| &sa.state).flat_map(|e| {

@@ -171,6 +171,8 @@ impl Session {
         let mut effects: Effects = reconnect.map(Effect::Reconnect).collect();
         let reason = begun.unwrap_or(reason);
         let was_up = self.is_established();
+        let kind = failure.as_ref().map_or(FailureKind::Cancelled, |failure| failure.kind);
+        self.leave_tickets(cx, begun.is_none().then_some(kind));
         if let Some(attempt) = self.attempt.take() {
             effects.push(Effect::SpiGivenUp(attempt.sa().local_spi));
             attempt.spi_in().into_iter().for_each(|spi| cx.release_spi(spi));

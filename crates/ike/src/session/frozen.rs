@@ -9,6 +9,7 @@ use crate::frozen::values::{
     write_addresses, write_header_spis, write_packet, write_path, write_texts, write_usage,
 };
 use crate::policy_index::PolicyIndex;
+use crate::resumption::Authentication;
 use crate::sa::IkeSa;
 use crate::sa::attempt::Attempt;
 use crate::sa::child::ChildSa;
@@ -53,6 +54,7 @@ const CLOSING: Field = Field::new(28);
 const ENDING: Field = Field::new(29);
 const FAILED: Field = Field::new(30);
 const RECONNECT: Field = Field::new(31);
+const AUTHENTICATION: Field = Field::new(32);
 
 impl Session {
     pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
@@ -61,6 +63,7 @@ impl Session {
             path,
             mobility,
             reauthentication,
+            authentication,
             reported,
             attempt,
             sas,
@@ -88,7 +91,9 @@ impl Session {
         // Of a session that is over.
         let Outcome { ending, lost: _, failed, reconnect } = outcome;
         to.record(TUNNEL, |to| write_tunnel(to, tunnel, policy));
-        to.record_if_any(ATTEMPT, attempt.as_ref(), |to, attempt| attempt.freeze(to, clock));
+        to.record_if_any(ATTEMPT, attempt.as_ref(), |to, attempt| {
+            attempt.freeze(to, clock, policy)
+        });
         to.record(PATH, |to| write_path(to, path));
         to.record(MOBILITY, |to| write_mobility(to, mobility));
         to.moment_if_any(REAUTHENTICATE_AT, clock, *at);
@@ -125,6 +130,8 @@ impl Session {
         to.number(ENDING, ending.number());
         write_texts(to, FAILED, failed);
         write_texts(to, RECONNECT, reconnect);
+        let authentication = authentication.as_ref();
+        to.record_if_any(AUTHENTICATION, authentication, |to, a| a.freeze(to, clock, policy));
     }
 
     pub fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
@@ -197,12 +204,17 @@ impl Session {
             failed: texts(&mut from, FAILED)?,
             reconnect: texts(&mut from, RECONNECT)?,
         };
+        let authentication = match from.record_if_any(AUTHENTICATION, "a session's proofs")? {
+            None => None,
+            Some(from) => Some(Box::new(Authentication::thaw(from, cx)?)),
+        };
         from.end()?;
         Ok(Self {
             tunnel,
             path,
             mobility,
             reauthentication,
+            authentication,
             reported,
             attempt,
             sas,
@@ -311,6 +323,7 @@ fn write_task(to: &mut Writer<'_>, task: &Task) {
         Task::UpdateAddresses => (7, "", 0),
         Task::VerifyAddress => (8, "", 0),
         Task::TellAddresses => (9, "", 0),
+        Task::AskTicket => (10, "", 0),
     };
     to.number(KIND, kind);
     to.text(CHILD, name);
@@ -331,6 +344,7 @@ fn task(from: &mut Reader<'_>) -> Result<Task, Unthawable> {
         7 => Task::UpdateAddresses,
         8 => Task::VerifyAddress,
         9 => Task::TellAddresses,
+        10 => Task::AskTicket,
         _ => return Err(from.invalid(KIND)),
     })
 }

@@ -73,7 +73,8 @@ impl Session {
         let theirs =
             theirs.and_then(|n| Some(u32::from_be_bytes(n.data.as_slice().try_into().ok()?)));
         let theirs = theirs.map(|seconds| Duration::from_secs(seconds.into()).max(SHORTEST));
-        let within = [cx.config.reauthenticate, theirs].into_iter().flatten().min();
+        let ours = cx.config.reauthenticate.map(|age| age.saturating_sub(self.resumed_after(cx)));
+        let within = [ours, theirs].into_iter().flatten().min();
         if let Some(within) = within.filter(|_| self.begun_here()) {
             let at = cx.jittered(within - within / 10, within);
             self.reauthentication.at =
@@ -99,6 +100,8 @@ impl Session {
     /// Sets the end of a session without another authentication, once: no rekey and no message of the peer puts it off.
     fn limit(&mut self, cx: &Context<'_>) {
         let Some(lifetime) = cx.config.reauthenticate else { return };
+        // A resumption puts the next authentication off no further (RFC 5723 §5).
+        let lifetime = lifetime.saturating_sub(self.resumed_after(cx));
         let end = after(cx.now, lifetime.saturating_add(cx.config.patience()));
         self.reauthentication.by.get_or_insert(end);
     }
@@ -107,6 +110,7 @@ impl Session {
     pub fn limit_authentication(&mut self, cx: &Context<'_>) -> Option<Payload> {
         let lifetime = cx.config.reauthenticate?;
         self.limit(cx);
+        let lifetime = lifetime.saturating_sub(self.resumed_after(cx)).max(Duration::from_secs(1));
         let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
         Some(status(NotifyType::AUTH_LIFETIME, seconds.to_be_bytes().to_vec()))
     }

@@ -103,8 +103,13 @@ impl Session {
 
     /// Returns `true` if all that this attempt has done is to send its first message once.
     fn has_only_begun(&self) -> bool {
-        let Some(Attempt::Init(sa)) = &self.attempt else { return false };
-        let untouched = sa.state.restarts == 0 && sa.state.refusal.is_none();
-        !self.is_closing() && untouched && sa.window.retransmissions() == 0
+        let (untouched, window) = match &self.attempt {
+            Some(Attempt::Init(sa)) => {
+                (sa.state.restarts == 0 && sa.state.refusal.is_none(), &sa.window)
+            }
+            Some(Attempt::Resume(sa)) => (sa.state.restarts == 0, &sa.window),
+            _ => return false,
+        };
+        !self.is_closing() && untouched && window.retransmissions() == 0
     }
 }

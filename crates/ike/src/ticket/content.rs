@@ -1,10 +1,13 @@
 //! The content of a ticket: the state of an IKE SA that RFC 5723 §5 takes "from the ticket".
 
+use crate::crypto::tally;
 use crate::wire::header::IkeSpi;
-use crate::wire::payload::{Proposal, Transform};
+use crate::wire::payload::{Identification, Proposal, Transform};
 use crate::wire::reader::{Reader, WireError};
 use crate::wire::registry::{AuthMethod, ProtocolId, TransformType};
+use ::crypto::asymmetric::Hash;
 use policy::Secret;
+use zeroize::Zeroizing;
 
 /// SHA-256 of something that is as long as it likes, or must not stand in a ticket.
 pub type Fingerprint = [u8; 32];
@@ -46,6 +49,20 @@ pub struct Content {
     pub suite: Proposal,
     /// SK_d of the IKE SA.
     pub sk_d: Secret,
+}
+
+/// The fingerprint of octets in several parts, each with its length.
+pub(crate) fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
+    let lengths = parts.iter().map(|part| u32::try_from(part.len()).unwrap_or(u32::MAX));
+    let lengths: Vec<u8> = lengths.flat_map(u32::to_be_bytes).collect();
+    let octets = Zeroizing::new([&lengths[..], &parts.concat()].concat());
+    let hash = tally::digest(Hash::Sha256, &octets).try_into();
+    hash.expect("SHA-256 makes 32 octets")
+}
+
+/// The fingerprint of an ID payload.
+pub(crate) fn fingerprint_of_id(id: &Identification) -> Fingerprint {
+    fingerprint(&[&[id.kind.0], id.data.as_slice()])
 }
 
 impl Content {

@@ -2,7 +2,7 @@
 
 use super::elements::{ike_algorithms, ike_transform};
 use super::lower::words;
-use super::schema::ADDITIONAL_KE;
+use super::schema::{ADDITIONAL_KE, RESUMPTION};
 use super::{Node, elements, read, write};
 use crate::{
     AdditionalKe, ChildProposal, ChildTunnel, Credential, Identity, IkeProposal, IkeTunnel,
@@ -119,7 +119,11 @@ impl Objects {
         writable(name, "local", &local.identity)?;
         writable(name, "remote", &remote.identity)?;
         let sides = [local, remote];
-        self.nodes.push(elements::ike_tunnel(name, &protection, tunnel.auto_start, sides));
+        let node = elements::ike_tunnel(name, &protection, tunnel.auto_start, sides);
+        self.nodes.push(match tunnel.resumption {
+            true => node.with(RESUMPTION, "Yes"),
+            false => node,
+        });
         if let Credential::PresharedKey(key) = &tunnel.credential {
             self.key(name, &tunnel.remote.identity, key)?;
         }

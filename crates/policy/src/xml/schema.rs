@@ -32,6 +32,9 @@ pub(crate) const ADDITIONAL_KE: &str = "vpn:AdditionalKE";
 /// The attribute with the names of postquantum preshared keys, in this project's own vocabulary.
 pub(crate) const PPK: &str = "vpn:PPK";
 
+/// The attribute that allows session resumption, in this project's own vocabulary.
+pub(crate) const RESUMPTION: &str = "vpn:Resumption";
+
 /// The attribute with the address of a side whose identity is another address, in this project's own vocabulary.
 pub(crate) const ADDRESS: &str = "vpn:Address";
 
@@ -157,7 +160,7 @@ const KINDS: &[Kind] = &[
     element(
         "IKETunnel",
         &["IKE_TunnelName", "IKE_ProtectionRef"],
-        &["IKE_Flags_AutoStart", "IKE_Flags_MakeRuleWithOptionalIP", PPK],
+        &["IKE_Flags_AutoStart", "IKE_Flags_MakeRuleWithOptionalIP", PPK, RESUMPTION],
         &["IKELocalIdentity", "IKERemoteIdentity"],
     ),
     element("IKELocalIdentity", &[], &[], IDENTITIES),

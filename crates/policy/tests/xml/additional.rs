@@ -1,4 +1,4 @@
-//! `vpn:AdditionalKE` and `vpn:PPK`, the attributes of this project's own vocabulary.
+//! `vpn:AdditionalKE`, `vpn:PPK` and `vpn:Resumption`, attributes of this project's own vocabulary.
 
 use policy::xml::read;
 use policy::{AdditionalKe, Database, Group, Ppk};
@@ -99,4 +99,26 @@ fn names_that_cannot_be_ppks_are_refused() {
     let undeclared = with_ppk("a").replacen(" xmlns:vpn=\"urn:vpnd:policy\"", "", 1);
     let errors = read("p.xml", &undeclared).expect_err("the prefix is not declared").to_string();
     assert!(errors.contains("is not declared"), "{errors}");
+}
+
+/// The file with the word about resumption.
+fn with_resumption(value: &str) -> String {
+    GOOD.replacen("<IKETunnel ", &format!("<IKETunnel vpn:Resumption=\"{value}\" "), 1)
+}
+
+#[test]
+fn resumption_is_allowed_only_where_the_policy_says_so() {
+    for (text, expected) in
+        [(with_resumption("Yes"), true), (with_resumption("No"), false), (GOOD.to_owned(), false)]
+    {
+        let loaded = read("p.xml", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(loaded.policy.tunnels[0].resumption, expected);
+        let database = Database::read("p.xml", &text).expect("it is a policy");
+        let again = read("w.xml", &database.to_xml()).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(again.policy, loaded.policy);
+    }
+    let errors = read("p.xml", &with_resumption("maybe")).expect_err("it is refused");
+    assert!(errors.to_string().contains("vpn:Resumption"), "{errors}");
+    let undeclared = with_resumption("Yes").replacen(" xmlns:vpn=\"urn:vpnd:policy\"", "", 1);
+    assert!(read("p.xml", &undeclared).is_err());
 }

@@ -101,6 +101,10 @@ fn ike_sa(fields: &mut Fields, sa: &IkeSa) {
     }
     fields.add("SPIs", format!("initiator {}, responder {}", sa.initiator_spi, sa.responder_spi));
     fields.add("role", if sa.initiator { "initiator" } else { "responder" }.to_owned());
+    if let Some(times) = sa.resumptions {
+        let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        fields.add("resumed", format!("{times} since the last full handshake"));
+    }
     times(fields, sa.established_seconds, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
 }
 

@@ -39,6 +39,9 @@ settings::section! {
         /// Postquantum preshared keys (RFC 8784, docs/operate/post-quantum.md): a file has the name of its key, and
         /// mode 0600.
         pub ppks: Vec<PathBuf> = vec!["ppk".into()];
+        /// Files with keys of tickets for session resumption (docs/operate/resumption.md), with mode 0600: a key in each line, 64
+        /// hexadecimal digits. The first key seals, all of them open. Without a key, tickets count until vpnd restarts.
+        pub ticket_keys: Vec<PathBuf> = vec!["ticket_keys".into()];
         /// If the policy says IKE_Flags_UseCRL="Yes" and no current CRL is available: "refuse" the certificate, or "accept" it as if
         /// it were not revoked.
         pub without_crl: WithoutCrl = WithoutCrl::Refuse, written word;
@@ -109,6 +112,7 @@ impl Certificates {
             crls: sources(&self.crls, &defaults.crls),
             ocsp: sources(&self.ocsp, &defaults.ocsp),
             ppks: sources(&self.ppks, &defaults.ppks),
+            ticket_keys: sources(&self.ticket_keys, &defaults.ticket_keys),
             tokens: self.tokens(),
         }
     }

@@ -72,7 +72,8 @@ impl Secrets {
     /// Takes note of the keys in the files that a configuration names.
     pub fn learn_files(&mut self, config: &Config) {
         let sources = config.certificates.sources();
-        let named = sources.private_keys.iter().chain(&sources.ppks).map(|source| &source.path);
+        let named = sources.private_keys.iter().chain(&sources.ppks).chain(&sources.ticket_keys);
+        let named = named.map(|source| &source.path);
         let mut files: Vec<PathBuf> = named.flat_map(|path| below(path)).collect();
         files.extend(config.sa.iter().flat_map(|sa| sa.key_files().to_vec()));
         // Files with PINs, beside modules.

@@ -76,6 +76,8 @@ pub fn event_name(event: &Event) -> &'static str {
     match event.kind {
         EventKind::Negotiating { .. } => "negotiating",
         EventKind::Established { .. } => "established",
+        EventKind::Resumed { .. } => "resumed",
+        EventKind::TicketRefused => "ticket_refused",
         EventKind::Rekeyed { .. } => "rekeyed",
         EventKind::Failed(_) => "failed",
         EventKind::Closed { .. } => "closed",

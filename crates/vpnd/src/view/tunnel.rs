@@ -58,6 +58,7 @@ fn ike_sa(sa: &IkeSaStatus) -> IkeSa {
         ppk: sa.ppk,
         quantum_safe: sa.quantum_safety == Some(QuantumSafety::Safe),
         not_quantum_safe: sa.quantum_safety.and_then(not_quantum_safe),
+        resumptions: sa.resumptions,
         established_seconds: sa.established_for.map(|d| d.as_secs()),
         rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
         expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),

@@ -27,6 +27,14 @@ pub(super) fn signs(tunnel: &IkeTunnel) -> bool {
     matches!(tunnel.credential, Credential::Signature(_))
 }
 
+/// The method of a tunnel's proofs, as far as the policy decides about it.
+pub(super) fn method(tunnel: &IkeTunnel) -> AuthMethod {
+    match signs(tunnel) {
+        true => AuthMethod::DIGITAL_SIGNATURE,
+        false => AuthMethod::SHARED_KEY_MIC,
+    }
+}
+
 /// The hash algorithms that this side verifies, where one of the tunnels wants signatures (RFC 7427 §4).
 pub(crate) fn announcement(wanted: Wanted) -> Option<Payload> {
     wanted.signatures.then(|| {
@@ -88,6 +96,30 @@ pub(super) fn prove(
             ocsp: wishes.ocsp,
         })),
     }
+}
+
+/// Proves that this side knows the SK_d of the session that it resumes.
+pub(super) fn prove_resumed(prf: Prf, octets: SignedOctets<'_>) -> Evidence {
+    Evidence {
+        method: AuthMethod::SHARED_KEY_MIC,
+        data: psk::sign_resumed(prf, octets).expose().to_vec(),
+        certificates: Vec::new(),
+        ocsp: Vec::new(),
+    }
+}
+
+/// Checks that the peer knows the SK_d of the session that is resumed. Nothing is left to be checked.
+pub(super) fn check_resumed(
+    tunnel: &IkeTunnel,
+    prf: Prf,
+    octets: SignedOctets<'_>,
+    (method, data): (AuthMethod, &[u8]),
+) -> Result<Option<Claim>, Failure> {
+    let good = method == AuthMethod::SHARED_KEY_MIC && psk::verify_resumed(prf, octets, data);
+    good.then_some(None).ok_or_else(|| {
+        let peer = &tunnel.remote.identity;
+        failed(format!("{peer} does not prove that it knows the session that is resumed"))
+    })
 }
 
 /// The payloads of a proof, apart from the identity.

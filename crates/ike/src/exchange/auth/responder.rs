@@ -8,11 +8,11 @@ use crate::datagram::Datagram;
 use crate::discard::Discard;
 use crate::effect::Effects;
 use crate::event::EventKind;
-use crate::exchange::address_update;
 use crate::exchange::child_sa::{self, ChildRequest};
 use crate::exchange::half_open::{
     Begun, Checking, HalfOpen, Init, Proven, Request, Stage, Unproven,
 };
+use crate::exchange::{address_update, ticket};
 use crate::failure::facts::{Facts, Identities, KEPT, Parties};
 use crate::failure::{Failure, FailureKind};
 use crate::originator::Originator;
@@ -24,10 +24,10 @@ use crate::sa::message::Message;
 use crate::sa::path::Path;
 use crate::sa::window::Window;
 use crate::session::Session;
-use crate::wire::header::Header;
+use crate::wire::header::{Header, IkeSpi};
 use crate::wire::parts::Parts;
 use crate::wire::payload::{Identification, Payload};
-use crate::wire::registry::{ExchangeType, NotifyType};
+use crate::wire::registry::{AuthMethod, ExchangeType, NotifyType};
 use policy::IkeTunnel;
 use proving::{Proving, Said};
 use std::net::SocketAddr;
@@ -52,6 +52,8 @@ pub(crate) enum Answer {
         session: Box<Session>,
         answer: Vec<Vec<u8>>,
         initial_contact: bool,
+        /// The SPIs of the IKE SA that it resumes.
+        resumes: Option<(IkeSpi, IkeSpi)>,
         effects: Effects,
     },
 }
@@ -112,7 +114,7 @@ pub(crate) fn answer(
     unproven.wishes.add(&payloads);
     match (prove(&begun, &unproven, &tunnel, header.message_id), claim) {
         (Ok(Proving::Ready(proof)), None) => {
-            let proven = Proven { tunnel, payloads, request, proof };
+            let proven = Proven { tunnel, payloads, request, proof, checked: None };
             preparing::establish(cx, begun, unproven, proven)
         }
         (Ok(Proving::Signing(signing)), Some(claim)) => {
@@ -178,11 +180,11 @@ pub(crate) fn resume_answer(
         Err(rejection) => return Ok((ends, refuse(cx, begun, &unproven, request, &rejection))),
     };
     let answer = match outcome {
-        Ok(Proved { proof: Some(proof), warning }) => {
+        Ok(Proved { proof: Some(proof), warning, checked }) => {
             if let Some(warning) = warning {
                 cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
             }
-            let proven = Proven { tunnel, payloads, request, proof };
+            let proven = Proven { tunnel, payloads, request, proof, checked };
             preparing::establish(cx, begun, unproven, proven)
         }
         Ok(Proved { proof: None, .. }) => {
@@ -239,7 +241,11 @@ fn prove(
         by: begun.keys.prf_provider(),
         intermediate: &unproven.int_auth.octets(auth_id),
     };
-    proving::prove(tunnel, begun.keys.suite.prf, octets, &unproven.wishes)
+    let prf = begun.keys.suite.prf;
+    match unproven.resumed {
+        Some(_) => Ok(Proving::Ready(proving::prove_resumed(prf, octets))),
+        None => proving::prove(tunnel, prf, octets, &unproven.wishes),
+    }
 }
 
 pub(crate) fn refuse(
@@ -336,6 +342,20 @@ fn authenticate(
     let intermediate = unproven.int_auth.octets(auth_id);
     let proof_keys = mixed.as_ref().map_or(&unproven.proof_keys, |mixed| &mixed.proof_keys);
     let octets = initiator_signs(begun, unproven, id, proof_keys, &intermediate);
+    if let Some(resumed) = &unproven.resumed {
+        if !resumed.admits(cx, tunnel, id) {
+            let detail = format!("the ticket of {identity} counts no more");
+            return Err(Rejection::authentication_failed(
+                FailureKind::AuthenticationFailed,
+                detail,
+            ));
+        }
+        let checked = proving::check_resumed(tunnel, begun.keys.suite.prf, octets, (method, proof));
+        let claim = checked.map_err(Rejection::unproven)?;
+        // Not later: another half-open IKE SA may have come of the same ticket.
+        resumed.spend(cx, tunnel);
+        return Ok(Authentic { tunnel: Arc::clone(tunnel), claim, mixed });
+    }
     let said = Said { identity, method, data: proof, payloads };
     let id = mixed.as_ref().map(|mixed| mixed.base.ppk.id.as_str());
     let claim = proving::check(cx, tunnel, begun.keys.suite.prf, octets, said)
@@ -379,10 +399,10 @@ pub(super) fn path_of(cx: &Context<'_>, begun: &Begun, request: &Request) -> Pat
 pub(super) fn establish(
     cx: &mut Context<'_>,
     begun: Begun,
-    unproven: Unproven,
+    mut unproven: Unproven,
     proven: Proven,
 ) -> Answer {
-    let Proven { tunnel, payloads, request, proof } = proven;
+    let Proven { tunnel, payloads, request, proof, checked } = proven;
     let (init, path) = (begun.init(), path_of(cx, &begun, &request));
     let Begun { local_spi, remote_spi, keys, begun_at, .. } = begun;
     let parts = Parts::of(&payloads);
@@ -401,12 +421,18 @@ pub(super) fn establish(
     if let Some(warning) = ppk::warning(&tunnel, has_ppk) {
         cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
     }
-    let nonces = unproven.nonces();
     let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
     if cx.contacts.knows(&tunnel) && !initial_contact {
         session.wait_for_predecessor(cx.now);
     }
-    let mut effects = session.establish(cx, suite, nonces);
+    let resumes = unproven.resumed.as_ref().map(|resumed| resumed.spis);
+    let proofs = match unproven.resumed.take() {
+        Some(resumed) => Some(resumed.authentication),
+        None => id_and_method(&payloads)
+            .and_then(|(id, method)| ticket::authentication(cx, &tunnel, id, method, checked)),
+    };
+    let nonces = unproven.nonces();
+    let mut effects = session.establish(cx, suite, nonces, proofs);
     let mut ike = session.take_in(sa);
     let (certificates, proof) = proving::payloads(&proof);
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
@@ -414,6 +440,7 @@ pub(super) fn establish(
     answer.push(proof);
     answer.extend(in_proofs.then(ppk::answer));
     answer.extend(ike.session.limit_authentication(cx));
+    answer.extend(ticket::grant(&mut ike, cx, &parts));
     if path.traverses && ike.session.may_be_mobile(cx) {
         address_update::agree(ike.session, &parts);
     }
@@ -442,6 +469,20 @@ pub(super) fn establish(
         session: Box::new(session),
         answer: datagrams,
         initial_contact,
+        resumes,
         effects,
     }
+}
+
+/// How the initiator names itself, and the method of its proof.
+fn id_and_method(payloads: &[Payload]) -> Option<(&Identification, AuthMethod)> {
+    let id = payloads.iter().find_map(|p| match p {
+        Payload::IdInitiator(id) => Some(id),
+        _ => None,
+    });
+    let method = payloads.iter().find_map(|p| match p {
+        Payload::Auth { method, .. } => Some(*method),
+        _ => None,
+    });
+    id.zip(method)
 }

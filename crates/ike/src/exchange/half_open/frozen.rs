@@ -1,19 +1,19 @@
 //! A half-open IKE SA in a frozen engine. A job is not part of it: the successor makes it once more.
 
-use super::{Begun, Checking, HalfOpen, Preparing, Proven, Request, Stage, Unproven};
+use super::{Begun, Checking, HalfOpen, Preparing, Proven, Request, Resumed, Stage, Unproven};
 use crate::frozen::values::{
-    each, header, meaning, path, payloads, write_each, write_header, write_path, write_payloads,
+    each, header, meaning, path, payloads, proposal, write_each, write_header, write_path,
+    write_payloads, write_proposal,
 };
 use crate::policy_index::{Candidates, PolicyIndex};
 use crate::product::Product;
-use crate::proof::Evidence;
 use crate::proof::wishes::Wishes;
+use crate::proof::{Checked, Evidence};
 use crate::sa::int_auth::IntAuth;
 use crate::sa::keys::{Keys, PpkUse, ProofKeys};
 use crate::sa::window::Window;
 use crate::thawing::{Thawing, write_tunnel};
 use crate::wire::header::IkeSpi;
-use crate::wire::payload::Payload;
 use ::frozen::{Clock, Field, Reader, Unthawable, Writer};
 
 const LOCAL_SPI: Field = Field::new(1);
@@ -47,13 +47,15 @@ impl HalfOpen {
         to.moment(BEGUN_AT, clock, *begun_at);
         to.moment(EXPIRES_AT, clock, *expires_at);
         match stage {
-            Stage::Waiting(unproven) => to.record(UNPROVEN, |to| unproven.freeze(to, clock)),
+            Stage::Waiting(unproven) => {
+                to.record(UNPROVEN, |to| unproven.freeze(to, clock, policy))
+            }
             Stage::Checking(unproven, checking) => {
-                to.record(UNPROVEN, |to| unproven.freeze(to, clock));
+                to.record(UNPROVEN, |to| unproven.freeze(to, clock, policy));
                 to.record(CHECKING, |to| checking.freeze(to, policy));
             }
             Stage::Preparing(unproven, preparing) => {
-                to.record(UNPROVEN, |to| unproven.freeze(to, clock));
+                to.record(UNPROVEN, |to| unproven.freeze(to, clock, policy));
                 to.record(PREPARING, |to| preparing.freeze(to, policy));
             }
             Stage::Refused { request, answer } => to.record(REFUSED, |to| {
@@ -114,9 +116,10 @@ const WISHES: Field = Field::new(9);
 const PPK: Field = Field::new(10);
 const PPK_SETTLED: Field = Field::new(11);
 const PRODUCT: Field = Field::new(12);
+const RESUMED: Field = Field::new(13);
 
 impl Unproven {
-    fn freeze(&self, to: &mut Writer<'_>, clock: &Clock) {
+    fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
         // The candidates follow from the addresses, the proposal and the policy.
         let Self {
             candidates: _,
@@ -131,9 +134,10 @@ impl Unproven {
             wishes,
             ppk,
             ppk_settled,
+            resumed,
             product,
         } = self;
-        to.record(PROPOSAL, |to| write_payloads(to, &[Payload::Sa(vec![proposal.clone()])]));
+        to.record(PROPOSAL, |to| write_proposal(to, proposal));
         to.record(WINDOW, |to| window.freeze(to, clock));
         to.record(PROOF_KEYS, |to| proof_keys.freeze(to));
         to.number(DONE, u64::try_from(*done).unwrap_or(u64::MAX));
@@ -145,19 +149,13 @@ impl Unproven {
         to.number(PPK, ppk.number());
         to.flag(PPK_SETTLED, *ppk_settled);
         to.record_if_any(PRODUCT, product.as_ref(), |to, product| product.freeze(to));
+        to.record_if_any(RESUMED, resumed.as_ref(), |to, ticket| ticket.freeze(to, clock, policy));
     }
 
     fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
-        let proposal = match &payloads(&mut from, PROPOSAL)?[..] {
-            [Payload::Sa(proposals)] => match &proposals[..] {
-                [proposal] => proposal.clone(),
-                _ => return Err(from.invalid(PROPOSAL)),
-            },
-            _ => return Err(from.invalid(PROPOSAL)),
-        };
         let thawed = Self {
             candidates: Candidates::default(),
-            proposal,
+            proposal: proposal(&mut from, PROPOSAL)?,
             window: Window::thaw(from.record(WINDOW, "a window")?, cx)?,
             proof_keys: ProofKeys::thaw(from.record(PROOF_KEYS, "the keys of proofs")?)?,
             done: from.number(DONE)?,
@@ -175,6 +173,10 @@ impl Unproven {
                 None => None,
                 Some(product) => Some(Product::thaw(product)?),
             },
+            resumed: match from.record_if_any(RESUMED, "a ticket")? {
+                None => None,
+                Some(ticket) => Some(Box::new(Resumed::thaw(ticket, cx)?)),
+            },
         };
         from.end()?;
         Ok(thawed)
@@ -190,6 +192,7 @@ const OCTETS: Field = Field::new(6);
 /// Of a request whose proof is good.
 const PROOF: Field = Field::new(7);
 const CHILD: Field = Field::new(8);
+const CHECKED: Field = Field::new(9);
 
 impl Checking {
     fn freeze(&self, to: &mut Writer<'_>, policy: &PolicyIndex) {
@@ -211,12 +214,13 @@ impl Checking {
 impl Preparing {
     fn freeze(&self, to: &mut Writer<'_>, policy: &PolicyIndex) {
         let Self { proven, child } = self;
-        let Proven { tunnel, payloads, request, proof } = proven;
+        let Proven { tunnel, payloads, request, proof, checked } = proven;
         to.record(TUNNEL, |to| write_tunnel(to, tunnel, policy));
         to.record(PAYLOADS, |to| write_payloads(to, payloads));
         request.freeze(to);
         to.record(PROOF, |to| proof.freeze(to));
         to.text(CHILD, &child.name);
+        to.record_if_any(CHECKED, checked.as_ref(), |to, checked| checked.freeze(to));
     }
 
     fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
@@ -225,8 +229,10 @@ impl Preparing {
         let request = Request::thaw(&mut from)?;
         let proof = Evidence::thaw(from.record(PROOF, "a proof")?)?;
         let child = cx.child(&mut from, CHILD)?;
+        let checked = from.record_if_any(CHECKED, "a signature that is good")?;
+        let checked = checked.map(Checked::thaw).transpose()?;
         from.end()?;
-        Ok(Self { proven: Proven { tunnel, payloads, request, proof }, child })
+        Ok(Self { proven: Proven { tunnel, payloads, request, proof, checked }, child })
     }
 }
 

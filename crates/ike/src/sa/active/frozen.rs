@@ -20,6 +20,7 @@ const DELETE_CHILDREN: Field = Field::new(3);
 const DELETE_IKE: Field = Field::new(4);
 const ADDRESSES: Field = Field::new(5);
 const LIVENESS: Field = Field::new(6);
+const TICKET: Field = Field::new(7);
 
 const TUNNEL: Field = Field::new(1);
 const PROPOSALS: Field = Field::new(2);
@@ -52,6 +53,7 @@ impl Active {
                 to.record_if_any(ADDRESSES, Some(()), |to, ()| pending.freeze(to))
             }
             Self::Liveness(spis) => write_spi_record(to, LIVENESS, spis),
+            Self::Ticket => to.flag(TICKET, true),
         }
     }
 
@@ -74,6 +76,9 @@ impl Active {
         }
         if let Some(from) = from.record_if_any(LIVENESS, "a liveness check")? {
             found.push(Self::Liveness(spi_record(from)?));
+        }
+        if from.flag(TICKET)? {
+            found.push(Self::Ticket);
         }
         match (found.pop(), found.pop()) {
             (Some(active), None) => from.end().map(|()| active),

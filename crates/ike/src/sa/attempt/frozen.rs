@@ -1,6 +1,6 @@
 //! An IKE SA that this side sets up, in a frozen engine. A job is not part of it: the successor makes it once more.
 
-use super::{Attempt, AuthSent, Handshake, InitSent, IntermediateSent, Stage};
+use super::{Attempt, AuthSent, Handshake, InitSent, IntermediateSent, ResumeSent, Stage};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::failure::Failure;
 use crate::failure::facts::Heard;
@@ -8,8 +8,10 @@ use crate::frozen::values::{
     content, meaning, payloads_if_any, secret, write_content, write_payloads,
 };
 use crate::originator::Originator;
+use crate::policy_index::PolicyIndex;
 use crate::proof::Evidence;
 use crate::proof::wishes::Wishes;
+use crate::resumption::{Authentication, Kept};
 use crate::sa::IkeSa;
 use crate::sa::int_auth::IntAuth;
 use crate::sa::keys::{Keys, Mixed, PpkUse, ProofKeys};
@@ -23,6 +25,7 @@ use esp::plane::Spi;
 const INIT: Field = Field::new(1);
 const INTERMEDIATE: Field = Field::new(2);
 const AUTH: Field = Field::new(3);
+const RESUME: Field = Field::new(4);
 
 const LOCAL_SPI: Field = Field::new(1);
 const REMOTE_SPI: Field = Field::new(2);
@@ -30,15 +33,20 @@ const WINDOW: Field = Field::new(3);
 const STATE: Field = Field::new(4);
 
 impl Attempt {
-    pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock) {
+    pub fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
         match self {
             Self::Init(sa) => to.record(INIT, |to| sa.freeze_with(to, clock, InitSent::freeze)),
             Self::Intermediate(sa) => {
                 to.record(INTERMEDIATE, |to| {
-                    sa.freeze_with(to, clock, |state, to, _| state.freeze(to));
+                    sa.freeze_with(to, clock, |state, to, _| state.freeze(to, clock, policy));
                 });
             }
-            Self::Auth(sa) => to.record(AUTH, |to| sa.freeze_with(to, clock, AuthSent::freeze)),
+            Self::Auth(sa) => to.record(AUTH, |to| {
+                sa.freeze_with(to, clock, |state, to, _| state.freeze(to, clock, policy));
+            }),
+            Self::Resume(sa) => to.record(RESUME, |to| {
+                sa.freeze_with(to, clock, |state, to, _| state.freeze(to, clock, policy));
+            }),
         }
     }
 
@@ -46,15 +54,19 @@ impl Attempt {
         let init = from.record_if_any(INIT, "an attempt")?;
         let intermediate = from.record_if_any(INTERMEDIATE, "an attempt")?;
         let auth = from.record_if_any(AUTH, "an attempt")?;
-        let attempt = match (init, intermediate, auth) {
-            (Some(init), None, None) => {
+        let resume = from.record_if_any(RESUME, "an attempt")?;
+        let attempt = match (init, intermediate, auth, resume) {
+            (Some(init), None, None, None) => {
                 Self::Init(Box::new(IkeSa::thaw_with(init, cx, InitSent::thaw)?))
             }
-            (None, Some(intermediate), None) => {
+            (None, Some(intermediate), None, None) => {
                 let sa = IkeSa::thaw_with(intermediate, cx, IntermediateSent::thaw)?;
                 Self::Intermediate(Box::new(sa))
             }
-            (None, None, Some(auth)) => {
+            (None, None, None, Some(resume)) => {
+                Self::Resume(Box::new(IkeSa::thaw_with(resume, cx, ResumeSent::thaw)?))
+            }
+            (None, None, Some(auth), None) => {
                 Self::Auth(Box::new(IkeSa::thaw_with(auth, cx, AuthSent::thaw)?))
             }
             _ => return Err(from.invalid(INIT)),
@@ -120,6 +132,7 @@ const WORKING_UNTIL: Field = Field::new(19);
 const PROOF: Field = Field::new(20);
 /// The responder's answer, whose proof is being checked.
 const ANSWER: Field = Field::new(21);
+const TICKET: Field = Field::new(22);
 
 const ID: Field = Field::new(1);
 const PPK: Field = Field::new(2);
@@ -180,8 +193,36 @@ impl InitSent {
     }
 }
 
+impl ResumeSent {
+    fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
+        let Self { child, nonce, request, cookie, restarts, kept } = self;
+        to.text(CHILD, &child.name);
+        to.octets(NONCE, nonce);
+        to.octets(REQUEST, request);
+        to.octets_if_any(COOKIE, cookie.as_deref());
+        to.number(RESTARTS, *restarts);
+        to.record_if_any(TICKET, kept.as_ref(), |to, kept| kept.freeze(to, clock, policy));
+    }
+
+    fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
+        let thawed = Self {
+            child: cx.child(&mut from, CHILD)?,
+            nonce: from.octets(NONCE)?.to_vec(),
+            request: from.octets(REQUEST)?.to_vec(),
+            cookie: from.octets_if_any(COOKIE)?.map(<[u8]>::to_vec),
+            restarts: from.number(RESTARTS)?,
+            kept: match from.record_if_any(TICKET, "a ticket of a peer")? {
+                None => None,
+                Some(kept) => Some(Box::new(Kept::thaw(kept, cx)?)),
+            },
+        };
+        from.end()?;
+        Ok(thawed)
+    }
+}
+
 impl IntermediateSent {
-    fn freeze(&self, to: &mut Writer<'_>) {
+    fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
         let Self { keys, child, childless, handshake, key_exchange, ppks, done, request } = self;
         let (octets, content) = request;
         to.text(CHILD, &child.name);
@@ -189,7 +230,7 @@ impl IntermediateSent {
         to.record_if_any(KEY_EXCHANGE, key_exchange.as_ref(), |to, key| key.freeze(to));
         to.octets(REQUEST, octets);
         to.record(KEYS, |to| keys.freeze(to));
-        to.record(HANDSHAKE, |to| handshake.freeze(to));
+        to.record(HANDSHAKE, |to| handshake.freeze(to, clock, policy));
         to.list(PPKS, ppks, |to, (id, ppk)| {
             to.text(ID, id);
             to.octets(PPK, ppk.expose());
@@ -205,7 +246,7 @@ impl IntermediateSent {
         let key_exchange = key_exchange.map(PrivateKey::thaw).transpose()?;
         let octets = from.octets(REQUEST)?.to_vec();
         let keys = Keys::thaw(from.record(KEYS, "an IKE SA's keys")?, cx)?;
-        let handshake = Handshake::thaw(from.record(HANDSHAKE, "a handshake")?)?;
+        let handshake = Handshake::thaw(from.record(HANDSHAKE, "a handshake")?, cx)?;
         let ppks = from.list(PPKS, "a PPK")?.map(|mut from| {
             let ppk = (from.text(ID)?.to_owned(), secret(&mut from, PPK)?);
             from.end()?;
@@ -221,11 +262,11 @@ impl IntermediateSent {
 }
 
 impl AuthSent {
-    fn freeze(&self, to: &mut Writer<'_>, clock: &Clock) {
+    fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
         let Self { keys, child, spi_in, unwanted, handshake, mixed, stage } = self;
         to.text(CHILD, &child.name);
         to.record(KEYS, |to| keys.freeze(to));
-        to.record(HANDSHAKE, |to| handshake.freeze(to));
+        to.record(HANDSHAKE, |to| handshake.freeze(to, clock, policy));
         to.number_if_any(SPI_IN, spi_in.map(|spi| spi.0));
         to.flag(UNWANTED, *unwanted);
         to.record_if_any(MIXED, mixed.as_ref(), |to, mixed| mixed.freeze(to));
@@ -245,7 +286,7 @@ impl AuthSent {
     fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
         let child = cx.child(&mut from, CHILD)?;
         let keys = Keys::thaw(from.record(KEYS, "an IKE SA's keys")?, cx)?;
-        let handshake = Handshake::thaw(from.record(HANDSHAKE, "a handshake")?)?;
+        let handshake = Handshake::thaw(from.record(HANDSHAKE, "a handshake")?, cx)?;
         let spi_in = from.number_if_any(SPI_IN)?.map(Spi);
         let unwanted = from.flag(UNWANTED)?;
         let mixed = from.record_if_any(MIXED, "a PPK's keys")?.map(Mixed::thaw).transpose()?;
@@ -272,9 +313,10 @@ const INT_AUTH: Field = Field::new(6);
 const WISHES: Field = Field::new(7);
 const TAKES_CHILDLESS: Field = Field::new(8);
 const PPK_USE: Field = Field::new(9);
+const RESUMED: Field = Field::new(10);
 
 impl Handshake {
-    fn freeze(&self, to: &mut Writer<'_>) {
+    fn freeze(&self, to: &mut Writer<'_>, clock: &Clock, policy: &PolicyIndex) {
         let Self {
             initiator_nonce,
             responder_nonce,
@@ -285,6 +327,7 @@ impl Handshake {
             wishes,
             childless,
             ppk,
+            resumed,
         } = self;
         to.octets(INITIATOR_NONCE, initiator_nonce);
         to.octets(RESPONDER_NONCE, responder_nonce);
@@ -295,9 +338,10 @@ impl Handshake {
         to.record(WISHES, |to| wishes.freeze(to));
         to.flag(TAKES_CHILDLESS, *childless);
         to.number(PPK_USE, ppk.number());
+        to.record_if_any(RESUMED, resumed.as_ref(), |to, a| a.freeze(to, clock, policy));
     }
 
-    fn thaw(mut from: Reader<'_>) -> Result<Self, Unthawable> {
+    fn thaw(mut from: Reader<'_>, cx: Thawing<'_>) -> Result<Self, Unthawable> {
         let handshake = Self {
             initiator_nonce: from.octets(INITIATOR_NONCE)?.to_vec(),
             responder_nonce: from.octets(RESPONDER_NONCE)?.to_vec(),
@@ -308,6 +352,10 @@ impl Handshake {
             wishes: Wishes::thaw(from.record(WISHES, "the peer's wishes")?)?,
             childless: from.flag(TAKES_CHILDLESS)?,
             ppk: meaning(&mut from, PPK_USE, PpkUse::of_number)?,
+            resumed: match from.record_if_any(RESUMED, "a session's proofs")? {
+                None => None,
+                Some(from) => Some(Box::new(Authentication::thaw(from, cx)?)),
+            },
         };
         from.end()?;
         Ok(handshake)

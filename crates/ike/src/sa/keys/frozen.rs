@@ -55,13 +55,13 @@ impl Keys {
 }
 
 impl UsedPpk {
-    fn freeze(&self, to: &mut Writer<'_>) {
+    pub fn freeze(&self, to: &mut Writer<'_>) {
         let Self { id, hash } = self;
         to.text(ID, id);
         to.octets(HASH, hash);
     }
 
-    fn thaw(mut from: Reader<'_>) -> Result<Self, Unthawable> {
+    pub fn thaw(mut from: Reader<'_>) -> Result<Self, Unthawable> {
         let (id, hash) = (from.text(ID)?.to_owned(), from.array(HASH)?);
         from.end()?;
         Ok(Self { id, hash })

@@ -9,7 +9,7 @@ use super::ppk::ppk;
 use super::table::Table;
 use crate::validate::{Problem, rules};
 use crate::xml::element::Element;
-use crate::xml::schema::is_group_reference;
+use crate::xml::schema::{RESUMPTION, is_group_reference};
 use crate::{Credential, Endpoint, Identity, IkeTunnel, Role};
 use std::collections::BTreeMap;
 
@@ -45,6 +45,7 @@ fn tunnel(
     let auto_start = cx.flag(element, "IKE_Flags_AutoStart");
     let optional_ip = cx.flag(element, "IKE_Flags_MakeRuleWithOptionalIP");
     let ppk = ppk(cx, element);
+    let resumption = cx.flag(element, RESUMPTION);
     let protection = protections.resolve(cx, element, "IKE_ProtectionRef");
     let local_side = cx.only(element, Some("IKELocalIdentity"));
     let remote_side = cx.only(element, Some("IKERemoteIdentity"));
@@ -99,6 +100,7 @@ fn tunnel(
         remote,
         credential,
         ppk: ppk?,
+        resumption,
         proposals: protection.proposals.clone(),
         lifetime: protection.lifetime,
         auto_start,

@@ -38,11 +38,23 @@ impl Paths {
         for path in tokens::paths(&sources) {
             paths.read_beside(&path);
         }
-        let Sources { authorities, certificates, private_keys, crls, ocsp, ppks, tokens: _ } =
-            sources;
+        let Sources {
+            authorities,
+            certificates,
+            private_keys,
+            crls,
+            ocsp,
+            ppks,
+            ticket_keys,
+            tokens: _,
+        } = sources;
         let all = [authorities, certificates, private_keys, crls, ocsp, ppks];
         for source in all.into_iter().flatten() {
             paths.read_all(&source.path);
+        }
+        // A key that is added later is in a new file of that name.
+        for source in &ticket_keys {
+            paths.read_beside(&source.path);
         }
         let certificates = &config.certificates;
         let cache = Some(&certificates.crl_cache).filter(|path| !path.as_os_str().is_empty());
