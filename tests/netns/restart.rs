@@ -2,6 +2,8 @@
 
 use crate::site::{hosts, passes, two_with};
 use libtest_mimic::Trial;
+use serde_json::json;
+use testkit::daemon::write_secret;
 use testkit::gateway::{GIVES_UP, Gateway, PATIENT};
 use testkit::{GATEWAYS, policies, test, until};
 
@@ -10,6 +12,7 @@ pub fn trials() -> Vec<Trial> {
         test("a dead peer is noticed", GATEWAYS, a_dead_peer_is_noticed),
         test("a peer that starts anew replaces its former self", GATEWAYS, initial_contact),
         test("a tunnel comes back after its peer was killed", GATEWAYS, killed_peer),
+        test("a tunnel is resumed after its peer was killed", GATEWAYS, resumed),
         test("a tunnel comes up and back with the network", GATEWAYS, network_down_and_up),
     ]
 }
@@ -49,6 +52,46 @@ fn killed_peer() {
         right.await_list(&["site_lan"]);
         passes(&hosts(&left, &right), b"again");
     }
+}
+
+/// Only the responder needs a ticket key. Without it the tunnel comes back, too, by a full handshake.
+fn resumed() {
+    let [mut left, mut right] = two_with(&watchful());
+    let allowing = |text: &str| {
+        let text = policies::changed(text, "<AIX_VPN ", "<AIX_VPN xmlns:vpn=\"urn:vpnd:policy\" ");
+        policies::changed(&text, "<IKETunnel ", "<IKETunnel vpn:Resumption=\"Yes\" ")
+    };
+    let [policy, other] = policies::site();
+    let no = "IPSec_Flags_AutoStart=\"No\"";
+    let policy = policies::changed(&policy, no, "IPSec_Flags_AutoStart=\"Yes\"");
+    left.write_policy(&allowing(&policy));
+    right.write_policy(&allowing(&other));
+    let keys = right.path("ticket_keys");
+    write_secret(&keys, &"5a".repeat(32));
+    right.configure(&format!("[certificates]\nticket_keys = [{keys:?}]\n"));
+    right.start();
+    left.start();
+    left.await_list(&["site_lan"]);
+    passes(&hosts(&left, &right), b"at first");
+    for expected in [json!(1), json!(2), json!(null)] {
+        let before = left.child_sa("site_lan");
+        right.crash();
+        if expected.is_null() {
+            write_secret(&keys, &"6b".repeat(32));
+        }
+        right.start();
+        let new = || {
+            let status = left.json(&["status", "site", "--json"]);
+            let after = status["children"][0]["child_sa"]["inbound_spi"].clone();
+            let is_new = !after.is_null() && after != before["inbound_spi"];
+            is_new.then(|| status["ike_sa"]["resumptions"].clone())
+        };
+        assert_eq!(until("a new Child SA", new, || left.ctl_ok(&["list", "--all"])), expected);
+        right.await_list(&["site_lan"]);
+        passes(&hosts(&left, &right), b"again");
+    }
+    left.await_log(&["\"event\":\"ticket_refused\""]);
+    right.await_log(&["\"event\":\"resumed\""]);
 }
 
 fn network_down_and_up() {
