@@ -36,7 +36,7 @@ use esp::plane::{
     TrafficSelectors,
 };
 use floor::Floor;
-use guard::{Dropped, Guard, Holder, Surroundings, Written};
+use guard::{Dropped, Guard, HeldTable, Holder, Surroundings, Written};
 use host::nft;
 use policy::{ChildTunnel, Policy};
 use restoration::Restoration;
@@ -127,10 +127,11 @@ impl Planes {
         let lock = Floor::lock(&floor.settings)?;
         let watch = TableWatch::start(&floor.settings.device, Arc::clone(&hooks.notice));
         let on_loss = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
-        let drops = log_drops(Arc::clone(&hooks.notice));
+        let held = HeldTable::First;
+        let drops = log_drops(held.log_group(), Arc::clone(&hooks.notice));
         let rules = defined.iter().chain(by_hand).cloned();
         let definition = definition_of(&config, &floor, rules);
-        let holder = Holder::Gateway { logs: drops.is_some() };
+        let holder = Holder::Gateway { logs: drops.is_some(), held };
         let guard = definition.start(&floor.settings.state_dir, holder, on_loss)?;
         if config.guard.required {
             guard.in_force()?;
@@ -265,7 +266,7 @@ const DROPS_PAUSE: Duration = Duration::from_millis(200);
 
 /// Begins to hear of the packets that the guard drops instead of letting them leave in the clear. `None`: this host
 /// cannot tell.
-fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
+fn log_drops(group: u16, notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
     let mut last: Option<Instant> = None;
     let logged = move |octets: &[u8]| {
         if last.is_some_and(|last| last.elapsed() < DROPS_PAUSE) {
@@ -281,7 +282,7 @@ fn log_drops(notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Option<nft::Log> {
             "packets that the guard drops are counted, and not told with their tunnels: {error}"
         );
     };
-    let log = nft::Log::start(guard::LOG_GROUP, logged).inspect_err(|error| unable(error)).ok()?;
+    let log = nft::Log::start(group, logged).inspect_err(|error| unable(error)).ok()?;
     // The kernel's answer comes at once, and that of the program takes some milliseconds.
     if !nft::knows_log() {
         unable(&"nftables cannot log packets");

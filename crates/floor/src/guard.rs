@@ -29,7 +29,8 @@
 //! Another program can remove the guard, and some milliseconds pass until it is put back. So a second table has the
 //! same flows, and drops the same packets that are about to leave. It belongs to a process ([`nft::Owner`]):
 //! `nft flush ruleset` passes over it, nobody else can change it, and it goes with the process. A gateway has one while
-//! it runs, and `vpnd guard --watch` has another one while no gateway runs.
+//! it runs, and `vpnd guard --watch` has another one while no gateway runs. A gateway that goes on after another one has
+//! a table of another name, so that it is there before the former one goes with its process.
 //!
 //! Both tables come from one function. The held table looks at a packet after the guard, so that it has packets to drop
 //! only while the guard is away. To cost a packet little, it has one chain, after the translation of addresses, and it
@@ -55,75 +56,29 @@
 
 #![forbid(unsafe_code)]
 
+mod dropped;
 mod hold;
+mod holder;
 mod sets;
+mod surroundings;
 mod tables;
 mod writer;
 
+pub use dropped::Dropped;
 pub use hold::Hold;
+pub use holder::{HeldTable, Holder};
+pub use surroundings::{GuardedTraffic, Surroundings};
 pub use writer::{OnLoss, Written};
 
 use esp::filter::Filter;
 use esp::plane::{PlaneError, Rule, RuleId};
 use host::nft;
-use sets::{Layer, Member, PacketClass, Script, Sets, TRANSLATED};
+use sets::{Layer, Member, Script, Sets};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use tables::base;
 use writer::{State, Writer};
-
-/// The group to which the guard logs some of the packets that it drops instead of letting them leave.
-pub const LOG_GROUP: u16 = 4500;
-
-/// The process that has the held table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// None: the guard is put in force, and left.
-    Nobody,
-    /// A gateway, while it runs.
-    Gateway {
-        /// It hears of the packets that the guard logs.
-        logs: bool,
-    },
-    /// A watch over a guard while no gateway runs.
-    Watch,
-}
-
-impl Holder {
-    /// The purpose in the name of its table: the table of one may be there while that of another one is made.
-    fn purpose(self) -> Option<&'static str> {
-        match self {
-            Self::Nobody => None,
-            Self::Gateway { .. } => Some("held"),
-            Self::Watch => Some("watch"),
-        }
-    }
-}
-
-/// The properties of a tunnel, beside its selectors, that decide how the table recognises its packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GuardedTraffic {
-    /// Value and mask of their mark.
-    pub mark: Option<(u32, u32)>,
-    /// A card may protect the packets (packet offload).
-    pub by_card: bool,
-}
-
-/// The parts of the configuration that decide which packets pass.
-#[derive(Clone, Debug)]
-pub struct Surroundings {
-    /// The userspace plane's TUN device: packets that leave by it are protected there.
-    pub device: String,
-    /// The mark of this daemon's own packets.
-    pub mark: u32,
-    /// The port of ESP in UDP.
-    pub natt_port: u16,
-    /// Whether cleartext that arrives is dropped, too.
-    pub inbound: bool,
-    /// Whether the kernel may protect packets.
-    pub kernel: bool,
-}
 
 /// The guarded rules, and their table. Dropping it removes the table, unless it is to be [kept](Self::keep_on_drop), or
 /// the operator [holds](Hold) it.
@@ -147,10 +102,12 @@ pub struct Guard {
     sets: Sets,
     writer: Writer,
     kept: bool,
+    /// Another process may go on with the table.
+    is_frozen: bool,
     /// The guard that is there is the same one: its counters go on.
     counts_on: bool,
-    /// Somebody hears of the packets that it logs.
-    logs: bool,
+    /// The group to which it logs packets, if somebody hears of them.
+    logs: Option<u16>,
     hold: Hold,
 }
 
@@ -172,11 +129,50 @@ impl Guard {
         defined: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
         on_loss: OnLoss,
     ) -> io::Result<Self> {
+        let mut guard = Self::new(surroundings, hold, holder, filter, on_loss)?;
+        let _ = guard.add_defined(defined);
+        guard.put_in_force();
+        Ok(guard)
+    }
+
+    /// The guard of these rules, which planes have, and which another process has put in force. Nothing is changed until
+    /// it is [thawed](Self::thaw): then it takes the place of the one of that process, whose counters go on. The held
+    /// table of `holder` is to be another one than that process has.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn adopt<'a>(
+        surroundings: Surroundings,
+        hold: Hold,
+        holder: Holder,
+        filter: &Arc<Filter>,
+        rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
+        on_loss: OnLoss,
+    ) -> io::Result<Self> {
+        let mut guard = Self::new(surroundings, hold, holder, filter, on_loss)?;
+        guard.is_frozen = true;
+        guard.counts_on = true;
+        guard.kept = false;
+        for (rule, properties) in rules {
+            let members = guard.members(rule, properties);
+            // They enter the table with it.
+            let _ = guard.put(rule.id, members);
+        }
+        Ok(guard)
+    }
+
+    fn new(
+        surroundings: Surroundings,
+        hold: Hold,
+        holder: Holder,
+        filter: &Arc<Filter>,
+        on_loss: OnLoss,
+    ) -> io::Result<Self> {
         let table = table(&surroundings.device);
         let held = holder.purpose().map(|purpose| nft::table(purpose, &surroundings.device));
         let writer = Writer::start(held.clone(), on_loss)?;
         let held = held.unwrap_or_default();
-        let mut guard = Self {
+        Ok(Self {
             sets: Sets::new([&table, &held]),
             // A start that fails leaves a host that was blocked as it is.
             kept: nft::exists(&table),
@@ -189,26 +185,56 @@ impl Guard {
             preparing: BTreeMap::new(),
             superseded: Vec::new(),
             restoring: None,
+            is_frozen: false,
             counts_on: holder == Holder::Watch,
-            logs: holder == Holder::Gateway { logs: true },
+            logs: match holder {
+                Holder::Gateway { logs: true, held } => Some(held.log_group()),
+                _ => None,
+            },
             writer,
             hold,
             surroundings,
-        };
-        let _ = guard.add_defined(defined);
-        guard.replace().wait();
+        })
+    }
+
+    /// Puts the table in force for the first time.
+    fn put_in_force(&mut self) {
+        self.replace().wait();
         for _ in 0..MORE_ATTEMPTS {
-            match guard.writer.state() {
+            match self.writer.state() {
                 State::Refused(_) => {}
                 // The answer to the question whether it works may have failed, too.
                 State::Unusable(_) if nft::available() => {}
                 _ => break,
             }
             // A kernel without XFRM has no words for it.
-            guard.surroundings.kernel = guard.surroundings.kernel && nft::knows_ipsec();
-            guard.replace().wait();
+            self.surroundings.kernel = self.surroundings.kernel && nft::knows_ipsec();
+            self.replace().wait();
         }
-        Ok(guard)
+    }
+
+    /// Dropping this leaves the table as it is from now on, for the other process that goes on with it.
+    ///
+    /// # Errors
+    /// If a change is under way, which could come behind those of that process.
+    pub fn freeze(&mut self) -> Result<(), PlaneError> {
+        if !self.writer.all_given().is_done() {
+            return Err(PlaneError::System {
+                what: format!("handing the table {} of nftables over", self.table),
+                why: "a change of it is under way; try again".to_owned(),
+            });
+        }
+        self.is_frozen = true;
+        Ok(())
+    }
+
+    /// This process goes on with the table, and no other. If another process has put it in force, this one replaces it,
+    /// and waits for that.
+    pub fn thaw(&mut self) {
+        self.is_frozen = false;
+        if self.writer.state() == State::Unneeded {
+            self.put_in_force();
+        }
     }
 
     /// Whether the guard can tell the packets that the kernel protects from others. If not, it drops them.
@@ -439,9 +465,7 @@ impl Guard {
             let script = Script::of(|layer| match layer {
                 Layer::Guard => base(guard, layer, &surroundings, &filter, &dropped, logs),
                 // The guard counts on where it had stopped.
-                Layer::Held => {
-                    base(held, layer, &surroundings, &filter, &Dropped::default(), false)
-                }
+                Layer::Held => base(held, layer, &surroundings, &filter, &Dropped::default(), None),
             });
             [script, members].into_iter().collect()
         })
@@ -460,6 +484,7 @@ impl Drop for Guard {
         // The held table has gone with the writer.
         if may_be_there
             && !self.kept
+            && !self.is_frozen
             && self.hold.since().is_none()
             && !std::thread::panicking()
             && let Err(error) = nft::remove(&self.table)
@@ -472,58 +497,6 @@ impl Drop for Guard {
 /// Name of the table for a device.
 pub fn table(device: &str) -> String {
     nft::table("guard", device)
-}
-
-/// The packets that a guard, and the tables that are held beside it, have dropped.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
-    /// The guard is there. If not, the tables beside it count on.
-    pub in_force: bool,
-    /// Packets that were about to leave.
-    pub leaving: u64,
-    /// Packets that arrived.
-    pub arriving: u64,
-    /// Packets whose address was changed.
-    pub translated: u64,
-}
-
-impl Dropped {
-    /// Asks nftables about the guard of this name.
-    pub fn of(table: &str) -> Self {
-        nft::all_counters().map_or_else(|_| Self::default(), |text| Self::read(&text, table))
-    }
-
-    fn read(text: &str, table: &str) -> Self {
-        let guard = section(text, table);
-        let holders = [Holder::Gateway { logs: false }, Holder::Watch]
-            .into_iter()
-            .filter_map(Holder::purpose);
-        let held = holders.map(|purpose| section(text, &table.replacen("guard", purpose, 1)));
-        let sections = [guard].into_iter().chain(held);
-        let leaving = sections.map(|s| count(s, PacketClass::Leaving.unprotected()));
-        Self {
-            in_force: guard.is_some(),
-            leaving: leaving.sum(),
-            arriving: count(guard, PacketClass::Arriving.unprotected()),
-            translated: count(guard, TRANSLATED),
-        }
-    }
-}
-
-fn count(section: Option<&str>, counter: &str) -> u64 {
-    section.and_then(|section| packets(section, counter)).unwrap_or(0)
-}
-
-/// A table's part of nft's listing of all counters.
-fn section<'a>(text: &'a str, table: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(&format!("table inet {table} {{"))?;
-    rest.split("\n}").next()
-}
-
-/// The packets of a named counter in nft's words.
-fn packets(text: &str, counter: &str) -> Option<u64> {
-    let (_, rest) = text.split_once(&format!("counter {counter} {{"))?;
-    rest.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

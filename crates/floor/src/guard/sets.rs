@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::GuardedTraffic;
+use super::surroundings::GuardedTraffic;
 use crate::flow::Flow;
 use esp::plane::TrafficSelectors;
 use host::netlink::Family;

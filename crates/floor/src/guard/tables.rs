@@ -3,10 +3,11 @@
 
 #![forbid(unsafe_code)]
 
+use super::dropped::Dropped;
 use super::sets::{
     HANDED, LOST, Layer, OWN_BY_DEVICE, PROTECTED, PacketClass, SEEN, SENT_HERE, TRANSLATED,
 };
-use super::{Dropped, LOG_GROUP, Surroundings};
+use super::surroundings::Surroundings;
 use esp::filter::{Direction, Filter};
 use host::Prefix;
 use host::netlink::Family;
@@ -59,7 +60,7 @@ pub(super) fn base(
     surroundings: &Surroundings,
     filter: &Filter,
     dropped: &Dropped,
-    logs: bool,
+    logs: Option<u16>,
 ) -> Commands {
     let mut commands = Commands::default();
     let table = match layer {
@@ -103,7 +104,7 @@ pub(super) fn base(
 
 /// The chain for claimed packets that leave. IKE and ESP of this host itself pass, and neighbour discovery, which finds
 /// the link addresses that protected packets need.
-fn unprotected_leaving(surroundings: &Surroundings, filter: &Filter, logs: bool) -> Chain {
+fn unprotected_leaving(surroundings: &Surroundings, filter: &Filter, logs: Option<u16>) -> Chain {
     let natt_port = surroundings.natt_port;
     // Another user can have these ports while this daemon does not run: port 4500 on any host, and port 500 where
     // net.ipv4.ip_unprivileged_port_start is lowered, as in containers. With the kernel's own ESP in UDP, `skuid` is
@@ -121,8 +122,8 @@ fn unprotected_leaving(surroundings: &Surroundings, filter: &Filter, logs: bool)
         .map(|(family, ports)| Match::Family(family).and(Match::UdpPorts(ports)).and(FROM_HERE));
     let to_group = Match::DestinationIn(MULTICAST_V6).and(Match::HopLimit(Family::V6, 1));
     let igmp = Match::DestinationIn(MULTICAST_V4).and(Match::HopLimit(Family::V4, 1));
-    let logged = logs.then(|| {
-        let log = Statement::Log { group: LOG_GROUP, octets: 128 };
+    let logged = logs.map(|group| {
+        let log = Statement::Log { group, octets: 128 };
         Rule::always(Statement::Limit { rate: 1, burst: Some(5) }).then(log)
     });
     let name = PacketClass::Leaving.unprotected();

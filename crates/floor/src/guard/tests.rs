@@ -1,3 +1,4 @@
+use super::dropped::{packets, section};
 use super::*;
 use esp::filter::{Direction, FilterAction, FilterRule};
 use esp::plane::TrafficSelectors;
@@ -63,15 +64,15 @@ fn both_tables_are_as_expected() {
     };
     let counted = Dropped { leaving: 7, arriving: 2, translated: 5, ..Dropped::default() };
     for (name, surroundings, filter, dropped, logs) in [
-        ("kernel", &kernel, Filter::default(), Dropped::default(), true),
-        ("userspace", &userspace, Filter::default(), counted, false),
-        ("bypass", &kernel, exceptions(), Dropped::default(), false),
+        ("kernel", &kernel, Filter::default(), Dropped::default(), Some(4500)),
+        ("userspace", &userspace, Filter::default(), counted, None),
+        ("bypass", &kernel, exceptions(), Dropped::default(), None),
     ] {
         let device = &surroundings.device;
         let guard = base(&table(device), Layer::Guard, surroundings, &filter, &dropped, logs);
         assert_expected(&format!("{name}-guard.nft"), &guard);
         let held = nft::table("held", device);
-        let held = base(&held, Layer::Held, surroundings, &filter, &Dropped::default(), false);
+        let held = base(&held, Layer::Held, surroundings, &filter, &Dropped::default(), None);
         assert_expected(&format!("{name}-held.nft"), &held);
     }
 }
@@ -98,15 +99,16 @@ fn drops_are_counted_while_the_guard_is_away() {
         |name, packets| format!("\tcounter {name} {{\n\t\tpackets {packets} bytes 9\n\t}}\n");
     let table = |name, counters: &str| format!("table inet {name} {{\n{counters}}}\n");
     let held = table("vpn_held_vpn0", &counter("unprotected_leaving", 3))
+        + &table("vpn_held2_vpn0", &counter("unprotected_leaving", 6))
         + &table("vpn_watch_vpn0", &counter("unprotected_leaving", 4))
         + &table("vpn_held_vpn1", &counter("unprotected_leaving", 8));
     let away = Dropped::read(&held, "vpn_guard_vpn0");
-    assert_eq!(away, Dropped { leaving: 7, ..Dropped::default() });
+    assert_eq!(away, Dropped { leaving: 13, ..Dropped::default() });
     let guard = counter("unprotected_leaving", 1)
         + &counter("unprotected_arriving", 2)
         + &counter("translated_leaving", 5);
     let there = Dropped::read(&(table("vpn_guard_vpn0", &guard) + &held), "vpn_guard_vpn0");
-    assert_eq!(there, Dropped { in_force: true, leaving: 8, arriving: 2, translated: 5 });
+    assert_eq!(there, Dropped { in_force: true, leaving: 14, arriving: 2, translated: 5 });
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn the_held_table_lets_pass_what_the_guard_lets_pass() {
         kernel: true,
     };
     let [guard, held] = [Layer::Guard, Layer::Held].map(|layer| {
-        base("g", layer, &surroundings, &Filter::default(), &Dropped::default(), false)
+        base("g", layer, &surroundings, &Filter::default(), &Dropped::default(), None)
     });
     assert!(!held.contains("mark set") && !held.contains("hook prerouting"), "{held}");
     let known = [

@@ -4,7 +4,8 @@ use super::{Base, Firewall, Hook, Rule};
 use serde_json::Value;
 
 /// The tables of this program: their drops are counted and told elsewhere.
-const OWN: [&str; 5] = ["vpn_guard_", "vpn_held_", "vpn_watch_", "vpn_filter_", "vpn_kernel_"];
+const OWN: [&str; 6] =
+    ["vpn_guard_", "vpn_held_", "vpn_held2_", "vpn_watch_", "vpn_filter_", "vpn_kernel_"];
 
 impl Firewall {
     /// Reads a listing of `nft -j list ruleset`.

@@ -1,11 +1,14 @@
 //! A plane that another one goes on with. Both are in this process, with copies of the descriptors, as two processes have
 //! them.
 
-use crate::network::{Frozen, Gateway, Network, PATIENCE, adopt, inside, tcp_echo, udp_echo};
+use crate::network::{
+    Frozen, Gateway, MARKER, Network, PATIENCE, adopt, inside, tcp_echo, udp, udp_echo,
+};
 use crate::schedules::{Numbered, all_changes, lost, working};
 use crate::{Agreement, RULE, Side, TUNNEL, connect, gateways, setup, silent};
-use esp::plane::{DataPlane, Encapsulation, Notice, PlaneError, SaId};
+use esp::plane::{DataPlane, Encapsulation, Notice, PlaneError, Rule, SaId};
 use floor::Floor;
+use floor::guard::{Dropped, Guard, GuardedTraffic, HeldTable, Hold, Holder, Surroundings};
 use host::handover::{Baton, Descriptors, Taken};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -227,4 +230,92 @@ fn a_plane_whose_device_has_failed_is_not_handed_over() {
     assert_eq!(notice, Notice::HostChanged);
     let refused = gateway.with(|plane| plane.freeze(PATIENCE).map(drop)).expect_err("refused");
     assert!(refused.to_string().contains("has failed"), "{refused}");
+}
+
+/// What a guard is started with.
+struct Guarding {
+    rule: Rule,
+    hold: Hold,
+}
+
+impl Guarding {
+    fn surroundings(&self) -> Surroundings {
+        let floor::Settings { device, mark, .. } = floor::Settings::default();
+        Surroundings { device, mark, natt_port: 4500, inbound: false, kernel: false }
+    }
+
+    /// `adopts`: another one has put it in force.
+    fn guard(&self, held: HeldTable, adopts: bool) -> Guard {
+        let (hold, holder) = (self.hold.clone(), Holder::Gateway { logs: false, held });
+        let rules = [(&self.rule, Some(GuardedTraffic::default()))].into_iter();
+        let (surroundings, filter, on_loss) =
+            (self.surroundings(), Arc::default(), Arc::new(|| {}));
+        let guard = match adopts {
+            true => Guard::adopt(surroundings, hold, holder, &filter, rules, on_loss),
+            false => Guard::start(surroundings, hold, holder, &filter, rules, on_loss),
+        };
+        guard.expect("the system starts a thread")
+    }
+}
+
+#[test]
+fn the_guard_and_a_held_table_are_there_at_every_moment() {
+    const HELD: [HeldTable; 2] = [HeldTable::First, HeldTable::Second];
+    let Some(network) = Network::make() else { return };
+    let (state_dir, space) = (network.state_dir(0), network.space(0));
+    let (_, b) = TUNNEL.ends(Side::A);
+    // Routes lead past the tunnel, so that the guard alone holds the packets.
+    network.bypass_tunnel(0, b, Side::B.outer(false));
+    let sender = udp(space, Side::A.inner(false));
+    let mut capture = network.capture();
+    let tables = || {
+        let listed = space.try_sh("nft list tables").1;
+        let names: Vec<&str> =
+            listed.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+        ["guard", "held", "held2"]
+            .map(|purpose| names.contains(&host::nft::table(purpose, "vpn0").as_str()))
+    };
+    let dropped = || inside(space, || Dropped::of(&floor::guard::table("vpn0")).leaving);
+    let guarding = {
+        let hold = inside(space, move || Hold::of(&state_dir, "vpn0")).expect("it has a name");
+        Arc::new(Guarding { rule: TUNNEL.rule(Side::A), hold })
+    };
+    let make = |held, adopts| {
+        let guarding = Arc::clone(&guarding);
+        inside(space, move || guarding.guard(held, adopts))
+    };
+    let mut guard = make(HELD[0], false);
+    assert_eq!(tables(), [true, true, false]);
+    let mut sent = 0;
+    let mut send = || {
+        // The kernel may tell that it was dropped.
+        let _ = sender.send_to(MARKER, (b, 9));
+        sent += 1;
+        sent
+    };
+    assert_eq!((send(), dropped()), (1, 1));
+    for round in 1..=4 {
+        // A successor that fails changes nothing.
+        guard.freeze().expect("no change is under way");
+        drop(make(HELD[round % 2], true));
+        assert_eq!(tables(), [true, round % 2 == 1, round % 2 == 0]);
+        guard.thaw();
+        guard.freeze().expect("no change is under way");
+        let mut successor = make(HELD[round % 2], true);
+        assert_eq!(send(), 2 * round as u64);
+        assert_eq!(dropped(), 2 * round as u64);
+        successor = inside(space, move || {
+            successor.thaw();
+            successor
+        });
+        assert_eq!(tables(), [true, true, true]);
+        inside(space, move || drop(guard));
+        assert_eq!(tables(), [true, round % 2 == 0, round % 2 == 1]);
+        assert_eq!(send(), 2 * round as u64 + 1);
+        assert_eq!(dropped(), 2 * round as u64 + 1, "the counters go on");
+        guard = successor;
+    }
+    inside(space, move || drop(guard));
+    assert_eq!(tables(), [false; 3]);
+    assert_eq!(capture.finish().in_the_clear, Vec::<String>::new());
 }
