@@ -26,6 +26,16 @@ impl Known {
         self.lock().insert(name, Entry { sa, dying: false, expired: false });
     }
 
+    /// Goes on with an SA of another process.
+    pub(super) fn insert_at_limit(&self, name: Name, sa: SaId, dying: bool, expired: bool) {
+        self.lock().insert(name, Entry { sa, dying, expired });
+    }
+
+    /// Returns whether an SA has reached its soft limit, and whether its hard one.
+    pub(super) fn limits_of(&self, name: &Name) -> (bool, bool) {
+        self.lock().get(name).map_or((false, false), |entry| (entry.dying, entry.expired))
+    }
+
     pub(super) fn remove(&self, name: &Name) {
         self.lock().remove(name);
     }

@@ -28,17 +28,12 @@ pub(super) fn remove_policies(
 /// Removes SAs, whose keys nobody has any more; returns the policies, which are removed later.
 pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneError> {
     const WHAT: &str = "removing what an earlier run left in the kernel";
-    let (mut orders, mut stale) = (Vec::new(), Vec::new());
+    let mut orders = Vec::new();
     let own = Own::list(kernel).map_err(|e| refusal(WHAT.to_owned(), &e))?;
     for state in &own.states {
         orders.push(XfrmMessage::DeleteSa(name_of(&state.user_sa_info, &state.nlas)));
     }
-    for policy in &own.policies {
-        let info = &policy.user_policy_info;
-        let user_policy_id =
-            UserPolicyId { selector: info.selector, index: 0, direction: info.direction };
-        stale.push(DelGetMessage { user_policy_id, nlas: binding_in(&policy.nlas) });
-    }
+    let stale = policies_of(&own);
     if !orders.is_empty() || !stale.is_empty() {
         let (sas, policies) = (orders.len(), stale.len());
         tracing::info!(sas, policies, "removing what an earlier run has left in the kernel");
@@ -50,4 +45,15 @@ pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneE
         }
     }
     Ok(stale)
+}
+
+/// The names of all policies.
+pub(super) fn policies_of(own: &Own) -> Vec<DelGetMessage> {
+    let policies = own.policies.iter().map(|policy| {
+        let info = &policy.user_policy_info;
+        let user_policy_id =
+            UserPolicyId { selector: info.selector, index: 0, direction: info.direction };
+        DelGetMessage { user_policy_id, nlas: binding_in(&policy.nlas) }
+    });
+    policies.collect()
 }

@@ -73,7 +73,7 @@
 //! | Where is a card's offload decided, tried and read back? | `placement.rs`, `placement/`, `plane/place.rs` |
 //! | Which devices have features for ESP; who waits for room in a card? | `nic.rs`; `waiting.rs`, `plane/room.rs` |
 //! | Which reports of the kernel become notices? | `monitor.rs`, `reports.rs`, `larval.rs`, `known.rs`, `config.rs` |
-//! | What is put back, or left by a crash? | `plane/restore.rs`; `leftovers.rs`; `ownership.rs` |
+//! | What is put back, left by a crash, or goes on in another process? | `plane/restore.rs`; `leftovers.rs`; `plane/frozen.rs`; `ownership.rs` |
 //! | How do rules and SAs reach the kernel? | `plane.rs`, `plane/data_plane.rs`, `kernel_sa.rs` |
 //! | Where are packets, octets and sequence numbers read? | `plane/work.rs`; for the whole namespace `statistics.rs` |
 //! | How is an SA or a policy refused, and with which advice? | `netlink.rs` |
@@ -114,10 +114,14 @@ mod waiting;
 pub use command::commands;
 pub use config::{Config, Disturbance, Hooks};
 pub use flow::{End, Flow, Port};
+pub use monitor::Place;
 pub use netlink::{Kernel, Netlink, Refused};
 pub use offload::Offload;
 pub use ownership::{PRIORITIES, REQIDS};
-pub use plane::{KernelPlane, Xfrm, remove_leftovers};
+pub use plane::{
+    FrozenRule, FrozenSa, FrozenUsage, FrozenXfrm, KernelPlane, Listening, Way, Xfrm,
+    remove_leftovers,
+};
 pub use policy::Binding;
 pub use probe::{Ability, probe};
 pub use statistics::{Statistic, statistics};

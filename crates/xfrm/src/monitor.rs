@@ -30,22 +30,52 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use zeroize::{Zeroize, Zeroizing};
 
-/// The number under which the kernel knows the monitor. A namespace has each but once, which keeps a second plane away.
-const PORT: u32 = 0x7670_6e64;
+/// The numbers under which the kernel knows monitors. A namespace has each but once, which keeps other planes away.
+const PORTS: [u32; 2] = [0x7670_6e64, 0x7670_6e65];
+
+/// The place of a monitor in its network namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// That of a plane that has begun by itself.
+    #[default]
+    First,
+    /// That of a plane that goes on after one at the first place.
+    Second,
+}
+
+impl Place {
+    /// The other place.
+    pub fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second => Self::First,
+        }
+    }
+
+    fn port(self) -> u32 {
+        PORTS[self as usize]
+    }
+}
 
 /// Octets that wait to be read when thousands of SAs change at once.
 const BUFFER: usize = 4 << 20;
 
 /// The thread that listens. Dropping it ends the thread.
 pub(super) struct Monitor {
+    place: Place,
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Monitor {
     /// Starts it beside a plane that asks the kernel from this port.
-    pub(super) fn start(hooks: Hooks, known: &Known, plane: u32) -> Result<Self, PlaneError> {
-        Self::listening(hooks, known, plane).map_err(|error| PlaneError::System {
+    pub(super) fn start(
+        place: Place,
+        hooks: Hooks,
+        known: &Known,
+        plane: u32,
+    ) -> Result<Self, PlaneError> {
+        Self::listening(place, hooks, known, plane).map_err(|error| PlaneError::System {
             what: "listening to the kernel's XFRM".to_owned(),
             why: match error.raw_os_error() {
                 Some(libc::EADDRINUSE) => {
@@ -56,25 +86,32 @@ impl Monitor {
         })
     }
 
-    fn listening(hooks: Hooks, known: &Known, plane: u32) -> io::Result<Self> {
+    /// Its place.
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    fn listening(place: Place, hooks: Hooks, known: &Known, plane: u32) -> io::Result<Self> {
         let (stop, stopped) = UnixStream::pair()?;
         let kernel = Netlink::open()?;
-        let socket = listen([plane, kernel.port()])?;
+        let socket = listen(place, [plane, kernel.port()])?;
         let larvae = Larvae::default();
         let listener = Listener { socket, hooks, known: known.clone(), kernel, larvae };
         let thread = std::thread::Builder::new()
             .name("xfrm-monitor".to_owned())
             .spawn(move || listener.run(&stopped))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { place, stop: Some(stop), thread: Some(thread) })
     }
 }
 
 impl Monitor {
     /// Returns `true` if a monitor runs in the calling thread's network namespace.
     pub(super) fn runs_elsewhere() -> bool {
-        let bound =
-            Socket::new(NETLINK_XFRM).and_then(|mut socket| socket.bind(&SocketAddr::new(PORT, 0)));
-        matches!(bound, Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE))
+        PORTS.into_iter().any(|port| {
+            let socket = Socket::new(NETLINK_XFRM);
+            let bound = socket.and_then(|mut socket| socket.bind(&SocketAddr::new(port, 0)));
+            matches!(bound, Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE))
+        })
     }
 }
 
@@ -87,9 +124,9 @@ impl Drop for Monitor {
     }
 }
 
-fn listen(own: [u32; 2]) -> io::Result<Socket> {
+fn listen(place: Place, own: [u32; 2]) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_XFRM)?;
-    socket.bind(&SocketAddr::new(PORT, 0))?;
+    socket.bind(&SocketAddr::new(place.port(), 0))?;
     socket.set_non_blocking(true)?;
     // The plane and this thread know their own changes. Reports of new SAs would contain their keys.
     reports::only(

@@ -5,7 +5,7 @@ use super::flow::Flow;
 use super::kernel_sa::read;
 use super::known::Known;
 use super::leftovers;
-use super::monitor::Monitor;
+use super::monitor::{Monitor, Place};
 use super::netlink::{Kernel, Netlink, Refused, refusal};
 use super::offload::Offload;
 use super::ownership::REQIDS;
@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 mod capabilities;
 mod data_plane;
+mod frozen;
 mod place;
 mod policies;
 mod restore;
@@ -38,6 +39,7 @@ mod trace;
 mod work;
 
 pub use data_plane::KernelPlane;
+pub use frozen::{FrozenRule, FrozenSa, FrozenUsage, FrozenXfrm, Listening, Way};
 
 /// A running kernel plane. Dropping it removes everything of it from the kernel.
 pub struct Xfrm {
@@ -63,7 +65,11 @@ pub struct Xfrm {
     families: Families,
     /// Dropping this leaves the policies, which block traffic without SAs.
     blocked_on_drop: bool,
-    _monitor: Option<Monitor>,
+    /// Another process may go on with everything in the kernel.
+    is_frozen: bool,
+    /// Another process has made everything in the kernel, and this plane has not compared it yet.
+    is_adopted: bool,
+    monitor: Option<Monitor>,
 }
 
 pub(super) struct Ruled {
@@ -142,7 +148,7 @@ impl Xfrm {
         })?;
         let known = Known::default();
         let notice = Arc::clone(&hooks.notice);
-        let monitor = Monitor::start(hooks, &known, kernel.port())?;
+        let monitor = Monitor::start(Place::First, hooks, &known, kernel.port())?;
         config.placement.ask_kernel();
         let mut kernel = kernel;
         let stale = leftovers::take(&mut kernel)?;
@@ -176,7 +182,9 @@ impl Xfrm {
             told: BTreeSet::new(),
             families: Families::default(),
             blocked_on_drop: false,
-            _monitor: monitor,
+            is_frozen: false,
+            is_adopted: false,
+            monitor,
         }
     }
 
@@ -205,16 +213,7 @@ impl Xfrm {
             binding: ruled.binding,
             offload,
         };
-        // Another program may use this reqid, too, so that the policy has to say which SA is this plane's.
-        let by_hand = !REQIDS.contains(&ruled.reqid);
-        let template = Template {
-            protocol: form.protocol(),
-            mode: sa.mode,
-            reqid: ruled.reqid,
-            spi: by_hand.then_some(sa.spi),
-            ends: by_hand.then(|| form.ends()),
-            offload: offload.filter(|offload| offload.packet),
-        };
+        let template = arrival(&form);
         let installed = Installed::new(form, &sa.key, &sa.selectors, Vec::new());
         self.install(SaEntry::inbound(&sa, installed))?;
         self.receive_by(sa.rule, sa.id, template).inspect_err(|_| _ = self.remove(sa.id))
@@ -307,7 +306,7 @@ impl Xfrm {
 
 impl Drop for Xfrm {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if self.is_frozen || std::thread::panicking() {
             // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
             return;
         }
@@ -328,6 +327,20 @@ impl Drop for Xfrm {
                 tracing::warn!(%error, "a policy stays in the kernel");
             }
         }
+    }
+}
+
+/// The template by which packets of an SA arrive.
+fn arrival(form: &Form) -> Template {
+    // Another program may use this reqid, too, so that the policy has to say which SA is this plane's.
+    let by_hand = !REQIDS.contains(&form.reqid);
+    Template {
+        protocol: form.protocol(),
+        mode: form.mode,
+        reqid: form.reqid,
+        spi: by_hand.then_some(form.spi),
+        ends: by_hand.then(|| form.ends()),
+        offload: form.offload.filter(|offload| offload.packet),
     }
 }
 

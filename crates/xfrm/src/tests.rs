@@ -1,6 +1,7 @@
 //! Messages beside those that iproute2 sends for the same SA or policy.
 
 mod families;
+mod frozen;
 mod ownership;
 mod place;
 mod probe;

@@ -143,7 +143,7 @@ impl ReplayCounters for Xfrm {
 
 impl Installed {
     /// Returns `true` if it sends, and has used up the sequence numbers that it may use for now.
-    fn is_at_limit(&self) -> bool {
+    pub(super) fn is_at_limit(&self) -> bool {
         !self.form.inbound && self.form.allowed.is_some_and(|last| self.sequence() >= last)
     }
 }

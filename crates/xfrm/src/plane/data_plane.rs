@@ -181,7 +181,7 @@ impl Xfrm {
     }
 
     /// Adds a rule, or changes the one of that name, which keeps its SAs.
-    fn put_rule(&mut self, rule: Rule, elsewhere: bool) -> Result<(), PlaneError> {
+    pub(super) fn put_rule(&mut self, rule: Rule, elsewhere: bool) -> Result<(), PlaneError> {
         let (id, flows) = (rule.id, Flow::leaving(&rule.selectors)?);
         priority(id)?;
         if flows.iter().any(|flow| flow.source.address.is_ipv6()) {
