@@ -102,7 +102,7 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes
     /// together.
     mate: Option<InboundSa>,
-    /// Rules that have just gone to userspace, while SAs of theirs are still in the kernel.
+    /// Rules that have just gone to userspace, while SAs of theirs are still in the kernel, and none in userspace sends.
     moved: BTreeSet<RuleId>,
     /// Hears of packets that the guard drops.
     _drops: Option<nft::Log>,
@@ -500,6 +500,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
                 let id = rule.id;
                 let before = self.rules.insert(id, (rule, PlaneKind::Kernel));
                 if matches!(before, Some((_, PlaneKind::Userspace))) {
+                    self.moved.remove(&id);
                     self.userspace.remove_rule(id);
                     self.report_userspace();
                 }
@@ -583,10 +584,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
 
     /// Has an SA send at once whose rule has just gone to userspace: the SA for whose end it was to wait has no traffic
     /// left.
-    fn takes_over(&mut self, sa: &mut OutboundSa) {
-        if self.moved.remove(&sa.rule) {
-            sa.standby = false;
-        }
+    fn takes_over(&self, sa: &mut OutboundSa) {
+        sa.standby &= !self.moved.contains(&sa.rule);
     }
 
     fn fell_back(&mut self, tunnel: &str, error: &PlaneError) {

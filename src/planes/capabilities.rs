@@ -86,6 +86,8 @@ impl<U: DataPlane, K: KernelPlane> BulkRules for Planes<U, K> {
     fn remove_rules(&mut self, rules: &[RuleId]) {
         for rule in rules {
             self.unplaced.remove(rule);
+            self.moved.remove(rule);
+            self.mate.take_if(|mate| mate.rule == *rule);
             let Some((removed, place)) = self.rules.remove(rule) else { continue };
             self.config.report.forget(&removed.tunnel);
             self.config.report.routed(*rule, None);
@@ -146,6 +148,7 @@ impl<U: DataPlane, K: KernelPlane> ManualKeying for Planes<U, K> {
     fn retire(&mut self, sa: SaId) -> Option<u64> {
         let last = self.plane_of(sa).ok()?.manual_keying().retire(sa)?;
         self.sas.remove(&sa);
+        self.mate.take_if(|mate| mate.id == sa);
         Some(last)
     }
 }

@@ -24,6 +24,12 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         if let Some(unplaced) = self.unplaced.remove(&rule) {
             self.unplaced.insert(to, Rule { id: to, ..unplaced });
         }
+        if self.moved.remove(&rule) {
+            self.moved.insert(to);
+        }
+        if let Some(mate) = self.mate.as_mut().filter(|mate| mate.rule == rule) {
+            mate.rule = to;
+        }
         let Some((renamed, place)) = self.rules.remove(&rule) else { return };
         if place == PlaneKind::Userspace {
             self.userspace.renumber_rule(rule, to);
@@ -89,6 +95,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
             (outcome, _) => outcome.map_err(|error| self.explained_of(rule, error))?,
         }
         self.sas.insert(id, place);
+        self.moved.remove(&rule);
         if place == PlaneKind::Kernel && self.peers.insert(rule, peer) != Some(peer) {
             self.know_peer(rule);
         }
@@ -100,11 +107,16 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
-        self.plane_of(sa)?.relocate(sa, path)
+        self.plane_of(sa)?.relocate(sa, path)?;
+        if let Some(mate) = self.mate.as_mut().filter(|mate| mate.id == sa) {
+            mate.path = path;
+        }
+        Ok(())
     }
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
         let place = self.sas.remove(&sa)?;
+        self.mate.take_if(|mate| mate.id == sa);
         self.plane(place).remove(sa)
     }
 

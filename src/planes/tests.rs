@@ -297,6 +297,78 @@ fn the_first_sa_in_userspace_of_a_tunnel_that_moves_does_not_wait_for_the_one_in
 }
 
 #[test]
+fn a_rule_that_has_moved_is_followed_by_its_number_until_it_goes() {
+    let standby = |id, rule| OutboundSa { standby: true, rule, ..outbound(id) };
+    let moved = || {
+        let mut auto = planes(Choice::Auto, None);
+        for id in [1, 5] {
+            auto.add_rule(rule(id, "branch")).expect("added");
+            auto.add_outbound(OutboundSa { rule: RuleId(id), ..outbound(id.into()) })
+                .expect("added");
+        }
+        auto.kernel.as_mut().expect("there").refuses = Some("inbound");
+        auto.add_inbound(inbound(9)).expect("in userspace");
+        auto.kernel.as_mut().expect("there").refuses = None;
+        auto.userspace.take();
+        auto.kernel.as_mut().expect("there").take();
+        auto
+    };
+    // The SA in the kernel has no traffic left.
+    let mut renumbered = moved();
+    renumbered.renumber_rule(RuleId(1), RuleId(4));
+    renumbered.add_outbound(standby(10, RuleId(4))).expect("added");
+    assert_eq!(renumbered.userspace.take(), ["rename 4", "outbound 10"]);
+
+    // Another rule has its number, with an SA that sends.
+    let mut gone = moved();
+    gone.remove_rule(RuleId(1));
+    gone.renumber_rule(RuleId(5), RuleId(1));
+    gone.add_outbound(standby(10, RuleId(1))).expect("added");
+    let kernel = gone.kernel.as_mut().expect("there").take();
+    assert_eq!(kernel, ["remove rule 1", "rename 1", "standby 10"]);
+
+    // Back in the kernel, its SA there sends again.
+    let mut returned = moved();
+    returned.add_rule(rule(1, "branch")).expect("added");
+    returned.add_outbound(standby(10, RuleId(1))).expect("added");
+    assert_eq!(returned.kernel.as_mut().expect("there").take(), ["rule 1", "standby 10"]);
+
+    // An SA that userspace does not take has taken nothing over.
+    let mut refused = moved();
+    refused.userspace.refuses = Some("outbound");
+    refused.add_outbound(standby(10, RuleId(1))).expect_err("refused");
+    refused.userspace.refuses = None;
+    refused.add_outbound(standby(12, RuleId(1))).expect("added");
+    assert_eq!(refused.userspace.take(), ["outbound 10", "outbound 12"]);
+}
+
+#[test]
+fn the_mate_of_an_sa_goes_with_its_rule_and_its_key() {
+    let added = || {
+        let mut auto = planes(Choice::Auto, None);
+        auto.add_rule(rule(1, "branch")).expect("added");
+        auto.add_inbound(inbound(7)).expect("added");
+        auto.kernel.as_mut().expect("there").refuses = Some("outbound");
+        auto
+    };
+    let mut renumbered = added();
+    renumbered.renumber_rule(RuleId(1), RuleId(4));
+    let moved = Path { local: ([192, 0, 2, 9], 4500).into(), ..inbound(7).path };
+    renumbered.relocate(SaId(7), moved).expect("moved");
+    assert_eq!(renumbered.mate.as_ref().map(|mate| mate.path), Some(moved));
+    renumbered.add_outbound(OutboundSa { rule: RuleId(4), ..outbound(8) }).expect("in userspace");
+    assert_eq!(renumbered.userspace.take(), ["rule 4", "inbound 7", "outbound 8"]);
+
+    let mut removed = added();
+    removed.remove(SaId(7)).expect("it was there");
+    let mut without_rule = added();
+    without_rule.remove_rule(RuleId(1));
+    for gone in [removed, without_rule] {
+        assert!(gone.mate.is_none(), "a key that nothing uses");
+    }
+}
+
+#[test]
 fn an_sa_that_the_kernel_refuses_takes_its_mate_along() {
     let mut auto = planes(Choice::Auto, Some("outbound"));
     auto.add_rule(rule(1, "branch")).expect("added");
