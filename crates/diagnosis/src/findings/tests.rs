@@ -450,9 +450,28 @@ fn packets_in_one_direction_are_told() {
     let (_, message) = told(flow(5, Some(40)), flow(9, Some(2))).expect("a finding");
     assert!(message.starts_with("nothing has come in for 40 s"), "{message}");
     let (_, message) = told(flow(7, Some(1)), flow(0, None)).expect("a finding");
-    assert!(message.contains("this side has never sent one"), "{message}");
-    let (_, message) = told(flow(7, Some(1)), flow(5, Some(60))).expect("a finding");
-    assert!(message.starts_with("this side has sent nothing for 60 s"), "{message}");
+    assert_eq!(
+        message,
+        "7 packets (588 octets) have come in, the last one 1 s ago, and this side has never sent anything"
+    );
+}
+
+#[test]
+fn each_direction_that_has_stopped_is_told_with_the_sums_of_both() {
+    let told = |inbound, outbound, refused| {
+        let subject = Subject { inbound, outbound, refused, ..site() };
+        judge(&subject, &gateway(), None).first().map(|f| f.message.clone()).expect("a finding")
+    };
+    assert_eq!(
+        told(flow(5, Some(40)), flow(9, Some(2)), 0),
+        "nothing has come in for 40 s, while this side went on sending until 2 s ago: 9 packets (756 octets) out, \
+         5 packets (420 octets) in since the tunnel came up"
+    );
+    assert_eq!(
+        told(flow(7, Some(1)), flow(5, Some(60)), 2),
+        "this side has sent nothing for 60 s, while packets went on coming in until 1 s ago: 5 packets (420 octets) out, \
+         7 packets (588 octets) in since the tunnel came up; 2 packets were refused (vpnctl counters says why)"
+    );
 }
 
 #[test]

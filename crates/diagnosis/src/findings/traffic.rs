@@ -22,6 +22,44 @@ enum Silence {
     Stopped(Duration),
 }
 
+/// The direction whose packets pass, while those of the other do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passing {
+    Outbound,
+    Inbound,
+}
+
+/// The parts of the sentences about packets in one direction only.
+struct Words {
+    /// Around the packets that have passed.
+    passed: [&'static str; 2],
+    /// None of the other direction ever has.
+    never: &'static str,
+    /// None of the other direction has for a while.
+    stopped: &'static str,
+    /// The packets pass until now.
+    passing: &'static str,
+}
+
+impl Passing {
+    const fn words(self) -> Words {
+        match self {
+            Self::Outbound => Words {
+                passed: ["this side has sent ", ""],
+                never: "nothing has ever come in",
+                stopped: "nothing has come in",
+                passing: "this side went on sending",
+            },
+            Self::Inbound => Words {
+                passed: ["", " have come in"],
+                never: "this side has never sent anything",
+                stopped: "this side has sent nothing",
+                passing: "packets went on coming in",
+            },
+        }
+    }
+}
+
 /// Packets of the one direction pass; says whether those of the other do not.
 fn silence(passing: Flow, other: Flow) -> Option<Silence> {
     let last = passing.idle?;
@@ -32,10 +70,16 @@ fn silence(passing: Flow, other: Flow) -> Option<Silence> {
     }
 }
 
+/// The direction whose packets pass, and how those of the other stand.
+fn one_direction(subject: &Subject) -> Option<(Passing, Silence)> {
+    let (inbound, outbound) = (subject.inbound, subject.outbound);
+    let of_inbound = silence(outbound, inbound).map(|silence| (Passing::Outbound, silence));
+    of_inbound.or_else(|| silence(inbound, outbound).map(|silence| (Passing::Inbound, silence)))
+}
+
 /// Returns `true` if packets pass in one direction only.
 pub(super) fn is_one_way(subject: &Subject) -> bool {
-    let (inbound, outbound) = (subject.inbound, subject.outbound);
-    silence(outbound, inbound).or_else(|| silence(inbound, outbound)).is_some()
+    one_direction(subject).is_some()
 }
 
 /// Returns `true` if no packet passes in either direction at present.
@@ -50,46 +94,31 @@ pub(super) fn one_way(subject: &Subject) -> Option<Finding> {
     if subject.is_peer_silent {
         return None;
     }
-    let (inbound, outbound) = (subject.inbound, subject.outbound);
-    if let Some(silence) = silence(outbound, inbound) {
-        let message = match silence {
-            Silence::Never => format!(
-                "this side has sent {}, the last one {} ago, and nothing has ever come in",
-                sum(&outbound),
-                last(&outbound)
-            ),
-            Silence::Stopped(idle) => format!(
-                "nothing has come in for {}, while this side went on sending until {} ago: {} out, {} in since the tunnel \
-                 came up",
-                seconds(idle),
-                last(&outbound),
-                sum(&outbound),
-                sum(&inbound)
-            ),
-        };
-        let (message, cure) = (message + &refused(subject), nothing_in(subject, silence));
-        let finding = Finding::new(&subject.child, FindingKind::OneWay, false, message);
-        return Some(finding.with_cure(cure));
-    }
-    let silence = silence(inbound, outbound)?;
+    let (passing, silence) = one_direction(subject)?;
+    let (inbound, outbound) = (&subject.inbound, &subject.outbound);
+    let flow = if passing == Passing::Outbound { outbound } else { inbound };
+    let last = seconds(flow.idle.unwrap_or_default());
+    let words = passing.words();
     let message = match silence {
-        Silence::Never => format!(
-            "{} have come in, the last one {} ago, and this side has never sent one",
-            sum(&inbound),
-            last(&inbound)
-        ),
+        Silence::Never => {
+            let [before, behind] = words.passed;
+            format!("{before}{}{behind}, the last one {last} ago, and {}", sum(flow), words.never)
+        }
         Silence::Stopped(idle) => format!(
-            "this side has sent nothing for {}, while packets came in until {} ago",
+            "{} for {}, while {} until {last} ago: {} out, {} in since the tunnel came up",
+            words.stopped,
             seconds(idle),
-            last(&inbound)
+            words.passing,
+            sum(outbound),
+            sum(inbound)
         ),
     };
-    let finding = Finding::new(&subject.child, FindingKind::OneWay, false, message);
-    Some(finding.with_cure(nothing_out(subject)))
-}
-
-fn last(flow: &Flow) -> String {
-    seconds(flow.idle.unwrap_or_default())
+    let message = message + &refused(subject);
+    let cure = match passing {
+        Passing::Outbound => nothing_in(subject, silence),
+        Passing::Inbound => nothing_out(subject),
+    };
+    Some(Finding::new(&subject.child, FindingKind::OneWay, false, message).with_cure(cure))
 }
 
 fn sum(flow: &Flow) -> String {
