@@ -43,9 +43,11 @@ pub(super) fn document(
 
 /// Text that cannot end a comment.
 fn comment(text: &str) -> String {
-    let safe = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
-    let mut text: String =
-        text.chars().map(safe).filter(|c| !matches!(c, '\u{fffe}' | '\u{ffff}')).collect();
+    let mut text: String = text
+        .chars()
+        .map(|c: char| if c.is_control() && c != '\n' { ' ' } else { c })
+        .filter(|c| !matches!(c, '\u{fffe}' | '\u{ffff}'))
+        .collect();
     while text.contains("--") {
         text = text.replace("--", "- -");
     }
@@ -84,17 +86,18 @@ pub(super) fn policy(policy: &Policy) -> Zeroizing<String> {
 }
 
 fn additional(exchanges: &[AdditionalKe]) -> String {
-    let of = |exchange: &AdditionalKe| {
-        let methods = exchange.methods.iter().map(ToString::to_string);
-        let methods = exchange
-            .methods
-            .iter()
-            .zip(methods)
-            .map(|(group, name)| if group.is_quantum_safe() { name } else { number(*group) });
-        let none = exchange.optional.then(|| "NONE".to_owned());
-        methods.chain(none).collect::<Vec<_>>().join("|")
-    };
-    exchanges.iter().map(of).collect::<Vec<_>>().join(" ")
+    exchanges
+        .iter()
+        .map(|exchange| {
+            let methods = exchange.methods.iter().map(|group| match group.is_quantum_safe() {
+                true => group.to_string(),
+                false => number(*group),
+            });
+            let none = exchange.optional.then(|| "NONE".to_owned());
+            methods.chain(none).collect::<Vec<_>>().join("|")
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn ppk(ppk: &Ppk) -> String {
@@ -124,11 +127,12 @@ fn lists(proposals: &[IkeProposal]) -> Vec<Node> {
     let words: Vec<_> = proposals.iter().map(ike_algorithms).collect();
     // The proposals differ in ciphers and integrity alone.
     let first = words.first().into_iter().flatten();
-    let all = |kind: &'static str| words.iter().flatten().filter(move |(name, _)| *name == kind);
     let shared = first.filter(|(name, _)| matches!(*name, "IKE_PRF" | "IKE_DHGroup"));
-    let words = all("IKE_Encryption").chain(all("IKE_Hash")).chain(shared);
+    let own = ["IKE_Encryption", "IKE_Hash"]
+        .into_iter()
+        .flat_map(|kind| words.iter().flatten().filter(move |(name, _)| *name == kind));
     let mut nodes: Vec<Node> =
-        words.map(|(name, word)| ike_transform([(*name, &**word)])).collect();
+        own.chain(shared).map(|(name, word)| ike_transform([(*name, &**word)])).collect();
     if let Some(first) = proposals.first().filter(|first| !first.additional.is_empty()) {
         nodes.push(ike_transform([(ADDITIONAL_KE, &*additional(&first.additional))]));
     }

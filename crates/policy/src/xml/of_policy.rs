@@ -5,12 +5,13 @@ use super::lower::words;
 use super::schema::{ADDITIONAL_KE, RESUMPTION};
 use super::{Node, elements, read, write};
 use crate::{
-    AdditionalKe, ChildProposal, ChildTunnel, Credential, Identity, IkeProposal, IkeTunnel,
+    AdditionalKe, ChildProposal, ChildTunnel, Credential, Group, Identity, IkeProposal, IkeTunnel,
     InvalidPolicy, Lifetime, LifetimeBounds, Mode, Pfs, Policy, Protection, Secret, Selector,
     Signature,
 };
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -81,16 +82,12 @@ impl Policy {
 
 /// The policy without the names of proposals, which other tunnels may have taken.
 fn without_names(policy: &Policy) -> Vec<IkeTunnel> {
-    let child = |child: &ChildTunnel| {
-        let mut child = child.clone();
-        child.proposals.iter_mut().for_each(|proposal| proposal.name.clear());
-        child
-    };
-    let tunnel = |tunnel: &IkeTunnel| {
-        let children = tunnel.children.iter().map(|one| child(one).into()).collect();
-        IkeTunnel { children, ..tunnel.clone() }
-    };
-    policy.tunnels.iter().map(|one| tunnel(one)).collect()
+    let mut tunnels: Vec<IkeTunnel> =
+        policy.tunnels.iter().map(|tunnel| tunnel.as_ref().clone()).collect();
+    for child in tunnels.iter_mut().flat_map(|tunnel| &mut tunnel.children) {
+        Arc::make_mut(child).proposals.iter_mut().for_each(|proposal| proposal.name.clear());
+    }
+    tunnels
 }
 
 /// The elements, and the names that are taken.
@@ -151,6 +148,7 @@ impl Objects {
         let mut names = String::new();
         for proposal in &child.proposals {
             let Lifetime { overlap_percent, as_responder, .. } = proposal.lifetime;
+            // A file has both once for the IPSecProtection, not for each proposal.
             if (overlap_percent, as_responder) != (first.overlap_percent, first.as_responder) {
                 let why =
                     "the overlap and the bounds of all proposals of a tunnel have to be the same";
@@ -164,11 +162,9 @@ impl Objects {
             let why = "without an offer, the absence of a key exchange is accepted, too; set `accept_none`";
             return Err(no_words(name, "pfs", why));
         }
-        let groups = |groups: &[crate::Group]| {
-            groups.iter().copied().map(elements::number).collect::<Vec<_>>().join(" ")
-        };
-        let initiator = if offer.is_empty() { "0".into() } else { groups(offer) };
-        let responder = format!("{}{}", groups(accept), if *accept_none { " NO_PFS" } else { "" });
+        let initiator = if offer.is_empty() { "0".into() } else { group_numbers(offer) };
+        let responder =
+            format!("{}{}", group_numbers(accept), if *accept_none { " NO_PFS" } else { "" });
         let protection = format!("{name}_p2");
         let mut node = Node::from(elements::IpsecProtection {
             name: &protection,
@@ -217,11 +213,10 @@ impl Objects {
             kilobytes: kilobytes(tunnel, bytes.unwrap_or(0))?,
         });
         let wanted = proposal.name.split_whitespace().collect::<Vec<_>>().join("_");
-        let free = |number: usize| match number {
-            0 => wanted.clone(),
-            number => format!("{wanted}_{}", number + 1),
-        };
-        for name in (0..).map(free).filter(|name| !name.is_empty()) {
+        let numbered = (2..).map(|number| format!("{wanted}_{number}"));
+        let names = std::iter::once(wanted.clone()).filter(|name| !name.is_empty()).chain(numbered);
+        // Tunnels with the same proposal share one element. Another proposal of that name gets a number.
+        for name in names {
             match self.proposals.get(&name) {
                 Some(other) if *other == protocol => return Ok(name),
                 Some(_) => {}
@@ -277,25 +272,26 @@ fn methods(signature: Option<&Signature>) -> Vec<&'static str> {
 /// The transforms of all proposals. Several proposals are several transforms with one algorithm of each kind; a single
 /// one, or two that differ in the cipher alone, may have many.
 fn offers(tunnel: &str, proposals: &[IkeProposal]) -> Outcome<Vec<Node>> {
-    let first = &proposals[0];
-    let alike = |other: &IkeProposal| {
-        other.prf == first.prf
-            && other.groups == first.groups
-            && other.additional == first.additional
-            && other.encryption[0].is_aead() != first.encryption[0].is_aead()
+    let shared = match proposals {
+        [_] => true,
+        [first, other] => {
+            other.prf == first.prf
+                && other.groups == first.groups
+                && other.additional == first.additional
+                && other.encryption[0].is_aead() != first.encryption[0].is_aead()
+        }
+        _ => false,
     };
-    let shared = proposals.len() == 1 || proposals.len() == 2 && alike(&proposals[1]);
     if shared {
         return Ok(shared_offer(proposals));
     }
     let why = "several proposals need one algorithm of each kind in a file; write a proposal for each combination";
-    let only = |counts: [usize; 4]| counts.iter().all(|count| *count <= 1);
     proposals
         .iter()
         .map(|proposal| {
             let IkeProposal { encryption, integrity, prf, groups, additional } = proposal;
             let counts = [encryption.len(), integrity.len(), prf.len(), groups.len()];
-            if !only(counts) {
+            if !counts.iter().all(|count| *count <= 1) {
                 return Err(no_words(tunnel, "proposals", why));
             }
             let words = ike_algorithms(proposal);
@@ -324,12 +320,19 @@ fn shared_offer(proposals: &[IkeProposal]) -> Vec<Node> {
 }
 
 fn exchanges(additional: &[AdditionalKe]) -> String {
-    let exchange = |exchange: &AdditionalKe| {
-        let methods = exchange.methods.iter().copied().map(elements::number);
-        let none = exchange.optional.then(|| "NONE".to_owned());
-        methods.chain(none).collect::<Vec<_>>().join("|")
-    };
-    additional.iter().map(exchange).collect::<Vec<_>>().join(" ")
+    additional
+        .iter()
+        .map(|exchange| {
+            let methods = exchange.methods.iter().copied().map(elements::number);
+            let none = exchange.optional.then(|| "NONE".to_owned());
+            methods.chain(none).collect::<Vec<_>>().join("|")
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn group_numbers(groups: &[Group]) -> String {
+    groups.iter().copied().map(elements::number).collect::<Vec<_>>().join(" ")
 }
 
 fn minutes(tunnel: &str, age: Duration) -> Outcome<u64> {
@@ -352,24 +355,22 @@ fn kilobytes(tunnel: &str, bytes: u64) -> Outcome<u64> {
 /// With the bounds of lifetimes as responder, as far as there are any.
 fn bounded(tunnel: &str, node: Node, prefix: &str, bounds: LifetimeBounds) -> Outcome<Node> {
     let LifetimeBounds { age: [shortest, longest], bytes: [smallest, largest] } = bounds;
-    let mut node = node;
-    let mut put = |what: &str, value: u64| {
-        node = std::mem::replace(&mut node, Node::new(""))
-            .with(&format!("{prefix}_ResponderKeyRefresh{what}"), &value.to_string());
-    };
+    let mut values = Vec::new();
     if !shortest.is_zero() {
-        put("MinMinutes", minutes(tunnel, shortest)?);
+        values.push(("MinMinutes", minutes(tunnel, shortest)?));
     }
     if longest != Duration::MAX {
-        put("MaxMinutes", minutes(tunnel, longest)?);
+        values.push(("MaxMinutes", minutes(tunnel, longest)?));
     }
     if smallest > 0 {
-        put("MinKB", kilobytes(tunnel, smallest)?);
+        values.push(("MinKB", kilobytes(tunnel, smallest)?));
     }
     if largest != u64::MAX {
-        put("MaxKB", kilobytes(tunnel, largest)?);
+        values.push(("MaxKB", kilobytes(tunnel, largest)?));
     }
-    Ok(node)
+    Ok(values.into_iter().fold(node, |node, (bound, value)| {
+        node.with(&format!("{prefix}_ResponderKeyRefresh{bound}"), &value.to_string())
+    }))
 }
 
 /// Checks that an element can have an identity.
