@@ -43,13 +43,13 @@ impl Vpnd {
             .with_environment([token::environment(&directory)])
             .with_policy(&setup.policy())
             .with_config(&ike, &sections);
-        daemon.start(&space.0)?;
+        start_with_its_tunnel(&mut daemon, &space)?;
         Ok(Self { daemon, space })
     }
 
     /// Starts it again after [`Daemon::crash`].
     pub fn restart(&mut self) {
-        self.daemon.start(&self.space.0).expect("it started before");
+        start_with_its_tunnel(&mut self.daemon, &self.space).expect("it started before");
     }
 
     /// Tries to start the tunnel, which must fail. Returns the output of `vpnctl`.
@@ -100,6 +100,15 @@ impl Vpnd {
     /// Waits for words in the log.
     pub fn wait_log(&self, words: &str) {
         eventually(&format!("vpnd logs {words:?}"), || self.log().contains(words).then_some(()));
+    }
+}
+
+/// Starts a daemon that has to have the tunnel of its policy: one without it would refuse each peer.
+fn start_with_its_tunnel(daemon: &mut Daemon, space: &Space) -> Result<(), String> {
+    let line = daemon.start(&space.0)?;
+    match line.starts_with("ready: 1 tunnel, ") {
+        true => Ok(()),
+        false => Err(format!("the policy has one tunnel, and vpnd says {line:?}")),
     }
 }
 

@@ -151,11 +151,11 @@ impl Daemon {
         command
     }
 
-    /// Starts it and waits until it takes commands.
+    /// Starts it and waits until it takes commands. Returns its line, which tells how many tunnels its policy has.
     ///
     /// # Errors
     /// Where it does not start: what it printed, and the end of its log.
-    pub fn start(&mut self, space: &Namespace) -> Result<(), String> {
+    pub fn start(&mut self, space: &Namespace) -> Result<String, String> {
         self.start_as(space, self.command())
     }
 
@@ -163,11 +163,11 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_as(&mut self, space: &Namespace, command: Command) -> Result<(), String> {
+    pub fn start_as(&mut self, space: &Namespace, command: Command) -> Result<String, String> {
         let line = self.spawn(space, command)?;
         // It prints the line once it listens at the socket that the line names.
         if line.starts_with("ready: ") && line.contains(", control socket ") {
-            return Ok(());
+            return Ok(line);
         }
         Err(format!("{} is not ready but {line:?}\n{}", self.name, self.last_words()))
     }

@@ -67,7 +67,7 @@ impl Gateway {
     /// The same by another command.
     pub fn start_as(&mut self, command: Command) {
         let started = self.daemon.start_as(&self.space.0, command);
-        started.unwrap_or_else(|error| panic!("{error}"));
+        started.map(drop).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Starts the daemon, which may fail. Returns `true` if it runs.
