@@ -29,8 +29,6 @@ pub fn chosen(group: &str) -> Option<&'static [&'static str]> {
             "rekeys by libreswan beside the kernel plane",
             "refusals in the words of libreswan",
             "libreswan is killed, begun by vpnd",
-            "a session is resumed, begun by vpnd",
-            "a session is resumed, begun by libreswan",
             "the initiator moves, begun by libreswan",
             "the responder moves, begun by vpnd",
         ],

@@ -31,7 +31,6 @@ pub fn all() -> Vec<Scenario> {
         }
         all.push(scenario(title("vpnd is killed"), NEEDS, move || vpnd_killed(by_vpnd)));
         all.push(scenario(title("libreswan is killed"), NEEDS, move || libreswan_killed(by_vpnd)));
-        all.push(scenario(title("a session is resumed"), NEEDS, move || resumed(by_vpnd)));
         all.push(scenario(title("the initiator moves"), NEEDS, move || initiator_moves(by_vpnd)));
         all.push(scenario(title("the responder moves"), NEEDS, move || responder_moves(by_vpnd)));
     }
@@ -266,31 +265,6 @@ fn libreswan_killed(by_vpnd: bool) {
         world.vpnd.await_list(&["site_lan"]);
         world.peer.await_one();
     }
-}
-
-/// The initiator comes back with a ticket: `vpnd` after libreswan was out of reach for a while, libreswan after `vpnd` was
-/// killed and has started again with the same ticket key.
-fn resumed(by_vpnd: bool) {
-    let mut world = Setup { resumption: true, ike: NOTICES_SOON, ..GCM_256 }.world();
-    world.up(by_vpnd);
-    passes(&world);
-    if by_vpnd {
-        let space = &world.vpnd.space;
-        space.sh("nft 'add table ip unreachable; add chain ip unreachable in { type filter hook input priority -200; policy accept; }; add rule ip unreachable in iifname wire drop'");
-        world.vpnd.await_log(&["\"event\":\"closed\"", "the peer does not answer"]);
-        space.sh("nft delete table ip unreachable");
-    } else {
-        world.vpnd.crash();
-        // Nobody hears the Delete that this sends.
-        world.peer.whack(&["--name", NAME, "--suspend"]);
-        world.vpnd.start();
-    }
-    begin(&world, by_vpnd);
-    passes(&world);
-    let status = world.vpnd.json(&["status", "site", "--json"]);
-    assert_eq!(status["ike_sa"]["resumptions"], 1, "{status}\n{}", world.peer.log());
-    world.under_traffic(|| world.rekey_by_both());
-    world.nothing_refused();
 }
 
 const NOTICES_SOON: &str =

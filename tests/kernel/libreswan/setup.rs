@@ -4,7 +4,6 @@ use super::certificates::{self, HOSTS, Key};
 use super::pluto::{Files, NAME, Pluto, SECOND};
 use crate::peer::{PATIENT, USERSPACE, World, gateway};
 use std::fmt::Write;
-use testkit::daemon::write_secret;
 use testkit::policies::{self, changed};
 
 /// A tunnel, as both sides are told of it.
@@ -31,8 +30,6 @@ pub struct Setup {
     pub networks: [&'static str; 2],
     /// A second Child SA for other networks, [`OTHER`], in the same IKE SA.
     pub second: bool,
-    /// Both sides allow session resumption.
-    pub resumption: bool,
     /// libreswan does not name the address of `vpnd`.
     pub any: bool,
     /// More lines of the connection; those with a name that is there already replace it.
@@ -56,7 +53,6 @@ pub const GCM_256: Setup = Setup {
     key: "tests-replace-this-key-before-use",
     networks: ["10.2.0.0/24", "10.1.0.0/24"],
     second: false,
-    resumption: false,
     any: false,
     lines: &[],
 };
@@ -95,10 +91,6 @@ impl Setup {
             let second = changed(first, "site_lan", "site_dmz");
             let second = changed(&second, "10.1.0.", "10.1.1.");
             text.insert_str(end, &changed(&second, "10.2.0.", "10.2.1."));
-        }
-        if self.resumption {
-            text = changed(&text, "<AIX_VPN ", "<AIX_VPN xmlns:vpn=\"urn:vpnd:policy\" ");
-            text = changed(&text, "<IKETunnel ", "<IKETunnel vpn:Resumption=\"Yes\" ");
         }
         match self.certificates {
             Some(key) => certificates::in_policy(&text, key),
@@ -151,9 +143,6 @@ impl Setup {
         if self.udp {
             lines.push(("encapsulation", yes(true)));
         }
-        if self.resumption {
-            lines.push(("session-resumption", yes(true)));
-        }
         let own = self.lines.iter().filter_map(|line| line.split_once('='));
         let own: Vec<(&str, String)> = own.map(|(name, value)| (name, value.to_owned())).collect();
         lines.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
@@ -183,11 +172,6 @@ impl Setup {
         let authority = self.certificates.map(certificates::make);
         if let Some(authority) = &authority {
             authority.give(&vpnd);
-        }
-        if self.resumption {
-            let keys = vpnd.path("ticket_keys");
-            write_secret(&keys, &"5a".repeat(32));
-            vpnd.configure(&format!("[certificates]\nticket_keys = [{keys:?}]\n"));
         }
         if self.second {
             vpnd.space.ip(&format!("address add {}/32 dev lo", OTHER[0]));
