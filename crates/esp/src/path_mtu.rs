@@ -134,7 +134,7 @@ pub struct Bound {
 pub struct FrozenPath {
     /// The peer.
     pub peer: IpAddr,
-    /// What is known of the path; `None`: it carries what is configured.
+    /// The knowledge of the path; `None`: it carries what is configured.
     pub bound: Option<Bound>,
 }
 

@@ -116,7 +116,7 @@ impl Field {
     }
 }
 
-/// Why a frozen state cannot be thawed. It names no value: a value may be a key.
+/// The reason for which a frozen state cannot be thawed. It names no value: a value may be a key.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unthawable {
@@ -138,7 +138,7 @@ pub enum Unthawable {
         "frozen by a newer version: {record} has field {field}, which this version does not know. Restart without a hand-over"
     )]
     UnknownField {
-        /// What the record describes.
+        /// The thing that the record describes.
         record: &'static str,
         /// The field's number.
         field: u16,
@@ -146,7 +146,7 @@ pub enum Unthawable {
     /// A field that must be there.
     #[error("{record} lacks field {field}")]
     Missing {
-        /// What the record describes.
+        /// The thing that the record describes.
         record: &'static str,
         /// The field's number.
         field: u16,
@@ -154,7 +154,7 @@ pub enum Unthawable {
     /// A field whose value cannot be.
     #[error("field {field} of {record} has a value that cannot be")]
     Invalid {
-        /// What the record describes.
+        /// The thing that the record describes.
         record: &'static str,
         /// The field's number.
         field: u16,
@@ -162,7 +162,7 @@ pub enum Unthawable {
     /// The octets break the format.
     #[error("{record} is malformed: {why}")]
     Malformed {
-        /// What the record describes.
+        /// The thing that the record describes.
         record: &'static str,
         /// The rule that is broken.
         why: &'static str,

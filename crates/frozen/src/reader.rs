@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
             if found.number() > field.number() {
                 break;
             }
-            // Whether a field may be ignored can change from one version to another.
+            // A field that may be ignored in one version need not be in another.
             if found.number() == field.number() {
                 self.step(found);
                 return Ok(Some(value));

@@ -106,7 +106,7 @@ pub enum Ending {
     },
     /// The successor has the baton, or had: this process must end, and must undo nothing.
     Succeeded {
-        /// What the successor says of itself; `None` if it has ended, or says nothing.
+        /// The successor's words about itself; `None` if it has ended, or says nothing.
         by: Option<String>,
     },
 }

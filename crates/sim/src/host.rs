@@ -105,7 +105,7 @@ pub struct Site {
     pub lifetime: Lifetime,
     /// Role in both phases.
     pub role: Role,
-    /// Whether a session that was lost may be resumed with a ticket.
+    /// A session that was lost may be resumed with a ticket.
     pub resumption: bool,
     /// Whether both phases start with the host.
     pub auto_start: bool,

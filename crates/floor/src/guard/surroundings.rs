@@ -20,8 +20,8 @@ pub struct Surroundings {
     pub mark: u32,
     /// The port of ESP in UDP.
     pub natt_port: u16,
-    /// Whether cleartext that arrives is dropped, too.
+    /// Cleartext that arrives is dropped, too.
     pub inbound: bool,
-    /// Whether the kernel may protect packets.
+    /// The kernel may protect packets.
     pub kernel: bool,
 }

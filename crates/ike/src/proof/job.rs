@@ -117,8 +117,8 @@ pub(crate) struct Proved {
 /// A peer's proof that was found good.
 #[derive(Clone, Copy)]
 pub(crate) struct Checked {
-    /// How long after 1970 it may be relied on: the peer's certificates, and what is known about their revocation, are
-    /// valid until then.
+    /// The time after 1970 until which it may be relied on: until then the peer's certificates are valid, and so is the
+    /// knowledge about their revocation.
     pub until: Duration,
     /// The fingerprint of the trust store that it was checked with.
     pub trust: Fingerprint,
@@ -281,7 +281,7 @@ impl Job {
 enum Verdict {
     Valid {
         scheme: Scheme,
-        /// How long after 1970 the proof may be relied on.
+        /// The time after 1970 until which the proof may be relied on.
         until: Duration,
     },
     /// These revocation lists are needed first.

@@ -32,7 +32,7 @@ pub struct FrozenWorkers {
     pub accounted: u64,
 }
 
-/// What the workers did, and what they are to do once they are thawed.
+/// The work of the workers before, and that which is theirs once they are thawed.
 #[derive(Clone, Copy)]
 pub(super) struct Frozen {
     /// They worked when they were frozen: the device and the sockets are open.

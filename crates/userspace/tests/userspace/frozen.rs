@@ -20,7 +20,7 @@ fn nothing_is_lost_or_overtaken_while_both_planes_are_frozen_in_every_schedule()
             assert_eq!(workers.report().threads.len(), 0, "{what}");
             // The packets that come now wait in the device and in the sockets.
             flows.iter_mut().for_each(|flow| flow.send(60));
-            // Who asks for counters reads nothing from the device meanwhile.
+            // A reader of counters reads nothing from the device meanwhile.
             gateway.with(|plane| plane.counters());
             workers.change(round).expect("in force later");
             let again = gateway.with(|plane| plane.freeze(PATIENCE)).expect("it is frozen");

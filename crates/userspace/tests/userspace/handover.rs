@@ -232,7 +232,7 @@ fn a_plane_whose_device_has_failed_is_not_handed_over() {
     assert!(refused.to_string().contains("has failed"), "{refused}");
 }
 
-/// What a guard is started with.
+/// The values that a guard is started with.
 struct Guarding {
     rule: Rule,
     hold: Hold,

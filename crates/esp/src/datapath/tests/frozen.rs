@@ -407,7 +407,7 @@ fn succeeded_by_value(datapath: &Datapath, now: Instant) -> Datapath {
     Datapath::import(Settings::default(), datapath.freeze(now), now).expect("as it was")
 }
 
-/// What happens in a random history.
+/// A happening of a random history.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
     /// Packets are sent.
