@@ -34,9 +34,6 @@ use crate::wire::registry::{ExchangeType, NotifyType};
 use policy::{ChildTunnel, IkeTunnel};
 use std::sync::Arc;
 
-/// The number of times that a peer may ask for a cookie.
-const RESTARTS: u8 = 5;
-
 /// Begins a session with a ticket: the first message goes out.
 pub(crate) fn begin(
     cx: &mut Context<'_>,
@@ -254,13 +251,7 @@ pub(crate) fn conclude(
     header: &Header,
     datagram: Datagram<'_>,
 ) -> Effects {
-    let expected = header.response
-        && header.exchange == ExchangeType::IKE_SESSION_RESUME
-        && header.message_id == 0;
-    let read = match expected {
-        true => message::decode(header, datagram.octets).map_err(|_| Discard::Malformed),
-        false => Err(Discard::UnexpectedResponse),
-    };
+    let read = sa_init::read_first_answer(ExchangeType::IKE_SESSION_RESUME, header, datagram);
     let payloads = match read {
         Ok(payloads) => payloads,
         Err(reason) => {
@@ -294,7 +285,7 @@ pub(crate) fn conclude(
 
 fn read_answer(state: &mut ResumeSent, header: &Header, parts: &Parts<'_>) -> Outcome {
     if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.nonce.is_none()) {
-        if !(1..=64).contains(&cookie.data.len()) || state.restarts >= RESTARTS {
+        if !sa_init::takes_cookie(&cookie.data, state.restarts) {
             return Outcome::Ignored(Discard::Malformed);
         }
         state.cookie = Some(cookie.data.clone());

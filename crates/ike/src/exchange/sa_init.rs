@@ -389,13 +389,7 @@ pub(crate) fn conclude(
     header: &Header,
     datagram: Datagram<'_>,
 ) -> Effects {
-    let expected =
-        header.response && header.exchange == ExchangeType::IKE_SA_INIT && header.message_id == 0;
-    let read = match expected {
-        true => message::decode(header, datagram.octets).map_err(|_| Discard::Malformed),
-        false => Err(Discard::UnexpectedResponse),
-    };
-    let payloads = match read {
+    let payloads = match read_first_answer(ExchangeType::IKE_SA_INIT, header, datagram) {
         Ok(payloads) => payloads,
         Err(reason) => {
             session.keep_attempt(Attempt::Init(sa));
@@ -428,6 +422,23 @@ pub(crate) fn conclude(
     Effects::none()
 }
 
+/// The payloads of an answer to the first request of an attempt, which nothing protects.
+pub(super) fn read_first_answer(
+    exchange: ExchangeType,
+    header: &Header,
+    datagram: Datagram<'_>,
+) -> Result<Vec<Payload>, Discard> {
+    if !header.response || header.exchange != exchange || header.message_id != 0 {
+        return Err(Discard::UnexpectedResponse);
+    }
+    message::decode(header, datagram.octets).map_err(|_| Discard::Malformed)
+}
+
+/// Returns `true` if a cookie is one (RFC 7296 §2.6), and the request may be sent once more with it.
+pub(super) fn takes_cookie(cookie: &[u8], restarts: u8) -> bool {
+    (1..=64).contains(&cookie.len()) && restarts < RESTARTS
+}
+
 /// Reads an answer.
 fn judge(
     tunnel: &IkeTunnel,
@@ -437,7 +448,7 @@ fn judge(
     parts: &Parts<'_>,
 ) -> Outcome {
     if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.sa.is_none()) {
-        if !(1..=64).contains(&cookie.data.len()) || init.restarts >= RESTARTS {
+        if !takes_cookie(&cookie.data, init.restarts) {
             return Outcome::Ignored(Discard::Malformed);
         }
         init.cookie = Some(cookie.data.clone());
