@@ -1,4 +1,4 @@
-//! Which node of a cluster serves which service address, without I/O.
+//! The decision which node of a cluster serves which service address, without I/O.
 //!
 //! Several gateways share tunnels through a store (etcd). Each *service address* is served by one node at a time, its
 //! *owner*, and the tunnels with this address go with it. [`Node`] decides when this node claims a service, and until

@@ -211,7 +211,7 @@ impl Node {
                 }
                 _ => None,
             };
-            // What is overdue waits for an answer.
+            // A request that is overdue waits for its answer.
             deadline = due.filter(|due| *due > self.now).map_or(deadline, |due| deadline.min(due));
         }
         match self.ask_due() {
@@ -220,7 +220,7 @@ impl Node {
         }
     }
 
-    /// What this node knows of a service.
+    /// The standing of a service, as this node knows it.
     pub fn standing(&self, service: ServiceId) -> Standing {
         match self.services.get(&service) {
             None | Some(State::Unknown) => Standing::Unknown,

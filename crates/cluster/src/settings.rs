@@ -5,9 +5,10 @@ use std::time::Duration;
 /// The durations of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long an owner may go on after a read that showed its claim, and how long another node waits before it claims.
+    /// The time for which an owner may go on after a read that showed its claim, and for which another node waits before it
+    /// claims.
     pub hold: Duration,
-    /// How long a waiver lasts.
+    /// The time for which a waiver lasts.
     pub waiver: Duration,
     /// The pause between two reads.
     pub read_every: Duration,
@@ -83,12 +84,12 @@ impl Settings {
         Ok(())
     }
 
-    /// How long an owner relies on a read or a waiver that it asked for at some moment.
+    /// The time for which an owner relies on a read or a waiver that it asked for at some moment.
     pub(crate) fn relied(duration: Duration) -> Duration {
         duration.saturating_sub(margin(duration))
     }
 
-    /// How long the other side lets pass, on its own clock.
+    /// The time that the other side lets pass, on its own clock.
     pub(crate) fn awaited(duration: Duration) -> Duration {
         duration.saturating_add(margin(duration))
     }

@@ -1,4 +1,4 @@
-//! What a cluster asks of its store, and what the store answers.
+//! The requests of a cluster to its store, and the store's answers.
 //!
 //! All of it is one linearizable order of reads and transactions, as etcd has it. For each service there is a leased key
 //! that says that it has an owner, and a record of the last claim, which stays when the lease ends. For each node there
@@ -115,7 +115,7 @@ pub enum Answer {
     Done,
 }
 
-/// What a read shows.
+/// The contents that a read shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The state that was read.

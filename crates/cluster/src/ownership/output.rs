@@ -61,7 +61,7 @@ pub enum Output {
     },
 }
 
-/// What this node knows of a service.
+/// The standing of a service, as a node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing yet.

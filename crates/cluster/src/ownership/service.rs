@@ -23,7 +23,7 @@ pub(super) enum State {
     Releasing { claim: Record },
 }
 
-/// What a read has changed.
+/// A change that a read has shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     None,
@@ -37,7 +37,7 @@ pub(super) enum Change {
     Unused(Record),
 }
 
-/// What is known of a read.
+/// A read, as far as it is known.
 #[derive(Clone, Copy)]
 pub(super) struct Reading {
     pub sent: Moment,

@@ -7,14 +7,14 @@ use cluster::Settings;
 use cluster::store::{NodeId, ServiceId};
 use std::time::Duration;
 
-/// How long a random world is disturbed.
+/// The time for which a random world is disturbed.
 const DAY: Duration = Duration::from_secs(60);
 
-/// How long it may take until all is well again: leases end, an owner that is cut off has passed its fence, and the store
+/// The time until all is well again at the latest: leases end, an owner that is cut off has passed its fence, and the store
 /// has looked for ended leases.
 const REST: Duration = Duration::from_secs(25);
 
-/// What one random world does.
+/// The course of one random world.
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub nodes: u16,
@@ -117,7 +117,7 @@ fn heal(world: &mut World) {
     }
 }
 
-/// What must hold at rest: each service has exactly one owner, which may seal.
+/// Checks what holds at rest: each service has exactly one owner, which may seal.
 fn rest(world: &mut World, plan: Plan) {
     for service in (1..=plan.services).map(ServiceId) {
         let open = world.open(service);

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Microseconds of the world's time.
 pub type Time = u64;
 
-/// What the store holds. A clone is a backup.
+/// The contents of the store. A clone is a backup.
 #[derive(Clone, Default)]
 pub struct Store {
     revision: u64,

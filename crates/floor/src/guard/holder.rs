@@ -41,7 +41,7 @@ impl Holder {
     }
 }
 
-/// Which of two held tables a gateway has.
+/// One of the two held tables that a gateway can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeldTable {
     /// That of a gateway that has begun by itself.
